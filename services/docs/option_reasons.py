@@ -31,6 +31,8 @@ REASONS = {
     "`/explain` tells about single requests without it.",
     "--config-redis": "Nodes need no Redis, and tell each other what counts. Of two changes made "
     "at once one is lost then, and says so; with Redis it is refused.",
+    "--config-from": "A change that is set once should count everywhere, above all at three in the "
+    "morning. Sites of several owners may not want to trust each other so far.",
     "--redis-url-file": "The environment says it, or the option. A file is for secrets that are "
     "mounted, and stays out of `ps` and of what processes inherit.",
     "--testbed": "Nobody should cut a link in production by a call.",
@@ -45,6 +47,8 @@ REASONS = {
     "up --queue": "A testbed is of clusters unless you ask for producers.",
     "--store": "Nothing is left behind on the disk by a look. Give a directory where objects must "
     "outlive the process.",
+    "--token-file": "Without API tokens nobody asks for one. The environment says it, too, and is "
+    "no more shown to others than a file.",
     "queue --id": "`spillover queue work`, which is no producer, needs none.",
     "queue --bind": "Several producers may run on one machine. The first line on standard output "
     "tells which port was taken.",

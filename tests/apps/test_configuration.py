@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from dataclasses import replace
 
 import pytest
@@ -239,3 +241,38 @@ def test_only_nodes_of_the_federation_are_told(nodes):
             assert (await a.send("GET", "/peer/v2/configuration"))[0] == 403
 
     nodes.run(main)
+
+
+def test_a_site_that_goes_by_its_own_operators_takes_no_configuration_from_a_neighbor(
+    nodes, caplog
+):
+    """Whatever a neighbor that was broken into announces; clients are not told of it either. What
+    operators set there counts, whatever the others go by."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b"), wary=("b",)) as federation:
+            a, b = federation["a"], federation["b"]
+            told = await fields_of(a)
+            for hops in (3, 4):
+                assert (await put(a, told | {"max_hops": hops}))[0] == 200
+            told["clusters"].append({"id": "evil", "servers": 1, "url": "http://evil.example"})
+            assert (await put(a, told))[0] == 200
+            await nodes.until(lambda: "not taken from a neighbor" in caplog.text)
+            assert (version(a), version(b)) == (3, 0)
+            assert b.machine.settings.max_hops == 16
+            heard = []
+            reading = asyncio.create_task(
+                b.client.stream_lines("/session?client=me", heard.append, silence_s=5.0)
+            )
+            await nodes.until(lambda: heard)
+            assert [one["id"] for one in json.loads(heard[0])["servers"]] == ["a", "b"]
+            reading.cancel()
+            own = await fields_of(b)
+            assert (await put(b, own | {"max_hops": 5}))[0] == 200
+            assert (version(b), b.machine.settings.max_hops) == (1, 5)
+            assert b.may_send_to("a")
+
+    with caplog.at_level(logging.WARNING):
+        nodes.run(main)
+    words = [one.msg.words for one in caplog.records if "not taken" in str(one.msg)]
+    assert 1 <= len(words) <= 3  # each of them once, however often it is heard

@@ -16,7 +16,8 @@ import pytest
 
 from spillover.apps.http.audit import AUDIT_LOGGER, FAILED_PER_S
 from spillover.apps.http.console.broadcast import OF_ONE_MAX
-from spillover.apps.node.doors import DOORS, Open, needs_of
+from spillover.apps.http.doors import Open
+from spillover.apps.node.doors import DOORS, TABLE
 from spillover.model.access import Role
 from support.api_tokens import HOLDERS, SECRETS, access_of_tests, bearer, shown_by
 
@@ -111,9 +112,9 @@ def test_all_that_the_app_answers_to_stands_in_the_table(nodes):
                 assert ("401" in operation["responses"]) == is_closed, path
                 assert ("security" in operation) == is_closed, path
         hidden = {route.path for route in app._app.routes} | set(app._routes)
-        assert not [path for path in hidden if needs_of(path) is None]
+        assert not [path for path in hidden if TABLE.needs_of(path) is None]
         known = {*hidden, *described["paths"]}
-        of_doors = {id(needs_of(path)) for path in known}
+        of_doors = {id(TABLE.needs_of(path)) for path in known}
         assert not [path for path, needs in DOORS.items() if id(needs) not in of_doors]
 
     with_node(nodes, check)

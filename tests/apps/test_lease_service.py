@@ -18,15 +18,20 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spillover.apps.http.connection import HEAD_LIMIT_BYTES
+from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.lease import server
+from spillover.apps.lease.doors import TABLE
 from spillover.apps.lease.server import CONNECTIONS_MAX, LeaseService
+from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.report import SHARED_S, GroupReport
 from spillover.live.leases.thread import LeaseGroupThread
+from spillover.model.access import Role
 from spillover.model.errors import RunError
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.signals.leases import LEASE_SIGNALS
 from support import waiting
+from support.api_tokens import SECRETS, shown_by
 
 TIMES = LeaseTimes(
     normal_lease_ms=300,
@@ -88,10 +93,13 @@ def members(redis_servers, redis_server):
     group = redis_servers.new_name()
 
     @contextmanager
-    def make(node, handler=works, *, url=redis_server.url, enter=True, **settings):
+    def make(
+        node, handler=works, *, url=redis_server.url, enter=True, token_files=None, **settings
+    ):
         settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
         thread = LeaseGroupThread(url, group, node=node, handler=handler, **settings)
-        with LeaseService(thread._member, ("127.0.0.1", 0)) as place, ExitStack() as ends:
+        service = LeaseService(thread._member, ("127.0.0.1", 0), token_files)
+        with service as place, ExitStack() as ends:
             if enter:
                 ends.enter_context(thread)
             yield Member(place, thread)
@@ -122,6 +130,34 @@ def test_every_member_shows_the_whole_group(members):
         until(lambda: b.state["renewal"]["kind"] == "process")
         assert seen["renewal"]["lag_ms_max"] >= 0
         assert a.readiness == b.readiness == (200, None)
+
+
+def test_with_api_tokens_it_is_for_who_has_one(members, tmp_path):
+    """As a node; the member itself needs none, whatever its file says later."""
+    file = tmp_path / "tokens.yaml"
+    roles = {"reader": Role.READ, "operator": Role.OPERATE}
+    made = [new_api_token(name, SECRETS[name], "", [role]) for name, role in roles.items()]
+    file.write_text("".join(map(dump_api_token, made)))
+    with members("a", token_files=TokenFiles([str(file)])) as a:
+
+        def status(path, caller, method="GET"):
+            return ask(f"{a.url}{path}", method, dict(text(shown_by(caller))))[0]
+
+        for path in ("/state", "/metrics"):
+            callers = (None, "wrong", "reader", "operator")
+            assert [status(path, one) for one in callers] == [401, 401, 200, 200]
+        assert [status(path, None) for path in ("/healthz", "/docs", "/console")] == [200] * 3
+        assert status("/admin/drain", "reader", "POST") == 403
+        assert status("/admin/config", "operator") == 404
+        described = json.loads(ask(f"{a.url}/openapi.json")[2])
+        assert "401" in described["paths"]["/admin/drain"]["post"]["responses"]
+        assert not [path for path in described["paths"] if TABLE.needs_of(path) is None]
+        assert status("/admin/drain", "operator", "POST") == 202
+        until(lambda: not a.thread.held)
+
+
+def text(headers):
+    return ((name.decode(), value.decode()) for name, value in headers)
 
 
 def test_without_redis_it_shows_what_it_knows(members, redis_servers, tmp_path):

@@ -33,7 +33,7 @@ def tokens_of(shop, bank="{}"):
         }
         for one in made
     ]
-    return parse_api_tokens({"t": json.dumps(entries)})
+    return parse_api_tokens({"t": json.dumps(entries) + "\n"})
 
 
 def with_node(nodes, check, shop, *ids, **fields):
@@ -136,3 +136,41 @@ def test_other_quotas_count_at_once_and_labels_stay_bounded(nodes):
         assert b'tenant="shop"' not in response.body
 
     with_node(nodes, check, {"max_running": 1})
+
+
+def test_a_tenant_has_as_many_sessions_as_its_quota_says(nodes):
+    """And its clients that come again have their own places."""
+
+    async def check(federation, tenants):
+        node = federation["a"]
+        access = node.server.config.app._doors.access
+
+        def session(who, client):
+            lines = []
+            path, limit_s = f"/session?client={client}", 30.0
+            stream = node.client.stream_lines(path, lines.append, headers=who, silence_s=limit_s)
+            return asyncio.create_task(stream), lines
+
+        first, heard = session(SHOP, "one")
+        await nodes.until(lambda: heard)
+        status, headers, problem = await node.send("GET", "/session?client=two", headers=SHOP)
+        assert (status, problem["reason"]) == (429, "rate_limited")
+        assert problem["limit"] == "max_sessions"
+        assert int(headers[b"retry-after"]) >= 1
+        again, heard = session(SHOP, "one")
+        await nodes.until(lambda: heard)
+        await first  # it was the same client
+        other, heard_there = session(BANK, "one")
+        await nodes.until(lambda: heard_there)
+        limited = "spillover_tenant_limited_total"
+        assert await metric(node, limited, tenant="shop", limit="max_sessions") == 1.0
+        # Who is revoked is told nothing more; the other tenant's client stays.
+        kept = [one for one in access.tokens.by_digest.values() if one.tenant != "shop"]
+        access.tokens = ApiTokens(kept)
+        await again
+        assert not other.done()
+        other.cancel()
+        await nodes.until(lambda: node.shell.home_requests.quotas.uses["bank"].sessions == 0)
+        assert node.shell.home_requests.quotas.uses["shop"].sessions == 0
+
+    with_node(nodes, check, {"max_sessions": 1})

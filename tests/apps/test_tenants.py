@@ -8,9 +8,12 @@ import json
 
 import pytest
 
+from spillover.apps.http.access import ApiTokens
+from spillover.inputs.api_tokens import new_api_token
+from spillover.model.access import Role
 from spillover.model.ids import name_of, request_id_of, tenant_of, told_inside
 from support import scripted_server
-from support.api_tokens import access_of_tests, shown_by
+from support.api_tokens import access_of_tests, bearer, shown_by
 
 SHOP, BANK = shown_by("submitter"), shown_by("other")
 LONG = {"service_ms": 60_000}
@@ -186,3 +189,33 @@ def test_services_behind_a_node_can_tell_tenants_names_apart(nodes):
         assert not [one for one in seen if "authorization" in one]
 
     nodes.run(main)
+
+
+def test_work_that_was_let_in_goes_on_when_its_api_token_is_revoked(nodes):
+    """Who waits for it is answered; nobody else asks with that API token any more. The name stays
+    the tenant's, and whoever else has an API token of it gets the answer."""
+
+    async def check(federation):
+        node = federation["a"]
+        access = node.server.config.app._doors.access
+        secret = "another of the same tenant"  # noqa: S105 - of this test
+        same = new_api_token("same", secret, "shop", [Role.SUBMIT])
+        waiting = asyncio.create_task(post(node, SHOP, {"service_ms": 300}))
+        await nodes.until(lambda: node.ledger.home["running"] == 1)
+        polling = asyncio.create_task(
+            node.send("GET", "/requests/order-7?wait_ms=10000", headers=SHOP)
+        )
+        (ref,) = node.shell.waiters._by_ref
+        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
+        kept = [one for one in access.tokens.by_digest.values() if one.name != "submitter"]
+        access.tokens = ApiTokens([*kept, same])
+        assert (await post(node, SHOP, {"service_ms": 300}))[0] == 401
+        assert (await look(node, SHOP))[0] == 401
+        assert (await node.send("DELETE", "/requests/order-7", headers=SHOP))[0] == 401
+        assert (await waiting)[0] == 200
+        assert (await polling)[2]["state"] == "done"
+        status, sent, _ = await post(node, bearer(secret), {"service_ms": 300})
+        assert (status, sent[b"spillover-replayed"]) == (200, b"true")
+        assert await look(node, BANK) == (404, "unknown_request")
+
+    with_nodes(nodes, check)

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from spillover.apps.node import token_files
-from spillover.apps.node.token_files import TokenFiles
+from spillover.apps.http import token_files
+from spillover.apps.http.token_files import TokenFiles
 from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.model.access import Role
 from spillover.model.errors import InputError
@@ -63,6 +63,28 @@ def test_a_changed_file_counts_and_a_bad_one_does_not(file, caplog):
     bad, gone = warnings(caplog)  # each once, however often it is looked at
     assert bad.startswith(f"{file}: line 5, entry 2, sha256: expected")
     assert "found none" in gone
+
+
+def test_a_file_that_is_renamed_into_place_is_read_whole_or_as_it_was(file, caplog):
+    """However often it is replaced while somebody reads it."""
+    every = [entry(f"n{i}", f"secret {i}") for i in range(50)]
+
+    async def check():
+        files = TokenFiles([str(file)])
+        seen = set()
+        files.on_change = lambda tokens: seen.add(len(tokens))
+        for count in range(1, 51):
+            beside = file.with_suffix(".new")
+            beside.write_text("".join(every[:count]))
+            looking = asyncio.create_task(files.look())
+            await asyncio.to_thread(beside.replace, file)
+            await looking
+        await files.look()
+        assert len(files.tokens) == 50
+        assert seen <= set(range(1, 51))
+
+    asyncio.run(check())
+    assert warnings(caplog) == []
 
 
 def test_it_looks_when_it_is_told_to_and_says_again_what_is_wrong(file, caplog, monkeypatch):

@@ -104,7 +104,7 @@ def test_a_new_api_token_is_shown_once_and_fits_into_a_file(capsys, tmp_path):
         assert shown not in err
     # Without a file the entry is told, for people, beside the secret.
     status, _, err = run_command(capsys, "token", "new", "--name", "ops", "--role", "operate")
-    (ops,) = parse_api_tokens({"t": err.partition("\n\n")[2].partition("\n\n")[0]})
+    (ops,) = parse_api_tokens({"t": err.partition("\n\n")[2].partition("\n\n")[0] + "\n"})
     assert (status, ops.name, ops.tenant) == (0, "ops", "")
 
 
@@ -114,7 +114,7 @@ def test_a_new_api_token_is_shown_once_and_fits_into_a_file(capsys, tmp_path):
         (("--name", "x", "--role", "submit"), "--tenant: expected the id of a tenant"),
         (("--name", "a b", "--role", "read"), "--name: expected 1 to 64 letters"),
         (("--name", "x", "--tenant", "a/b", "--role", "submit"), "--tenant: expected 1 to 64"),
-        (("--name", "x", "--role", "admin"), "--role"),
+        (("--name", "x", "--role", "king"), "'king' (choose from submit, read, operate)"),
         (("--name", "old", "--role", "read"), "expected each name once, got 'old' again"),
     ],
 )

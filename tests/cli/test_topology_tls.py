@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from spillover.cli import main
+from spillover.inputs.api_tokens import load_api_tokens
 from spillover.inputs.topology_file import load_topology
+from spillover.model.access import Role
 
 NAMED = (
     "name: two\nclusters: [{id: a, servers: 1}, {id: b, servers: 1}]\nlinks: [{between: [a, b]}]\n"
@@ -94,3 +96,39 @@ def test_certificates_need_a_name(kind, named, tmp_path, capsys):
     assert main(["topology", kind, str(named), "--tls", "--out", str(tmp_path / "out.yaml")]) == 2
     line = capsys.readouterr().err
     assert "name: expected a name: certificates hold for one federation" in line
+
+
+def test_kubernetes_with_api_tokens(named, tmp_path, capsys):
+    """The pre-stop hook shows one that may operate, producers each other one that may submit."""
+    out = tmp_path / "k"
+    options = ("--out", str(out), "--tokens", "--queue", "2")
+    assert main(["topology", "kubernetes", str(named), *options]) == 0
+    said = capsys.readouterr().err
+    for line in said.splitlines():
+        if line.startswith("  spillover token new"):
+            words = line.strip().removeprefix("spillover ").partition(" > ")[0].split()
+            words[words.index("tokens.yaml")] = str(tmp_path / "tokens.yaml")
+            assert main(words) == 0
+    roles = {one.name: one.roles for one in load_api_tokens([str(tmp_path / "tokens.yaml")])}
+    assert roles == {"drain": {Role.OPERATE}, "producers": {Role.SUBMIT}}
+    assert "--from-file=tokens.yaml --from-file=drain --from-file=producers" in said
+    pods = {
+        document["metadata"]["name"]: document["spec"]["template"]["spec"]
+        for path in out.glob("*.yaml")
+        for document in yaml.safe_load_all(path.read_text())
+        if document["kind"] == "StatefulSet"
+    }
+    for name, pod in pods.items():
+        (container,) = pod["containers"]
+        secret = {"secretName": "api-tokens", "defaultMode": 0o440}
+        assert {"name": "tokens", "secret": secret} in pod["volumes"], name
+        assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+        mount = {"name": "tokens", "mountPath": "/etc/spillover-tokens", "readOnly": True}
+        assert mount in container["volumeMounts"]
+        told = " ".join(container["args"])
+        assert "--tokens /etc/spillover-tokens/tokens.yaml" in told
+        if name == "queue":
+            assert "--token-file /etc/spillover-tokens/producers" in told
+        else:
+            drain = container["lifecycle"]["preStop"]["exec"]["command"][-1]
+            assert drain.endswith("--token-file /etc/spillover-tokens/drain")

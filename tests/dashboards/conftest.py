@@ -27,12 +27,14 @@ import pytest
 import yaml
 
 import spillover.model.signals
+from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.model.signals.signal import Signal
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import Server
 from spillover.testbed.supervisor import Testbed
 from spillover.tools.certificates.directory import CertificateDirectory
 from support import waiting
+from support.api_tokens import HOLDERS, SECRETS
 from support.queue_service import Producer
 
 ROOT = Path(__file__).parents[2]
@@ -116,9 +118,10 @@ def _until():
 
 class Prometheus:
     """One server on loopback, with all it stores in `directory`. `jobs` has the addresses to scrape
-    by job, nodes by what `ca_file` vouches for; rules fire as soon as their expression holds."""
+    by job, nodes by what `ca_file` vouches for, with the API token whose secret is in `secret`;
+    rules fire as soon as their expression holds."""
 
-    def __init__(self, directory, jobs, ca_file, free_port):
+    def __init__(self, directory, jobs, ca_file, secret, free_port):
         rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
         for group in rules["groups"]:
             for rule in group["rules"]:
@@ -126,6 +129,7 @@ class Prometheus:
         (directory / "alerts.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
         period = f"{int(SCRAPE_S * 1000)}ms"
         https = {"scheme": "https", "tls_config": {"ca_file": str(ca_file)}}
+        https["authorization"] = {"credentials_file": str(secret)}
         config = {
             "global": {"scrape_interval": period, "evaluation_interval": period,
                        "scrape_timeout": period},
@@ -208,8 +212,8 @@ LOAD_PER_S = 90.0
 
 
 class World:
-    """Three nodes with certificates, two of which have pools of unlike servers; two lease members;
-    load on the first node; and Prometheus."""
+    """Three nodes with certificates and API tokens, two of which have pools of unlike servers; two
+    lease members; load on the first node; and Prometheus."""
 
     def __init__(self, directory, redis_url, redis_servers, stack):
         self._directory = directory
@@ -224,7 +228,9 @@ class World:
         producers = self._producers([redis_servers.free_port() for _ in range(2)])
         jobs = {"spillover": addresses, "spillover-leases": members, "spillover-queue": producers}
         ca_file = self.testbed.certified.ca_file
-        self.prometheus = Prometheus(directory, jobs, ca_file, redis_servers.free_port)
+        secret = directory / "prometheus.secret"
+        secret.write_text(SECRETS["reader"], encoding="utf-8")
+        self.prometheus = Prometheus(directory, jobs, ca_file, secret, redis_servers.free_port)
         stack.callback(self.prometheus.stop)
         ask = self.prometheus.number
         until(
@@ -249,7 +255,10 @@ class World:
         clusters = tuple(Cluster(id=c, servers=kinds[c], service_ms=40.0) for c in CLUSTERS)
         links = tuple(Link(between=pair, delay_ms=5) for pair in combinations(CLUSTERS, 2))
         watched = Topology(name="watched", clusters=clusters, links=links, shadow="adaptive")
-        testbed = Testbed(watched, seed=1, certify=certify)
+        tokens = self._directory / "tokens.yaml"
+        made = [new_api_token(name, SECRETS[name], *rest) for name, *rest in HOLDERS]
+        tokens.write_text("".join(map(dump_api_token, made)), encoding="utf-8")
+        testbed = Testbed(watched, seed=1, certify=certify, tokens=[str(tokens)])
         runner = self._stack.enter_context(asyncio.Runner())
         runner.run(testbed.start())
         self._stack.callback(lambda: runner.run(testbed.stop(grace_s=1.0)))
@@ -286,7 +295,8 @@ class World:
         target = f"a={self.testbed.urls['a']}"
         command = ["spillover_loadgen", "run", "--target", target, "--workload", "poisson"]
         command += ["--rate", str(LOAD_PER_S), "--duration-s", "120", "--seed", "1"]
-        self._run("load", command, SPILLOVER_CA_FILE=str(self.testbed.certified.ca_file))
+        ca_file, secret = str(self.testbed.certified.ca_file), SECRETS["submitter"]
+        self._run("load", command, SPILLOVER_CA_FILE=ca_file, SPILLOVER_TOKEN=secret)
 
     def _run(self, name, command, **variables):
         log = self._stack.enter_context((self._directory / f"{name}.log").open("wb"))

@@ -31,12 +31,6 @@ def asked(expr, board):
     return expr
 
 
-def is_of_tenants(target):
-    """Whether it shows what only nodes with API tokens tell: those of this world let everybody in.
-    What they tell is looked at in tests/apps/test_quotas.py."""
-    return "spillover_tenant_" in target["expr"]
-
-
 def is_of_alerts(target):
     """Whether it shows the alerts that fire, and nothing while there is none."""
     return "ALERTS{" in target["expr"] and not target["expr"].endswith(" or vector(0)")
@@ -48,8 +42,8 @@ def test_every_panel_shows_data(world, boards):
     for board in boards.values():
         for panel in panels_of(board):
             for target in panel["targets"]:
-                if is_of_alerts(target) or is_of_tenants(target):
-                    continue  # see below, and above
+                if is_of_alerts(target):
+                    continue  # see below
                 series = world.prometheus.query(asked(target["expr"], board))
                 numbers = [one for one in series if math.isfinite(float(one["value"][1]))]
                 labels = set(LEGEND_LABEL.findall(target["legendFormat"]))

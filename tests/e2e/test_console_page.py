@@ -286,6 +286,16 @@ def test_it_asks_for_an_api_token_and_keeps_it_in_the_tab(
         give_secret(page, "guessed")
         expect(page.locator("#access")).to_contain_text("This one does not do")
         expect(page.locator("#connection")).to_have_text("closed")
+        give_secret(page, secrets["read"])
+        expect(page.locator("#connection")).to_have_text("live")
+        # Revoked while it is shown: the page is told, and asks for another one.
+        whole = (tmp_path / "tokens.yaml").read_text()
+        (tmp_path / "tokens.yaml").write_text(whole[whole.index('- name: "operate"') :])
+        for node in bed.nodes().values():
+            os.kill(node, signal.SIGHUP)
+        expect(page.get_by_label("API token")).to_be_visible()
+        expect(page.locator("#access")).to_contain_text("This one does not do")
+        assert page.evaluate("Object.values(sessionStorage)") == []
         give_secret(page, secrets["operate"])
         page.locator("[data-action=drain]").click()
         page.locator("[data-sure=drain]").click()

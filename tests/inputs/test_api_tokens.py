@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import yaml
 
@@ -40,14 +42,14 @@ def fault(*entries):
 
 
 def test_an_entry_has_a_name_a_digest_a_tenant_roles_and_a_quota():
-    quota = {"max_queued": 100, "max_running": 20, "requests_per_s": 0.5}
+    quota = {"max_queued": 100, "max_running": 20, "requests_per_s": 0.5, "max_sessions": 7}
     assert parsed(entry(roles=["submit", "read"], quota=quota)) == (
         ApiToken(
             "one",
             bytes.fromhex(DIGEST),
             "shop",
             frozenset({Role.SUBMIT, Role.READ}),
-            Quota(100, 20, 0.5),
+            Quota(100, 20, 0.5, 7),
         ),
     )
 
@@ -127,9 +129,9 @@ def test_quotas_of_one_tenant_agree():
     [
         ("", "expected a list of API tokens, got nothing"),
         ("a: b", "expected a list of API tokens, got a mapping"),
-        ("- x", "line 1, entry 1: expected a mapping of fields"),
+        ("- x\n", "line 1, entry 1: expected a mapping of fields"),
         ("- {name: a, name: b}", "line 1: expected each field once"),
-        ("- &a [*a]", "line 1, entry 1: expected a mapping of fields"),
+        ("- &a [*a]\n", "line 1, entry 1: expected a mapping of fields"),
         ("- {", "line 1: expected YAML"),
     ],
 )
@@ -150,6 +152,30 @@ def test_files_are_bounded(tmp_path):
         load_api_tokens([str(tmp_path)])
     with pytest.raises(InputError, match="found none"):
         load_api_tokens([str(tmp_path / "none.yaml")])
+
+
+def test_a_file_whose_end_is_cut_off_is_refused_unless_whole_entries_are_left():
+    quota = "{max_queued: 100, requests_per_s: 50}"
+    entries = [
+        f'- {{name: n{i}, sha256: "{i:064x}", tenant: t, roles: [submit, read], quota: {quota}}}\n'
+        for i in range(2)
+    ]
+    whole = parse_api_tokens({"t": "".join(entries)})
+    ends = {len(entries[0]): whole[:1], len("".join(entries)): whole}
+    for cut in range(len("".join(entries)) + 1):
+        text = "".join(entries)[:cut]
+        if cut in ends:
+            assert parse_api_tokens({"t": text}) == ends[cut]
+        else:
+            with pytest.raises(InputError):
+                parse_api_tokens({"t": text})
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_cannot_be_read_again_is_refused_at_once(tmp_path, make):
+    make(tmp_path / "tokens")
+    with pytest.raises(InputError, match=r"tokens: expected a file, [^\n]*got a (pipe|directory)"):
+        load_api_tokens([str(tmp_path / "tokens")])
 
 
 @pytest.mark.parametrize("name", ["one", "no", "1e5", "12", "2024-01-01"])

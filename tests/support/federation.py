@@ -104,6 +104,8 @@ class Federation:
     config_redis: str | None = None
     make_shell: Callable[..., NodeShell] = NodeShell
     access: Access | None = None
+    wary: tuple = ()
+    """Nodes that take no configuration from others."""
     nodes: dict = field(default_factory=dict)
 
     scheme = "http"
@@ -161,9 +163,13 @@ class Federation:
             store = ConfigurationStore(self.config_redis, self.topology.name)
         return (
             shell,
-            HttpServer(create_app(shell, store=store, access=self.access)),
+            HttpServer(self.app_of(shell, store)),
             HttpClient(url),
         )
+
+    def app_of(self, shell, store):
+        from_peers = shell.cluster.id not in self.wary
+        return create_app(shell, store=store, access=self.access, config_from_peers=from_peers)
 
     async def stop(self, cluster):
         await self.nodes.pop(cluster).close()

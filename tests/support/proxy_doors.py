@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from spillover.apps.http.audit import Audit
-from spillover.apps.node.doors import Doors as NodeDoors
+from spillover.apps.http.doors import Doors as NodeDoors
+from spillover.apps.node.doors import TABLE
 from spillover.apps.node.proxy_door import ProxyDoor
 from spillover.core.overflow.events import ServersDown
 from spillover.live.handlers.proxy.framing import split_head
@@ -137,7 +138,7 @@ async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, access=N
             for id_ in ids:
                 bound = bind_socket("127.0.0.1", 0)
                 listening.append(bound)
-                let_in = None if access is None else NodeDoors(access, Audit(time.monotonic))
+                let_in = None if access is None else NodeDoors(access, Audit(time.monotonic), TABLE)
                 door = made[id_] = ProxyDoor(nodes[id_].shell, bounds, doors=let_in)
                 ports[id_] = bound.getsockname()[1]
                 serving.append(asyncio.create_task(door.serve([bound])))

@@ -11,10 +11,12 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from spillover.apps.http.access import Access
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.queue.app import QueueApp
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.listening import bind_socket
+from spillover.live.queue.client_wire import Headers
 from spillover.live.queue.shell import QueueShell
 
 
@@ -42,9 +44,15 @@ class RunningProducer:
 
 @asynccontextmanager
 async def producers(
-    count: int, *, object_limit_bytes: int = 1 << 24, **changed: Any
+    count: int,
+    *,
+    object_limit_bytes: int = 1 << 24,
+    access: Access | None = None,
+    shown: Headers = (),
+    **changed: Any,
 ) -> AsyncIterator[list[RunningProducer]]:
-    """p1, p2, ..., which know each other. `changed` are settings of all of them."""
+    """p1, p2, ..., which know each other. `changed` are settings of all of them. With `access` they
+    are for who has API tokens, and show each other what is `shown`."""
     told = {"buffers": 5, "visibility_s": 3.0, "probe_expiry_s": 1.0, **changed}
     with ExitStack() as ends:
         sockets = [ends.enter_context(bind_socket("127.0.0.1", 0)) for _ in range(count)]
@@ -52,8 +60,10 @@ async def producers(
         running = []
         for (name, url), listening in zip(urls.items(), sockets, strict=True):
             peers = {other: its for other, its in urls.items() if other != name}
-            shell = QueueShell(ProducerSettings(id=name, **told), peers, None, url)
-            server = HttpServer(QueueApp(shell, object_limit_bytes=object_limit_bytes))
+            settings = ProducerSettings(id=name, **told)
+            shell = QueueShell(settings, peers, None, url, headers=shown)
+            app = QueueApp(shell, object_limit_bytes=object_limit_bytes, access=access)
+            server = HttpServer(app)
             serving = asyncio.create_task(server.serve([listening]))
             running.append(RunningProducer(name, url, shell, server, serving))
         try:

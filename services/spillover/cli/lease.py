@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from spillover.cli.parsing import (
     add_lease_times,
     add_log_format,
     add_redis_url_file,
+    add_tokens,
     address,
     lease_times,
     needed_redis_url,
@@ -93,6 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="as without it: a JSON line for each event on stdout",
     )  # fmt: skip
     add_log_format(member)
+    add_tokens(member)
     member.set_defaults(command=_run_member)
     summary = "see a member killed, one frozen, one added, and each record applied exactly once"
     demo = commands.add_parser("demo", help=summary, description=summary, allow_abbrev=False)
@@ -138,7 +141,7 @@ def _run_member(options: argparse.Namespace) -> int:
     with ExitStack() as ends:
         ends.callback(lines.close)
         _drain_on_signals(member)
-        served_at = ends.enter_context(_service(member, options.bind))
+        served_at = ends.enter_context(_service(member, options.bind, options.tokens))
         if served_at is not None:
             member.events.tell("serving", url=served_at)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -153,14 +156,15 @@ def _stdout() -> int | None:
 
 
 def _service(
-    member: LeaseGroup, bind: tuple[str, int] | None
+    member: LeaseGroup, bind: tuple[str, int] | None, tokens: Sequence[str]
 ) -> AbstractContextManager[str | None]:
     """For `with`: serves, and gives the url."""
     if bind is None:
         return nullcontext()
+    from spillover.apps.http.token_files import TokenFiles
     from spillover.apps.lease.server import LeaseService
 
-    return LeaseService(member, bind)
+    return LeaseService(member, bind, TokenFiles(tokens) if tokens else None)
 
 
 def _drain_on_signals(member: LeaseGroup) -> None:

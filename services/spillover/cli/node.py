@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.server import serve_node
-from spillover.apps.node.token_files import TokenFiles
 from spillover.cli.parsing import (
     add_allow_origin,
     add_config_redis,
@@ -33,6 +33,8 @@ from spillover_loadgen.option_types import at_least_zero, whole_number
 if TYPE_CHECKING:
     from spillover.live.tls.rotation import Credentials
 
+
+PEERS, OPERATORS = "peers", "operators"
 
 TLS_OPTIONS = (
     (
@@ -74,6 +76,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--log-requests", action="store_true", help="log a line for each request that has ended"
     )
     add_config_redis(parser)
+    parser.add_argument(
+        "--config-from",
+        choices=(PEERS, OPERATORS),
+        default=PEERS,
+        help="whose changes of the configuration count: those that any node has taken (peers, "
+        "default), or only those that operators set at this node, or in --config-redis (operators)",
+    )
     parser.add_argument(
         "--testbed", action="store_true", help="let operators delay, lose and cut what links carry"
     )
@@ -163,6 +172,7 @@ def run(options: argparse.Namespace) -> int:
         end_with_stdin=options.end_with_stdin,
         allowed_origins=frozenset(options.allow_origin),
         store=_store(config_redis(options), topology),
+        config_from_peers=options.config_from == PEERS,
         credentials=_credentials(options, topology, cluster),
         token_files=TokenFiles(options.tokens) if options.tokens else None,
     )

@@ -35,18 +35,18 @@ def says_no_such_path(refused: Refused) -> bool:
     return refused.reason in _NO_SUCH_PATH
 
 
-async def ask_producers(url: str) -> dict[str, Any]:
+async def ask_producers(url: str, headers: Headers = ()) -> dict[str, Any]:
     """Returns the state of the producer there and of its peers, None of those that do not answer.
     Raises RunError if there is no producer."""
-    async with NodeCalls(url) as calls:
+    async with NodeCalls(url, headers) as calls:
         own = await calls.call("GET", "/state", is_producer)
-    others = await asyncio.gather(*(_state(str(peer)) for peer in own["peers"].values()))
+    others = await asyncio.gather(*(_state(str(peer), headers) for peer in own["peers"].values()))
     return {own["producer"]: own, **dict(zip(own["peers"], others, strict=True))}
 
 
-async def _state(url: str) -> dict[str, Any] | None:
+async def _state(url: str, headers: Headers) -> dict[str, Any] | None:
     try:
-        async with NodeCalls(url) as calls:
+        async with NodeCalls(url, headers) as calls:
             return await calls.call("GET", "/state", is_producer)
     except (InputError, RunError):
         return None

@@ -7,13 +7,15 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import uvloop
 
+from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.queue.server import serve_producer
 from spillover.cli import queue_work
-from spillover.cli.parsing import add_log_format, address
+from spillover.cli.parsing import add_log_format, add_tokens, address
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
@@ -23,6 +25,7 @@ from spillover.live.queue.wire import ID_LENGTH_MAX, PRODUCERS_MAX
 from spillover.model.addresses import is_plain_url
 from spillover.model.errors import InputError
 from spillover.model.topology import CLUSTER_ID
+from spillover_loadgen.api_token import Headers, add_token_file, token_headers
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 
 OBJECT_LIMIT_BYTES = 16 * 1024 * 1024
@@ -60,6 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
     )
     add_log_format(parser)
+    add_tokens(parser)
+    add_token_file(parser)
     parser.set_defaults(command=_run_producer)
     commands = parser.add_subparsers(metavar="COMMAND", required=False)
     worker = commands.add_parser(
@@ -115,6 +120,7 @@ def _run_producer(options: argparse.Namespace) -> int:
         raise InputError("--url", "", f"expected http://HOST[:PORT], got {options.url!r}")
     peers = _peers(options.peer)
     own_url = peers.pop(options.id, None)
+    shown = _shown(options, peers)
     settings = ProducerSettings(
         id=options.id,
         buffers=options.buffers,
@@ -140,6 +146,8 @@ def _run_producer(options: argparse.Namespace) -> int:
         url=options.url or own_url,
         end_with_stdin=options.end_with_stdin,
         drain_timeout_s=options.drain_timeout_s,
+        token_files=TokenFiles(options.tokens) if options.tokens else None,
+        shown=shown,
         on_ready=lambda url: lines.write(json.dumps({"ready": True, **ready, "url": url})),
     )
     try:
@@ -148,6 +156,15 @@ def _run_producer(options: argparse.Namespace) -> int:
     finally:
         lines.close()
     return 0
+
+
+def _shown(options: argparse.Namespace, peers: Mapping[str, str]) -> Headers:
+    """The headers that show the producer's own API token to the others."""
+    shown = token_headers(options)
+    if options.tokens and peers and not shown:
+        expected = "expected the secret of an API token with the role submit, to show to the other"
+        raise InputError("--token-file", "", f"{expected} producers; got none")
+    return shown
 
 
 def _peers(told: list[str]) -> dict[str, str]:

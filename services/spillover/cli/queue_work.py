@@ -20,6 +20,7 @@ from spillover.live.queue.work import QueueWork
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster
+from spillover_loadgen.api_token import add_token_file, read_secret
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 
 SUMMARY = "feed a handler with the objects of a queue, until SIGTERM or Ctrl-C"
@@ -70,6 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="as without it: one JSON line on stdout, at the end"
     )
     add_log_format(parser)
+    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -83,6 +85,7 @@ def run(options: argparse.Namespace) -> int:
             max_hops=options.max_hops,
             at_once=options.at_once,
             access=options.access,
+            token=read_secret(options.token_file),
         )
     except InputError as error:
         raise InputError(_OPTIONS.get(error.source, "--producer"), "", error.expected) from None

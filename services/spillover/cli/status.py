@@ -58,7 +58,7 @@ async def _ask(url: str, headers: Headers) -> dict[str, Any]:
         except Refused as refused:
             if not says_no_such_path(refused):
                 raise
-    return {"producers": await ask_producers(url)}
+    return {"producers": await ask_producers(url, headers)}
 
 
 def _is_federation(told: dict[str, Any]) -> bool:

@@ -36,7 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--role submit)",
     )  # fmt: skip
     new.add_argument(
-        "--role", type=Role, choices=list(Role), action="append", required=True, metavar="ROLE",
+        "--role", choices=[role.value for role in Role], action="append", required=True,
+        metavar="ROLE",
         help="submit (make requests), read (see what happens) or operate (change it, and see); "
         "may be repeated",
     )  # fmt: skip
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if Role.SUBMIT in options.role and not options.tenant:
         raise InputError("--tenant", "", "expected the id of a tenant, with --role submit")
     secret = new_secret()
-    token = new_api_token(options.name, secret, options.tenant, options.role)
+    token = new_api_token(options.name, secret, options.tenant, map(Role, options.role))
     entry = dump_api_token(token)
     if options.append is not None:
         _append(options.append, entry)

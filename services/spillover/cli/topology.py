@@ -27,9 +27,12 @@ from spillover.tools.deployment.compose import (
 )
 from spillover.tools.deployment.containers import (
     CPUS,
+    DRAIN_FILE,
     EXTRAS,
     IMAGE,
     MEMORY_MB,
+    PRODUCERS_FILE,
+    TOKENS_FILE,
     check_names,
     extras,
     has_python_handler,
@@ -39,6 +42,7 @@ from spillover.tools.deployment.files import drop_stale, put_files
 from spillover.tools.deployment.kubernetes import (
     SITE_FILES,
     TLS_TOPOLOGY,
+    TOKENS_SECRET,
     KubernetesSettings,
     kubernetes_files,
     secret_of,
@@ -84,6 +88,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     kubernetes.add_argument(
         "--queue", type=whole_number_in(0, PRODUCERS_MAX), default=0, metavar="N",
         help="N producers of the distributed queue too, each with a volume (default 0)",
+    )  # fmt: skip
+    kubernetes.add_argument(
+        "--tokens", action="store_true",
+        help=f"let in only who shows an API token of the Secret {TOKENS_SECRET}",
     )  # fmt: skip
     kubernetes.set_defaults(command=_kubernetes)
 
@@ -184,6 +192,7 @@ def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
         memory_mb=options.memory_mb,
         producers=options.queue,
         tls=options.tls,
+        tokens=options.tokens,
     )
     written = put_files(out, kubernetes_files(topology, settings), force=options.force)
     drop_stale(out, SITE_FILES, written)
@@ -198,6 +207,8 @@ def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
             "each site has its own, with tls.crt, tls.key and ca.crt: kubectl -n spillover create "
             f"secret generic {secret_of('ID')} --from-file=certificates/ID"
         )
+    if options.tokens:
+        _say_tokens(has_queue=options.queue > 0)
     for line in loopback_handlers(topology):
         _say(line)
     _say(f"start it: kubectl apply -k {options.out}")
@@ -239,6 +250,21 @@ def _say_extras(topology: Topology, options: argparse.Namespace) -> None:
     if needed != EXTRAS:
         why = " and ".join(["dask handlers"] * ("dask" in needed) + ["--tls"] * options.tls)
         _say(f'{why}: the image {options.image} must be built with EXTRAS="{" ".join(needed)}"')
+
+
+def _say_tokens(*, has_queue: bool) -> None:
+    """How the Secret comes about. What pods show are files of it, by these names."""
+    new = "spillover token new --append tokens.yaml"
+    files = [TOKENS_FILE, DRAIN_FILE]
+    lines = [f"{new} --name drain --role operate > {DRAIN_FILE}"]
+    if has_queue:
+        files.append(PRODUCERS_FILE)
+        lines.append(f"{new} --name producers --role submit --tenant queue > {PRODUCERS_FILE}")
+    told = " ".join(f"--from-file={file}" for file in files)
+    lines.append(f"kubectl -n spillover create secret generic {TOKENS_SECRET} {told}")
+    _say("API tokens, with those of your clients:")
+    for line in lines:
+        _say(f"  {line}")
 
 
 def _certify(topology: Topology, directory: Path) -> None:

@@ -104,12 +104,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
+    load_api_tokens(options.tokens)  # what is wrong is said here, and not by each process
     if options.queue is not None:
         return up_queue.run(options)
     if options.store is not None:
         raise InputError("--store", "", "expected --queue N beside it: clusters have no store")
     topology = load_topology(options.topology)
-    load_api_tokens(options.tokens)  # what is wrong is said here, and not by each node
     if options.policy is not None:
         topology = topology.with_policy(options.policy)
     if options.shadow is not None:

@@ -27,6 +27,7 @@ async def _up(options: argparse.Namespace) -> int:
         stores=stores,
         drain_timeout_s=options.drain_timeout_s,
         first_port=options.port or FIRST_PORT,
+        tokens=options.tokens,
     )
     stop = asyncio.Event()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 import time
@@ -23,6 +22,7 @@ from spillover.client.retrying import Retries
 from spillover.client.session import Following
 from spillover.client.trust import Trust
 from spillover.client.wire import Answer
+from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.connection import Response
 from spillover.live.http.head import Server
 from spillover.model.errors import InputError, SpilloverError
@@ -76,10 +76,11 @@ class AsyncSpillover:
             raise InputError("connections_max", "", f"expected at least 1, got {connections_max!r}")
         self._nodes = Nodes(checked_urls(nodes), Random())
         at_most = max(min(connections_max, _files_at_hand() // 2), 1)
-        headers = _headers(os.environ.get(TOKEN_VARIABLE) or None if token is None else token)
+        shown = bearer_headers(token)
         trust = Trust(ca_file)
+        headers = (wire.JSON_HEADER, *shown)
         self._calls = Calls(self._nodes, headers, retries or Retries(), at_most, trust)
-        self._following = Following(self._nodes, headers[1:], trust) if follow else None
+        self._following = Following(self._nodes, shown, trust) if follow else None
         if self._following is not None:
             self._calls.on_begin = self._following.start
         self._unnamed: dict[str, tuple[str, float]] = {}
@@ -288,17 +289,6 @@ def checked_urls(nodes: str | Sequence[str]) -> list[str]:
     if not given:
         raise InputError("nodes", "", "expected the url of at least one node")
     return [Server(url).url for url in given]
-
-
-TOKEN_VARIABLE = "SPILLOVER_TOKEN"  # noqa: S105 - a name
-
-
-def _headers(token: str | None) -> tuple[Header, ...]:
-    if token is None:
-        return (wire.JSON_HEADER,)
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise InputError("token", "", "expected printable ASCII characters without blanks")
-    return (wire.JSON_HEADER, (b"authorization", b"Bearer " + token.encode()))
 
 
 def read_answer(call: Call, node: str, response: Response) -> Answer:

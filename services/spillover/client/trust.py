@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ssl
 from functools import cached_property
 
-from spillover.live.tls.contexts import trusting_context
+from spillover.live.http.trusted import TrustedCas
 
 
 class Trust:
@@ -15,12 +14,12 @@ class Trust:
     def __init__(self, ca_file: str | None) -> None:
         self._ca_file = ca_file
         if ca_file is not None:
-            _ = self._context  # what is wrong with it is told now
+            _ = self._cas  # what is wrong with it is told now
 
-    def of(self, url: str) -> ssl.SSLContext | None:
+    def of(self, url: str) -> TrustedCas | None:
         """Returns what `HttpClient` is to be told for this url."""
-        return self._context if url.startswith("https:") else None
+        return self._cas if url.startswith("https:") else None
 
     @cached_property
-    def _context(self) -> ssl.SSLContext:
-        return trusting_context(self._ca_file)
+    def _cas(self) -> TrustedCas:
+        return TrustedCas(self._ca_file)

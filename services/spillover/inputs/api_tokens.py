@@ -7,15 +7,19 @@
       quota: {max_queued: 100, max_running: 20, requests_per_s: 50}       # of the whole tenant
 
 Every fault of a file becomes one InputError that names the file, the entry and its line. No message
-shows what stands in `sha256`: somebody may have put the secret itself there.
+shows what stands in `sha256`: somebody may have put the secret itself there. A file that lacks its
+end is refused, as far as that can be seen: whoever is in the rest of it would be shut out.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from spillover.inputs.yaml_file import describe, read_text, shown_path
@@ -31,7 +35,8 @@ ENTRIES_MAX = 2_000
 SECRET_PREFIX = "spillover_"  # noqa: S105 - what all secrets begin with
 
 _FIELDS = ("name", "sha256", "tenant", "roles", "quota")
-_LIMITS = ("max_queued", "max_running", "requests_per_s")
+_COUNTS = ("max_queued", "max_running", "max_sessions")
+_LIMITS = (*_COUNTS, "requests_per_s")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _COUNT_MAX = 10_000_000
 _RATE_MAX = 1e6
@@ -39,6 +44,11 @@ _RATE_MAX = 1e6
 
 def read_api_tokens(path: str) -> str:
     """Returns the text of the file. Raises InputError."""
+    with suppress(OSError, ValueError):  # what is wrong then is told below
+        mode = Path(path).stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            expected = "expected a file, which is read again and again, got a pipe or a device"
+            raise InputError(shown_path(path), "", expected)
     missing = "expected a YAML file of API tokens, found none (spillover token new writes one)"
     return read_text(path, missing=missing, limit_bytes=LIMIT_BYTES)
 
@@ -115,6 +125,9 @@ def _entries(source: str, text: str) -> list[Any]:
     if len(document) > ENTRIES_MAX:
         expected = f"expected at most {ENTRIES_MAX} API tokens, got {len(document)}"
         raise InputError(source, "", expected)
+    if not text.endswith("\n"):
+        expected = "expected a newline at the end, got none: the last line may have been cut"
+        raise InputError(source, f"line {len(text.splitlines())}", expected)
     return document
 
 
@@ -182,13 +195,13 @@ def _roles(fields: Mapping[str, Any]) -> frozenset[Role]:
 
 def _quota(given: object) -> Quota:
     limits = _mapping("quota", given, _LIMITS)
-    max_queued, max_running = (_count(limit, limits.get(limit)) for limit in _LIMITS[:2])
+    counts = {limit: _count(limit, limits.get(limit)) for limit in _COUNTS}
     rate = limits.get("requests_per_s")
     is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
     if rate is not None and not (is_number and 0 < rate <= _RATE_MAX):
         expected = f"expected a number above 0, at most {_RATE_MAX:.0f}, got {describe(rate)}"
         raise _FaultError("quota.requests_per_s", expected)
-    return Quota(max_queued, max_running, None if rate is None else float(rate))
+    return Quota(requests_per_s=None if rate is None else float(rate), **counts)
 
 
 def _count(limit: str, value: object) -> int | None:

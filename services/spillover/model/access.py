@@ -32,6 +32,8 @@ class Quota:
     max_running: int | None = None
     """Of those that have left the queue: they run here, or a neighbor has them."""
     requests_per_s: float | None = None
+    max_sessions: int | None = None
+    """Clients that follow the federation from here."""
 
 
 NO_QUOTA = Quota()

@@ -4,6 +4,7 @@ whoever asks the nodes. How they are made is not known here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -48,11 +49,13 @@ class Certified:
         self._directory = directory / DIRECTORY
 
     def environment(self, topology: Topology, cluster: ClusterId) -> dict[str, str]:
-        """Returns what the node of a cluster is to be told, which has a certificate then."""
+        """Returns the environment of a cluster's node, which has a certificate then. Those that
+        this process was told of are not the node's."""
+        rest = {name: told for name, told in os.environ.items() if name not in VARIABLES.values()}
         if self._certify is None:
-            return {}
+            return rest
         own = self._certify(self._directory, topology, cluster)
-        return {variable: str(own / name) for name, variable in VARIABLES.items()}
+        return {**rest, **{variable: str(own / name) for name, variable in VARIABLES.items()}}
 
     def client(self, headers: dict[str, str]) -> httpx.AsyncClient:
         """Returns what asks the nodes, with these headers."""

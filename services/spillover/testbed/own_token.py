@@ -14,15 +14,21 @@ FILE = "up-tokens.yaml"
 
 @dataclass(frozen=True, slots=True)
 class OwnToken:
-    """The file that nodes read, and the header to show them."""
+    """The file that services read, and the secret to show them."""
 
     file: Path
-    shown: dict[str, str]
+    secret: str
+
+    @property
+    def shown(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.secret}"}
 
 
-def make_own_token(directory: Path) -> OwnToken:
-    """Returns one that may look, and no more. Its secret is in memory alone."""
+def make_own_token(directory: Path, *, tenant: str = "") -> OwnToken:
+    """Returns one that may look, and no more, or may submit for this tenant. Its secret is in
+    memory alone."""
     secret, file = new_secret(), directory / FILE
-    token = new_api_token(f"up-{uuid.uuid4().hex}", secret, "", [Role.READ])
+    roles = [Role.READ, *([Role.SUBMIT] if tenant else [])]
+    token = new_api_token(f"up-{uuid.uuid4().hex}", secret, tenant, roles)
     file.write_text(dump_api_token(token), encoding="utf-8")
-    return OwnToken(file, {"authorization": f"Bearer {secret}"})
+    return OwnToken(file, secret)

@@ -5,22 +5,28 @@ together, ended together, never left behind. What they say goes to a log file ea
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 import httpx
 
+from spillover.live.http.bearer import TOKEN_VARIABLE
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import RunError
 from spillover.testbed.last_words import last_words
+from spillover.testbed.own_token import OwnToken, make_own_token
 from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
 from spillover.testbed.ports import free_urls, start_lock
 
 FIRST_PORT = 8301
 READY_WITHIN_S = 60.0
 READY_POLL_S = 0.05
+TENANT = "up"
+"""Of the API token that producers of a testbed show each other."""
 SPARE_S = 3.0
 """For the rest of an orderly end."""
 
@@ -28,6 +34,7 @@ SPARE_S = 3.0
 class ProducerBed:
     """`count` producers, p1, p2 and so on, at the first free ports from `first_port` up. Ready on
     entry, all ended on exit. With `stores` each keeps its objects in a directory of its name there.
+    With files of API `tokens` they let in only who shows one, and have one of their own.
     Raises RunError where one does not start."""
 
     def __init__(
@@ -38,6 +45,7 @@ class ProducerBed:
         stores: Path | None = None,
         drain_timeout_s: float = 30.0,
         first_port: int = FIRST_PORT,
+        tokens: Sequence[str] = (),
     ) -> None:
         self.urls: dict[str, str] = {}
         self.logs: dict[str, Path] = {}
@@ -45,6 +53,8 @@ class ProducerBed:
         self._stores = stores
         self._drain_timeout_s = drain_timeout_s
         self._first_port = first_port
+        self._tokens = tokens
+        self._own: OwnToken | None = None
         self._options = ["--held-limit-bytes", str(default_held_limit_bytes(count))]
         self._options += ["--drain-timeout-s", str(drain_timeout_s)]
         if buffers is not None:
@@ -107,6 +117,8 @@ class ProducerBed:
         async with start_lock(READY_WITHIN_S):
             remove_leftovers()
             self._owned = OwnedDirectory()
+            if self._tokens:
+                self._own = make_own_token(self._owned.path, tenant=TENANT)
             self.urls = dict(
                 zip(self._ids, free_urls(len(self._ids), self._first_port), strict=True)
             )
@@ -119,6 +131,11 @@ class ProducerBed:
         command += ["--bind", self.urls[name].removeprefix("http://"), *self._options]
         for peer, url in self.urls.items():
             command += ["--peer", f"{peer}={url}"]
+        environment = dict(os.environ)
+        if self._own is not None:
+            for file in (*self._tokens, str(self._own.file)):
+                command += ["--tokens", file]
+            environment[TOKEN_VARIABLE] = self._own.secret
         if self._stores is not None:
             command += ["--store", str(self._stores / name)]
         self.logs[name] = directory / f"{name}.log"
@@ -128,13 +145,15 @@ class ProducerBed:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=output,
                 stderr=output,
+                env=environment,
                 start_new_session=True,  # Ctrl-C is for whoever started them, who ends them then
             )
 
     async def _all_ready(self) -> None:
         limit_s = time.monotonic() + READY_WITHIN_S
         waiting = dict(self.urls)
-        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+        shown = {} if self._own is None else self._own.shown
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False, headers=shown) as client:
             while waiting:
                 for name, url in list(waiting.items()):
                     if self._processes[name].returncode is not None:

@@ -10,7 +10,6 @@ a crashed node is started again is reckoned in `revival`.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import time
@@ -237,7 +236,7 @@ class Testbed:
         command += ["--cluster", cluster, "--testbed", "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self.drain_timeout_s)]
         command += ["--results-timeout-s", str(self._results_timeout_s)]
-        environment = {**os.environ, **self.certified.environment(self.topology, cluster)}
+        environment = self.certified.environment(self.topology, cluster)
         if self._config_redis is not None:
             command += ["--config-redis"]
             environment[REDIS_VARIABLE] = self._config_redis  # `ps` shows options

@@ -156,3 +156,19 @@ def test_a_tenant_that_is_not_configured_any_more_ends_what_it_has():
     table.end(1)
     assert table.uses["shop"].running == 0
     table.check()
+
+
+def test_sessions_are_counted_apart_and_one_that_comes_again_takes_its_own_place():
+    table = Quotas()
+    table.go_by({"shop": Quota(max_sessions=1), "bank": Quota()}, 0.0)
+    begin = table.begin_session
+    assert begin("shop", 0.0, in_place=False) is None
+    assert begin("shop", 0.0, in_place=False).limit == "max_sessions"
+    assert begin("shop", 0.0, in_place=True) is None  # the one before ends a moment later
+    table.end_session("shop")
+    assert begin("shop", 0.0, in_place=False) is not None
+    assert all(begin("bank", 0.0, in_place=False) is None for _ in range(9))
+    table.end_session("shop")
+    assert begin("shop", 0.0, in_place=False) is None
+    assert table.uses["shop"].limited["max_sessions"] == 2
+    table.check()

@@ -63,8 +63,9 @@ class Access:
         self.tokens = tokens
 
     def still_knows(self, token: ApiToken) -> bool:
-        """Returns whether it is one of those, as it was."""
-        return self.tokens.by_digest.get(token.sha256) == token
+        """Returns whether it is one of those, and still of the same tenant and as good."""
+        found = self.tokens.by_digest.get(token.sha256)
+        return found is not None and found.tenant == token.tenant and found.roles >= token.roles
 
     def token_of(self, exchange: Exchange) -> ApiToken:
         """Returns the API token that a request shows. Raises Problem `unauthenticated`."""

@@ -9,6 +9,7 @@ from spillover.apps.http.openapi import describe, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
 from spillover.apps.lease.console_view import lease_console
+from spillover.apps.lease.doors import TABLE
 from spillover.apps.lease.views import LeaseState, MemberState, lease_state, member_state
 from spillover.live.leases.metrics import LeaseMetrics
 from spillover.live.leases.report import GroupReport
@@ -17,8 +18,9 @@ SITE = Site()
 """A member has no name in its configuration."""
 
 
-def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:
-    """Returns the whole service of one member."""
+def create_app(report: GroupReport, metrics: LeaseMetrics, *, has_tokens: bool = False) -> FastAPI:
+    """Returns the whole service of one member, but for the doors that it is behind where it
+    `has_tokens`."""
     app = new_app(f"Spillover lease member {report.member.node}", metrics.registry)
 
     @app.get("/state")
@@ -47,6 +49,6 @@ def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:
             raise Problem(*found)
         return {"status": "ready"}
 
-    complete(app, lease_console(report))
-    describe(app)
+    complete(app, lease_console(report, has_tokens=has_tokens))
+    describe(app, TABLE.tell if has_tokens else None)
     return app

@@ -12,7 +12,7 @@ PERIOD_S = 0.5
 """Leases last seconds."""
 
 
-def lease_console(report: GroupReport) -> Console:
+def lease_console(report: GroupReport, *, has_tokens: bool = False) -> Console:
     """Returns the console of one member, to be mounted on its app."""
 
     async def look() -> bytes:
@@ -25,5 +25,5 @@ def lease_console(report: GroupReport) -> Console:
         look,
         period_s=PERIOD_S,
         actions={"drain": member.drain_soon},
-        operators=Operators(),
+        operators=Operators(has_tokens=has_tokens),
     )

@@ -12,9 +12,14 @@ from functools import partial
 
 import uvloop
 
+from spillover.apps.http.asgi import AsgiApp
+from spillover.apps.http.audit import Audit
+from spillover.apps.http.doors import BehindDoors, Doors
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.http.service import Bounds
+from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.lease.app import create_app
+from spillover.apps.lease.doors import TABLE
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.metrics import LeaseMetrics
 from spillover.live.leases.report import GroupReport
@@ -37,11 +42,15 @@ KEEP_ALIVE_S = 75.0
 
 
 class LeaseService:
-    """Serves one member while `with` lasts, which gives the url. Raises InputError if `bind` cannot
-    be bound, RunError if it does not start, for whatever reason."""
+    """Serves one member while `with` lasts, which gives the url; with `token_files` whoever has an
+    API token of theirs. Raises InputError if `bind` cannot be bound, RunError if it does not start,
+    for whatever reason."""
 
-    def __init__(self, member: LeaseGroup, bind: tuple[str, int]) -> None:
+    def __init__(
+        self, member: LeaseGroup, bind: tuple[str, int], token_files: TokenFiles | None = None
+    ) -> None:
         self._member = member
+        self._token_files = token_files
         self._metrics = LeaseMetrics(member)
         self._socket = bind_socket(*bind)
         self.url = url_of(self._socket)
@@ -78,7 +87,13 @@ class LeaseService:
 
     async def _serve(self) -> None:
         report = GroupReport(self._member)
-        app = create_app(report, self._metrics)
+        files = self._token_files
+        app = create_app(report, self._metrics, has_tokens=files is not None)
+        behind: AsgiApp = app
+        if files is not None:
+            behind = BehindDoors(
+                app, Doors(files.access, Audit(asyncio.get_running_loop().time), TABLE)
+            )
         bounds = Bounds(
             body_s=EXCHANGE_S,
             idle_s=KEEP_ALIVE_S,
@@ -86,7 +101,7 @@ class LeaseService:
             exchange_s=EXCHANGE_S,
             connections_max=CONNECTIONS_MAX,
         )
-        server = HttpServer(app, bounds, stop_s=STOP_S)
+        server = HttpServer(behind, bounds, stop_s=STOP_S)
 
         def stop() -> None:
             app.state.console.close()  # its streams would hold up the end
@@ -94,6 +109,7 @@ class LeaseService:
 
         serving = asyncio.create_task(server.serve([self._socket]))
         ready = asyncio.create_task(server.ready.wait())
+        watching = None if files is None else files.begin_watching(lambda _: stop())
         try:
             await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
@@ -101,4 +117,6 @@ class LeaseService:
                 self._begun.set()
             await serving
         finally:
+            if watching is not None:
+                watching.cancel()
             await report.close()

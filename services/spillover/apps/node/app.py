@@ -11,6 +11,7 @@ from spillover.apps.http.access import Access, tenant_in
 from spillover.apps.http.audit import Audit
 from spillover.apps.http.cold import complete, new_app
 from spillover.apps.http.console.operators import Operators
+from spillover.apps.http.doors import Doors
 from spillover.apps.http.json_body import read_json
 from spillover.apps.http.openapi import describe, described_body, problems
 from spillover.apps.http.problems import Problem
@@ -19,7 +20,7 @@ from spillover.apps.node.admin_routes import add_admin_routes, guard_of
 from spillover.apps.node.config_routes import add_config_routes
 from spillover.apps.node.configuration import NodeConfiguration
 from spillover.apps.node.console_view import node_console
-from spillover.apps.node.doors import Doors
+from spillover.apps.node.doors import TABLE
 from spillover.apps.node.federation import (
     QUERY_LIMIT_BYTES,
     Federation,
@@ -53,13 +54,15 @@ def create_app(
     allowed_origins: frozenset[str] = frozenset(),
     store: ConfigurationStore | None = None,
     access: Access | None = None,
+    config_from_peers: bool = True,
 ) -> HotPaths:
     """Returns the whole service of a node: hot paths in front, FastAPI behind. In a `testbed`
     operators may spoil its links. Pages of `allowed_origins` may make requests; see `sites`. With
-    a `store` that has to take a configuration first. With `access` it is for who has API tokens.
+    a `store` that has to take a configuration first; unless `config_from_peers`, one that others
+    go by is not taken from them. With `access` it is for who has API tokens.
     """
     app = new_app(f"Spillover node {shell.cluster.id}", shell.metrics.registry)
-    sessions = SessionPaths(shell)
+    sessions = SessionPaths(shell, access)
     _add_state_routes(app, shell)
     add_request_routes(app, shell)
     federation = Federation(shell)
@@ -67,9 +70,9 @@ def create_app(
     name = urlsplit(shell.cluster.url or "").hostname
     site = Site(frozenset({name} if name else ()), allowed_origins)
     add_admin_routes(app, shell, site, testbed=testbed)
-    configuration = NodeConfiguration(shell, store, on_change=sessions.go_by)
+    configuration = NodeConfiguration(shell, store, sessions.go_by, from_peers=config_from_peers)
     add_config_routes(app, shell, configuration, guard_of(site))
-    doors = None if access is None else Doors(access, Audit(lambda: shell.now_s))
+    doors = None if access is None else Doors(access, Audit(lambda: shell.now_s), TABLE)
     operators = Operators(testbed, site.own_names, has_tokens=access is not None)
     console = node_console(shell, federation, operators)
     shell.on_close.append(console.close)

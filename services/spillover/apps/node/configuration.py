@@ -34,15 +34,20 @@ _log = logging.getLogger(__name__)
 
 
 class NodeConfiguration:
-    """Of one node. `on_change` is told what it goes by, now and later."""
+    """Of one node. `on_change` is told what it goes by, now and later. Unless it goes by what it
+    hears `from_peers`, only its own operators change it, and its store."""
 
     def __init__(
         self,
         shell: NodeShell,
         store: ConfigurationStore | None = None,
         on_change: Callable[[Configuration], None] = lambda _: None,
+        *,
+        from_peers: bool = True,
     ) -> None:
         self._node = shell
+        self._left: Stamp | None = None
+        """The highest that others go by and this node does not."""
         self._on_change = on_change
         self._own = shell.cluster.id
         configuration = of_file(shell.topology, short_text(shell.topology))
@@ -59,7 +64,7 @@ class NodeConfiguration:
         )
         self.machine = self._shell.machine
         shell.configured.go_by(configuration.stamp)
-        shell.configured.on_higher = self._shell.heard
+        shell.configured.on_higher = self._shell.heard if from_peers else self._leave
         shell.metrics.registry.register(self._shell.metrics)
         shell.on_close.append(self._shell.close)
         on_change(configuration)
@@ -88,6 +93,14 @@ class NodeConfiguration:
         if self._is_cut(cluster):
             raise NotDelivered(f"the link to cluster {cluster} is cut")
         return encode_configuration(self.current)
+
+    def _leave(self, cluster: str, stamp: Stamp) -> None:
+        """Of a neighbor that may have been broken into: operators of this site have the say."""
+        if self._left is None or stamp > self._left:
+            self._left = stamp
+            told = {"neighbor": cluster, "version": stamp.version, "by": stamp.cluster}
+            words = "a newer configuration is not taken from a neighbor: set it here as well"
+            _log.warning(Message(words, **told))
 
     # --- what the configuration asks for --------------------------------------------------------
 

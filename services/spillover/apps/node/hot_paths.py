@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from spillover.apps.http.access import API_TOKEN, STILL_LET_IN
 from spillover.apps.http.asgi import AsgiApp, Receive, Scope, Send
+from spillover.apps.http.doors import Doors
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange, too_large
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Direct, Edge
@@ -28,7 +28,6 @@ from spillover.apps.node.answers import (
     problem_of,
     rate_limited,
 )
-from spillover.apps.node.doors import Doors
 from spillover.apps.node.intake import Headers, read_headers, read_request
 from spillover.apps.node.lookups import LOOKUP_METHODS, LOOKUP_PREFIX, Lookups
 from spillover.apps.node.pages import REQUESTS, Pages
@@ -153,17 +152,11 @@ class HotPaths:
         """What to answer through, with who asks in the scope; None if that was answered with a
         problem."""
         try:
-            token = doors.enter(exchange)
+            return doors.let_in(exchange, scope, send)
         except Problem as problem:
             exchange.refuse(problem)
         except Exception:  # noqa: BLE001 - as above
             self._internal_error(exchange, None)
-        else:
-            if token is None:
-                return send
-            scope[API_TOKEN] = token
-            scope[STILL_LET_IN] = partial(doors.access.still_knows, token)
-            return doors.audited(exchange, token, send)
         return None
 
     def direct(self, exchange: Exchange) -> None:
@@ -217,7 +210,8 @@ class HotPaths:
         await exchange.answered()
 
     async def _serve_session(self, exchange: Exchange, send: Send) -> None:
-        await self._sessions.serve(exchange, send, self._tenant(exchange))
+        token = None if self._doors is None else self._doors.submitter(exchange)
+        await self._sessions.serve(exchange, send, token)
 
     def _tenant(self, exchange: Exchange) -> str:
         """Of a request that was let in."""

@@ -12,13 +12,13 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from spillover.apps.http.openapi import SCHEMAS, problems, reference
-from spillover.apps.node.doors import needs_of
+from spillover.apps.node.doors import TABLE
 from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.protocol import FIRST, PASS, SPOKEN, STREAM
-from spillover.model.access import TENANT, Role
+from spillover.model.access import TENANT
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
 
 TENANT_PATTERN = f"^({TENANT.pattern})?$"
@@ -329,30 +329,8 @@ def tell_hot_paths(schema: dict[str, Any], *, has_tokens: bool = False) -> None:
             for model in _bodies(operation):
                 schema["components"]["schemas"].update(_schemas(model))
     if has_tokens:
-        _tell_access(schema)
+        TABLE.tell(schema)
     tell(schema)
-
-
-def _tell_access(schema: dict[str, Any]) -> None:
-    """Which API token each door needs."""
-    scheme = {"type": "http", "scheme": "bearer", "description": "An API token"}
-    schema["components"]["securitySchemes"] = {"api_token": scheme}
-    for path, operations in schema["paths"].items():
-        needs = needs_of(path) or {}
-        for method, operation in operations.items():
-            need = needs.get(method.upper())
-            if not isinstance(need, Role):
-                continue
-            operation["security"] = [{"api_token": []}]
-            told = operation.get("description", "")
-            operation["description"] = f"{told}\n\nFor API tokens with the role {need}.".strip()
-            responses = operation["responses"]
-            for status, problem in problems("unauthenticated", "forbidden").items():
-                known = responses.get(str(status))
-                both = problem["description"]
-                if known is not None:
-                    both = f"{known['description']} or {both}"
-                responses[str(status)] = {**problem, **(known or {}), "description": both}
 
 
 def _described(operation: Operation) -> dict[str, Any]:

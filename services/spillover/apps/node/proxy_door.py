@@ -15,12 +15,12 @@ import socket
 import ssl
 from collections.abc import Sequence
 
+from spillover.apps.http.doors import Doors
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.server import secured
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
-from spillover.apps.node.doors import Doors
 from spillover.apps.node.intake import Headers, read_headers
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar

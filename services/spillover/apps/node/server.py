@@ -17,13 +17,13 @@ from spillover import __version__
 from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.server import HttpServer, url_of
+from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.app import create_app
-from spillover.apps.node.certificates import door_contexts, fail, is_secure, proxy_context, watching
+from spillover.apps.node.certificates import door_contexts, is_secure, proxy_context, watching
 from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
 from spillover.apps.node.proxy_door import ProxyDoor
-from spillover.apps.node.token_files import TokenFiles
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
@@ -61,24 +61,25 @@ async def serve_node(
     end_with_stdin: bool = False,
     allowed_origins: frozenset[str] = frozenset(),
     store: ConfigurationStore | None = None,
+    config_from_peers: bool = True,
     credentials: Credentials | None = None,
     token_files: TokenFiles | None = None,
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
-    of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input:
-    whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else; with
-    `proxy_bind` the clients of the service that requests are passed to. With a `store`, a
-    configuration is taken only if that takes it. `credentials` are for doors whose url is `https`;
-    with `token_files` only who has an API token is let in. Raises InputError where an address
-    cannot be bound, and what NodeShell raises.
+    of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input.
+    With `peer_bind` neighbors are served there, and nowhere else; with `proxy_bind` the clients of
+    the service that requests are passed to. With a `store`, a configuration is taken only if that
+    takes it, and unless `config_from_peers` none is that others go by. `credentials` are for doors
+    whose url is `https`; with `token_files` only who has an API token is let in. Raises InputError
+    where an address cannot be bound, and what NodeShell raises.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
         shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
-        ends = _ends(end_with_stdin=end_with_stdin)
         node = partial(create_app, testbed=testbed, allowed_origins=allowed_origins, store=store)
+        node = partial(node, config_from_peers=config_from_peers)
         app = node(shell, access=_watched(shell, token_files))
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
         at_proxy = [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
@@ -86,13 +87,11 @@ async def serve_node(
         _watch_files(shell, servers)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
-        _reread_on_hangup(credentials, token_files)
+        ends = _signals(credentials, token_files, end_with_stdin=end_with_stdin)
         running = asyncio.create_task(shell.run())
         serving = _serving(servers, [one for one in bound if one is not None])
         try:
-            for server in servers:
-                await _first(server.ready.wait(), running, serving)
-            _settle_memory()
+            await _all_listen(servers, running, serving)
             await _run(shell, ends, (drain_timeout_s, results_timeout_s), running, serving)
         finally:
             await close_node(shell, servers, running, serving)
@@ -103,6 +102,16 @@ def _serving(
 ) -> asyncio.Future[Any]:
     each = zip(servers, listening, strict=True)
     return asyncio.gather(*(server.serve([one]) for server, one in each))
+
+
+async def _all_listen(
+    servers: Sequence[HttpServer | ProxyDoor],
+    running: asyncio.Task[None],
+    serving: asyncio.Future[Any],
+) -> None:
+    for server in servers:
+        await _first(server.ready.wait(), running, serving)
+    _settle_memory()
 
 
 async def _run(
@@ -149,9 +158,7 @@ def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
     if token_files is None:
         return None
     token_files.on_change = Tenants(shell, token_files.tokens).go_by
-    watching = asyncio.create_task(token_files.watch(), name="API tokens")
-    watching.add_done_callback(partial(fail, shell))  # unnoticed, who is revoked would stay
-    shell.on_close.append(partial(_cancel, watching))
+    shell.on_close.append(partial(_cancel, token_files.begin_watching(shell.fail)))
     return token_files.access
 
 
@@ -208,8 +215,11 @@ async def _first(*waits: Awaitable[object]) -> None:
         future.result()
 
 
-def _ends(*, end_with_stdin: bool) -> tuple[asyncio.Event, asyncio.Event]:
-    """Set when the node is to drain and end, and when it is to end at once."""
+def _signals(
+    credentials: Credentials | None, token_files: TokenFiles | None, *, end_with_stdin: bool
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """Heed them. Returns what is set when the node is to drain and end, and when at once."""
+    _reread_on_hangup(credentials, token_files)
     stop, end = asyncio.Event(), asyncio.Event()
     if end_with_stdin:
         on_stdin_end(end)

@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from functools import partial
 from urllib.parse import parse_qs
 
+from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import Send
 from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
-from spillover.apps.node.answers import JSON_LINE
+from spillover.apps.node.answers import JSON_LINE, rate_limited
 from spillover.core.membership.letting_in import LettingIn
 from spillover.core.membership.session_events import Server
 from spillover.live.membership.client_metrics import ClientMetrics
-from spillover.live.membership.clients import Clients
+from spillover.live.membership.clients import Clients, Session
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.access import ApiToken
 from spillover.model.configuration import Configuration
 from spillover.model.ids import request_id_of
 from spillover.model.request import NAME_LENGTH_MAX, is_name
@@ -32,10 +34,14 @@ QUERY_MAX = 8
 
 
 class SessionPaths:
-    """Of one node."""
+    """Of one node; with `access` sessions end where their API token does not count any more."""
 
-    def __init__(self, shell: NodeShell) -> None:
+    def __init__(self, shell: NodeShell, access: Access | None = None) -> None:
         self._shell = shell
+        self._access = access
+        self._shown: dict[Session, ApiToken] = {}
+        self._looked_at = None if access is None else access.tokens
+        """Those by which the sessions were looked through last."""
         topology = shell.topology
         self._letting_in = LettingIn(*_limits(topology))
         self.clients = Clients(
@@ -52,26 +58,44 @@ class SessionPaths:
         shell.on_close.append(self.clients.close)
         shell.metrics.registry.register(ClientMetrics(shell.cluster.id, self.clients))
 
-    async def serve(self, exchange: Exchange, send: Send, tenant: str) -> None:
+    async def serve(self, exchange: Exchange, send: Send, token: ApiToken | None) -> None:
         """GET begins a session, DELETE ends it. The names of each tenant's clients are its own."""
         name, attempt, moved = _asked(exchange)
+        tenant = "" if token is None else token.tenant
         client = request_id_of(tenant, name)
         if exchange.method == "DELETE":
             found = self.clients.leave(client, attempt, moved=moved)
             body = b'{"found":true}' if found else b'{"found":false}'
             exchange.answer_raw(200, JSON_LINE, body)
             return
-        self._check(client)
+        self._count_in(client, tenant)
+        try:
+            self._check(client)
+            await self._hold(exchange, send, client, attempt, token)
+        finally:
+            self._count_out(tenant)
+
+    async def _hold(
+        self,
+        exchange: Exchange,
+        send: Send,
+        client: str,
+        attempt: int | None,
+        token: ApiToken | None,
+    ) -> None:
         lines = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": lines})
         ended = asyncio.Event()
         exchange.watch(ended.set)
         self._look_after(LOOK_S)
         session = self.clients.open(client, attempt, partial(_put, exchange, ended), ended.set)
+        if token is not None:
+            self._shown[session] = token
         try:
             await ended.wait()
         finally:
             self.clients.drop(session)
+            self._shown.pop(session, None)
             exchange.unwatch()
         if exchange.is_gone:
             exchange.break_off()
@@ -85,6 +109,31 @@ class SessionPaths:
         servers = servers_of(configuration.topology)
         self.clients.announce(stamp.version, stamp.cluster, servers, stamp.epoch)
 
+    def _count_in(self, client: str, tenant: str) -> None:
+        """Raises Problem where the tenant has as many sessions as it may. One that comes again,
+        perhaps after a connection that it has lost, takes its own place."""
+        quotas = self._shell.home_requests.quotas
+        if quotas is None or not tenant:
+            return
+        in_place = client in self.clients
+        excess = quotas.begin_session(tenant, self._shell.now_s, in_place=in_place)
+        if excess is not None:
+            raise rate_limited("", excess)
+
+    def _count_out(self, tenant: str) -> None:
+        quotas = self._shell.home_requests.quotas
+        if quotas is not None and tenant:
+            quotas.end_session(tenant)
+
+    def _end_revoked(self, access: Access) -> None:
+        """End those whose API token has gone, once there are others."""
+        if access.tokens is self._looked_at:
+            return
+        self._looked_at = access.tokens
+        for session, token in list(self._shown.items()):
+            if not access.still_knows(token):
+                session.end()
+
     def _count(self) -> tuple[int, int, int]:
         return len(self.clients), self.clients.moves, self.clients.refused
 
@@ -94,8 +143,11 @@ class SessionPaths:
             self._shell.timers.at(self._shell.now_s + wait_s, self._look)
 
     def _look(self, _: float) -> None:
-        """Once in a while, as long as there are clients: where the node drains, they are to go."""
+        """Once in a while, as long as there are clients: where the node drains, they are to go, and
+        whose API token has gone, too."""
         self._is_looking = False
+        if self._access is not None:
+            self._end_revoked(self._access)
         draining = self._shell.machine.draining
         if draining and not self._has_parted:
             self.clients.part()

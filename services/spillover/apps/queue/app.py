@@ -10,14 +10,18 @@ from contextlib import suppress
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 
+from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import Receive, Scope, Send
+from spillover.apps.http.audit import Audit
 from spillover.apps.http.cold import complete, new_app
+from spillover.apps.http.doors import Doors
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange
-from spillover.apps.http.openapi import describe, problems
+from spillover.apps.http.openapi import Described, describe, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
 from spillover.apps.queue.calls import Call, QueueCalls
 from spillover.apps.queue.console_view import queue_console
+from spillover.apps.queue.doors import TABLE
 from spillover.apps.queue.openapi_told import tell_calls
 from spillover.apps.queue.views import (
     About,
@@ -39,9 +43,11 @@ _OF_GRANT = re.compile(r"/(objects|grants)/([^/]{1,200})(?:/(ack|nack|extend))?"
 
 
 class QueueApp:
-    """One producer's service."""
+    """One producer's service. With `access` it is for who has API tokens."""
 
-    def __init__(self, shell: QueueShell, *, object_limit_bytes: int) -> None:
+    def __init__(
+        self, shell: QueueShell, *, object_limit_bytes: int, access: Access | None = None
+    ) -> None:
         calls = QueueCalls(shell, object_limit_bytes)
         self._by_path: dict[str, dict[str, Call]] = {
             "/objects": {"POST": calls.offer},
@@ -56,15 +62,24 @@ class QueueApp:
             ("grants", "extend"): {"POST": calls.extend},
         }
         about = About(shell.public_urls[shell.settings.id], object_limit_bytes)
-        self.cold = create_cold_app(shell, about)
+        self.cold = create_cold_app(shell, about, has_tokens=access is not None)
+        self._doors: Doors | None = None
+        if access is not None:
+            self._doors = Doors(access, Audit(lambda: shell.now_s), TABLE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Of ASGI."""
+        exchange: Exchange = scope[EXCHANGE]
+        if self._doors is not None:
+            try:
+                send = self._doors.let_in(exchange, scope, send)
+            except Problem as problem:
+                exchange.refuse(problem)
+                return
         by_method, grant = self._find(scope["path"])
         if not by_method:
             await self.cold(scope, receive, send)
             return
-        exchange: Exchange = scope[EXCHANGE]
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in exchange.headers}
         if (reason := SITE.why_not_use(exchange.method, headers)) is not None:
             exchange.refuse(Problem("another_site", reason))
@@ -99,7 +114,7 @@ def _wrong_method(exchange: Exchange, by_method: dict[str, Call]) -> Problem:
     return Problem("method_not_allowed", detail, headers=[(b"allow", allowed.encode())])
 
 
-def create_cold_app(shell: QueueShell, about: About) -> FastAPI:
+def create_cold_app(shell: QueueShell, about: About, *, has_tokens: bool = False) -> FastAPI:
     """Returns everything that carries no object."""
     app = new_app(f"Spillover queue producer {shell.settings.id}", shell.metrics.registry)
 
@@ -124,8 +139,21 @@ def create_cold_app(shell: QueueShell, about: About) -> FastAPI:
             raise Problem("not_found", f"{expected}, got {name[:200]!r}")
         return found
 
+    _add_admin_routes(app, shell, about)
     _add_dead_routes(app, shell, about)
+    console = queue_console(shell, about, has_tokens=has_tokens)
+    complete(app, console, "/objects", "/take", "/grants/{grant}/ack")
 
+    def tell_more(schema: Described) -> None:
+        tell_calls(schema)
+        if has_tokens:
+            TABLE.tell(schema)
+
+    describe(app, tell_more)
+    return app
+
+
+def _add_admin_routes(app: FastAPI, shell: QueueShell, about: About) -> None:
     def operate(request: Request) -> None:
         reason = SITE.why_not_operate(request.headers)
         if reason is not None:
@@ -144,10 +172,6 @@ def create_cold_app(shell: QueueShell, about: About) -> FastAPI:
         operate(request)
         shell.feed(ev.Resume())
         return queue_state(shell, about)
-
-    complete(app, queue_console(shell, about), "/objects", "/take", "/grants/{grant}/ack")
-    describe(app, tell_calls)
-    return app
 
 
 def _add_dead_routes(app: FastAPI, shell: QueueShell, about: About) -> None:

@@ -23,7 +23,7 @@ PEERS_SHOWN_MAX = 50
 _COUNTS = ("buffers", "buffered", "granted", "dead", "produced", "acknowledged", "parked", "takes")
 
 
-def queue_console(shell: QueueShell, about: About) -> Console:
+def queue_console(shell: QueueShell, about: About, *, has_tokens: bool = False) -> Console:
     """Returns the console of one producer, to be mounted on its app."""
 
     async def look() -> bytes:
@@ -41,7 +41,7 @@ def queue_console(shell: QueueShell, about: About) -> Console:
             "drain": lambda: shell.feed(ev.Drain()),
             "resume": lambda: shell.feed(ev.Resume()),
         },
-        operators=Operators(),
+        operators=Operators(has_tokens=has_tokens),
     )
 
 

@@ -7,11 +7,12 @@ import contextlib
 import logging
 import resource
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.http.service import Bounds
+from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.queue.app import QueueApp
 from spillover.apps.queue.asked import DEADLINE_S_MAX
 from spillover.apps.queue.calls import BODY_S
@@ -39,21 +40,27 @@ async def serve_producer(
     drain_timeout_s: float = 30.0,
     end_with_stdin: bool = False,
     on_ready: Callable[[str], None] = lambda _: None,
+    token_files: TokenFiles | None = None,
+    shown: Sequence[tuple[bytes, bytes]] = (),
 ) -> None:
     """Serve one producer until SIGTERM or SIGINT, then drain for up to `drain_timeout_s` and
     return. A second signal ends it at once, and with `end_with_stdin` the end of standard input.
     `url` is where consumers reach it, if not where it listens; `on_ready` is told where that is.
-    Raises InputError if the address cannot be bound.
+    With `token_files` only who has an API token is let in; `shown` are the headers that show this
+    producer's own to the others. Raises InputError if the address cannot be bound.
     """
     with contextlib.ExitStack() as ends:
         listening = ends.enter_context(bind_socket(*bind))
         own_url = url or url_of(listening)
-        shell = QueueShell(settings, peers, store, own_url)
-        app = QueueApp(shell, object_limit_bytes=object_limit_bytes)
+        shell = QueueShell(settings, peers, store, own_url, headers=shown)
+        access = None if token_files is None else token_files.access
+        app = QueueApp(shell, object_limit_bytes=object_limit_bytes, access=access)
         _raise_file_limit()
         server = HttpServer(app, Bounds(body_s=DEADLINE_S_MAX + BODY_S))
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)
+        if token_files is not None:
+            ends.callback(_watched(token_files, shell).cancel)
         if end_with_stdin:
             on_stdin_end(end)
         serving = asyncio.create_task(server.serve([listening]))
@@ -66,12 +73,17 @@ async def serve_producer(
                 _log.info(Message(OUTLIVE if shell.bodies.is_durable else LOST_WITH_IT))
             await _until_over(shell, serving, stopped, ended, drain_timeout_s)
         finally:
-            for wait in waits:
-                wait.cancel()
+            _cancel(waits)
             app.cold.state.console.close()
             await shell.close()
             server.stop()
             await serving
+
+
+def _watched(token_files: TokenFiles, shell: QueueShell) -> asyncio.Task[None]:
+    """Have them looked at now and then, and on SIGHUP."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, token_files.look_now)
+    return token_files.begin_watching(shell.fail)
 
 
 async def _until_over(
@@ -90,6 +102,11 @@ async def _until_over(
         draining.cancel()
     if shell.failed.done():
         shell.failed.result()
+
+
+def _cancel(waits: Sequence[asyncio.Task[Any]]) -> None:
+    for wait in waits:
+        wait.cancel()
 
 
 def _raise_file_limit() -> None:

@@ -52,6 +52,9 @@ class NodeClients(Generic[S]):
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __contains__(self, client: str) -> bool:
+        return client in self._sessions
+
     @property
     def sessions(self) -> list[S]:
         """Returns them by rank."""

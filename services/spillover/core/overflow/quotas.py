@@ -15,7 +15,8 @@ from typing import NamedTuple
 from spillover.model.access import NO_QUOTA, Quota
 
 MAX_QUEUED, MAX_RUNNING, REQUESTS_PER_S = "max_queued", "max_running", "requests_per_s"
-LIMITS = (MAX_QUEUED, MAX_RUNNING, REQUESTS_PER_S)
+MAX_SESSIONS = "max_sessions"
+LIMITS = (MAX_QUEUED, MAX_RUNNING, REQUESTS_PER_S, MAX_SESSIONS)
 
 RETRY_S = 1.0
 """When to try again what waits for another one's end, which nobody knows."""
@@ -31,12 +32,22 @@ class Excess(NamedTuple):
 class TenantUse:
     """One tenant: what it uses now, and what it has asked for."""
 
-    __slots__ = ("_allowed", "_allowed_at_s", "limited", "queued", "quota", "requests", "running")
+    __slots__ = (
+        "_allowed",
+        "_allowed_at_s",
+        "limited",
+        "queued",
+        "quota",
+        "requests",
+        "running",
+        "sessions",
+    )
 
     def __init__(self, quota: Quota, now_s: float) -> None:
         self.quota = quota
         self.queued = 0
         self.running = 0
+        self.sessions = 0
         self.requests = 0
         """That were let through."""
         self.limited = dict.fromkeys(LIMITS, 0)
@@ -63,6 +74,15 @@ class TenantUse:
         else:
             self.limited[excess.limit] += 1
         return excess
+
+    def begin_session(self, *, in_place: bool) -> Excess | None:
+        """Returns why one session more is too many; None where it is not, and then it counts."""
+        most = self.quota.max_sessions
+        if most is not None and self.sessions >= most and not in_place:
+            self.limited[MAX_SESSIONS] += 1
+            return Excess(MAX_SESSIONS, RETRY_S)
+        self.sessions += 1
+        return None
 
     def _excess(self, now_s: float) -> Excess | None:
         quota = self.quota
@@ -110,10 +130,22 @@ class Quotas:
 
     def ask(self, tenant: str, now_s: float) -> Excess | None:
         """Returns why one more request of this tenant is too many; None where it is not."""
+        return self._use(tenant, now_s).ask(now_s)
+
+    def begin_session(self, tenant: str, now_s: float, *, in_place: bool) -> Excess | None:
+        """Returns why one more session of this tenant is too many; None where it is not, and then
+        it has to be told to `end_session`. One that comes `in_place` of another is let in."""
+        return self._use(tenant, now_s).begin_session(in_place=in_place)
+
+    def end_session(self, tenant: str) -> None:
+        """A session has ended that was let in."""
+        self.uses[tenant].sessions -= 1
+
+    def _use(self, tenant: str, now_s: float) -> TenantUse:
         use = self.uses.get(tenant)
         if use is None:  # it was configured when its request came in
             use = self.uses[tenant] = TenantUse(NO_QUOTA, now_s)
-        return use.ask(now_s)
+        return use
 
     def take(self, ref: int, tenant: str) -> None:
         """A request that was let through comes in."""
@@ -140,6 +172,7 @@ class Quotas:
 
     def check(self) -> None:
         for use in self.uses.values():
+            assert use.sessions >= 0
             assert use.queued == sum(one is use for one in self._queued.values())
             assert use.running == sum(one is use for one in self._running.values())
             assert 0.0 <= use._allowed <= use.burst  # noqa: SLF001 - its own module

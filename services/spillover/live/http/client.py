@@ -31,6 +31,7 @@ from spillover.live.http.head import Server
 from spillover.live.http.lines import LineSplitter
 from spillover.live.http.opening import Opening
 from spillover.live.http.securing import Retired, Securing
+from spillover.live.http.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate
 from spillover.model.errors import InputError, NotDelivered
 
@@ -82,7 +83,7 @@ class HttpClient:
         user_timeout_s: float | None = None,
         writes: WriteBatch | None = None,
         moving: Moving | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | TrustedCas | None = None,
         server_name: str | None = None,
         first: str | None = None,
         on_tls_failure: Callable[[str], None] | None = None,

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from spillover.live.http.connection import Connection, Pool
+from spillover.live.http.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate, certificate_of
-from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S, trusting_context
+from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S
 
 HANDSHAKES_AT_ONCE = 8
 """Each takes a millisecond or two of the loop's time, here and there. Others wait their turn."""
@@ -24,12 +25,12 @@ class Securing:
 
     def __init__(
         self,
-        context: ssl.SSLContext | None,
+        context: ssl.SSLContext | TrustedCas | None,
         name: str,
         first: str | None,
         tell: Callable[[str], None] | None,
     ) -> None:
-        self.context = context or trusting_context(None)
+        self.context = context or TrustedCas(None)
         self.name = name
         self.first = first
         self.tell = tell
@@ -39,8 +40,9 @@ class Securing:
 
     def options(self) -> dict[str, Any]:
         """Returns what `create_connection` is to be told."""
+        context = self.context
         return {
-            "ssl": self.context,
+            "ssl": context.context() if isinstance(context, TrustedCas) else context,
             "server_hostname": self.name,
             "ssl_handshake_timeout": HANDSHAKE_S,
             "ssl_shutdown_timeout": SHUTDOWN_S,

@@ -64,6 +64,9 @@ class Clients:
     def __len__(self) -> int:
         return len(self._clients)
 
+    def __contains__(self, client: str) -> bool:
+        return client in self._clients
+
     @property
     def moves(self) -> int:
         """Returns how many clients have left for another server."""

@@ -56,8 +56,8 @@ _log = logging.getLogger(__name__)
 
 class SessionShell:
     """Runs the machine of one client, `name`. `client_of` gives the connections to a url, and may
-    raise InputError; `on_change` is called whenever `in_use` or `servers` may have changed. Must be
-    made inside a running loop.
+    raise InputError; `on_change` is called whenever `in_use` or `servers` may have changed. Of what
+    nodes announce only the servers count that it `may_ask`. Must be made inside a running loop.
     """
 
     def __init__(
@@ -66,7 +66,9 @@ class SessionShell:
         machine: ClientSession,
         client_of: Callable[[str], HttpClient],
         on_change: Callable[[], None],
+        may_ask: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        self._may_ask = may_ask
         self._path = f"{SESSION}?client={quote(name, safe='')}"
         self._machine = machine
         self._client_of = client_of
@@ -192,7 +194,10 @@ class SessionShell:
         """A first line that is none means that nobody of ours is there; a later one that it lies,
         and what it said before is all that is known."""
         if attempt not in self._heard:
-            told = _read_first(line)
+            told = self._with_servers(_read_first(line))
+            if not told.servers:
+                detail = "the servers that it tells of are http, and this client was given https"
+                raise PeerError(detail)
             self._heard.add(attempt)
             self._is_told = False
             self._feed(Connected(attempt, told))
@@ -204,9 +209,14 @@ class SessionShell:
             self._tell(self._streams[attempt][0].url, error)
             return
         if isinstance(said, Announcement):
-            self._feed(Announced(attempt, said))
+            self._feed(Announced(attempt, self._with_servers(said)))
         elif said is not None:
             self._feed(Parting(attempt, said))
+
+    def _with_servers(self, told: Announcement) -> Announcement:
+        """Without those that are not to be asked."""
+        allowed = tuple(server for server in told.servers if self._may_ask(server.url))
+        return told._replace(servers=allowed)
 
     def _tell(self, url: str, error: Exception) -> None:
         """Once for all that happens between two sessions."""
@@ -236,8 +246,15 @@ def session_of(
     **options: Any,
 ) -> SessionShell:
     """Returns the session of a client that begins with these urls; the options, and what `random`
-    draws, are those of ClientSession."""
-    return SessionShell(name, ClientSession(name, urls, random, **options), client_of, on_change)
+    draws, are those of ClientSession. Who was given https is not led to http, where everybody on
+    the way can read what a client shows."""
+    is_secret = any(url.startswith("https:") for url in urls)
+
+    def may_ask(url: str) -> bool:
+        return not is_secret or url.startswith("https:") or url in urls
+
+    machine = ClientSession(name, urls, random, **options)
+    return SessionShell(name, machine, client_of, on_change, may_ask)
 
 
 def _retry_after_s(refused: StreamRefused) -> float | None:

@@ -85,10 +85,12 @@ class NoProducer(PeerError):
     """What answers there does not answer as producers do."""
 
 
-def client_of(url: str) -> HttpClient:
-    """Returns what calls this producer. Raises InputError for what is no base URL."""
+def client_of(url: str, headers: Headers = ()) -> HttpClient:
+    """Returns what calls this producer, with these headers. Raises InputError for what is no base
+    URL."""
     return HttpClient(
         url,
+        headers=headers,
         connect_timeout_s=CONNECT_S,
         idle_s_max=IDLE_S_MAX,
         body_limit_bytes=OBJECT_LIMIT_BYTES,

@@ -91,8 +91,8 @@ class Held:
 
 
 class ConsumerShell:
-    """The running consumer. `urls` are the base URLs of the producers, by id. Must be made inside a
-    running loop."""
+    """The running consumer. `urls` are the base URLs of the producers, by id; `headers` go with all
+    that they are asked. Must be made inside a running loop."""
 
     def __init__(
         self,
@@ -100,10 +100,12 @@ class ConsumerShell:
         urls: Mapping[str, str],
         *,
         random: Random | None = None,
+        headers: wire.Headers = (),
     ) -> None:
         self.settings = settings
+        self._headers = headers
         self.machine = ConsumerMachine(settings, random or SystemRandom())
-        self._clients = {name: wire.client_of(url) for name, url in urls.items()}
+        self._clients = {name: wire.client_of(url, headers) for name, url in urls.items()}
         self._timers = Timers(asyncio.get_running_loop(), finest_alarm)
         self._calls: dict[str, OutgoingRequest] = {}
         """By the take that they are for."""
@@ -255,7 +257,7 @@ class ConsumerShell:
     def _pointed(self, take: str, address: wire.Address) -> cn.Event:
         """A producer that nobody has told of may be new."""
         if address.producer not in self._clients:
-            self._clients[address.producer] = wire.client_of(address.base_url)
+            self._clients[address.producer] = wire.client_of(address.base_url, self._headers)
         self._probes[take] = address.probes
         return cn.Pointed(take, address.producer, address.grant)
 

@@ -16,6 +16,8 @@ from typing import Literal, Self, TypeAlias
 
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.live.engine.loop_thread import LoopThread
+from spillover.live.http.bearer import bearer_headers
+from spillover.live.queue.client_wire import Headers
 from spillover.live.queue.consumer_shell import ConsumerShell, Held
 from spillover.live.queue.directory import checked_urls, find_producers
 from spillover.live.queue.wire import PRODUCERS_MAX
@@ -126,8 +128,11 @@ class Consumer:
     what it holds is given back. `stop` ends the loop once what was given out is settled.
     """
 
-    def __init__(self, urls: tuple[str, ...], settings: ConsumerSettings) -> None:
+    def __init__(
+        self, urls: tuple[str, ...], settings: ConsumerSettings, headers: Headers = ()
+    ) -> None:
         self._urls = urls
+        self._headers = headers
         self._settings = settings
         self._shell: ConsumerShell | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -219,14 +224,14 @@ class Consumer:
     async def _open(self) -> ConsumerShell:
         if self._shell is not None:
             raise RuntimeError("expected a consumer that has not begun, this one has")
-        urls = await find_producers(self._urls)
+        urls = await find_producers(self._urls, self._headers)
         for name in self._settings.access or ():
             if name not in urls:
                 known = ", ".join(sorted(urls)[:8])
                 raise InputError("access", "", f"expected producers ({known}), got {name!r}")
         settings = replace(self._settings, producers=tuple(urls))
         self._loop = asyncio.get_running_loop()
-        self._shell = ConsumerShell(settings, urls)
+        self._shell = ConsumerShell(settings, urls, headers=self._headers)
         if self._stopped:
             self._shell.stop()
         return self._shell
@@ -246,6 +251,7 @@ def consume(
     avoid_visited: bool = False,
     name: str | None = None,
     take_s: float = 30.0,
+    token: str | None = None,
 ) -> Consumer:
     """Returns what gives the objects of a queue, for `async for` and for `for`.
 
@@ -253,10 +259,11 @@ def consume(
     producers one probe visits, `at_once` how many objects may be held at the same time. `access`
     says which producers are asked: all alike, by given probabilities, or as objects were seen to
     come ("learned"). With `avoid_visited` a probe visits no producer twice. One call to a producer
-    lasts `take_s` at most; then the next one begins.
+    lasts `take_s` at most; then the next one begins. `token` is the secret of an API token to show
+    (roles submit and read; default: what SPILLOVER_TOKEN says in the environment, if anything).
 
     Raises InputError for what cannot be meant; the loop raises Unreachable where no producer
-    answers at its start.
+    answers at its start, and Rejected where one does not let it in.
     """
     if not 1 <= max_hops <= PRODUCERS_MAX:
         expected = f"expected a number from 1 to {PRODUCERS_MAX}, got {max_hops}"
@@ -275,7 +282,7 @@ def consume(
         at_once=at_once,
         take_s=take_s,
     )
-    return Consumer(checked_urls(urls), settings)
+    return Consumer(checked_urls(urls), settings, bearer_headers(token))
 
 
 def _checked_access(access: Access) -> dict[str, float] | None:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import msgspec
 
 from spillover.live.http.client import Response
-from spillover.live.queue.client_wire import client_of
+from spillover.live.queue.client_wire import Headers, client_of, error_of
 from spillover.model.errors import InputError, PeerError, Unreachable
 
 ANSWER_S = 5.0
+
+NOT_LET_IN = (401, 403)
 
 
 class _StateBody(msgspec.Struct):
@@ -34,13 +36,14 @@ def checked_urls(urls: Sequence[str] | str) -> tuple[str, ...]:
     return found
 
 
-async def find_producers(urls: Sequence[str]) -> dict[str, str]:
+async def find_producers(urls: Sequence[str], headers: Headers = ()) -> dict[str, str]:
     """Returns the base URLs of all producers, by id. One that was told holds for the producer that
-    answers there, whatever that calls itself to others.
+    answers there, whatever that calls itself to others. `headers` go with what is asked.
 
-    Raises Unreachable if none answers, InputError if one that does is no producer.
+    Raises Unreachable if none answers, Rejected if one lets nobody in that shows so much, and
+    InputError if one that answers is no producer.
     """
-    answers = await asyncio.gather(*(_ask(url) for url in urls))
+    answers = await asyncio.gather(*(_ask(url, headers) for url in urls))
     found: dict[str, str] = {}
     for state in answers:
         if isinstance(state, _StateBody):
@@ -54,15 +57,17 @@ async def find_producers(urls: Sequence[str]) -> dict[str, str]:
     return found
 
 
-async def _ask(url: str) -> _StateBody | PeerError:
-    client = client_of(url)
+async def _ask(url: str, headers: Headers) -> _StateBody | PeerError:
+    client = client_of(url, headers)
     try:
         response = await client.request("GET", "/state", timeout_s=ANSWER_S)
-        return _state_of(url, response)
     except PeerError as error:
         return error
     finally:
         await client.close()
+    if response.status in NOT_LET_IN and (refused := error_of(url, response)) is not None:
+        raise refused
+    return _state_of(url, response)
 
 
 def _state_of(url: str, response: Response) -> _StateBody:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from spillover.live.engine.loop_thread import LoopThread
+from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.client import HttpClient
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.directory import checked_urls
@@ -34,8 +35,8 @@ Content: TypeAlias = bytes | bytearray | memoryview
 class AsyncQueue:
     """Puts objects into a queue, by the producers that it was told. Made in a running loop."""
 
-    def __init__(self, urls: Sequence[str], deadline_s: float) -> None:
-        self._clients = {url: wire.client_of(url) for url in urls}
+    def __init__(self, urls: Sequence[str], deadline_s: float, headers: wire.Headers = ()) -> None:
+        self._clients = {url: wire.client_of(url, headers) for url in urls}
         self._deadline_s = deadline_s
         self._failed_s: dict[str, float] = {}
 
@@ -131,14 +132,15 @@ class Queue:
 class Producer:
     """Where objects go in: `async with` gives an AsyncQueue, `with` a Queue."""
 
-    def __init__(self, urls: Sequence[str], deadline_s: float) -> None:
+    def __init__(self, urls: Sequence[str], deadline_s: float, headers: wire.Headers = ()) -> None:
+        self._headers = headers
         self._urls = urls
         self._deadline_s = deadline_s
         self._queue: AsyncQueue | None = None
         self._thread: LoopThread | None = None
 
     async def __aenter__(self) -> AsyncQueue:
-        self._queue = AsyncQueue(self._urls, self._deadline_s)
+        self._queue = AsyncQueue(self._urls, self._deadline_s, self._headers)
         return self._queue
 
     async def __aexit__(
@@ -171,13 +173,17 @@ class Producer:
                 thread.close()
 
 
-def produce(urls: Sequence[str] | str, *, deadline_s: float = 30.0) -> Producer:
+def produce(
+    urls: Sequence[str] | str, *, deadline_s: float = 30.0, token: str | None = None
+) -> Producer:
     """Returns what objects are put into a queue with, for `async with` and for `with`.
 
     `urls` are those of producers, the one to be used first in front. An object waits for a place
-    until its deadline. Raises InputError for what cannot be meant.
+    until its deadline. `token` is the secret of an API token to show (role submit; default: what
+    SPILLOVER_TOKEN says in the environment, if anything). Raises InputError for what cannot be
+    meant.
     """
-    return Producer(checked_urls(urls), _checked(deadline_s))
+    return Producer(checked_urls(urls), _checked(deadline_s), bearer_headers(token))
 
 
 def _checked(deadline_s: float) -> float:

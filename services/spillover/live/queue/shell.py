@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from random import Random, SystemRandom
@@ -42,7 +42,8 @@ _log.addFilter(OncePerPeriod())
 
 class QueueShell:
     """The running producer. `peers` are the base URLs of the others, by id, and `own_url` is where
-    consumers reach this one. Must be made inside a running loop."""
+    consumers reach this one; `headers` go with what peers are asked. Must be made inside a running
+    loop."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class QueueShell:
         own_url: str,
         *,
         random: Random | None = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         self.settings = settings
         self.peers = dict(peers)
@@ -68,7 +70,9 @@ class QueueShell:
         self.history = QueueHistory(self.machine, self.timers.clock)
         self.metrics = QueueMetrics(self.machine, self.bodies, self.oldest_s)
         self._clients = {
-            peer: HttpClient(url, connect_timeout_s=1.0, user_timeout_s=PEER_TIMEOUT_S)
+            peer: HttpClient(
+                url, headers=headers, connect_timeout_s=1.0, user_timeout_s=PEER_TIMEOUT_S
+            )
             for peer, url in peers.items()
         }
         self._calls: dict[int, asyncio.Future[ev.Command]] = {}
@@ -77,7 +81,7 @@ class QueueShell:
         self._drained = asyncio.Event()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._driver: Driver[ev.Event, ev.Command] = Driver(
-            *(self.machine, self.timers, self._interpreters(), self._on_failure),
+            *(self.machine, self.timers, self._interpreters(), self.fail),
             journal=self.history.saw,
         )
         for one in self.bodies.recover():
@@ -204,7 +208,7 @@ class QueueShell:
         self._refs += 1
         return self._refs
 
-    def _on_failure(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
             self.failed.exception()  # retrieved: it also comes out where the event came in

@@ -36,6 +36,15 @@ TLS_PATH = "/etc/spillover-tls"
 TLS_FILES = {"cert": "tls.crt", "key": "tls.key", "ca": "ca.crt"}
 """As Kubernetes and cert-manager call them, by what `spillover node` calls them."""
 
+TOKENS_PATH = "/etc/spillover-tokens"
+"""Where the files of the Secret lie that API tokens are in."""
+TOKENS_FILE, DRAIN_FILE, PRODUCERS_FILE = "tokens.yaml", "drain", "producers"
+"""Who is let in; the secret of the one with the role operate by which a node is told to drain; and
+that of the one with the role submit that producers of the queue show each other."""
+
+SECRET_MODE = 0o440
+"""For the user of the container, who has the group."""
+
 API_PORT = 8080
 PEER_PORT = 8081
 """Neighbors come in at a port of their own, which no deployment publishes."""
@@ -84,7 +93,7 @@ def is_written_by_us(text: str) -> bool:
     return text.startswith(_MARK)
 
 
-def node_command(cluster: Cluster, *, testbed: bool, tls: bool) -> list[str]:
+def node_command(cluster: Cluster, *, testbed: bool, tls: bool, tokens: bool = False) -> list[str]:
     """Returns the arguments of `spillover`, for the node of this cluster in its container.
 
     It listens on all addresses of the container: that of the wide-area network changes when a
@@ -95,6 +104,8 @@ def node_command(cluster: Cluster, *, testbed: bool, tls: bool) -> list[str]:
     command += ["--drain-timeout-s", str(DRAIN_TIMEOUT_S)]
     for name, file in TLS_FILES.items() if tls else ():
         command += [f"--tls-{name}", f"{TLS_PATH}/{file}"]
+    if tokens:
+        command += ["--tokens", f"{TOKENS_PATH}/{TOKENS_FILE}"]
     return [*command, "--testbed"] if testbed else command
 
 

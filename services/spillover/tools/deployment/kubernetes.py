@@ -30,8 +30,7 @@ GRACE_S = SETTLE_S + DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
 TLS_TOPOLOGY = "tls-topology.yaml"
 """No manifest: what certificates are made for."""
 
-KEY_MODE = 0o440
-"""For the node's user, who has the group."""
+TOKENS_SECRET = "api-tokens"  # noqa: S105 - a name
 
 _NAMESPACE = "spillover"
 _TOPOLOGY = "spillover-topology"
@@ -50,6 +49,8 @@ class KubernetesSettings:
     memory_mb: int = containers.MEMORY_MB
     tls: bool = False
     """Whether nodes have certificates: of each site's Secret `tls-ID`."""
+    tokens: bool = False
+    """Whether only who shows an API token is let in: one of the Secret TOKENS_SECRET."""
     producers: int = 0
     """Of the distributed queue, beside the sites."""
 
@@ -82,7 +83,11 @@ def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[s
     manifests = shared | sites
     if settings.producers:
         manifests[kubernetes_queue.FILE] = kubernetes_queue.queue_manifests(
-            settings.producers, settings.image, settings.cpus, settings.memory_mb
+            settings.producers,
+            settings.image,
+            settings.cpus,
+            settings.memory_mb,
+            TOKENS_SECRET if settings.tokens else None,
         )
     files = {"kustomization.yaml": [_kustomization(list(manifests))], **manifests}
     heading = containers.heading(KIND, topology)
@@ -240,9 +245,13 @@ def _pod(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     if settings.tls:
-        secret = {"secretName": secret_of(cluster.id), "defaultMode": KEY_MODE}
+        secret = {"secretName": secret_of(cluster.id), "defaultMode": containers.SECRET_MODE}
         volumes.append({"name": "tls", "secret": secret})
-        security["fsGroup"] = containers.USER_ID  # else nobody but root could read the key
+    if settings.tokens:
+        secret = {"secretName": TOKENS_SECRET, "defaultMode": containers.SECRET_MODE}
+        volumes.append({"name": "tokens", "secret": secret})
+    if settings.tls or settings.tokens:
+        security["fsGroup"] = containers.USER_ID  # else nobody but root could read these
     return {
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
@@ -266,12 +275,17 @@ def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
     if settings.tls:
         drain += f" --ca-file {containers.TLS_PATH}/{containers.TLS_FILES['ca']}"
         mounts.append({"name": "tls", "mountPath": containers.TLS_PATH, "readOnly": True})
+    if settings.tokens:
+        drain += f" --token-file {containers.TOKENS_PATH}/{containers.DRAIN_FILE}"
+        mounts.append({"name": "tokens", "mountPath": containers.TOKENS_PATH, "readOnly": True})
     memory = f"{containers.memory_mb(cluster, settings.memory_mb)}Mi"
     return {
         "name": "node",
         "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": containers.node_command(cluster, testbed=False, tls=settings.tls),
+        "args": containers.node_command(
+            cluster, testbed=False, tls=settings.tls, tokens=settings.tokens
+        ),
         "ports": [
             {"name": "http", "containerPort": API_PORT, "protocol": "TCP"},
             {"name": "peers", "containerPort": PEER_PORT, "protocol": "TCP"},

@@ -23,14 +23,17 @@ _LABELS = {"app.kubernetes.io/name": "spillover-queue"}
 Manifest: TypeAlias = dict[str, Any]
 
 
-def queue_manifests(count: int, image: str, cpus: float, memory_mb: int) -> list[Manifest]:
-    """Returns those of so many producers: queue-0, queue-1 and so on."""
+def queue_manifests(
+    count: int, image: str, cpus: float, memory_mb: int, tokens_secret: str | None = None
+) -> list[Manifest]:
+    """Returns those of so many producers: queue-0, queue-1 and so on. With the name of a Secret
+    only who shows an API token of it is let in."""
     return [
         _service(),
         _peer_service(),
         _disruption(),
         _network(),
-        _stateful_set(count, image, cpus, memory_mb),
+        _stateful_set(count, image, cpus, memory_mb, tokens_secret),
     ]
 
 
@@ -56,7 +59,7 @@ def _disruption() -> Manifest:
 
 def _network() -> Manifest:
     """Consumers call each producer, and producers each other, all at one port; nothing else may be
-    reached. Who may call at all is for the cluster to say: a queue has no passwords."""
+    reached. Who may call at all is for the cluster to say, or for API tokens."""
     spec = {
         "podSelector": {"matchLabels": dict(_LABELS)},
         "policyTypes": ["Ingress"],
@@ -65,7 +68,9 @@ def _network() -> Manifest:
     return _manifest("networking.k8s.io/v1", "NetworkPolicy", _NAME, spec)
 
 
-def _stateful_set(count: int, image: str, cpus: float, memory_mb: int) -> Manifest:
+def _stateful_set(
+    count: int, image: str, cpus: float, memory_mb: int, tokens_secret: str | None
+) -> Manifest:
     claim = {
         "metadata": {"name": "objects"},
         "spec": {
@@ -78,6 +83,10 @@ def _stateful_set(count: int, image: str, cpus: float, memory_mb: int) -> Manife
         "prometheus.io/port": str(API_PORT),
         "prometheus.io/path": "/metrics",
     }
+    volumes: list[Manifest] = [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}]
+    if tokens_secret is not None:
+        secret = {"secretName": tokens_secret, "defaultMode": containers.SECRET_MODE}
+        volumes.append({"name": "tokens", "secret": secret})
     pod = {
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
@@ -89,8 +98,8 @@ def _stateful_set(count: int, image: str, cpus: float, memory_mb: int) -> Manife
             "fsGroup": containers.USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(count, image, cpus, memory_mb)],
-        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+        "containers": [_container(count, image, cpus, memory_mb, tokens=tokens_secret is not None)],
+        "volumes": volumes,
     }
     spec = {
         "replicas": count,
@@ -103,12 +112,21 @@ def _stateful_set(count: int, image: str, cpus: float, memory_mb: int) -> Manife
     return _manifest("apps/v1", "StatefulSet", _NAME, spec)
 
 
-def _container(count: int, image: str, cpus: float, memory_mb: int) -> Manifest:
+def _container(count: int, image: str, cpus: float, memory_mb: int, *, tokens: bool) -> Manifest:
     command = ["queue", "--id", "$(POD)", "--bind", f"0.0.0.0:{API_PORT}"]
     for number in range(count):
         name = f"{_NAME}-{number}"
         command += ["--peer", f"{name}=http://{name}.{_PEERS}:{API_PORT}"]
     command += ["--buffers", str(BUFFERS), "--store", f"{containers.STORE_PATH}/objects"]
+    mounts: list[Manifest] = [
+        {"name": "objects", "mountPath": containers.STORE_PATH},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
+    ]
+    if tokens:
+        at = containers.TOKENS_PATH
+        command += ["--tokens", f"{at}/{containers.TOKENS_FILE}"]
+        command += ["--token-file", f"{at}/{containers.PRODUCERS_FILE}"]
+        mounts.append({"name": "tokens", "mountPath": at, "readOnly": True})
     pod_name = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
     return {
         "name": "producer",
@@ -129,10 +147,7 @@ def _container(count: int, image: str, cpus: float, memory_mb: int) -> Manifest:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [
-            {"name": "objects", "mountPath": containers.STORE_PATH},
-            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
-        ],
+        "volumeMounts": mounts,
     }
 
 

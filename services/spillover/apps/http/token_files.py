@@ -1,4 +1,4 @@
-"""The API tokens of a node, as its files say: read when it starts, and again while it runs. What
+"""The API tokens of a service, as its files say: read when it starts, and again while it runs. What
 cannot be read then leaves the last good ones in place, and is told. How files are read is in
 `inputs.api_tokens`, who asks with which one in `apps.http.access`.
 """
@@ -34,6 +34,18 @@ class TokenFiles:
         """What was last said to be wrong."""
         self._asked = asyncio.Event()
         self.on_change: Callable[[Sequence[ApiToken]], None] | None = None
+
+    def begin_watching(self, fail: Callable[[BaseException], None]) -> asyncio.Task[None]:
+        """Look for changes until the task is cancelled. If that breaks, `fail` is told: unnoticed,
+        who is revoked would stay."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                fail(error)
+
+        watching = asyncio.create_task(self.watch(), name="API tokens")
+        watching.add_done_callback(ended)
+        return watching
 
     async def watch(self) -> None:
         """Look for changes until cancelled."""

@@ -1,0 +1,120 @@
+"""Producers of the queue, and lease members, with API tokens: their tables of doors, and that
+producers and clients show what is asked for. How a table is gone by is tested in `test_doors`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import product
+
+import httpx
+import pytest
+
+from spillover.apps.http.doors import Open
+from spillover.apps.queue.doors import DOORS, TABLE
+from spillover.client import Rejected, consume, produce
+from spillover.model.access import Role
+from support.api_tokens import HOLDERS, SECRETS, access_of_tests, shown_by
+from support.loop import until
+from support.queue_producers import producers
+
+VERBS = ("GET", "HEAD", "POST", "PUT", "DELETE")
+CALLERS = (None, "wrong", "submitter", "reader", "operator")
+ROLES = {name: set(roles) for name, _, roles in HOLDERS}
+FILLED = {"{file}": "0/x.js", "{action}": "drain", "{grant}": "g", "{call}": "g/ack", "{name}": "1"}
+SHUT = ("unauthenticated", "forbidden")
+
+
+@pytest.fixture(autouse=True)
+def _no_token_of_ones_own(monkeypatch):
+    monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
+
+
+def filled(path):
+    for name, value in FILLED.items():
+        path = path.replace(name, value)
+    return path.replace("{number}", "1")
+
+
+def expected(caller, path, verb):
+    need = DOORS[path].get("GET" if verb == "HEAD" else verb)
+    if isinstance(need, Open):
+        return None
+    if caller is None or caller == "wrong":
+        return "unauthenticated"
+    if need is None:
+        return None
+    roles = ROLES[caller]
+    may = need in roles or (need is Role.READ and Role.OPERATE in roles)
+    return None if may else "forbidden"
+
+
+def test_every_door_of_a_producer_is_open_to_those_it_is_for_and_to_nobody_else():
+    async def main():
+        async with (
+            producers(1, access=access_of_tests()) as (one,),
+            httpx.AsyncClient(base_url=one.url, trust_env=False) as client,
+        ):
+            for path, verb, caller in product(DOORS, VERBS, CALLERS):
+                headers = [*shown_by(caller), (b"spillover-deadline-ms", b"1")]
+                async with client.stream(verb, filled(path), headers=headers) as answer:
+                    status, reason = answer.status_code, None
+                    if status in (401, 403) and verb != "HEAD":
+                        reason = json.loads(await answer.aread())["reason"]
+                    told = expected(caller, path, verb)
+                    if verb == "HEAD":
+                        assert (status in (401, 403)) == (told is not None), (path, caller)
+                    else:
+                        assert (reason if reason in SHUT else None) == told, (verb, path, caller)
+            described = (await client.get("/openapi.json")).json()
+            for path, operations in described["paths"].items():
+                for verb, operation in operations.items():
+                    need = (TABLE.needs_of(path) or {}).get(verb.upper())
+                    assert need is not None, path
+                    assert ("security" in operation) == isinstance(need, Role), path
+            paths = [route.path for route in one.server.config.app.cold.routes]
+            assert not [path for path in paths if TABLE.needs_of(path) is None]
+
+    asyncio.run(main())
+
+
+def test_objects_go_from_producer_to_producer_and_to_who_shows_an_api_token():
+    async def main():
+        access, shown = access_of_tests(), shown_by("submitter")
+        them = producers(3, access=access, shown=shown)
+        async with them as running, produce(running[2].url, token=SECRETS["submitter"]) as queue:
+            await queue.put(b"far away")
+            shares = {"p1": 0.999999, "p3": 1e-6}
+            secret = SECRETS["other"]  # which may submit, and look who else there is
+            async with consume(running[0].url, access=shares, token=secret) as consumer:
+                async for obj in consumer:
+                    async with obj:
+                        assert (obj.producer, obj.body) == ("p3", b"far away")
+                    consumer.stop()
+            await until(lambda: running[2].objects.acknowledged == 1)
+            for token in (None, SECRETS["submitter"]):
+                with pytest.raises(Rejected, match="API token"):
+                    async for _ in consume(running[0].url, token=token):
+                        pass
+            async with produce(running[0].url) as stranger:
+                with pytest.raises(Rejected, match="API token"):
+                    await stranger.put(b"from outside")
+
+    asyncio.run(main())
+
+
+def test_producers_that_show_nothing_get_nothing_of_others():
+    async def main():
+        async with (
+            producers(2, access=access_of_tests()) as (one, other),
+            produce(other.url, token=SECRETS["submitter"]) as queue,
+        ):
+            await queue.put(b"here")
+            asked = json.dumps({"consumer": "c", "probe_id": "x", "access": {"p1": 0.5, "p2": 0.5}})
+            headers = [*shown_by("submitter"), (b"spillover-deadline-ms", b"300")]
+            async with httpx.AsyncClient(base_url=one.url, trust_env=False) as client:
+                answer = await client.post("/take", content=asked, headers=headers)
+            assert answer.status_code == 204
+            assert other.objects.buffered == 1
+
+    asyncio.run(main())

@@ -1,0 +1,74 @@
+"""The CAs that a client believes: their file is read again once it has changed, for the next
+connection."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from spillover.live.http.client import HttpClient
+from spillover.live.http.trusted import TrustedCas
+from spillover.model.errors import InputError, NotBelieved
+from support.certificates import Authority, put
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+
+
+@pytest.fixture
+def of_service(tmp_path):
+    """The files of a service that is localhost."""
+    authority = Authority()
+    return put(tmp_path, "service", authority.sign("localhost"), authority)
+
+
+def test_a_file_that_changes_counts_from_the_next_connection_on(of_service, tmp_path, monkeypatch):
+    """Also where the environment names it; and one that is no such file leaves them, and is told
+    once."""
+    file = tmp_path / "trusted.crt"
+    file.write_bytes(Authority("another").pem)
+    monkeypatch.setenv("SPILLOVER_CA_FILE", str(file))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(of_service.cert, of_service.key)
+    ca = Path(of_service.ca).read_bytes()
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+        writer.close()
+
+    async def main():
+        async with await asyncio.start_server(serve, "localhost", 0, ssl=context) as server:
+            port = server.sockets[0].getsockname()[1]
+            given = (None, TrustedCas(str(file)))
+            clients = [HttpClient(f"https://localhost:{port}", tls=tls) for tls in given]
+
+            async def asked():
+                calls = (one.request("GET", "/", timeout_s=10.0) for one in clients)
+                return await asyncio.gather(*calls, return_exceptions=True)
+
+            assert [type(one) for one in await asked()] == [NotBelieved] * 2
+            beside = file.with_suffix(".new")
+            beside.write_bytes(ca)
+            beside.replace(file)
+            assert [one.status for one in await asked()] == [200, 200]
+            file.write_bytes(b"-----BEGIN CERTIFICATE-----\n")
+            assert [one.status for one in await asked()] == [200, 200]
+            file.unlink()
+            assert [one.status for one in await asked()] == [200, 200]
+            for client in clients:
+                await client.close()
+
+    asyncio.run(main())
+
+
+def test_what_does_not_change_is_not_read_again(of_service):
+    trusted = TrustedCas(of_service.ca)
+    first = trusted.context()
+    assert trusted.context() is first
+    with pytest.raises(InputError, match="expected a file"):
+        TrustedCas(of_service.ca + ".none")
