@@ -149,24 +149,14 @@ async def doors(
         if between is not None:
             port = await stack.enter_async_context(between(url.removeprefix("http://")))
             url = f"http://127.0.0.1:{port}"
-        told = {
-            "handler": handler.format(url=url, other=url.replace("127.0.0.1", "localhost")),
-            **(cluster or {}),
-        }
-        busy = {"handler": f"proxy:{holding.url}", "servers": 1}
-        given = {id_: told | (busy if id_ in occupied else {}) for id_ in ids}
+        handler = handler.format(url=url, other=url.replace("127.0.0.1", "localhost"))
+        told = {"handler": handler, **(cluster or {})}
+        busy = told | {"handler": f"proxy:{holding.url}", "servers": 1}
+        given = {id_: busy if id_ in occupied else told for id_ in ids}
         async with federation.Federation(
             federation.topology_of(*ids, clusters=given, **fields)
         ) as nodes:
-            made, ports, serving, listening = {}, {}, [], []
-            for id_ in ids:
-                bound = bind_socket("127.0.0.1", 0)
-                listening.append(bound)
-                let_in = None if access is None else NodeDoors(access, Audit(time.monotonic))
-                door = made[id_] = ProxyDoor(nodes[id_].shell, bounds, doors=let_in)
-                ports[id_] = bound.getsockname()[1]
-                serving.append(asyncio.create_task(door.serve([bound])))
-                await door.ready.wait()
+            made, ports, stop = await _listen(nodes, ids, bounds, access)
             here = Doors(service, nodes, made, ports, [])
             try:
                 for id_ in occupied:
@@ -180,11 +170,29 @@ async def doors(
                     client.close()
                 for one in (service, holding):
                     one.hang_up()  # on what stands between, too, which keeps its connections
-                for door in made.values():
-                    door.stop()
-                await asyncio.gather(*serving)
-                for bound in listening:
-                    bound.close()
+                await stop()
+
+
+async def _listen(nodes, ids, bounds, access):
+    """A door for each, their ports, and what stops them all."""
+    made, ports, serving, listening = {}, {}, [], []
+    for id_ in ids:
+        bound = bind_socket("127.0.0.1", 0)
+        listening.append(bound)
+        let_in = None if access is None else NodeDoors(access, Audit(time.monotonic))
+        door = made[id_] = ProxyDoor(nodes[id_].shell, bounds, doors=let_in)
+        ports[id_] = bound.getsockname()[1]
+        serving.append(asyncio.create_task(door.serve([bound])))
+        await door.ready.wait()
+
+    async def stop():
+        for door in made.values():
+            door.stop()
+        await asyncio.gather(*serving)
+        for bound in listening:
+            bound.close()
+
+    return made, ports, stop
 
 
 async def _occupy(here, id_):
