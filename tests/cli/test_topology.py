@@ -79,6 +79,8 @@ def test_what_stands_beside_the_clusters(tmp_path):
     assert {name for name, found in profiles.items() if found == ["load"]} == {"load"}
     members = {"lease-1", "lease-2", "lease-3"}
     assert {name for name, found in profiles.items() if found == ["leases"]} == members
+    doors = {"door-1", "door-2", "service-1", "service-2"}
+    assert {name for name, found in profiles.items() if found == ["proxy"]} == doors
     always = {name for name, found in profiles.items() if found is None}
     assert always == {f"node-{c}" for c in "abcde"} | {"redis", "prometheus", "grafana"}
     for service in services.values():

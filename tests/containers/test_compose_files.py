@@ -15,7 +15,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-PROFILES = ("--profile", "load", "--profile", "leases", "--profile", "queue")
+PROFILES = tuple(
+    word for name in ("load", "leases", "queue", "proxy") for word in ("--profile", name)
+)
 LIMIT_S = 120.0
 
 

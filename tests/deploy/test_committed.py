@@ -183,7 +183,8 @@ def test_a_part_of_the_lock_that_does_not_exist():
 def test_the_image_is_what_deployments_expect():
     """Ports, user, extras and health check stand in the Dockerfile and in what is written."""
     text = (DEPLOY / "Dockerfile").read_text()
-    assert f"EXPOSE {containers.API_PORT} {containers.PEER_PORT}\n" in text
+    ports = (containers.API_PORT, containers.PEER_PORT, containers.PROXY_PORT)
+    assert f"EXPOSE {' '.join(map(str, ports))}\n" in text
     assert f"USER {containers.USER_ID}:{containers.USER_ID}\n" in text
     assert f"WORKDIR {containers.CODE_PATH}\n" in text
     assert f'ARG EXTRAS="{" ".join(containers.EXTRAS)}"\n' in text

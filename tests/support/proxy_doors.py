@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 
 from spillover.apps.http.audit import Audit
 from spillover.apps.http.doors import Doors as NodeDoors
@@ -93,6 +93,8 @@ class Doors:
     doors: dict
     ports: dict
     clients: list
+    holding: list = field(default_factory=list)
+    """Clients of those that are occupied."""
 
     def __getitem__(self, cluster):
         return self.nodes[cluster]
@@ -119,49 +121,100 @@ class Doors:
         )
 
 
+OCCUPIED = 3
+"""Requests that one server holds: so many that the next one goes to an idle neighbor at once."""
+
+
+async def _hold(talk, *_):
+    await talk.until_closed()
+
+
 @asynccontextmanager
-async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, access=None, **fields):
-    """As `federation.topology_of`; every cluster has a door in front of the same service."""
-    async with lying_service() as service:
+async def doors(
+    *ids,
+    handler="proxy:{url}",
+    cluster=None,
+    occupied=(),
+    between=None,
+    bounds=None,
+    access=None,
+    **fields,
+):
+    """As `federation.topology_of`; every cluster has a door in front of the same service, but those
+    that are to be occupied: these are in front of one that never answers. `between` gives the port
+    of what stands between the doors and the service, whose address it is told."""
+    async with lying_service() as service, lying_service() as holding, AsyncExitStack() as stack:
+        holding.answer = _hold
         ids = ids or ("a",)
-        told = {
-            "handler": handler.format(
-                url=service.url, other=service.url.replace("127.0.0.1", "localhost")
-            ),
-            **(cluster or {}),
-        }
-        given = dict.fromkeys(ids, told)
+        url = service.url
+        if between is not None:
+            port = await stack.enter_async_context(between(url.removeprefix("http://")))
+            url = f"http://127.0.0.1:{port}"
+        handler = handler.format(url=url, other=url.replace("127.0.0.1", "localhost"))
+        told = {"handler": handler, **(cluster or {})}
+        busy = told | {"handler": f"proxy:{holding.url}", "servers": 1}
+        given = {id_: busy if id_ in occupied else told for id_ in ids}
         async with federation.Federation(
             federation.topology_of(*ids, clusters=given, **fields)
         ) as nodes:
-            made, ports, serving, listening = {}, {}, [], []
-            for id_ in ids:
-                bound = bind_socket("127.0.0.1", 0)
-                listening.append(bound)
-                let_in = None if access is None else NodeDoors(access, Audit(time.monotonic), TABLE)
-                door = made[id_] = ProxyDoor(nodes[id_].shell, bounds, doors=let_in)
-                ports[id_] = bound.getsockname()[1]
-                serving.append(asyncio.create_task(door.serve([bound])))
-                await door.ready.wait()
+            made, ports, stop = await _listen(nodes, ids, bounds, access)
             here = Doors(service, nodes, made, ports, [])
             try:
+                for id_ in occupied:
+                    await _occupy(here, id_)
                 yield here
+                for client in here.holding:
+                    client.close()
                 await federation.until(here.is_idle)
             finally:
                 for client in here.clients:
                     client.close()
-                for door in made.values():
-                    door.stop()
-                await asyncio.gather(*serving)
-                for bound in listening:
-                    bound.close()
+                for one in (service, holding):
+                    one.hang_up()  # on what stands between, too, which keeps its connections
+                await stop()
+
+
+async def _listen(nodes, ids, bounds, access):
+    """A door for each, their ports, and what stops them all."""
+    made, ports, serving, listening = {}, {}, [], []
+    for id_ in ids:
+        bound = bind_socket("127.0.0.1", 0)
+        listening.append(bound)
+        let_in = None if access is None else NodeDoors(access, Audit(time.monotonic), TABLE)
+        door = made[id_] = ProxyDoor(nodes[id_].shell, bounds, doors=let_in)
+        ports[id_] = bound.getsockname()[1]
+        serving.append(asyncio.create_task(door.serve([bound])))
+        await door.ready.wait()
+
+    async def stop():
+        for door in made.values():
+            door.stop()
+        await asyncio.gather(*serving)
+        for bound in listening:
+            bound.close()
+
+    return made, ports, stop
+
+
+async def _occupy(here, id_):
+    """One of them runs, the others wait."""
+    for count in range(1, OCCUPIED + 1):
+        client = await here.client(id_)
+        here.holding.append(client)
+        client.writer.write(b"GET /held HTTP/1.1\r\nHost: h\r\n\r\n")
+        home = here[id_].ledger.home
+        await federation.until(
+            lambda home=home, count=count: home["running"] + home["queued"] == count
+        )
 
 
 def in_front(check, hops=0, **options):
-    """Run the check with doors in front of a service; requests run at the last cluster."""
+    """Run the check with doors in front of a service. What comes to the first one runs at the last
+    cluster: the first has no server, and those between have none that is free."""
 
     async def main():
-        async with doors(*"ab"[: hops + 1], **options) as here:
+        ids = "abc"[: hops + 1]
+        async with doors(*ids, occupied=ids[1:-1], **options) as here:
             if hops:
                 here["a"].shell.feed(ServersDown())
             await check(here)

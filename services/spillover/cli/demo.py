@@ -1,14 +1,18 @@
-"""`spillover demo`: five clusters on this machine, the paper's bursts twice, shown live."""
+"""`spillover demo`: five clusters on this machine, the paper's bursts twice, shown live; and
+`spillover demo streams`: three sites in front of services that stream, one of which dies.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import signal
 from pathlib import Path
 from typing import Any
 
 from spillover.inputs.topology_file import load_topology
+from spillover.model.errors import InputError
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.tools.demo.display import Display, closing_table
 from spillover.tools.demo.model import DemoResult
@@ -28,6 +32,11 @@ NETWORKED_POLICIES = tuple(name for name in POLICY_NAMES if name != "isolated")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    parser.add_argument(
+        "show", nargs="?", choices=("bursts", "streams"), default="bursts",
+        help="bursts (default), or streams: a site dies in mid-stream; it takes 10 s, and of the "
+        "options --seed and --json",
+    )  # fmt: skip
     parser.add_argument("--topology", default="ring5", metavar="T", help="a file or built-in name")
     parser.add_argument(
         "--policy", choices=NETWORKED_POLICIES, default="paper", help="of the networked run"
@@ -51,6 +60,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if options.show == "streams":
+        return _run_streams(options)
     topology = load_topology(options.topology)
     duration_s = QUICK_DURATION_S if options.quick else bursts_duration_s(len(topology.clusters))
     check_report(options.report)
@@ -71,6 +82,33 @@ def run(options: argparse.Namespace) -> int:
     write_report(report_page(result), options.report)
     _tell_end(result, options.report, display)
     return 0 if result.ledgers_balanced else 1
+
+
+def _run_streams(options: argparse.Namespace) -> int:
+    from spillover.tools.demo.streams.display import strips
+    from spillover.tools.demo.streams.run import run_streams_demo
+
+    _check_no_others(options)
+    display = Display()
+    result = asyncio.run(run_streams_demo(options.seed, display.say))
+    if options.json:
+        print(json.dumps(result.as_json()), flush=True)
+    else:
+        display.console.print(strips(result))
+    problems = result.problems()
+    for line in problems:
+        display.say(line)
+    return 1 if problems else 0
+
+
+def _check_no_others(options: argparse.Namespace) -> None:
+    """What is for bursts alone would be ignored."""
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    for name in ("topology", "policy", "quick", "time_scale", "report"):
+        if getattr(options, name) != parser.get_default(name):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(option, "", "expected none with streams: it is for bursts")
 
 
 def _as_json(result: DemoResult, report: Path) -> dict[str, Any]:

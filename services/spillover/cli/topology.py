@@ -48,7 +48,7 @@ from spillover.tools.deployment.kubernetes import (
     secret_of,
 )
 from spillover.tools.deployment.kubernetes_queue import FILE as QUEUE_FILE
-from spillover.tools.deployment.ports import FIRST_PORT, LAST_PORT, publish
+from spillover.tools.deployment.ports import FIRST_PORT, LAST_PORT, Ports, publish
 from spillover_loadgen.option_types import above_zero, whole_number
 
 NETWORKS_COMFORTABLE = 28
@@ -156,15 +156,10 @@ def _compose(topology: Topology, options: argparse.Namespace) -> int:
     written = put_files(out.parent, files, force=options.force)
     if options.tls:
         _certify(inside(topology, tls=True), out.parent / CERTIFICATES)
-    scheme = "https" if options.tls else "http"
-    urls = {cluster: f"{scheme}://127.0.0.1:{port}" for cluster, port in ports.clusters.items()}
-    result = {
-        "clusters": urls,
-        "prometheus": f"http://127.0.0.1:{ports.prometheus}",
-        "grafana": f"http://127.0.0.1:{ports.grafana}",
-        "redis": f"redis://127.0.0.1:{ports.redis}/0",
-    }
+    result = _published(ports, "https" if options.tls else "http")
     _tell(topology, options, written, result)
+    for cluster, url in result["proxies"].items():
+        _say(f"clients of the service behind cluster {cluster} come in at {url}")
     if len(topology.clusters) + 2 > NETWORKS_COMFORTABLE:
         _say(
             f"{len(topology.clusters)} sites are as many networks: give Docker smaller ones "
@@ -180,6 +175,21 @@ def _compose(topology: Topology, options: argparse.Namespace) -> int:
     user = 'SPILLOVER_USER="$(id -u):$(id -g)" ' if options.tls else ""
     _say(f"start it: {user}docker compose -f {options.out} up {'--build ' if anew else ''}--wait")
     return 0
+
+
+def _published(ports: Ports, scheme: str) -> dict[str, Any]:
+    """Where all of it is reached from this machine."""
+    urls, doors = (
+        {cluster: f"{scheme}://127.0.0.1:{port}" for cluster, port in published.items()}
+        for published in (ports.clusters, ports.proxies)
+    )
+    return {
+        "clusters": urls,
+        "proxies": doors,
+        "prometheus": f"http://127.0.0.1:{ports.prometheus}",
+        "grafana": f"http://127.0.0.1:{ports.grafana}",
+        "redis": f"redis://127.0.0.1:{ports.redis}/0",
+    }
 
 
 def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from textwrap import indent
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.tools.deployment import containers
+from spillover.tools.deployment.compose_doors import TOPOLOGY_FILE, doors_text, doors_topology
 from spillover.tools.deployment.compose_netem import netem_text
 from spillover.tools.deployment.monitoring import GRAFANA_FILES, PROMETHEUS_CA_PATH, prometheus_text
 from spillover.tools.deployment.ports import LEASE_MEMBERS, PRODUCERS, Ports
@@ -48,7 +49,7 @@ def inside(topology: Topology, *, tls: bool) -> Topology:
     """Returns the topology as the nodes read it."""
     scheme = containers.scheme(tls=tls)
     return containers.in_containers(
-        topology, partial(api_url, scheme=scheme), partial(peer_url, scheme=scheme)
+        topology, partial(public_url, scheme=scheme), partial(peer_url, scheme=scheme)
     )
 
 
@@ -59,6 +60,7 @@ def compose_files(topology: Topology, settings: ComposeSettings) -> dict[str, st
     return {
         "compose.netem.yaml": netem_text(topology, settings.build),
         "topology/topology.yaml": containers.topology_text(KIND, read),
+        TOPOLOGY_FILE: containers.topology_text(KIND, doors_topology()),
         "topology/netem.yaml": containers.topology_text(KIND, containers.without_delays(read)),
         "prometheus/prometheus.yml": prometheus_text(
             KIND, topology, has_rules=settings.build is not None, tls=settings.tls
@@ -79,6 +81,7 @@ def compose_text(topology: Topology, settings: ComposeSettings) -> str:
         _REDIS.format(port=settings.ports.redis),
         *(_lease_member(n, settings.ports) for n in range(1, LEASE_MEMBERS + 1)),
         *(_producer(n, settings.ports) for n in range(1, PRODUCERS + 1)),
+        doors_text(settings.ports),
         _load(topology, settings),
         _prometheus(topology, settings),
         _grafana(settings),
@@ -88,9 +91,9 @@ def compose_text(topology: Topology, settings: ComposeSettings) -> str:
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-def api_url(cluster: ClusterId, scheme: str) -> str:
+def public_url(cluster: ClusterId, port: int, scheme: str) -> str:
     """Returns where clients in containers reach this cluster."""
-    return f"{scheme}://node-{cluster}:{containers.API_PORT}"
+    return f"{scheme}://node-{cluster}:{port}"
 
 
 def peer_url(cluster: ClusterId, scheme: str) -> str:
@@ -105,6 +108,7 @@ _INTRODUCTION = """\
 #   docker compose run --rm load                      once, with its result
 #   docker compose --profile leases up -d             members that share partitions over Redis
 #   docker compose --profile queue up -d              producers of the distributed queue
+#   docker compose --profile proxy up -d              two sites in front of services that stream
 #   docker compose -f compose.yaml -f compose.netem.yaml up -d    links delayed by the kernel
 #
 # Works with compose v2 and docker-compose 1.29. Everything is published on 127.0.0.1 only. A port
@@ -154,8 +158,12 @@ def _node(cluster: Cluster, settings: ComposeSettings, build: str | None = None)
         building += 'user: "${SPILLOVER_USER:-10001:10001}" # that may read the keys\n'
     if settings.code is not None:
         volumes.append(f"{settings.code}:{containers.CODE_PATH}:ro")
-    variable = f"SPILLOVER_PORT_{cluster.id.replace('-', '_').upper()}"
+    suffix = cluster.id.replace("-", "_").upper()
     port = settings.ports.clusters[cluster.id]
+    published = [f"127.0.0.1:${{SPILLOVER_PORT_{suffix}:-{port}}}:{containers.API_PORT}"]
+    if cluster.passes:
+        door = f"${{SPILLOVER_PROXY_PORT_{suffix}:-{settings.ports.proxies[cluster.id]}}}"
+        published.append(f"127.0.0.1:{door}:{containers.PROXY_PORT}")
     memory_mb = containers.memory_mb(cluster, settings.memory_mb)
     body = f"""\
 node-{cluster.id}:
@@ -164,7 +172,7 @@ node-{cluster.id}:
   command: {_listed(containers.node_command(cluster, testbed=True, tls=settings.tls))}
   volumes: {_listed(volumes)}
   networks: [wan, site-{cluster.id}]
-  ports: ["127.0.0.1:${{{variable}:-{port}}}:{containers.API_PORT}"]
+  ports: {json.dumps(published)}
   cpus: {settings.cpus:g}
   mem_limit: {memory_mb}m
 """
@@ -226,7 +234,8 @@ _VOLUMES = "\n".join(
 def _load(topology: Topology, settings: ComposeSettings) -> str:
     """Users of all sites, each with their own."""
     scheme = containers.scheme(tls=settings.tls)
-    targets = [f"--target={cluster}={api_url(cluster, scheme)}" for cluster in topology.cluster_ids]
+    port = containers.API_PORT
+    targets = [f"--target={c}={public_url(c, port, scheme)}" for c in topology.cluster_ids]
     believing, mounted = "", list[str]()
     if settings.tls:
         believing = f"volumes: {_listed([f'./{CERTIFICATES}/ca.crt:{CA_PATH}:ro'])}\n"

@@ -17,7 +17,12 @@ from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import MEMORY_LIMIT_BYTES_MIN, Cluster, Topology
-from spillover.model.upstream_urls import is_http_handler, upstream_urls
+from spillover.model.upstream_urls import (
+    is_http_handler,
+    is_proxy_handler,
+    passed_to,
+    upstream_urls,
+)
 
 IMAGE = "spillover:local"
 USER_ID = 10_001
@@ -48,6 +53,8 @@ SECRET_MODE = 0o440
 API_PORT = 8080
 PEER_PORT = 8081
 """Neighbors come in at a port of their own, which no deployment publishes."""
+PROXY_PORT = 8082
+"""And so do the clients of a service that a cluster with a `proxy:` handler is in front of."""
 
 DRAIN_TIMEOUT_S = 30
 DRAIN_SPARE_S = 10
@@ -101,6 +108,8 @@ def node_command(cluster: Cluster, *, testbed: bool, tls: bool, tokens: bool = F
     """
     command = ["node", "--topology", TOPOLOGY_PATH, "--cluster", cluster.id]
     command += ["--bind", f"0.0.0.0:{API_PORT}", "--peer-bind", f"0.0.0.0:{PEER_PORT}"]
+    if cluster.passes:
+        command += ["--proxy-bind", f"0.0.0.0:{PROXY_PORT}"]
     command += ["--drain-timeout-s", str(DRAIN_TIMEOUT_S)]
     for name, file in TLS_FILES.items() if tls else ():
         command += [f"--tls-{name}", f"{TLS_PATH}/{file}"]
@@ -110,11 +119,19 @@ def node_command(cluster: Cluster, *, testbed: bool, tls: bool, tokens: bool = F
 
 
 def in_containers(
-    topology: Topology, url_of: Callable[[ClusterId], str], peer_url_of: Callable[[ClusterId], str]
+    topology: Topology,
+    url_of: Callable[[ClusterId, int], str],
+    peer_url_of: Callable[[ClusterId], str],
 ) -> Topology:
-    """Returns the topology with the addresses that the containers have for each other."""
+    """Returns the topology with the addresses that the containers have for each other. `url_of` is
+    told the port too."""
     clusters = tuple(
-        replace(cluster, url=url_of(cluster.id), peer_url=peer_url_of(cluster.id))
+        replace(
+            cluster,
+            url=url_of(cluster.id, API_PORT),
+            peer_url=peer_url_of(cluster.id),
+            proxy_url=url_of(cluster.id, PROXY_PORT) if cluster.passes else None,
+        )
         for cluster in topology.clusters
     )
     return replace(topology, clusters=clusters)
@@ -199,6 +216,7 @@ def loopback_handlers(topology: Topology) -> list[str]:
 
 
 def _handler_hosts(handler: str) -> list[str]:
-    if is_http_handler(handler):
-        return [urlsplit(url.origin).hostname or "" for url in upstream_urls(handler)]
+    if is_http_handler(handler) or is_proxy_handler(handler):
+        read = upstream_urls if is_http_handler(handler) else passed_to
+        return [urlsplit(url.origin).hostname or "" for url in read(handler)]
     return [dask_target(handler).host.strip("[]")] if is_dask_handler(handler) else []

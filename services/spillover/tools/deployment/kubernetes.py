@@ -17,7 +17,12 @@ from spillover.inputs.yaml_text import dump_yaml
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.tools.deployment import containers, kubernetes_queue
-from spillover.tools.deployment.containers import API_PORT, DRAIN_TIMEOUT_S, PEER_PORT
+from spillover.tools.deployment.containers import (
+    API_PORT,
+    DRAIN_TIMEOUT_S,
+    PEER_PORT,
+    PROXY_PORT,
+)
 
 KIND = "kubernetes"
 SITE_FILES = "site-*.yaml"
@@ -59,7 +64,7 @@ def inside(topology: Topology, *, tls: bool) -> Topology:
     """Returns the topology as the nodes read it."""
     scheme = containers.scheme(tls=tls)
     return containers.in_containers(
-        topology, partial(_api_url, scheme=scheme), partial(_peer_url, scheme=scheme)
+        topology, partial(_url, scheme=scheme), partial(_peer_url, scheme=scheme)
     )
 
 
@@ -70,11 +75,11 @@ def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[s
         "namespace.yaml": [_namespace()],
         "topology.yaml": [_config(text)],
         "disruption.yaml": [_disruption()],
-        "network.yaml": [_network()],
+        "network.yaml": [_network(has_doors=any(c.passes for c in topology.clusters))],
     }
     sites = {
         f"site-{cluster.id}.yaml": [
-            _service(cluster.id),
+            _service(cluster),
             _peer_service(cluster.id),
             _stateful_set(cluster, settings, hashlib.sha256(text.encode()).hexdigest()[:16]),
         ]
@@ -103,8 +108,8 @@ def secret_of(cluster: str) -> str:
     return f"tls-{cluster}"
 
 
-def _api_url(cluster: ClusterId, scheme: str) -> str:
-    return f"{scheme}://{_name(cluster)}:{API_PORT}"
+def _url(cluster: ClusterId, port: int, scheme: str) -> str:
+    return f"{scheme}://{_name(cluster)}:{port}"
 
 
 def _peer_url(cluster: ClusterId, scheme: str) -> str:
@@ -164,14 +169,15 @@ def _disruption() -> Manifest:
     return _manifest("policy/v1", "PodDisruptionBudget", "spillover", _PART, spec=spec)
 
 
-def _network() -> Manifest:
+def _network(*, has_doors: bool) -> Manifest:
     """What neighbors say to each other has no password: nobody else may say it."""
     nodes = {"podSelector": {"matchLabels": dict(_PART)}}
+    for_all = ["http", "proxy"] if has_doors else ["http"]
     spec = {
         "podSelector": {"matchLabels": dict(_PART)},
         "policyTypes": ["Ingress"],
         "ingress": [
-            {"ports": [{"port": "http", "protocol": "TCP"}]},
+            {"ports": [{"port": port, "protocol": "TCP"} for port in for_all]},
             {"ports": [{"port": "peers", "protocol": "TCP"}], "from": [nodes]},
         ],
     }
@@ -181,12 +187,16 @@ def _network() -> Manifest:
 # --- a site -----------------------------------------------------------------------------------
 
 
-def _service(cluster: str) -> Manifest:
+def _service(cluster: Cluster) -> Manifest:
+    ports = {"http": API_PORT} | ({"proxy": PROXY_PORT} if cluster.passes else {})
     spec = {
-        "selector": _labels(cluster),
-        "ports": [{"name": "http", "port": API_PORT, "targetPort": "http", "protocol": "TCP"}],
+        "selector": _labels(cluster.id),
+        "ports": [
+            {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
+            for name, port in ports.items()
+        ],
     }
-    return _manifest("v1", "Service", _name(cluster), _labels(cluster), spec=spec)
+    return _manifest("v1", "Service", _name(cluster.id), _labels(cluster.id), spec=spec)
 
 
 def _peer_service(cluster: str) -> Manifest:
@@ -268,6 +278,9 @@ def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
     which drains too and waits for what is left."""
     scheme = containers.scheme(tls=settings.tls)
     drain = f"sleep {SETTLE_S}; spillover drain --no-wait {scheme}://127.0.0.1:{API_PORT}"
+    ports = {"http": API_PORT, "peers": PEER_PORT}
+    if cluster.passes:
+        ports["proxy"] = PROXY_PORT
     mounts: list[Manifest] = [
         {"name": "topology", "mountPath": containers.TOPOLOGY_PATH.rpartition("/")[0]},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
@@ -287,8 +300,7 @@ def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
             cluster, testbed=False, tls=settings.tls, tokens=settings.tokens
         ),
         "ports": [
-            {"name": "http", "containerPort": API_PORT, "protocol": "TCP"},
-            {"name": "peers", "containerPort": PEER_PORT, "protocol": "TCP"},
+            {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()
         ],
         "startupProbe": _probe("/healthz", scheme, period_s=1, failures=60),
         "livenessProbe": _probe("/healthz", scheme, period_s=10, failures=3),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from spillover.model.topology import Topology
 from spillover.tools.deployment.containers import API_PORT, heading
-from spillover.tools.deployment.ports import LEASE_MEMBERS, PRODUCERS
+from spillover.tools.deployment.ports import DOORS, LEASE_MEMBERS, PRODUCERS
 
 SCRAPE_INTERVAL_S = 2
 """Bursts of the testbed last two seconds."""
@@ -43,6 +43,7 @@ def prometheus_text(kind: str, topology: Topology, *, has_rules: bool, tls: bool
     nodes = [f"node-{cluster}:{API_PORT}" for cluster in topology.cluster_ids]
     members = [f"lease-{number}" for number in range(1, LEASE_MEMBERS + 1)]
     producers = [f"queue-{number}" for number in range(1, PRODUCERS + 1)]
+    doors = [f"door-{number}" for number in range(1, DOORS + 1)]
     secure = (
         f"    scheme: https\n    tls_config: {{ca_file: {PROMETHEUS_CA_PATH}}}\n" if tls else ""
     )
@@ -65,6 +66,11 @@ scrape_configs:
   - job_name: spillover-queue
     dns_sd_configs:
       - {{names: {_listed(producers)}, type: A, port: {API_PORT}, refresh_interval: 5s}}
+    relabel_configs:
+      - {{source_labels: [__meta_dns_name], target_label: instance}}
+  - job_name: spillover-doors
+    dns_sd_configs:
+      - {{names: {_listed(doors)}, type: A, port: {API_PORT}, refresh_interval: 5s}}
     relabel_configs:
       - {{source_labels: [__meta_dns_name], target_label: instance}}
 """

@@ -1,0 +1,28 @@
+"""`spillover demo streams`: a site dies in mid-stream, and what its users see of it."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.threes
+
+
+def test_the_dead_sites_streams_break_off_and_all_others_go_on(spillover):
+    """With an error, never as if they were whole; who comes afterwards is served elsewhere."""
+    demo = spillover("demo", "streams", "--json")
+    result = demo.result(30.0)
+    demo.nothing_left()
+    assert result["problems"] == []
+    assert result["ledgers_balanced"] is True
+    assert result["dead_site"]["error"] >= 5, "three came in there, and others ran there"
+    assert result["others"]["whole"] >= 9
+    assert result["after"]["whole"] == 6
+    assert result["streams"] == 24
+    for group in ("dead_site", "others", "after"):
+        assert result[group]["short"] == result[group]["refused"] == 0
+
+
+def test_what_is_for_bursts_is_refused(spillover):
+    demo = spillover("demo", "streams", "--quick")
+    assert demo.process.wait(20) == 2
+    assert demo.stderr == "spillover: --quick: expected none with streams: it is for bursts\n"

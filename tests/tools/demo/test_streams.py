@@ -1,0 +1,71 @@
+"""What the demo of streams makes of what its users saw."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from spillover.tools.demo.streams.display import strips
+from spillover.tools.demo.streams.model import End, Stream, StreamsResult
+
+SITES = ("paris", "tokyo", "oslo")
+
+
+def result_of(*streams, balanced=True):
+    return StreamsResult(
+        sites=SITES, dead="tokyo", died_s=1.0, streams=streams, ledgers_balanced=balanced
+    )
+
+
+def stream(home, ran, end, *, begun_s=0.1):
+    return Stream(home, begun_s, ran, begun_s + 0.1, 9, end, begun_s + 2.0)
+
+
+GOOD = (
+    stream("paris", "paris", End.WHOLE),
+    stream("paris", "tokyo", End.ERROR),
+    stream("tokyo", "oslo", End.ERROR),
+    stream("oslo", "paris", End.WHOLE, begun_s=1.2),
+)
+
+
+def test_who_has_to_do_with_the_dead_site():
+    result = result_of(*GOOD)
+    assert result.problems() == []
+    none = dict.fromkeys((end.value for end in End), 0)
+    assert result.counts() == {
+        "dead_site": {**none, "error": 2},
+        "others": {**none, "whole": 1},
+        "after": {**none, "whole": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (stream("paris", "tokyo", End.SHORT), "ended short: expected error"),
+        (stream("paris", "tokyo", End.WHOLE), "ended whole: expected error"),
+        (stream("paris", "oslo", End.ERROR), "ended error: expected whole"),
+        (stream("oslo", "", End.REFUSED, begun_s=1.2), "run at no site, ended refused"),
+    ],
+)
+def test_what_must_not_be_is_told(wrong, told):
+    (line,) = result_of(*GOOD, wrong).problems()
+    assert told in line
+
+
+def test_a_ledger_that_does_not_balance_is_told():
+    assert result_of(*GOOD, balanced=False).problems() == ["a ledger did not balance"]
+
+
+def test_each_stream_is_a_strip():
+    console = Console(file=io.StringIO(), width=100)
+    console.print(strips(result_of(*GOOD)))
+    lines = console.file.getvalue().splitlines()
+    assert "↓ tokyo dies" in lines[0]
+    rows = [line.split() for line in lines if "━" in line and ("✓" in line or "✗" in line)]
+    assert [row[:2] for row in rows] == [
+        *(["tokyo", "oslo"], ["oslo", "paris"], ["paris", "paris"], ["paris", "tokyo"]),
+    ]
