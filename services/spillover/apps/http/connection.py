@@ -70,6 +70,7 @@ class HttpConnection(asyncio.Protocol):
     certificate: PeerCertificate | None = None
     on_flow: Callable[[bool], None] | None = None
     shown: Any = None
+    _here: Address | None = None
     _idle_timer: Timer = None
     _head_timer: Timer = None
     _body_timer: Timer = None
@@ -136,6 +137,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.client = _address(transport.get_extra_info("peername"))
+        self._here = _address(transport.get_extra_info("sockname"))
         self.certificate = certificate_of(transport)
         self._service.connections.add(self)
         self._idle_since_s = self._loop.time()
@@ -484,9 +486,8 @@ class HttpConnection(asyncio.Protocol):
             detail = f"expected at most {bounds.connections_max} connections at a time"
             exchange.refuse(Problem("not_ready", detail, headers=[CLOSE]))
             return
-        here = _address(self.transport.get_extra_info("sockname"))
         call = AsgiCall(self, exchange)
-        task = self._loop.create_task(call.run(service.app, self.client, here))
+        task = self._loop.create_task(call.run(service.app, self.client, self._here))
         task.add_done_callback(service.tasks.discard)
         service.tasks.add(task)
 

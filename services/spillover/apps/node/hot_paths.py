@@ -77,6 +77,7 @@ class HotPaths:
         self.doors = self._doors = doors
         """None: there are no API tokens, and so no tenants."""
         self._shell = shell
+        self._clock = shell.timers.clock
         self._home_requests = shell.home_requests
         self._waiters = shell.waiters
         self._problem_with = shell.workers.problem_with
@@ -162,7 +163,7 @@ class HotPaths:
     def direct(self, exchange: Exchange) -> None:
         """`POST /requests` that came whole, and `GET /requests/{id}`: taken now, and answered now
         or later. Of no page."""
-        received_s = exchange.begun_s or self._shell.now_s
+        received_s = exchange.begun_s or self._clock()
         try:
             tenant = "" if self._doors is None else self._doors.submitter(exchange).tenant
             if exchange.method == "GET":

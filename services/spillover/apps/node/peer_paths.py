@@ -50,6 +50,7 @@ class PeerPaths:
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
+        self._clock = shell.timers.clock
         self._go_by()
         shell.on_change.append(self._go_by)
 
@@ -73,10 +74,10 @@ class PeerPaths:
     async def forward(self, exchange: Exchange, _: Send) -> None:
         """A request handed over; the answer goes back on the same exchange."""
         shell = self._shell
-        received_s = shell.now_s
+        received_s = self._clock()
         headers = dict(exchange.headers)
-        body = await self._read_handed_over(exchange, self._forward_limit_bytes)
-        read_s = shell.now_s
+        body = await self._read(exchange, self._forward_limit_bytes)
+        read_s = self._clock()
         try:
             caller, request, remaining_s, load, pulled = wire.decode_forward(body)
         except wire.MalformedMessage as error:
@@ -102,7 +103,7 @@ class PeerPaths:
         if not isinstance(settled, Answer):
             raise _refusal(name_of(request.id), settled)
         stay = wire.Stay(
-            held_s=shell.now_s - received_s,
+            held_s=self._clock() - received_s,
             reading_s=read_s - received_s,
             answer_delay_s=future.waited_s,
         )
@@ -114,7 +115,7 @@ class PeerPaths:
         shell = self._shell
         received_s = shell.now_s
         headers = dict(exchange.headers)
-        body = await self._read_handed_over(exchange, self._pass_limit_bytes)
+        body = await self._read(exchange, self._pass_limit_bytes)
         outlet = PassedOutlet(exchange, received_s, shell.now_s)
         try:
             forwarded = passed_wire.decode_pass(body)
@@ -145,11 +146,17 @@ class PeerPaths:
         stay = outlet.stay(shell.now_s, future.waited_s)
         exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
 
-    async def _read_handed_over(self, exchange: Exchange, limit_bytes: int) -> bytes:
+    async def _read(
+        self, exchange: Exchange, limit_bytes: int, *, handed_over: bool = True
+    ) -> bytes:
+        """The whole body. A neighbor that is slow to send it is told just that: no deadline of the
+        request has passed, it was not even read."""
         try:
-            return await _read(exchange, limit_bytes)
+            return await exchange.read_body(limit_bytes, READ_S)
         except Problem as problem:
-            if problem.reason == "queue_full":
+            if problem.reason == "deadline_exceeded":
+                raise body_too_slow(READ_S) from None
+            if problem.reason == "queue_full" and handed_over:
                 moving_bytes = self._shell.moving.bytes
                 self._shell.feed(BytesMoving(moving_bytes, wanted=exchange.length_bytes))
             raise
@@ -158,7 +165,7 @@ class PeerPaths:
         """Whoever handed a request over wants it cancelled. What came of that is in the answer to
         the request itself."""
         headers = dict(exchange.headers)
-        body = await _read(exchange, ENVELOPE_LIMIT_BYTES)
+        body = await self._read(exchange, ENVELOPE_LIMIT_BYTES, handed_over=False)
         try:
             caller, request_id = wire.decode_cancel(body)
         except wire.MalformedMessage as error:
@@ -167,7 +174,7 @@ class PeerPaths:
         ref = self._shell.foreign_requests.ref_of(request_id, origin)
         if ref is not None:
             self._shell.feed(CancelAsked(ref))
-        found = b'{"found":true}' if ref is not None else b'{"found":false}'
+        found = wire.encode_cancel_answer(found=ref is not None)
         exchange.answer_raw(200, JSON_LINE, found)
 
     async def reports(self, exchange: Exchange, send: Send) -> None:
@@ -264,17 +271,6 @@ def peer_of(
 def _query(exchange: Exchange) -> dict[str, list[str]]:
     """Raises ValueError where there are too many fields."""
     return parse_qs(exchange.query.decode("latin-1"), max_num_fields=QUERY_MAX)
-
-
-async def _read(exchange: Exchange, limit_bytes: int) -> bytes:
-    """The whole body. A neighbor that is slow to send it is told just that: no deadline of the
-    request has passed, it was not even read."""
-    try:
-        return await exchange.read_body(limit_bytes, READ_S)
-    except Problem as problem:
-        if problem.reason == "deadline_exceeded":
-            raise body_too_slow(READ_S) from None
-        raise
 
 
 def _refusal(name: str, refuse: Refuse) -> Problem:

@@ -158,7 +158,8 @@ class Health:
         self._relapses = 0
 
     def failed_share(self, now_s: float) -> float:
-        """Of the work that ended here lately, as it is told to others: in steps of SHARE_STEP."""
+        """Returns how much of the work that ended here lately has failed, as others are told it: in
+        steps of SHARE_STEP."""
         return round(round(self.here.at(now_s) / SHARE_STEP) * SHARE_STEP, 2)
 
     # --- what is tried here while it is degraded -----------------------------------------------

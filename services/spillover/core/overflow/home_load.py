@@ -21,8 +21,9 @@ class HomeLoad:
     def at(self, now_s: float, departure_s: float) -> float:
         """Returns the load of a cluster that has one departure each `departure_s`."""
         since_s = now_s - self._at_s
-        self._rate_hz = home_rate(self._rate_hz, self.arrivals, since_s, departure_s)
-        self._at_s = now_s
-        self.arrivals = 0
+        if self.arrivals or since_s:  # of one event it is asked more than once
+            self._rate_hz = home_rate(self._rate_hz, self.arrivals, since_s, departure_s)
+            self._at_s = now_s
+            self.arrivals = 0
         self.load = load_of(self._rate_hz, departure_s)
         return self.load

@@ -575,7 +575,8 @@ class NodeMachine(NodeFacts):
                 and self.health.answered_elsewhere(now_s, failed=failed)
             ):
                 self._health_changed(now_s)
-            self._offer_again(visit.target, now_s, 1)
+            if self.servers.waiting:
+                self._offer_again(visit.target, now_s, 1)
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:

@@ -26,6 +26,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.model.ids import ClusterId
@@ -35,6 +37,19 @@ from spillover.policy.overflow.base import NeighborLoads, neighborhood_reject_pr
 NEIGHBORS_MAX = 1000
 """Each report names those that are heard, and no reader takes longer lists. More than that are
 there only from the start."""
+
+_OF_LOADS = (
+    *("reject_near", "queue_length", "way_s", "servers", "ahead"),
+    *("load", "departure_s", "residual", "told_s"),
+)
+"""Of a row: what policies are given, in the order of `NeighborLoads`."""
+
+_OF_ROWS = ("accept", "reported_s", "known", "accepting", "degraded", "invited", *_OF_LOADS)
+
+_TOLD = attrgetter(*_OF_ROWS)
+"""All of them at once: where loads are told with all else, a decision in two needs them anew."""
+
+_NOTHING_TOLD: tuple[tuple[Any, ...], ...] = ((),) * len(_OF_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,30 +216,19 @@ class Neighbors:
         """Returns what is known now: the same object until something changes."""
         if self._knowledge is None:
             rows = self.by_handle.values()
-            accepting = tuple([row.accepting for row in rows])
-            degraded = tuple([row.degraded for row in rows])
+            columns = tuple(zip(*map(_TOLD, rows), strict=True)) if rows else _NOTHING_TOLD
+            accept, reported_s, known, accepting, degraded, invited, *loads = columns
             well = [a and not d for a, d in zip(accepting, degraded, strict=True)]
             self._knowledge = Knowledge(
                 self.ids,
                 tuple(self.by_handle),
-                NeighborLoads(
-                    tuple([row.reject_near for row in rows]),
-                    tuple([row.queue_length for row in rows]),
-                    tuple([row.way_s for row in rows]),
-                    tuple([row.servers for row in rows]),
-                    tuple([row.ahead for row in rows]),
-                    tuple([row.load for row in rows]),
-                    tuple([row.departure_s for row in rows]),
-                    tuple([row.residual for row in rows]),
-                    tuple([row.told_s for row in rows]),
-                    self._period_s,
-                ),
-                tuple([row.accept for row in rows]),
-                tuple([row.reported_s for row in rows]),
-                tuple([row.known for row in rows]),
+                NeighborLoads._make((*loads, self._period_s)),
+                accept,
+                reported_s,
+                known,
                 accepting,
                 degraded,
-                tuple([w or row.invited for w, row in zip(well, rows, strict=True)]),
+                tuple([w or i for w, i in zip(well, invited, strict=True)]),
                 any(well),
             )
         return self._knowledge

@@ -11,7 +11,7 @@ import msgspec
 from spillover.core.overflow.events import Start
 from spillover.live.handlers.base import OnEnd
 from spillover.live.handlers.calls import spin
-from spillover.live.handlers.pooled import PooledWorkers
+from spillover.live.handlers.python.pooled import PooledWorkers
 from spillover.live.handlers.python.processes import ServerProcesses
 from spillover.live.handlers.service_payload import ServiceTimes
 

@@ -54,11 +54,11 @@ class Terms:
 
     @classmethod
     def read(cls, query: Mapping[str, Sequence[str]]) -> Terms:
-        """From the query of a question for reports. Raises MalformedMessage."""
+        """Returns those of a question for reports, from its query. Raises MalformedMessage."""
         return cls(**{one.name: _number(one.name, query) for one in fields(cls)})
 
     def differences(self, there: Terms) -> str | None:
-        """In words, from this side's view; None if there are none."""
+        """Returns them in words, from this side's view; None if there are none."""
         found = []
         for name, (words, unit) in _WORDS.items():
             own, other = getattr(self, name), getattr(there, name)
@@ -93,7 +93,7 @@ class Agreement:
 
     @property
     def disagreement(self) -> str | None:
-        """In words, one line; None as far as is known."""
+        """Returns what it is in words, in one line; None as far as is known."""
         return "; ".join(filter(None, (self._of_identity, self._of_terms))) or None
 
     @property

@@ -89,7 +89,7 @@ def hello_of(caller: Caller) -> bytes:
 
 
 def read_hello(hello: bytes) -> tuple[Caller, tuple[int, ...]]:
-    """(who calls, which versions it speaks). What cannot be read was not said."""
+    """Returns who calls, and which versions it speaks. What cannot be read was not said."""
     try:
         fields = parse_qs(hello.decode("latin-1"), max_num_fields=FIELDS_MAX)
     except ValueError:
@@ -231,7 +231,7 @@ class Peers:
             self._note(caller.cluster or asked_by, protocol.difference(versions))
 
     def who_this_is(self) -> list[tuple[bytes, bytes]]:
-        """Headers for those that are turned away."""
+        """Returns headers for those that are turned away."""
         headers = [(CLUSTER_HEADER, self._own.encode())]
         if self.federation is not None:
             headers.append((FEDERATION_HEADER, quote(self.federation, safe=" ").encode()))

@@ -21,7 +21,7 @@ from spillover.sim.overflow.checkers import SETTLE_S, Checker, Client, is_used
 from spillover.sim.overflow.faults import Faults
 from spillover.sim.overflow.faulty_federation import build_faulty_federation
 from spillover.sim.overflow.federation import request_of
-from spillover.sim.overflow.run import OverflowRun, new_run, sum_up
+from spillover.sim.overflow.outcome import OverflowRun, new_run, sum_up
 
 PATIENCE_S = 5.0
 """Beyond its deadline, a client waits that long for its answer; as in the load generator."""

@@ -24,7 +24,8 @@ from spillover.model.schedule import Schedule
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.federation import PoolCluster, SimCluster, request_of
-from spillover.sim.overflow.run import OverflowRun, check_length, new_run
+from spillover.sim.overflow.outcome import OverflowRun, new_run
+from spillover.sim.overflow.run import check_length
 from spillover.sim.overflow.shared_pool import OTHERS, MergedPool
 
 SHARED = "shared"

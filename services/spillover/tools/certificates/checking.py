@@ -51,7 +51,7 @@ class Wanted:
 
     @classmethod
     def of(cls, topology: Topology | None, cluster: str | None, days_left: int) -> Wanted:
-        """For a cluster of a topology, as far as they are known."""
+        """Returns those of a cluster of a topology, as far as they are known."""
         if topology is None or cluster is None:
             return cls(cluster=cluster, days_left=days_left)
         name = certified_name(cluster, topology.name)

@@ -40,7 +40,8 @@ class Pair:
 
     @classmethod
     def read(cls, certificate: bytes, key: bytes) -> Pair:
-        """From PEM. Of several certificates the one that the key fits. Raises ValueError."""
+        """Returns what PEM says, of several certificates the one that the key fits. Raises
+        ValueError."""
         try:
             private = load_pem_private_key(key, password=None)
         except TypeError:

@@ -22,8 +22,8 @@ from spillover.live.engine.timers import Timer, Timers
 from spillover.live.handlers.base import OnEnd
 from spillover.live.handlers.calls import Ended, arguments, call, encoded, failed
 from spillover.live.handlers.ends import event_of
-from spillover.live.handlers.pooled import PooledWorkers
 from spillover.live.handlers.python.functions import Context, is_async, load_function, takes_context
+from spillover.live.handlers.python.pooled import PooledWorkers
 from spillover.live.handlers.python.processes import ServerProcesses
 from spillover.live.process.logs import Message, OncePerPeriod, about
 from spillover.model.errors import InputError

@@ -49,7 +49,7 @@ _OUTCOMES = {Outcome.DONE: DONE, Outcome.EXPIRED: EXPIRED, "refused": REFUSED}
 
 @dataclass(slots=True)
 class FastRun:
-    """The outcome of one run: as `sim.overflow.run.OverflowRun`, with arrays for lists.
+    """The outcome of one run: as `sim.overflow.outcome.OverflowRun`, with arrays for lists.
 
     `requests` has the figures of each request in order of arrival, `policy` may be `shared`.
     """

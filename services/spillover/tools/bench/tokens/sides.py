@@ -22,7 +22,8 @@ from spillover.model.statistics import percentile
 from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.model.topology import Cluster
 from spillover.model.unlike_servers import REFUSE, JobType, Server, ServerClass
-from spillover.sim.overflow.run import REFUSED, run_overflow
+from spillover.sim.overflow.outcome import REFUSED
+from spillover.sim.overflow.run import run_overflow
 from spillover.tools.bench import nodes
 from spillover.tools.bench import servers as peers
 from spillover.tools.bench.load_process import LoadProcess, Replayed
