@@ -10,11 +10,14 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from functools import partial
 
 import pytest
 
+from spillover.inputs.api_tokens import dump_api_token, new_api_token
+from spillover.model.access import Role
 from support import waiting
 
 LIMIT_S = 60.0
@@ -134,9 +137,9 @@ def lease_run(redis_server, redis_servers, tmp_path):
         process.kill()
 
 
-def call(url, method="GET"):
+def call(url, method="GET", **headers):
     """(status, body)"""
-    request = urllib.request.Request(url, method=method)  # noqa: S310 - our own
+    request = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - our own
     with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:  # noqa: S310
         return answer.status, json.loads(answer.read())
 
@@ -154,6 +157,22 @@ def refused(process):
     (line,) = [one for one in process.errors.splitlines() if one.startswith("spillover: ")]
     assert "Traceback" not in process.errors
     return line
+
+
+def test_with_api_tokens_the_service_asks_for_one(lease_run, tmp_path):
+    """And a file that holds none is bad input, before the member joins."""
+    assert "tokens.yaml: expected a YAML file of API tokens" in refused(
+        lease_run({"--tokens": "tokens.yaml"})
+    )
+    made = new_api_token("reader", "secret", "", [Role.READ])
+    (tmp_path / "tokens.yaml").write_text(dump_api_token(made), encoding="utf-8")
+    a = lease_run({"--tokens": "tokens.yaml"})
+    url = a._lines.get(timeout=LIMIT_S)["url"]
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        call(f"{url}/state")
+    assert call(f"{url}/state", authorization="Bearer secret")[0] == 200
+    a.signal(signal.SIGTERM)
+    assert a.end() == 0
 
 
 def test_serving_first_then_draining(lease_run):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from support.queue_service import Producer, fetched, until
+from support.queue_service import Producer, call, fetched, until
 
 pytestmark = pytest.mark.threes
 
@@ -50,6 +50,39 @@ def test_producers_that_know_each_other_and_how_operators_see_them(start, tmp_pa
     assert unknown.stderr.count("\n") == 1
     assert bed.end(signal.SIGTERM) == 0
     assert not bed.left()
+
+
+def test_producers_with_api_tokens(start, tmp_path, monkeypatch) -> None:
+    """They find each other's objects; who shows none is told so in a line; who works shows one."""
+    monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
+    tokens = tmp_path / "tokens.yaml"
+    secrets = {}
+    for name, *roles in (("worker", "submit", "read"), ("alice", "operate")):
+        words = [word for role in roles for word in ("--role", role)]
+        words += ["--append", str(tokens), "--name", name, "--tenant", "any"]
+        secrets[name] = tmp_path / name
+        secrets[name].write_text(told("token", "new", *words))
+    shown = {name: ("--token-file", str(file)) for name, file in secrets.items()}
+    bed = start(*SPILLOVER, "up", "--queue", "2", "--json", "--tokens", str(tokens))
+    until(lambda: bed.stdout.endswith("\n") or bed.process.poll() is not None)
+    first, second = json.loads(bed.stdout)["producers"].values()
+    bearer = {"Authorization": f"Bearer {secrets['worker'].read_text().strip()}"}
+    assert Producer(second).put(b"{}").status == 401
+    assert Producer(second).put(b"{}", **bearer).status == 201
+    states = json.loads(told("status", first, "--json", *shown["alice"]))["producers"]
+    assert [states[name]["buffered"] for name in ("p1", "p2")] == [0, 1]
+    working = ("queue", "work", "--producer", first, "--handler", "sleep")
+    refused = subprocess.run(
+        [*SPILLOVER, *working], check=False, capture_output=True, text=True, timeout=30
+    )
+    assert refused.returncode == 1
+    assert "401 unauthenticated expected an API token" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    worker = start(*SPILLOVER, *working, *shown["worker"])
+    until(lambda: call(f"{second}/state", headers=bearer).told["acknowledged"] == 1)
+    assert worker.end(signal.SIGTERM) == 0
+    assert "producer p2 is drained" in told("drain", second, *shown["alice"])
+    assert bed.end(signal.SIGTERM) == 0
 
 
 def test_a_store_without_producers_is_refused() -> None:

@@ -15,6 +15,7 @@ import uvloop
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.audit import Audit
 from spillover.apps.http.doors import BehindDoors, Doors
+from spillover.apps.http.reach import warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.http.service import Bounds
 from spillover.apps.http.token_files import TokenFiles
@@ -55,6 +56,8 @@ class LeaseService:
         self._socket = bind_socket(*bind)
         self.url = url_of(self._socket)
         """Where it listens, with the port that was found for port 0."""
+        has_tokens = token_files is not None
+        warn_of_clients("member", self._socket, self.url, is_secure=False, has_tokens=has_tokens)
         self._begun = threading.Event()
         self._stop: Callable[[], object] | None = None
         """None unless it listens."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import ipaddress
 import logging
 import signal
 import socket
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from spillover import __version__
 from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import AsgiApp
+from spillover.apps.http.reach import is_loopback, warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.app import create_app
@@ -265,27 +265,13 @@ def _say_who_starts(
         )
     )
     for door, is_secret in ((public, secure[0]), (proxied, is_proxy_secure)):
-        if door is not None and not _is_loopback(door):
-            _warn_of_clients(url_of(door, is_secure=is_secret), is_secret, has_tokens=has_tokens)
+        if door is not None:
+            url = url_of(door, is_secure=is_secret)
+            warn_of_clients("node", door, url, is_secure=is_secret, has_tokens=has_tokens)
     of_peers = public if peer is None else peer
-    if shell.links.by_handle and not (shell.topology.is_secure or _is_loopback(of_peers)):
+    if shell.links.by_handle and not (shell.topology.is_secure or is_loopback(of_peers)):
         words = "whoever reaches this node may pose as a neighbor: there are no certificates"
         _log.warning(Message(words, address=url_of(of_peers, is_secure=secure[-1])))
-
-
-def _is_loopback(door: socket.socket) -> bool:
-    """Whether nobody on other machines can reach it."""
-    return ipaddress.ip_address(door.getsockname()[0].partition("%")[0]).is_loopback
-
-
-def _warn_of_clients(address: str, is_secret: bool, *, has_tokens: bool) -> None:  # noqa: FBT001
-    """Where others than this machine can reach the node: what they can do that they should not."""
-    if not has_tokens:
-        words = "whoever reaches this node may use and operate it: it has no API tokens (--tokens)"
-        _log.warning(Message(words, address=address, tls=is_secret))
-    elif not is_secret:
-        words = "API tokens are sent in the clear, unless something before this node speaks TLS"
-        _log.warning(Message(words, address=address, tls=is_secret))
 
 
 def _watch_files(shell: NodeShell, servers: Sequence[HttpServer | ProxyDoor]) -> None:

@@ -7,9 +7,11 @@ import contextlib
 import logging
 import resource
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from spillover.apps.http.reach import warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.http.service import Bounds
 from spillover.apps.http.token_files import TokenFiles
@@ -70,7 +72,7 @@ async def serve_producer(
             await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 on_ready(own_url)
-                _log.info(Message(OUTLIVE if shell.bodies.is_durable else LOST_WITH_IT))
+                _say_who_starts(shell, listening, has_tokens=access is not None)
             await _until_over(shell, serving, stopped, ended, drain_timeout_s)
         finally:
             _cancel(waits)
@@ -78,6 +80,11 @@ async def serve_producer(
             await shell.close()
             server.stop()
             await serving
+
+
+def _say_who_starts(shell: QueueShell, door: socket.socket, *, has_tokens: bool) -> None:
+    _log.info(Message(OUTLIVE if shell.bodies.is_durable else LOST_WITH_IT))
+    warn_of_clients("producer", door, url_of(door), is_secure=False, has_tokens=has_tokens)
 
 
 def _watched(token_files: TokenFiles, shell: QueueShell) -> asyncio.Task[None]:
