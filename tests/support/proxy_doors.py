@@ -119,8 +119,11 @@ class Doors:
 
 
 @asynccontextmanager
-async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, access=None, **fields):
-    """As `federation.topology_of`; every cluster has a door in front of the same service."""
+async def doors(
+    *ids, handler="proxy:{url}", cluster=None, each=None, bounds=None, access=None, **fields
+):
+    """As `federation.topology_of`; every cluster has a door in front of the same service. `cluster`
+    has fields of all of them, `each` those that differ, by id."""
     async with lying_service() as service:
         ids = ids or ("a",)
         told = {
@@ -129,7 +132,7 @@ async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, access=N
             ),
             **(cluster or {}),
         }
-        given = dict.fromkeys(ids, told)
+        given = {id_: told | (each or {}).get(id_, {}) for id_ in ids}
         async with federation.Federation(
             federation.topology_of(*ids, clusters=given, **fields)
         ) as nodes:
