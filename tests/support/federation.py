@@ -185,11 +185,11 @@ class Federation:
         )
 
 
-def run(main, loop_factory=uvloop.new_event_loop):
+def run(main, loop_factory=uvloop.new_event_loop, limit_s=2 * LIMIT_S):
     """Run a coroutine function to its end on the loop that nodes use, under a time limit."""
 
     async def limited():
-        async with asyncio.timeout(2 * LIMIT_S):
+        async with asyncio.timeout(limit_s):
             await main()
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:

@@ -134,6 +134,7 @@ async def doors(
     *ids,
     handler="proxy:{url}",
     cluster=None,
+    each=None,
     occupied=(),
     between=None,
     bounds=None,
@@ -141,7 +142,8 @@ async def doors(
     **fields,
 ):
     """As `federation.topology_of`; every cluster has a door in front of the same service, but those
-    that are to be occupied: these are in front of one that never answers. `between` gives the port
+    that are to be occupied: these are in front of one that never answers. `cluster` has fields of
+    all of them, `each` those that differ, by id. `between` gives the port
     of what stands between the doors and the service, whose address it is told."""
     async with lying_service() as service, lying_service() as holding, AsyncExitStack() as stack:
         holding.answer = _hold
@@ -153,7 +155,9 @@ async def doors(
         handler = handler.format(url=url, other=url.replace("127.0.0.1", "localhost"))
         told = {"handler": handler, **(cluster or {})}
         busy = told | {"handler": f"proxy:{holding.url}", "servers": 1}
-        given = {id_: busy if id_ in occupied else told for id_ in ids}
+        given = {
+            id_: (busy if id_ in occupied else told) | (each or {}).get(id_, {}) for id_ in ids
+        }
         async with federation.Federation(
             federation.topology_of(*ids, clusters=given, **fields)
         ) as nodes:

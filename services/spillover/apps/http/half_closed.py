@@ -71,3 +71,32 @@ class HalfClosed:
         if self._sent < len(BEGUN_AT_S):
             due_s = self._begun_s + BEGUN_AT_S[self._sent]
             self._timer = self._loop.call_at(due_s, self._send_next)
+
+
+class BetweenChunks:
+    """Finds out the same where a body in chunks is under way, of which perhaps nothing more comes
+    for long: zeros are sent, with which the length of the next chunk may begin."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._begun_s = loop.time()
+        self._sent = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._send_next()
+
+    def stop(self) -> None:
+        """Send nothing more: what follows is no chunk."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _send_next(self) -> None:
+        self._timer = None
+        if self._transport.is_closing():
+            return
+        self._transport.write(b"0")
+        self._sent += 1
+        if self._sent < len(BEGUN_AT_S):
+            due_s = self._begun_s + BEGUN_AT_S[self._sent]
+            self._timer = self._loop.call_at(due_s, self._send_next)

@@ -22,7 +22,7 @@ from spillover.apps.http.exchange import (
     body_too_slow,
     too_large,
 )
-from spillover.apps.http.half_closed import HalfClosed
+from spillover.apps.http.half_closed import BetweenChunks, HalfClosed
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.passed_answers import PassedAnswer, not_passed, write_problem
@@ -113,7 +113,9 @@ class DoorConnection(asyncio.Protocol):
         self._discarded_bytes = 0
         self._read_paused = False
         self.write_paused = False
-        self._half_closed = False
+        self.half_closed = False
+        self._between: BetweenChunks | None = None
+        """Of the body in chunks that a client gets which has closed its half."""
         self._unsent_bytes = 0
         self.due_s = math.inf
         """When something will have taken too long."""
@@ -143,6 +145,8 @@ class DoorConnection(asyncio.Protocol):
         self._door.let_go(self)
         if isinstance(self.transport, HalfClosed):
             self.transport.stop()
+        if self._between is not None:
+            self._between.stop()
         self._forget_body()
         answer, self._answer = self._answer, None
         self._head = None
@@ -174,8 +178,11 @@ class DoorConnection(asyncio.Protocol):
             return False  # TLS has no half-closed connections
         if answer is None and not self._ahead:
             return False
-        self._half_closed = True
-        if answer and not (answer.has_begun or isinstance(self.transport, HalfClosed)):
+        self.half_closed = True
+        if answer and answer.has_begun:
+            if answer.is_chunked:
+                self.look_between_chunks()
+        elif answer and not isinstance(self.transport, HalfClosed):
             half = HalfClosed(self.transport, self._door.loop)
             self.transport = cast("asyncio.Transport", half)
         return True
@@ -208,7 +215,7 @@ class DoorConnection(asyncio.Protocol):
             self._is_feeding = False
         if data and not self._is_over:
             self._ahead = data + self._ahead
-        if self._half_closed and not (self._answer or self._ahead or self._is_over):
+        if self.half_closed and not (self._answer or self._ahead or self._is_over):
             self.close()  # what is there of another request will never be whole
 
     def _read_some(self, data: bytes) -> bytes:
@@ -320,15 +327,20 @@ class DoorConnection(asyncio.Protocol):
     def writelines(self, parts: tuple[Buffer, ...]) -> None:
         self.transport.writelines(parts)
 
+    def look_between_chunks(self) -> None:
+        self._between = BetweenChunks(self.transport, self._door.loop)
+
     def answered(self, *, keep_alive: bool) -> None:
+        if self._between is not None:
+            self._between.stop()
         self._answer = None
         self._head = None
-        if self._discards and not self._half_closed:
+        if self._discards and not self.half_closed:
             self.due_s = self._door.shell.now_s + LINGER_S
             if self.transport.can_write_eof():
                 self.transport.write_eof()
             return
-        if not keep_alive or (self._half_closed and not (self._ahead or self._is_feeding)):
+        if not keep_alive or (self.half_closed and not (self._ahead or self._is_feeding)):
             self.close()
             return
         self._await_request()

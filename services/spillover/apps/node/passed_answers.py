@@ -65,6 +65,8 @@ class ClientLine(Protocol):
 
     write_paused: bool
     """More is unsent than should be."""
+    half_closed: bool
+    """The client sends nothing more, and may be gone."""
 
     @property
     def is_gone(self) -> bool:
@@ -73,6 +75,9 @@ class ClientLine(Protocol):
     def write(self, data: Buffer) -> None: ...
 
     def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
+
+    def look_between_chunks(self) -> None:
+        """Find out whether it is: a body in chunks follows."""
 
     def answered(self, *, keep_alive: bool) -> None:
         """The whole answer is written."""
@@ -128,7 +133,6 @@ class PassedAnswer:
 
     __slots__ = (
         "_head",
-        "_is_chunked",
         "_is_of_events",
         "_keep_alive",
         "_left_bytes",
@@ -138,6 +142,7 @@ class PassedAnswer:
         "entry",
         "flow",
         "has_begun",
+        "is_chunked",
         "is_over",
         "own_name",
         "request",
@@ -149,7 +154,7 @@ class PassedAnswer:
         self._line = line
         self._head = head
         self._keep_alive = head.keep_alive
-        self._is_chunked = False
+        self.is_chunked = False
         self._is_of_events = False
         self._left_bytes: int | None = None
         """Of a length that was told."""
@@ -184,6 +189,8 @@ class PassedAnswer:
             self._break_off()
             return
         self._line.write(written)
+        if self._line.half_closed and self.is_chunked:
+            self._line.look_between_chunks()
         if self._line.write_paused:
             flow.pause()
 
@@ -196,7 +203,7 @@ class PassedAnswer:
             if self._left_bytes < 0:
                 self._break_off()
                 return
-        if not self._is_chunked:
+        if not self.is_chunked:
             line.write(data)
         elif len(data) < JOINED_BYTES:
             line.write(b"%x\r\n%b\r\n" % (len(data), data))
@@ -216,7 +223,7 @@ class PassedAnswer:
                 self._break_off()  # a neighbor must not write a second answer
                 return
         self.is_over = True
-        if self._is_chunked:
+        if self.is_chunked:
             self._line.write(b"0\r\n%b\r\n" % lines)
         self._line.answered(keep_alive=self._keep_alive)
 
@@ -268,7 +275,7 @@ class PassedAnswer:
         fields = [field for field in head.headers if field[0].lower() not in _OF_A_HOP]
         lengths = values(head.headers, b"content-length")
         bodyless = self._head.method == "HEAD" or head.status in _BODYLESS
-        self._is_chunked = not (bodyless or lengths or self._head.is_old)
+        self.is_chunked = not (bodyless or lengths or self._head.is_old)
         if lengths and not bodyless:
             is_number = lengths[0].isdigit() and len(lengths[0]) <= LENGTH_DIGITS_MAX
             if len(lengths) > 1 or not is_number:
@@ -278,10 +285,10 @@ class PassedAnswer:
             self._left_bytes = 0
         elif self._head.is_old:
             self._keep_alive = False
-        if not (self._is_chunked and self._head.takes_trailers):
+        if not (self.is_chunked and self._head.takes_trailers):
             fields = [field for field in fields if field[0].lower() != b"trailer"]
         self._is_of_events = _is_of_events(head)
-        if self._is_chunked:
+        if self.is_chunked:
             fields.append((b"Transfer-Encoding", b"chunked"))
         if not self._keep_alive:
             fields.append((b"Connection", b"close"))
@@ -311,7 +318,7 @@ class PassedAnswer:
         if self.tells_events and self._is_of_events and self._left_bytes is None:
             told = {"reason": "handler_failed", "detail": problem or "the answer broke off"}
             event = b"\nevent: error\ndata: %b\n\n" % msgspec.json.encode(told)
-            words = b"%x\r\n%b\r\n" % (len(event), event) if self._is_chunked else event
+            words = b"%x\r\n%b\r\n" % (len(event), event) if self.is_chunked else event
         _log.info(Message("answer broken off", request_id=self.name, reason=problem))
         if self.entry is not None and not self._line.is_gone:
             self._shell.home_requests.abandon(self.entry)

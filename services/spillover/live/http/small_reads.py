@@ -55,6 +55,16 @@ class SmallReads(asyncio.BufferedProtocol):
         self._owner.connection_lost(exc)
 
 
+def read_in_parts(transport: asyncio.Transport, owner: asyncio.Protocol) -> None:
+    """Have a new connection read so. With TLS, what is not read yet would be dropped when the other
+    end closes: there all that has come is read at once, and while reading is paused no more than
+    one part is taken from the socket, so that its end is not seen before what was sent."""
+    if transport.get_extra_info("ssl_object") is None:
+        transport.set_protocol(SmallReads(owner))
+    else:
+        transport.set_read_buffer_limits(high=1)  # type: ignore[attr-defined] # of TLS
+
+
 class SmallReadsConnection(Connection):
     """A connection that is read so."""
 
@@ -62,4 +72,4 @@ class SmallReadsConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._transport.set_protocol(SmallReads(self))
+        read_in_parts(self._transport, self)

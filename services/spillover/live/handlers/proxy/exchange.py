@@ -16,7 +16,7 @@ from typing import cast
 from spillover.live.handlers.proxy.framing import Body, HeadBytes, Malformed, ToTheEnd
 from spillover.live.handlers.proxy.heads import AnswerHead, read_answer
 from spillover.live.http.connection import Connection, OutgoingRequest, Response
-from spillover.live.http.small_reads import SmallReads
+from spillover.live.http.small_reads import read_in_parts
 from spillover.model.passed import Fields, PassedHead
 
 INTERIM_MAX = 32
@@ -50,7 +50,7 @@ class PassedConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_protocol(SmallReads(self))
+        read_in_parts(self._transport, self)
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
