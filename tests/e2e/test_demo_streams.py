@@ -20,9 +20,3 @@ def test_the_dead_sites_streams_break_off_and_all_others_go_on(spillover):
     assert result["streams"] == 24
     for group in ("dead_site", "others", "after"):
         assert result[group]["short"] == result[group]["refused"] == 0
-
-
-def test_what_is_for_bursts_is_refused(spillover):
-    demo = spillover("demo", "streams", "--quick")
-    assert demo.process.wait(20) == 2
-    assert demo.stderr == "spillover: --quick: expected none with streams: it is for bursts\n"

@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from spillover.cli import main
 from spillover.tools.demo.streams.display import strips
 from spillover.tools.demo.streams.model import End, Stream, StreamsResult
 
@@ -69,3 +70,9 @@ def test_each_stream_is_a_strip():
     assert [row[:2] for row in rows] == [
         *(["tokyo", "oslo"], ["oslo", "paris"], ["paris", "paris"], ["paris", "tokyo"]),
     ]
+
+
+def test_what_is_for_bursts_is_refused(capsys):
+    assert main(["demo", "streams", "--quick"]) == 2
+    told = capsys.readouterr()
+    assert told == ("", "spillover: --quick: expected none with streams: it is for bursts\n")

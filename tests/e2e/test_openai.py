@@ -1,0 +1,169 @@
+"""OpenAI's own client library through the doors of three nodes, in front of a mock of its API:
+tokens come one by one, the same through no, one and two hops, and who leaves is seen to leave.
+
+What is asked at door c runs there. b has no server that is free and a none at all, so that what is
+asked there runs at c as well. The example of services/docs/streaming.md is run as it is printed.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import openai
+import pytest
+
+from support import commands
+from support.waiting import until
+
+pytestmark = pytest.mark.threes
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT.joinpath("services/docs/streaming.md").read_text(encoding="utf-8")
+MOCK = (sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT / "tests"), "--log-level", "warning")
+HOPS = pytest.mark.parametrize("hops", [0, 1, 2])
+OCCUPIED = 3
+WORDS = " ".join(f"word-{number}" for number in range(50))
+"""One each 10 ms."""
+
+RULES = f"""\
+rules:
+  - name: words
+    match: {{}}
+    respond: {{content: "{WORDS}"}}
+"""
+
+SITES = """\
+policy: two-choice
+clusters:
+  - {{id: a, servers: 1, handler: "proxy:http://127.0.0.1:{gone}", proxy_url: "{doors[2]}"}}
+  - {{id: b, servers: 1, handler: "proxy:http://127.0.0.1:{silent}", proxy_url: "{doors[1]}"}}
+  - {{id: c, servers: 8, handler: "proxy:{mock}", proxy_url: "{doors[0]}"}}
+links: [{{between: [a, b]}}, {{between: [b, c]}}]
+"""
+
+
+def start_mock(start, directory):
+    """Its url."""
+    (port,) = commands.free_ports(1)
+    directory.joinpath("fakellm.yaml").write_text(RULES)
+    start(*MOCK, "support.counted_openai:app", "--port", str(port), cwd=directory)
+    url = f"http://127.0.0.1:{port}"
+    until(lambda: is_there(port), 30.0)
+    return url
+
+
+def is_there(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def listening():
+    """A service that takes connections and never answers."""
+    opened = socket.socket()
+    opened.bind(("127.0.0.1", 0))
+    opened.listen()
+    return closing(opened)
+
+
+@pytest.fixture(scope="module")
+def sites(module_start, tmp_path_factory):
+    """The mock's url, those of the nodes, and the doors by the number of hops."""
+    directory = tmp_path_factory.mktemp("sites")
+    mock = start_mock(module_start, directory)
+    doors = [f"http://127.0.0.1:{port}" for port in commands.free_ports(3)]
+    with listening() as gone, listening() as silent:
+        ports = {"gone": gone.getsockname()[1], "silent": silent.getsockname()[1]}
+        file = directory / "sites.yaml"
+        file.write_text(SITES.format(mock=mock, doors=doors, **ports))
+        options = ("--json", "--port", str(commands.free_row(3)))
+        bed = module_start(*commands.SPILLOVER, "up", str(file), *options)
+        urls = bed.ready()
+        gone.close()
+        host, _, port = doors[1].removeprefix("http://").partition(":")
+        asking = [socket.create_connection((host, int(port))) for _ in range(OCCUPIED)]
+        for one in asking:
+            one.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        until(lambda: commands.held(commands.ask(f"{urls['b']}/state")[1]) == OCCUPIED)
+        yield mock, urls, doors
+        for one in asking:
+            one.close()
+
+
+def client_of(url):
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="mine", max_retries=0, timeout=20.0)
+
+
+def ask(url, *, stream):
+    return client_of(url).chat.completions.with_raw_response.create(
+        model="gpt-4o-mini", messages=[{"role": "user", "content": "speak"}], stream=stream
+    )
+
+
+def texts(answer):
+    return [part.choices[0].delta.content for part in answer.parse()]
+
+
+@HOPS
+def test_tokens_come_one_by_one_and_are_the_same(hops, sites):
+    mock, _, doors = sites
+    direct = texts(ask(mock, stream=True))
+    answer = ask(doors[hops], stream=True)
+    assert answer.headers["spillover-path"] == "a,b,c"[4 - 2 * hops :]
+    came = [(time.monotonic(), part.choices[0].delta.content) for part in answer.parse()]
+    assert [text for _, text in came] == direct
+    assert "".join(text or "" for text in direct) == WORDS
+    assert came[-1][0] - came[0][0] > 0.25, "they came at once, where the mock takes half a second"
+
+
+@HOPS
+def test_an_answer_that_is_not_streamed(hops, sites):
+    mock, _, doors = sites
+    direct, through = (ask(url, stream=False).parse() for url in (mock, doors[hops]))
+    assert through.choices == direct.choices
+    assert (through.usage, through.model) == (direct.usage, direct.model)
+
+
+@HOPS
+def test_who_leaves_in_mid_stream_is_seen_to_leave(hops, sites):
+    mock, urls, doors = sites
+    home = urls["cba"[hops]]
+    left = commands.ask(f"{mock}/seen")[1]["left"]
+    cancelled = commands.ask(f"{home}/state")[1]["ledger"]["home"]["cancelled"]
+    with ask(doors[hops], stream=True).parse() as stream:
+        for _, _ in zip(range(5), stream, strict=False):
+            pass
+    until(lambda: commands.ask(f"{mock}/seen")[1]["left"] == left + 1)
+    until(lambda: commands.ask(f"{home}/state")[1]["ledger"]["home"]["cancelled"] == cancelled + 1)
+
+
+def block(name):
+    """The block of the page that begins with this file's name."""
+    return re.search(rf"^```\w+\n(# {name}\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[1]
+
+
+def test_the_example_as_it_is_printed(sites, up, tmp_path):
+    mocks = [sites[0]] * 2
+    doors = [f"http://127.0.0.1:{port}" for port in commands.free_ports(2)]
+    there = dict(zip((f"http://127.0.0.1:900{n}" for n in (1, 2)), mocks, strict=True))
+    there |= zip((f"http://127.0.0.1:820{n}" for n in (1, 2)), doors, strict=True)
+    for name in ("llm-sites.yaml", "chat.py"):
+        text = block(name)
+        for printed, url in there.items():
+            text = text.replace(printed, url)
+        tmp_path.joinpath(name).write_text(text)
+    up("llm-sites.yaml", "--port", str(commands.free_row(2)), cwd=tmp_path)
+    told = subprocess.run(
+        [sys.executable, "chat.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True,
+    ).stdout  # fmt: skip
+    assert sorted(line.split(" ", 1)[0] for line in told.splitlines()) == [
+        *["paris"] * 2,
+        *["paris,tokyo"] * 2,
+    ]
+    assert {line.split(" ", 1)[1] for line in told.splitlines()} == {WORDS}
