@@ -7,14 +7,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any
 
 from spillover.live.http.connection import Connection, Pool
 from spillover.live.tls.certified import PeerCertificate, certificate_of
-from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S, trusting_context
+from spillover.live.tls.contexts import trusting_context
 
 HANDSHAKES_AT_ONCE = 8
-"""Each takes a millisecond or two of the loop's time, here and there. Others wait their turn."""
+"""Others wait their turn: the other end has them to do, too."""
 
 
 class Securing:
@@ -36,15 +35,6 @@ class Securing:
         self.turns = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self.certificates: dict[Connection, PeerCertificate] = {}
         """That the other end has shown, on those that are open."""
-
-    def options(self) -> dict[str, Any]:
-        """Returns what `create_connection` is to be told."""
-        return {
-            "ssl": self.context,
-            "server_hostname": self.name,
-            "ssl_handshake_timeout": HANDSHAKE_S,
-            "ssl_shutdown_timeout": SHUTDOWN_S,
-        }
 
     def opened(self, connection: Connection, transport: asyncio.Transport) -> None:
         """A handshake has succeeded."""
