@@ -11,18 +11,24 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from spillover.live.http.client import HttpClient
+from spillover.live.tls.contexts import trusting_context
+from spillover.live.tls.material import TlsFiles
+from spillover.model.certified_names import certified_name
 from spillover.model.errors import PeerError
 from support import HANDLERS
+from support.certificates import Authority, put
 
 READY_S = 30.0
 ASK_S = 1.0
@@ -39,6 +45,13 @@ RING: dict[str, dict[str, Any]] = {
 
 RING_LINKS = ("ab", "bc", "cd", "da")
 
+IS_SECURE = os.environ.get("SPILLOVER_FAULTS_TLS") == "1"
+"""Whether all federations have certificates: as `make soak` wants it."""
+
+NAME = "faults"
+VALID_BEFORE = timedelta(days=2)
+"""Some clocks go back by one."""
+
 
 @dataclass(kw_only=True)
 class Federation:
@@ -46,7 +59,7 @@ class Federation:
 
     `through` gives the url at which one cluster finds another, by pair ("ab": a finds b there).
     `environment`, `options` and `errors` (where its standard error goes, if not to its log) are of
-    one cluster each, and hold from its next start on.
+    one cluster each, and hold from its next start on. If `is_secure` all doors are https.
     """
 
     directory: Path
@@ -59,11 +72,18 @@ class Federation:
     options: dict[str, list[str]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    is_secure: bool = IS_SECURE
+    certified: dict[str, TlsFiles] = field(default_factory=dict)
+    trusting: ssl.SSLContext | None = None
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.is_secure else "http"
 
     @property
     def urls(self) -> dict[str, str]:
         return {
-            cluster: f"http://127.0.0.1:{port}"
+            cluster: f"{self.scheme}://127.0.0.1:{port}"
             for cluster, port in zip(self.clusters, self.ports, strict=True)
         }
 
@@ -80,6 +100,8 @@ class Federation:
         """All of them, ready and heard by their neighbors."""
         self.directory.mkdir(exist_ok=True)
         self.effects.touch()
+        if self.is_secure:
+            self._certify()
         for cluster in self.clusters:
             self.log(cluster).touch()
             self.spawn(cluster)
@@ -92,6 +114,9 @@ class Federation:
         command += ["--drain-timeout-s", "2", *self.options.get(cluster, ())]
         environment = os.environ | {"SPILLOVER_TEST_EFFECTS": str(self.effects)}
         environment |= self.environment.get(cluster, {})
+        if (files := self.certified.get(cluster)) is not None:
+            given = {"CERT": files.cert, "KEY": files.key, "CA": files.ca or ""}
+            environment |= {f"SPILLOVER_TLS_{kind}": file for kind, file in given.items()}
         with Path(self.errors.get(cluster, self.log(cluster))).open("ab") as errors:
             self.processes[cluster] = subprocess.Popen(
                 command, cwd=HANDLERS, env=environment,
@@ -129,19 +154,29 @@ class Federation:
     def _topology(self, cluster: str) -> Path:
         """JSON is YAML, too."""
         urls = self.urls | {
-            pair[1]: url for pair, url in self.through.items() if pair[0] == cluster
+            pair[1]: url.replace("http", self.scheme)
+            for pair, url in self.through.items()
+            if pair[0] == cluster
         }
         clusters = [{"id": c, "url": urls[c], **fields} for c, fields in self.clusters.items()]
         links = [{"between": list(pair), "delay_ms": self.delay_ms} for pair in self.links]
         path = self.directory / f"{cluster}.yaml"
-        path.write_text(json.dumps({"name": "faults", "clusters": clusters, "links": links}))
+        path.write_text(json.dumps({"name": NAME, "clusters": clusters, "links": links}))
         return path
+
+    def _certify(self) -> None:
+        authority = Authority()
+        for cluster in self.clusters:
+            name = certified_name(cluster, NAME)
+            signed = authority.sign(name, begins=-VALID_BEFORE, addresses=["127.0.0.1"])
+            self.certified[cluster] = put(self.directory / "tls", cluster, signed, authority)
+        self.trusting = trusting_context(self.certified[cluster].ca)
 
     # --- what operators ask and set -----------------------------------------------------------
 
     def client(self, cluster: str) -> HttpClient:
         """To be closed by who asked for it."""
-        return HttpClient(self.urls[cluster])
+        return HttpClient(self.urls[cluster], tls=self.trusting)
 
     async def call(
         self, cluster: str, method: str, path: str, body: Any = None, timeout_s: float = ASK_S
