@@ -107,7 +107,7 @@ async def _endure(rings: list[Any], faults: dict[str, Any], load: Any) -> dict[s
     async def one(ring: Any, name: str, fault: Any) -> Any:
         work = f"{name.replace(' ', '_')}-{stamp}"
         return await reckoning.under(
-            ring, name, lambda: loads.send(work, ring.client, load), lambda: fault(ring)
+            ring, name, lambda: loads.send(work, ring.urls, load), lambda: fault(ring)
         )
 
     found = await asyncio.gather(

@@ -114,7 +114,7 @@ async def under_load(bed, name, load, fault):
     """The reckoning, with no wrongs; neighbors agree about everything."""
 
     async def send():
-        return await loads.send(name, bed.client, load)
+        return await loads.send(name, bed.urls, load)
 
     found = await reckoning.under(bed, name, send, fault)
     assert not found.wrongs, "\n".join(found.wrongs[:10])
@@ -244,7 +244,7 @@ def test_versions_that_are_too_far_apart(run_bed, tmp_path):
             (turned_away,) = state["turned_away"]
             assert turned_away["reason"] == told[cluster]
         load = loads.Load(requests=60, over_s=1.0, homes="ab")
-        sent = await loads.send("apart", bed.client, load)
+        sent = await loads.send("apart", bed.urls, load)
         assert {one.path for one in sent if one.outcome == "done"} == {("a",), ("b",)}
         assert {one.outcome for one in sent if not one.cancels} == {"done"}
         for cluster in "ab":

@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import signal
-import ssl
 import subprocess
 import sys
 import time
@@ -23,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from spillover.live.http.client import HttpClient
-from spillover.live.tls.contexts import trusting_context
 from spillover.live.tls.material import TlsFiles
 from spillover.model.certified_names import certified_name
 from spillover.model.errors import PeerError
 from support import HANDLERS
 from support.certificates import Authority, put
+from support.commands import free_ports
 
 READY_S = 30.0
 ASK_S = 1.0
@@ -59,7 +58,8 @@ class Federation:
 
     `through` gives the url at which one cluster finds another, by pair ("ab": a finds b there).
     `environment`, `options` and `errors` (where its standard error goes, if not to its log) are of
-    one cluster each, and hold from its next start on. If `is_secure` all doors are https.
+    one cluster each, and hold from its next start on. If `is_secure` neighbors have doors of their
+    own, with TLS, at `ports`, and clients others.
     """
 
     directory: Path
@@ -74,17 +74,13 @@ class Federation:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     is_secure: bool = IS_SECURE
     certified: dict[str, TlsFiles] = field(default_factory=dict)
-    trusting: ssl.SSLContext | None = None
-
-    @property
-    def scheme(self) -> str:
-        return "https" if self.is_secure else "http"
+    client_ports: Sequence[int] = ()
 
     @property
     def urls(self) -> dict[str, str]:
         return {
-            cluster: f"{self.scheme}://127.0.0.1:{port}"
-            for cluster, port in zip(self.clusters, self.ports, strict=True)
+            cluster: f"http://127.0.0.1:{port}"
+            for cluster, port in zip(self.clusters, self.client_ports or self.ports, strict=True)
         }
 
     @property
@@ -153,30 +149,31 @@ class Federation:
 
     def _topology(self, cluster: str) -> Path:
         """JSON is YAML, too."""
-        urls = self.urls | {
-            pair[1]: url.replace("http", self.scheme)
-            for pair, url in self.through.items()
-            if pair[0] == cluster
-        }
-        clusters = [{"id": c, "url": urls[c], **fields} for c, fields in self.clusters.items()]
+        found = {pair[1]: url for pair, url in self.through.items() if pair[0] == cluster}
+        clusters = [{"id": c, "url": self.urls[c], **f} for c, f in self.clusters.items()]
+        for one, port in zip(clusters, self.ports, strict=True):
+            url = found.get(one["id"], f"http://127.0.0.1:{port}")
+            one.update(
+                {"peer_url": url.replace("http", "https")} if self.is_secure else {"url": url}
+            )
         links = [{"between": list(pair), "delay_ms": self.delay_ms} for pair in self.links]
         path = self.directory / f"{cluster}.yaml"
         path.write_text(json.dumps({"name": NAME, "clusters": clusters, "links": links}))
         return path
 
     def _certify(self) -> None:
+        self.client_ports = free_ports(len(self.ports))
         authority = Authority()
         for cluster in self.clusters:
             name = certified_name(cluster, NAME)
-            signed = authority.sign(name, begins=-VALID_BEFORE, addresses=["127.0.0.1"])
+            signed = authority.sign(name, begins=-VALID_BEFORE)
             self.certified[cluster] = put(self.directory / "tls", cluster, signed, authority)
-        self.trusting = trusting_context(self.certified[cluster].ca)
 
     # --- what operators ask and set -----------------------------------------------------------
 
     def client(self, cluster: str) -> HttpClient:
         """To be closed by who asked for it."""
-        return HttpClient(self.urls[cluster], tls=self.trusting)
+        return HttpClient(self.urls[cluster])
 
     async def call(
         self, cluster: str, method: str, path: str, body: Any = None, timeout_s: float = ASK_S

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,10 +52,9 @@ class Load:
     hold_ms: float = 30.0
 
 
-async def send(name: str, client: Callable[[str], HttpClient], load: Load) -> list[Told]:
-    """Send them all, each at its instant whatever became of the others; until all have ended.
-    `client` makes one for a home."""
-    clients = {home: client(home) for home in set(load.homes)}
+async def send(name: str, urls: Mapping[str, str], load: Load) -> list[Told]:
+    """Send them all, each at its instant whatever became of the others; until all have ended."""
+    clients = {home: HttpClient(urls[home]) for home in set(load.homes)}
     began_s = time.monotonic()
     try:
         async with asyncio.TaskGroup() as group:
@@ -66,8 +65,8 @@ async def send(name: str, client: Callable[[str], HttpClient], load: Load) -> li
                 talk = _Talk(clients[told.home], told, load.hold_ms, at_s)
                 tasks.append(group.create_task(talk.from_start_to_end()))
     finally:
-        for one in clients.values():
-            await one.close()
+        for client in clients.values():
+            await client.close()
     return [task.result() for task in tasks]
 
 
