@@ -64,7 +64,9 @@ soak: .venv/.complete
 	    tests/sim/overflow/test_sweep.py tests/sim/overflow/test_failing.py \
 	    tests/sim/overflow/test_pool_theory.py tests/sim/overflow/test_pool_histories.py tests/sim/queue/test_history.py \
 	    tests/sim/membership/test_history.py tests/sim/membership/test_session_history.py \
-	    tests/e2e/test_lease_redis_random.py $(ARGS)
+	    tests/e2e/test_lease_redis_random.py tests/apps/test_tls_garbage.py $(ARGS)
+	SPILLOVER_FAULTS_TLS=1 $(BIN)/pytest -s tests/e2e/test_faults_links.py \
+	    tests/e2e/test_faults_processes.py tests/e2e/test_faults_surroundings.py $(ARGS)
 
 dashboards: .venv/.complete
 	$(BIN)/python -m dashboards $(ARGS)

@@ -1,11 +1,12 @@
 """What comes at a door with TLS and is none: it ends, costs nothing that stays, and nobody else
-minds.
+minds. 3 000 beginnings, 100 000 with SPILLOVER_SOAK_S in the environment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -22,15 +23,17 @@ from spillover.model.errors import NotDelivered
 from support.federation import run, topology_of, until
 from support.secure_federation import SecureFederation, name_of
 
-BEGINNINGS = 3000
+BEGINNINGS = 100_000 if "SPILLOVER_SOAK_S" in os.environ else 3000
 AT_ONCE = 50
 DESCRIPTORS = Path("/proc/self/fd")
 
 
-def _hello_of_a_client():
+def _hello_of_a_client(name=b"a"):
     """The first bytes of a handshake."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="a")
+    client = ssl.create_default_context().wrap_bio(
+        incoming, outgoing, server_hostname=name.decode()
+    )
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
     return outgoing.read()
@@ -95,18 +98,35 @@ def test_malformed_beginnings_leave_nothing(tmp_path):
     run(main)
 
 
-def test_who_says_nothing_is_cut_off(tmp_path, monkeypatch):
-    """After the time that a handshake has."""
-    monkeypatch.setattr("spillover.apps.http.server.HANDSHAKE_S", 0.2)
+def test_a_server_name_that_is_no_text(tmp_path, capfd):
+    """Fails as any handshake, and says no more than others."""
 
     async def main():
         async with SecureFederation(topology_of("a"), directory=tmp_path) as alone:
             port = int(alone["a"].url.rpartition(":")[2])
+            failures = alone.credentials["a"].failures
+            await _knock(port, _hello_of_a_client(b"name").replace(b"name", b"\xd5ame"))
+            await until(lambda: failures["in", "protocol"] == 1)
+
+    run(main)
+    assert "UnicodeDecodeError" not in capfd.readouterr().err
+
+
+def test_who_says_nothing_is_cut_off(tmp_path, monkeypatch):
+    """After the time that a handshake has, in which it counts as a connection."""
+    monkeypatch.setattr("spillover.live.tls.handshakes.HANDSHAKE_S", 0.2)
+
+    async def main():
+        async with SecureFederation(topology_of("a"), directory=tmp_path) as alone:
+            port, server = int(alone["a"].url.rpartition(":")[2]), alone["a"].server
+            there = server.connection_count
             for begun in (b"", _hello_of_a_client()[:20]):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(begun)
+                await until(lambda: server.connection_count == there + 1)
                 assert await asyncio.wait_for(reader.read(), 5.0) == b""
                 writer.close()
+                await until(lambda: server.connection_count == there)
 
     run(main)
 

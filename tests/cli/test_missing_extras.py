@@ -35,6 +35,8 @@ PROBING = (
 MEMBER = ("--group", "g", "--node", "n", "--partitions", "2", "--handler", "python:json:dumps")
 BURSTS = ("--topology", "ring5", "--workload", "bursts")
 
+TLS = ("--tls-cert", "a.crt", "--tls-key", "a.key", "--tls-ca", "ca.crt")
+
 NEEDING = {
     "demo": ("matplotlib", "report", ("demo", "--quick")),
     "demo pages": ("jinja2", "report", ("demo", "--quick")),
@@ -57,6 +59,8 @@ NEEDING = {
     "tls": ("cryptography", "tls", ("tls", "init", "--topology", "ring5")),
     "up tls": ("cryptography", "tls", ("up", "--tls")),
     "compose tls": ("cryptography", "tls", ("topology", "compose", "ring5", "--tls")),
+    "bench tls": ("cryptography", "tls", ("bench", "node", "--quick")),
+    "node tls": ("cryptography", "tls", ("node", "--topology", "tls.yaml", "--cluster", "a", *TLS)),
     "dask": ("distributed", "dask", ("node", "--topology", "dask.yaml", "--cluster", "a")),
 }
 
@@ -69,6 +73,9 @@ def test_what_needs_an_extra_says_so(package, extra, command, tmp_path):
     (tmp_path / "dask.yaml").write_text(
         "clusters: [{id: a, servers: 1, url: 'http://127.0.0.1:9', handler: 'dask:h:1:m:f'}]\n"
     )
+    (tmp_path / "tls.yaml").write_text(
+        "name: tls\nclusters: [{id: a, servers: 1, url: 'https://127.0.0.1:9'}]\n"
+    )
     bind = ("--bind", "127.0.0.1:0") if command[0] == "node" else ()
     ended = subprocess.run(
         [sys.executable, "-c", HIDING, package, *command, *bind],
@@ -78,7 +85,7 @@ def test_what_needs_an_extra_says_so(package, extra, command, tmp_path):
     assert ended.stderr.count("\n") == 1
     assert ended.stderr.endswith(f" needs {extras.how_to_get(extra)}\n")
     assert f"pip install 'spillover[{extra}]'" in ended.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["dask.yaml"]
+    assert {path.name for path in tmp_path.iterdir()} == {"dask.yaml", "tls.yaml"}
 
 
 ELSEWHERE = " (outside a checkout: pip install 'spillover[dask]')"

@@ -1,13 +1,14 @@
-"""Three nodes at sites of their own, whose neighbors' doors are encrypted: work goes over, and the
-certificates of all are exchanged while it does.
+"""The ring `ring5`, each node at a site of its own, whose neighbors' doors are encrypted: work goes
+over, and the certificates of all are exchanged while it does, for SPILLOVER_ROTATION_S seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import time
 from dataclasses import dataclass, field
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,11 @@ from support.waiting import until
 
 pytestmark = pytest.mark.threes
 
-CLUSTERS = ("a", "b", "c")
+CLUSTERS = "abcde"
+NEIGHBORS = {c: {CLUSTERS[i - 1], CLUSTERS[(i + 1) % 5]} for i, c in enumerate(CLUSTERS)}
+ROTATION_S = float(os.environ.get("SPILLOVER_ROTATION_S", "6"))
+ROUND_S_MAX = 4.0
+"""The load goes on for as long as the last round, which has begun in time."""
 RENEWED = "certificates are renewed"
 
 
@@ -45,11 +50,14 @@ class Sites:
         self.peer_urls = {c: f"https://127.0.0.1:{ports.pop()}" for c in CLUSTERS}
         self.topology = self.directory / "sites.yaml"
         clusters = [
-            f"  - {{id: {c}, servers: 2, service_ms: 20, url: '{self.urls[c]}',"
+            f"  - {{id: {c}, servers: 5, service_ms: 40, delivery_ms: 6, url: '{self.urls[c]}',"
             f" peer_url: '{self.peer_urls[c]}'}}"
             for c in CLUSTERS
         ]
-        links = [f"  - between: [{a}, {b}]" for a, b in combinations(CLUSTERS, 2)]
+        links = [
+            f"  - {{between: [{a}, {b}], delay_ms: 35}}"
+            for a, b in zip(CLUSTERS, CLUSTERS[1:] + CLUSTERS[:1], strict=True)
+        ]
         self.topology.write_text(
             "\n".join(["name: sites", "clusters:", *clusters, "links:", *links, ""])
         )
@@ -57,6 +65,14 @@ class Sites:
     def certify(self, cluster, authority, *trusted):
         signed = authority.sign(certified_name(cluster, "sites"))
         return put(self.directory, cluster, signed, *trusted)
+
+    def context_of_c(self):
+        """Returns how c calls with a certificate of the old CA, whomever it calls."""
+        signed = self.old.sign(certified_name("c", "sites"))
+        files = put(self.directory / "former", "c", signed, self.old, self.new)
+        context = trusting_context(files.ca)
+        context.load_cert_chain(files.cert, files.key)
+        return context
 
     def run(self, cluster):
         files = self.certify(cluster, self.old, self.old)
@@ -92,30 +108,35 @@ def sites(module_start, tmp_path_factory):
     for cluster in CLUSTERS:
         sites.run(cluster)
     until(lambda: all("node listens" in node.stderr for node in sites.nodes.values()), 30.0)
-    everybody = {c: set(CLUSTERS) - {c} for c in CLUSTERS}
-    until(lambda: sites.neighbors() == everybody, 10.0, sites.said())
+    until(lambda: sites.neighbors() == NEIGHBORS, 10.0, sites.said())
     return sites
 
 
+@pytest.mark.timeout(2 * ROTATION_S + 120)
 def test_rotation_under_load(sites, generate):
-    """Old CA, both, new CA: no request fails, and then the old one is refused."""
-    load = ("--workload", "poisson", "--rate", "200", "--duration-s", "6", "--seed", "1")
-    running = generate({"a": sites.urls["a"]}, *load)
-    former = sites.certify("c", sites.old, sites.old)
-    context = trusting_context(former.ca)
-    context.load_cert_chain(former.cert, former.key)
-    context.load_verify_locations(cadata=sites.new.pem.decode())
-    assert asyncio.run(_status(sites, context)) == 403  # believed, and no hello said
-    sites.renew(sites.old, sites.old, sites.new)
-    sites.renew(sites.new, sites.old, sites.new)
-    sites.renew(sites.new, sites.new)
-    result = running.result()
-    assert result["outcomes"]["ok"] == result["sent"] > 1000
+    """Old CA, both, new CA: no request fails, and then the old one is refused. And so on, with the
+    new one for the old one."""
+    load = ("--workload", "poisson", "--rate", "260", "--seed", "1")
+    running = generate(
+        {c: sites.urls[c] for c in "ab"}, *load, "--duration-s", str(ROTATION_S + ROUND_S_MAX)
+    )
+    began_s, is_over = time.monotonic(), False
+    while not is_over:
+        context = sites.context_of_c()
+        assert asyncio.run(_status(sites, context)) == 403  # believed, and no hello said
+        sites.renew(sites.old, sites.old, sites.new)
+        sites.renew(sites.new, sites.old, sites.new)
+        sites.renew(sites.new, sites.new)
+        with pytest.raises(NotDelivered):
+            asyncio.run(_status(sites, context))
+        sites.old, sites.new = sites.new, Authority("newer")
+        is_over = time.monotonic() >= began_s + ROTATION_S
+    result = running.result(ROUND_S_MAX + 60.0)
+    assert result["outcomes"]["ok"] == result["sent"] > 200 * ROTATION_S
     assert result["forwarded_share"] > 0.2
-    with pytest.raises(NotDelivered):
-        asyncio.run(_status(sites, context))
-    status, state = ask(f"{sites.urls['a']}/state")
-    assert (status, state["ledger"]["home"]["failed"]) == (200, 0)
+    for url in sites.urls.values():
+        status, state = ask(f"{url}/state")
+        assert (status, state["ledger"]["home"]["failed"]) == (200, 0)
 
 
 async def _status(sites, context):
@@ -131,13 +152,13 @@ async def _status(sites, context):
 def test_what_is_wrong_is_told_and_changes_nothing(sites):
     """A key of another certificate; SIGHUP ends no node that has certificates."""
     node = sites.nodes["b"]
-    files = sites.certify("b", sites.new, sites.new)
+    files = sites.certify("b", sites.old, sites.old)
     wrong = Path(files.key)
-    wrong.write_bytes(sites.new.sign("b")[1])
+    wrong.write_bytes(sites.old.sign("b")[1])
     node.process.send_signal(signal.SIGHUP)
     until(lambda: "certificates stay as they were" in node.stderr, 10.0)
     assert f"{wrong}: expected the key of the certificate in {files.cert}" in node.stderr
-    sites.renew(sites.new, sites.new)
+    sites.renew(sites.old, sites.old)
     until(lambda: sites.neighbors()["b"] == {"a", "c"}, 10.0)
 
 

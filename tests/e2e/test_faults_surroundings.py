@@ -86,6 +86,22 @@ async def _arm(ring, ways):
         way.armed = False
 
 
+def test_killed_where_nodes_have_certificates(endure_alone, tmp_path, free_ports):
+    """A relay: all that call it shake hands with its next life. `make soak` has all faults so."""
+    ring = federations.Federation(directory=tmp_path / "ring", ports=free_ports(4), is_secure=True)
+
+    async def kill(ring):
+        await ring.holds_foreign("c")
+        await ring.holds_foreign("b", 1)
+        ring.kill("b")
+        ring.spawn("b")
+        await ring.healthy(10.0)
+
+    reckoning = asyncio.run(endure_alone(ring, "relay killed, TLS", kill))
+    assert reckoning.ends(keyed=True) == {"done"}
+    assert reckoning.ends(keyed=False, but_at="b") <= {"done", "outcome_unknown"}
+
+
 def test_logs_that_cannot_be_written(endure_alone, tmp_path, free_ports):
     """A full disk, and a pipe that nobody reads: handlers that fail, each with a traceback, and a
     line for each request change nothing for anyone."""

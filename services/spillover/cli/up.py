@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +140,9 @@ def _check_tls(topology: Topology, options: argparse.Namespace) -> None:
 
 def _certify(directory: Path, topology: Topology, cluster: ClusterId) -> Path:
     """As `testbed.certified.Certify`."""
-    from spillover.tools.certificates.directory import CertificateDirectory
+    from spillover.tools.certificates.directory import certify
 
-    CertificateDirectory(directory).complete(topology, datetime.now(UTC))
-    return directory / cluster
+    return certify(directory, topology, cluster)
 
 
 async def _up(topology: Topology, options: argparse.Namespace) -> int:

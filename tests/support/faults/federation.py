@@ -17,12 +17,17 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from spillover.live.http.client import HttpClient
+from spillover.live.tls.material import TlsFiles
+from spillover.model.certified_names import certified_name
 from spillover.model.errors import PeerError
 from support import HANDLERS
+from support.certificates import Authority, put
+from support.commands import free_ports
 
 READY_S = 30.0
 ASK_S = 1.0
@@ -39,6 +44,13 @@ RING: dict[str, dict[str, Any]] = {
 
 RING_LINKS = ("ab", "bc", "cd", "da")
 
+IS_SECURE = os.environ.get("SPILLOVER_FAULTS_TLS") == "1"
+"""Whether all federations have certificates: as `make soak` wants it."""
+
+NAME = "faults"
+VALID_BEFORE = timedelta(days=2)
+"""Some clocks go back by one."""
+
 
 @dataclass(kw_only=True)
 class Federation:
@@ -46,7 +58,8 @@ class Federation:
 
     `through` gives the url at which one cluster finds another, by pair ("ab": a finds b there).
     `environment`, `options` and `errors` (where its standard error goes, if not to its log) are of
-    one cluster each, and hold from its next start on.
+    one cluster each, and hold from its next start on. If `is_secure` neighbors have doors of their
+    own, with TLS, at `ports`, and clients others.
     """
 
     directory: Path
@@ -59,12 +72,15 @@ class Federation:
     options: dict[str, list[str]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    is_secure: bool = IS_SECURE
+    certified: dict[str, TlsFiles] = field(default_factory=dict)
+    client_ports: Sequence[int] = ()
 
     @property
     def urls(self) -> dict[str, str]:
         return {
             cluster: f"http://127.0.0.1:{port}"
-            for cluster, port in zip(self.clusters, self.ports, strict=True)
+            for cluster, port in zip(self.clusters, self.client_ports or self.ports, strict=True)
         }
 
     @property
@@ -80,6 +96,8 @@ class Federation:
         """All of them, ready and heard by their neighbors."""
         self.directory.mkdir(exist_ok=True)
         self.effects.touch()
+        if self.is_secure:
+            self._certify()
         for cluster in self.clusters:
             self.log(cluster).touch()
             self.spawn(cluster)
@@ -92,6 +110,9 @@ class Federation:
         command += ["--drain-timeout-s", "2", *self.options.get(cluster, ())]
         environment = os.environ | {"SPILLOVER_TEST_EFFECTS": str(self.effects)}
         environment |= self.environment.get(cluster, {})
+        if (files := self.certified.get(cluster)) is not None:
+            given = {"CERT": files.cert, "KEY": files.key, "CA": files.ca or ""}
+            environment |= {f"SPILLOVER_TLS_{kind}": file for kind, file in given.items()}
         with Path(self.errors.get(cluster, self.log(cluster))).open("ab") as errors:
             self.processes[cluster] = subprocess.Popen(
                 command, cwd=HANDLERS, env=environment,
@@ -128,14 +149,25 @@ class Federation:
 
     def _topology(self, cluster: str) -> Path:
         """JSON is YAML, too."""
-        urls = self.urls | {
-            pair[1]: url for pair, url in self.through.items() if pair[0] == cluster
-        }
-        clusters = [{"id": c, "url": urls[c], **fields} for c, fields in self.clusters.items()]
+        found = {pair[1]: url for pair, url in self.through.items() if pair[0] == cluster}
+        clusters = [{"id": c, "url": self.urls[c], **f} for c, f in self.clusters.items()]
+        for one, port in zip(clusters, self.ports, strict=True):
+            url = found.get(one["id"], f"http://127.0.0.1:{port}")
+            one.update(
+                {"peer_url": url.replace("http", "https")} if self.is_secure else {"url": url}
+            )
         links = [{"between": list(pair), "delay_ms": self.delay_ms} for pair in self.links]
         path = self.directory / f"{cluster}.yaml"
-        path.write_text(json.dumps({"name": "faults", "clusters": clusters, "links": links}))
+        path.write_text(json.dumps({"name": NAME, "clusters": clusters, "links": links}))
         return path
+
+    def _certify(self) -> None:
+        self.client_ports = free_ports(len(self.ports))
+        authority = Authority()
+        for cluster in self.clusters:
+            name = certified_name(cluster, NAME)
+            signed = authority.sign(name, begins=-VALID_BEFORE)
+            self.certified[cluster] = put(self.directory / "tls", cluster, signed, authority)
 
     # --- what operators ask and set -----------------------------------------------------------
 

@@ -20,7 +20,7 @@ from spillover.apps.http.connection import HttpConnection
 from spillover.apps.http.service import Bounds, Edge, Service
 from spillover.live.process.listening import BACKLOG
 from spillover.live.process.logs import OncePerPeriod
-from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S
+from spillover.live.tls.handshakes import Handshake, at_door
 
 STOP_S = 2
 """For connections to be let go of at the end."""
@@ -55,6 +55,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
         self.bounds = bounds or Bounds()
         self._tls = tls
+        self._handshakes: set[Handshake] = set()
         self.ready = asyncio.Event()
         self._stopped = asyncio.Event()
         self._service = Service(
@@ -76,8 +77,8 @@ class HttpServer(uvicorn.Server):
 
     @property
     def connection_count(self) -> int:
-        """Returns how many connections there are."""
-        return len(self.server_state.connections)
+        """Returns how many connections there are, also those that have only begun."""
+        return len(self.server_state.connections) + len(self._handshakes)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self._tls is None:
@@ -87,16 +88,10 @@ class HttpServer(uvicorn.Server):
         self.ready.set()
 
     async def _listen(self, sockets: list[socket.socket], tls: ssl.SSLContext) -> None:
-        """With limits for handshakes, which uvicorn does not pass on."""
-        loop = asyncio.get_running_loop()
+        """With handshakes in turns, and limits for them, which uvicorn does not pass on."""
+        loop, make = asyncio.get_running_loop(), at_door(self._connect, tls, self._handshakes)
         self.servers = [
-            await loop.create_server(
-                self._connect,
-                sock=one,
-                backlog=BACKLOG,
-                **secured(tls),
-            )
-            for one in sockets
+            await loop.create_server(make, sock=one, backlog=BACKLOG) for one in sockets
         ]
         self.started = True
 
@@ -111,12 +106,6 @@ class HttpServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def secured(tls: ssl.SSLContext) -> dict[str, Any]:
-    """Returns how to listen with TLS: options of a loop's `create_server`."""
-    limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": SHUTDOWN_S}
-    return {"ssl": tls, **limits}
 
 
 def url_of(listening: socket.socket, *, is_secure: bool = False) -> str:

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.problems import Problem
-from spillover.apps.http.server import secured
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
@@ -34,6 +33,7 @@ from spillover.live.handlers.proxy.heads import (
 from spillover.live.handlers.proxy.unqueued import Unqueued
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import OncePerPeriod
+from spillover.live.tls.handshakes import Handshake, at_door
 from spillover.model.ids import RequestId, name_of, request_id_of, told_inside
 from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import Refusal, Request
@@ -65,6 +65,7 @@ class ProxyDoor:
         doors: Doors | None = None,
     ) -> None:
         self._tls = tls
+        self._handshakes: set[Handshake] = set()
         self._doors = doors
         self._own = shell.cluster.id
         self.shell = shell
@@ -98,16 +99,13 @@ class ProxyDoor:
 
     @property
     def connection_count(self) -> int:
-        """Returns how many connections there are."""
-        return len(self.connections)
+        """Returns how many connections there are, also those that have only begun."""
+        return len(self.connections) + len(self._handshakes)
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
         """Serve until told to stop."""
-        limits = {} if self._tls is None else secured(self._tls)
-        servers = [
-            await self.loop.create_server(lambda: DoorConnection(self), sock=one, **limits)
-            for one in sockets
-        ]
+        make = at_door(lambda: DoorConnection(self), self._tls, self._handshakes)
+        servers = [await self.loop.create_server(make, sock=one) for one in sockets]
         self.ready.set()
         await self._stopped.wait()
         for server in servers:

@@ -5,11 +5,12 @@ that both ends believe each other. When one is opened, and what for, is in `clie
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 from spillover.live.http.awaited import Awaited
 from spillover.live.http.connection import Connection, OutgoingRequest, Pool
@@ -19,6 +20,7 @@ from spillover.live.http.securing import Retired, Securing, Unproven
 from spillover.live.process.own_lag import PatientTimeout
 from spillover.live.tls import failures
 from spillover.live.tls.contexts import HANDSHAKE_S
+from spillover.live.tls.handshakes import Handshake
 from spillover.model.errors import NotBelieved, NotDelivered, PeerError
 
 FIRST_LIMIT_BYTES = 65_536
@@ -60,7 +62,8 @@ class Opening:
         try:
             async with PatientTimeout(self._timeout_s):
                 if securing is None:
-                    return await self._open_socket(owner, {})
+                    _, opened = await self._open_socket(lambda: self._make_connection(owner))
+                    return cast("Connection", opened)
                 return await self._open_securely(owner, securing)
         except TimeoutError as error:
             self._tell_failed(error)
@@ -70,19 +73,28 @@ class Opening:
             kind = NotBelieved if isinstance(error, ssl.SSLCertVerificationError) else NotDelivered
             raise kind(f"{url}: cannot connect: {_in_words(error)}") from error
 
-    async def _open_socket(self, owner: Owner, options: dict[str, Any]) -> Connection:
+    async def _open_socket(
+        self, make: Callable[[], asyncio.Protocol]
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         loop, server = asyncio.get_running_loop(), self._server
-        transport, connection = await loop.create_connection(
-            lambda: self._make_connection(owner),
-            server.host,
-            server.port,
-            **options,
-        )
+        transport, protocol = await loop.create_connection(make, server.host, server.port)
         if self._user_timeout_s is not None:
             keep_alive(transport.get_extra_info("socket"), self._user_timeout_s)
-        if self._securing is not None:
-            self._securing.opened(connection, transport)
-        return connection
+        return transport, protocol
+
+    async def _shake_hands(self, connection: Connection, securing: Securing) -> None:
+        """Open it, with a handshake before it is told."""
+        over = asyncio.get_running_loop().create_future()
+        handshake = Handshake(connection, securing.newest(), set(), securing.name, over)
+        transport, _ = await self._open_socket(lambda: handshake)
+        try:
+            await over
+        except BaseException:
+            transport.abort()
+            raise
+        if handshake.transport is None:
+            raise ConnectionResetError(errno.ECONNRESET, "it ended before the handshake")
+        securing.opened(connection, handshake.transport)
 
     async def _open_securely(self, owner: Owner, securing: Securing) -> Connection:
         async with securing.turns:
@@ -90,7 +102,8 @@ class Opening:
             if freed is not None:
                 return freed
             context = securing.context
-            connection = await self._open_socket(owner, securing.options())
+            connection = self._make_connection(owner)
+            await self._shake_hands(connection, securing)
             owner.opened(connection)
             if securing.first is not None:
                 connection.pool = Unproven(owner)

@@ -7,15 +7,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any
 
 from spillover.live.http.connection import Connection, Pool
 from spillover.live.http.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate, certificate_of
-from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S
 
 HANDSHAKES_AT_ONCE = 8
-"""Each takes a millisecond or two of the loop's time, here and there. Others wait their turn."""
+"""Others wait their turn: the other end has them to do, too."""
 
 
 class Securing:
@@ -38,15 +36,10 @@ class Securing:
         self.certificates: dict[Connection, PeerCertificate] = {}
         """That the other end has shown, on those that are open."""
 
-    def options(self) -> dict[str, Any]:
-        """Returns what `create_connection` is to be told."""
+    def newest(self) -> ssl.SSLContext:
+        """Returns what the next handshake goes by."""
         context = self.context
-        return {
-            "ssl": context.context() if isinstance(context, TrustedCas) else context,
-            "server_hostname": self.name,
-            "ssl_handshake_timeout": HANDSHAKE_S,
-            "ssl_shutdown_timeout": SHUTDOWN_S,
-        }
+        return context.context() if isinstance(context, TrustedCas) else context
 
     def opened(self, connection: Connection, transport: asyncio.Transport) -> None:
         """A handshake has succeeded."""

@@ -1,6 +1,5 @@
 """How connections are encrypted, and whom either end believes: TLS 1.2 and 1.3, suites that are
-authenticated, no tickets, nothing resumed, nothing compressed. Where the certificates come from is
-in `material`.
+authenticated, no tickets, nothing compressed. Where the certificates come from is in `material`.
 """
 
 from __future__ import annotations

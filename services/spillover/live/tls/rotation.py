@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -65,6 +66,8 @@ class Credentials:
         front = server_context(self.material, callers=callers)
         front.sni_callback = partial(self._choose, callers)
         front.sslobject_class = _telling(self._failed_in)
+        if not isinstance(sys.unraisablehook, _Unraisable):
+            sys.unraisablehook = _Unraisable(sys.unraisablehook)
         return front
 
     def _choose(self, callers: ssl.VerifyMode, connection: ssl.SSLObject, *_: Any) -> None:
@@ -156,6 +159,18 @@ class Credentials:
     def _failed_in(self, error: ssl.SSLError) -> None:
         self.failures[IN, reason_of(error)] += 1
         _handshakes_log.info(Message("handshake failed", reason=in_words(error)))
+
+
+class _Unraisable:
+    """Python's hook, without what anybody can bring about: where a client's server name is no text,
+    `ssl` would have a traceback printed for each, which names no reason. The handshake fails."""
+
+    def __init__(self, before: Callable[[sys.UnraisableHookArgs], Any]) -> None:
+        self._before = before
+
+    def __call__(self, told: sys.UnraisableHookArgs, /) -> None:
+        if not (isinstance(told.exc_value, UnicodeDecodeError) and type(told.object) is bytes):
+            self._before(told)
 
 
 def _telling(tell: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject]:

@@ -33,7 +33,7 @@ _MEASURED = {
     "client": ("httptools", "httpx", "msgspec", "uvloop"),
     "leases": ("redis", "uvloop"),
     "membership": ("httptools", "uvloop"),
-    "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
+    "node": ("aiohttp", "cryptography", "httptools", "uvicorn", "uvloop"),
     "peers": ("httptools", "uvloop"),
     "queue": ("httptools", "redis", "uvloop"),
     "sim": ("ciw", "numba", "numpy", "simpy"),
@@ -44,6 +44,7 @@ _MEASURED = {
 _PACKAGES = ("aiohttp", "psutil")
 _MORE_PACKAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "leases": {"leases": ("redis",)},
+    "node": {"tls": ("cryptography",)},
     "queue": {"leases": ("redis",)},
     "sim": {"sim": ("numba", "numpy")},
     "tokens": {"sim": ("numba", "numpy")},

@@ -13,6 +13,7 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import OutcomeUnknown, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Link, Topology
+from spillover.testbed.certified import Certify
 from spillover.testbed.supervisor import Testbed
 from spillover.tools.bench.load_process import ASYNCHRONOUS, JSON_HEADER
 from spillover.tools.bench.servers import Server
@@ -46,10 +47,12 @@ def topology_of(clusters: Iterable[Cluster], links: Iterable[tuple[str, str]] = 
 
 
 @asynccontextmanager
-async def running_nodes(topology: Topology, seed: int) -> AsyncIterator[Mapping[str, Server]]:
-    """Starts the clusters' processes, and gives them by cluster. What they still do at the end is
-    given up."""
-    async with Testbed(topology, seed=seed, drain_timeout_s=0.0) as bed:
+async def running_nodes(
+    topology: Topology, seed: int, certify: Certify | None = None
+) -> AsyncIterator[Mapping[str, Server]]:
+    """Starts the clusters' processes, and gives them by cluster; with `certify` they have
+    certificates. What they still do at the end is given up."""
+    async with Testbed(topology, seed=seed, drain_timeout_s=0.0, certify=certify) as bed:
         yield {str(node.cluster): Server(node.url, node.process.pid) for node in bed.nodes.values()}
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -176,6 +176,13 @@ class CertificateDirectory:
             new.replace(file)
         except OSError as error:
             raise _trouble(error) from error
+
+
+def certify(directory: Path, topology: Topology, cluster: str) -> Path:
+    """Makes what is missing for a topology that runs on this machine, and returns the directory of
+    what the node of this cluster gets."""
+    CertificateDirectory(directory).complete(topology, datetime.now(UTC))
+    return directory / cluster
 
 
 def sans_of(certificate: x509.Certificate) -> list[x509.GeneralName]:

@@ -5,6 +5,6 @@ The cases and what they are compared with: decision 0011.
 
 from __future__ import annotations
 
-from spillover.tools.bench.node import gossip, latency, memory, paths
+from spillover.tools.bench.node import encrypted, gossip, latency, memory, paths
 
-STAGES = (*paths.STAGES, latency.STAGE, gossip.STAGE, *memory.STAGES)
+STAGES = (*paths.STAGES, latency.STAGE, gossip.STAGE, *memory.STAGES, *encrypted.STAGES)

@@ -54,7 +54,7 @@ AIOHTTP_RELAY = "bare aiohttp relay"
 HAPROXY = "HAProxy"
 
 
-class _Asker:
+class Asker:
     """Asks for as long as the plan says, and relates the answers to the CPU time they took."""
 
     def __init__(self, session: Session, load: LoadProcess) -> None:
@@ -62,20 +62,25 @@ class _Asker:
         self._turn_s = session.plan.of(1.2, 0.6) / TURNS
         self._warm_up_s = session.plan.of(0.4, 0.2)
 
-    async def side(self, name: str, server: Server, job: Closed) -> Side:
-        """A side of the comparison that has been warmed up with the same requests."""
+    async def side(self, name: str, server: Server, job: Closed, *behind: Server) -> Side:
+        """A side of the comparison that has been warmed up with the same requests: a figure of the
+        server that is asked, and one of each that is `behind` it."""
         job = replace(job, url=server.url)
         await self._load.count(replace(job, duration_s=self._warm_up_s))
+        pids = [server.pid, *(one.pid for one in behind)]
 
-        async def measure() -> tuple[tuple[float, float]]:
-            before_s = cpu_s(server.pid)
+        async def measure() -> tuple[tuple[float, float], ...]:
+            before_s = [cpu_s(pid) for pid in pids]
             done = await self._load.count(replace(job, duration_s=self._turn_s))
-            return ((done, cpu_s(server.pid) - before_s),)
+            return tuple(
+                (done, cpu_s(pid) - before) for pid, before in zip(pids, before_s, strict=True)
+            )
 
         return Side(name, measure)
 
 
-def _job(size_bytes: int) -> Closed:
+def job_of(size_bytes: int) -> Closed:
+    """Returns requests whose payload takes that many bytes, and no time."""
     body = request_body(0, size_bytes)
     return Closed(url="", body=body, connections=CONNECTIONS, duration_s=0)
 
@@ -83,11 +88,11 @@ def _job(size_bytes: int) -> Closed:
 async def measure_local(session: Session) -> None:
     """Measures a node with free servers beside a bare app that gives the same answer, byte for
     byte."""
-    jobs = {case: _job(size) for case, size in LOCAL.items()}
-    jobs |= {case: replace(_job(size), keyed=True) for case, size in KEYED.items()}
+    jobs = {case: job_of(size) for case, size in LOCAL.items()}
+    jobs |= {case: replace(job_of(size), keyed=True) for case, size in KEYED.items()}
     statuses = frozenset((200, 202))
     for case, size in ASYNC.items():
-        jobs[case] = replace(_job(size), headers=(ASYNCHRONOUS,), statuses=statuses)
+        jobs[case] = replace(job_of(size), headers=(ASYNCHRONOUS,), statuses=statuses)
     topology = topology_of([cluster("a", servers=FREE_SERVERS, queue_limit=10_000)])
     async with AsyncExitStack() as stack:
         nodes = await stack.enter_async_context(running_nodes(topology, session.plan.seed))
@@ -95,7 +100,7 @@ async def measure_local(session: Session) -> None:
         answer = await answer_of(node, request_body(0, KIB))
         bare = await stack.enter_async_context(running(Bare(answer=answer)))
         reading = await stack.enter_async_context(running(Bare(answer=answer, reads_json=True)))
-        asker = _Asker(session, stack.enter_context(LoadProcess()))
+        asker = Asker(session, stack.enter_context(LoadProcess()))
         for case, job in jobs.items():
             if session.wants(case):
                 ours = await asker.side("node", node, job)
@@ -132,16 +137,16 @@ async def measure_forwarded(session: Session) -> None:
             peers[HAPROXY] = await stack.enter_async_context(haproxy_relay(upstream.url))
         else:
             session.note("HAProxy is not installed: no row beside it")
-        asker = _Asker(session, stack.enter_context(LoadProcess()))
+        asker = Asker(session, stack.enter_context(LoadProcess()))
         await _compare_relays(session, asker, nodes["a"], peers)
 
 
 async def _compare_relays(
-    session: Session, asker: _Asker, node: Server, peers: dict[str, Server]
+    session: Session, asker: Asker, node: Server, peers: dict[str, Server]
 ) -> None:
     for case, size_bytes in FORWARDED.items():
         if session.wants(case):
-            job = _job(size_bytes)
+            job = job_of(size_bytes)
             ours = await asker.side("node", node, job)
             sides = [await asker.side(name, server, job) for name, server in peers.items()]
             await session.compare([Figure(case, UNIT)], ours, *sides, turns=TURNS)

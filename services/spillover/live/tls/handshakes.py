@@ -1,0 +1,159 @@
+"""Handshakes in turns. A step of one takes up to a millisecond of processor time, and a neighbor
+that comes back may have dozens of them at once: few are taken in a turn of the loop, and all else
+goes on in between. What is shown in a handshake is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from asyncio.sslproto import SSLProtocol
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S
+
+STEPS_PER_TURN = 4
+"""A client has two, and so has a server: a hello, and what the other end shows."""
+
+
+class Turns:
+    """Of one loop: what is to be done, in order."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_due = False
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> Turns:
+        """Returns those of this loop."""
+        return _turns.setdefault(loop, cls())
+
+    def add(self, step: Callable[[], None]) -> None:
+        """Do this soon."""
+        self._waiting.append(step)
+        self._ask_for_turn()
+
+    def _ask_for_turn(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._take)
+
+    def _take(self) -> None:
+        self._is_due = False
+        try:
+            for _ in range(min(STEPS_PER_TURN, len(self._waiting))):
+                self._waiting.popleft()()
+        finally:
+            if self._waiting:
+                self._ask_for_turn()
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+
+
+class Handshake(asyncio.Protocol):
+    """Has a socket's bytes until its handshake is over, after which the loop's own protocol for TLS
+    has them, and `app` what they mean. It is a client's where `server_name` is given, which is whom
+    the other end has to prove to be. Sets `over`, if given, and is in `under_way` until then."""
+
+    def __init__(
+        self,
+        app: asyncio.BaseProtocol,
+        context: ssl.SSLContext,
+        under_way: set[Handshake],
+        server_name: str | None = None,
+        over: asyncio.Future[None] | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._turns = Turns.of(loop)
+        self._app = app
+        self._under_way = under_way
+        self._over = over
+        is_server = server_name is None
+        begins = _Beginning(self._succeed)
+        limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": SHUTDOWN_S}
+        kind = _kind_of(loop)
+        self._secure = kind(loop, begins, context, over, is_server, server_name, **limits)
+        self._received = b""
+        self.transport: asyncio.Transport | None = None
+        """For what is not encrypted, once the handshake has succeeded."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._under_way.add(self)
+        self._socket = cast("asyncio.Transport", transport)
+        self._socket.pause_reading()
+        self._turns.add(self._begin)
+
+    def data_received(self, data: bytes) -> None:
+        self._received = data
+        self._socket.pause_reading()
+        self._turns.add(self._go_on)
+
+    def eof_received(self) -> None:
+        """Nothing is left to be read: while something was, the socket was not."""
+        self._secure.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._under_way.discard(self)
+        self._secure.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._secure.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._secure.resume_writing()
+
+    def _begin(self) -> None:
+        if not self._socket.is_closing():
+            self._secure.connection_made(self._socket)
+            self._socket.resume_reading()
+
+    def _go_on(self) -> None:
+        if self._socket.is_closing():
+            return
+        self._received, left = b"", memoryview(self._received)
+        while left:
+            room = self._secure.get_buffer(len(left))
+            taken = min(len(room), len(left))
+            room[:taken] = left[:taken]
+            self._secure.buffer_updated(taken)
+            left = left[taken:]
+        if not self._socket.is_closing():
+            self._socket.resume_reading()
+
+    def _succeed(self, transport: asyncio.Transport) -> None:
+        self._under_way.discard(self)
+        self.transport = transport
+        self._socket.set_protocol(self._secure)
+        transport.set_protocol(self._app)
+        self._app.connection_made(transport)
+
+
+class _Beginning(asyncio.Protocol):
+    """What the loop's protocol is told to be for, until the handshake is over."""
+
+    def __init__(self, succeed: Callable[[asyncio.Transport], None]) -> None:
+        self._succeed = succeed
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._succeed(cast("asyncio.Transport", transport))
+
+
+def _kind_of(loop: asyncio.AbstractEventLoop) -> type[Any]:
+    """The protocol for TLS of a loop, as in connections that it opens itself."""
+    own = (vars(sys.modules[kind.__module__]).get("SSLProtocol") for kind in type(loop).__mro__)
+    return next(filter(None, own), SSLProtocol)
+
+
+def at_door(
+    make: Callable[[], asyncio.BaseProtocol],
+    tls: ssl.SSLContext | None,
+    under_way: set[Handshake],
+) -> Callable[[], asyncio.BaseProtocol]:
+    """Returns what a loop's `create_server` is to make for each connection, where one is to be
+    served by what `make` gives. Handshakes are in `under_way` until they are over."""
+    return make if tls is None else lambda: Handshake(make(), tls, under_way)

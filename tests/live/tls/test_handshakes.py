@@ -1,0 +1,183 @@
+"""Handshakes that come all at once, in pieces, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+
+import pytest
+import uvloop
+
+from spillover.live.tls.contexts import client_context, server_context
+from spillover.live.tls.handshakes import STEPS_PER_TURN, Handshake, Turns, at_door
+from spillover.live.tls.material import read_material
+from support.certificates import Authority, put
+from support.loop import turn, until
+
+AT_ONCE = 40
+
+LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    authority = Authority()
+    files = put(tmp_path_factory.mktemp("tls"), "a", authority.sign("a.test.spillover"), authority)
+    return read_material(files, None)
+
+
+class Echo(asyncio.Protocol):
+    """Says what it hears."""
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(data)
+
+
+class Asker(asyncio.Protocol):
+    """Says something as soon as it may, and keeps what it hears."""
+
+    def __init__(self, said=b"ping"):
+        self.said, self.heard, self.is_lost = said, b"", False
+
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.write(self.said)
+
+    def data_received(self, data):
+        self.heard += data
+
+    def connection_lost(self, exc):
+        del exc
+        self.is_lost = True
+
+
+def run(loop, main):
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(main)
+
+
+async def listen(material, under_way, context=None):
+    tls = context or server_context(material, callers=ssl.CERT_REQUIRED)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(at_door(Echo, tls, under_way), "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+async def call(material, port, context=None, said=b"ping"):
+    """Say something, hear it, and leave."""
+    loop = asyncio.get_running_loop()
+    over, tls = loop.create_future(), context or client_context(material)
+    handshake = Handshake(Asker(said), tls, set(), "a.test.spillover", over)
+    await loop.create_connection(lambda: handshake, "127.0.0.1", port)
+    await over
+    asker = handshake.transport.get_protocol()
+    await until(lambda: asker.heard == said)
+    asker.transport.close()
+    await until(lambda: asker.is_lost)
+
+
+@LOOPS
+def test_few_steps_in_a_turn(loop, material):
+    """However many handshakes there are, at both ends: all else has its turn in between."""
+    steps, turns = Counter(), [0]
+
+    class Counting(ssl.SSLObject):
+        def do_handshake(self):
+            steps[turns[0]] += 1
+            super().do_handshake()
+
+    async def main():
+        def next_turn():
+            turns[0] += 1
+            asyncio.get_running_loop().call_soon(next_turn)
+
+        next_turn()
+        under_way = set()
+        contexts = server_context(material, callers=ssl.CERT_REQUIRED), client_context(material)
+        for context in contexts:
+            context.sslobject_class = Counting
+        server, port = await listen(material, under_way, contexts[0])
+        await asyncio.gather(*(call(material, port, contexts[1]) for _ in range(AT_ONCE)))
+        assert not under_way
+        server.close()
+
+    run(loop, main())
+    assert sum(steps.values()) >= 4 * AT_ONCE
+    assert max(steps.values()) <= STEPS_PER_TURN
+
+
+def test_turns_are_taken_in_order():
+    """What is added while they are taken comes after what waits."""
+    done = []
+
+    async def main():
+        turns = Turns.of(asyncio.get_running_loop())
+        turns.add(lambda: turns.add(lambda: done.append("last")))
+        for number in range(6):
+            turns.add(lambda number=number: done.append(number))
+        await until(lambda: len(done) == 7)
+
+    asyncio.run(main())
+    assert done == [*range(6), "last"]
+
+
+@LOOPS
+def test_a_handshake_in_pieces(loop, material):
+    """Each byte by itself, at both ends; and a first message that is longer than any buffer."""
+
+    async def main():
+        server, port = await listen(material, set())
+        way = await asyncio.start_server(
+            lambda reader, writer: _carry_by_bytes(reader, writer, port), "127.0.0.1", 0
+        )
+        through = way.sockets[0].getsockname()[1]
+        await call(material, through)
+        await call(material, port, said=b"x" * 1_000_000)
+        way.close()
+        server.close()
+
+    run(loop, main())
+
+
+async def _carry_by_bytes(from_client, to_client, port):
+    from_server, to_server = await asyncio.open_connection("127.0.0.1", port)
+
+    async def carry(reader, writer):
+        while piece := await reader.read(65_536):
+            for byte in piece:
+                writer.write(bytes([byte]))
+                await turn(0)
+
+        writer.close()
+
+    await asyncio.gather(carry(from_client, to_server), carry(from_server, to_client))
+
+
+@LOOPS
+def test_who_leaves_before_the_end(loop, material):
+    """At any moment: nothing is left under way, and who waits for it hears."""
+
+    async def main():
+        under_way = set()
+        server, port = await listen(material, under_way)
+        for begun in (b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n"):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            await until(lambda: len(under_way) == 1)
+            writer.write(begun)
+            writer.close()
+            await until(lambda: not under_way)
+        server.close()
+
+        async def leave(reader, writer):
+            writer.close()
+
+        leaving = await asyncio.start_server(leave, "127.0.0.1", 0)
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await call(material, leaving.sockets[0].getsockname()[1])
+        leaving.close()
+
+    run(loop, main())

@@ -1,0 +1,178 @@
+"""What every door with TLS speaks, and what it does not: what sslyze and testssl look for. Their
+clients are played by OpenSSL at its most lenient, which a lenient server is seen to go along with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+import warnings
+
+import pytest
+
+from spillover.live.tls.contexts import client_context
+from spillover.live.tls.handshakes import at_door
+from spillover.live.tls.rotation import Credentials
+from support.certificates import Authority, put
+
+NAME = "a.test.spillover"
+DOORS = [ssl.CERT_NONE, ssl.CERT_OPTIONAL, ssl.CERT_REQUIRED]
+"""Of clients and of a service, of all, and of neighbors."""
+
+OLD = [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1]
+OP_ALLOW_CLIENT_RENEGOTIATION = 1 << 8
+"""Of <openssl/ssl.h>; versions before 3.0 need none for that."""
+ANY_CIPHER = "ALL:COMPLEMENTOFALL:@SECLEVEL=0"
+
+
+@pytest.fixture(scope="module")
+def credentials(tmp_path_factory):
+    authority = Authority()
+    files = put(tmp_path_factory.mktemp("tls"), "a", authority.sign(NAME), authority)
+    return Credentials(files, NAME)
+
+
+@pytest.fixture(params=DOORS, ids=[mode.name for mode in DOORS])
+def door(credentials, request):
+    return credentials.front(request.param)
+
+
+def lenient(side, credentials):
+    """A context that takes whatever OpenSSL has, and has the certificate."""
+    context = ssl.SSLContext(side)
+    if side == ssl.PROTOCOL_TLS_CLIENT:
+        context.load_verify_locations(credentials.material.files.ca)
+    context.load_cert_chain(credentials.material.files.cert, credentials.material.files.key)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    context.set_ciphers(ANY_CIPHER)
+    context.options &= ~ssl.OP_NO_COMPRESSION
+    return context
+
+
+def shake(client, server, session=None):
+    """Both ends, after a handshake and a byte each way. Raises SSLError."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    caller = client.wrap_bio(to_client, to_server, server_hostname=NAME, session=session)
+    called = server.wrap_bio(to_server, to_client, server_side=True)
+    open_ends = [caller, called]
+    for _ in range(6):
+        for end in list(open_ends):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            open_ends.remove(end)
+    assert not open_ends
+    called.write(b"x")
+    assert caller.read(1) == b"x"
+    return caller, called
+
+
+def only(version, context):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.maximum_version = context.minimum_version = version
+    return context
+
+
+@pytest.mark.parametrize("version", OLD, ids=[version.name for version in OLD])
+def test_no_old_versions(door, credentials, version):
+    old = only(version, lenient(ssl.PROTOCOL_TLS_CLIENT, credentials))
+    shake(old, lenient(ssl.PROTOCOL_TLS_SERVER, credentials))
+    with pytest.raises(ssl.SSLError, match=r"(?i)version|protocol"):
+        shake(old, door)
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+def test_both_new_versions(door, credentials, version):
+    """The certificate fits, nothing is compressed, there are no tickets. What is taken up again all
+    the same, as Python's TLS 1.2 cannot be told not to, is nobody's: see `certificate_of`."""
+    client = only(ssl.TLSVersion[version], lenient(ssl.PROTOCOL_TLS_CLIENT, credentials))
+    caller, _ = shake(client, door)
+    assert (caller.version(), caller.compression()) == (version.replace("_", "."), None)
+    session = caller.session
+    assert session is None or not session.has_ticket
+    again, _ = shake(client, door, session)
+    assert not (again.session_reused and version == "TLSv1_3")
+
+
+def test_others_give_tickets(credentials):
+    """So that the test before would see them."""
+    client = lenient(ssl.PROTOCOL_TLS_CLIENT, credentials)
+    server = lenient(ssl.PROTOCOL_TLS_SERVER, credentials)
+    caller, _ = shake(client, server)
+    assert caller.session.has_ticket
+    again, _ = shake(client, server, caller.session)
+    assert again.session_reused
+
+
+def test_only_authenticated_suites(door, credentials):
+    """Of TLS 1.2, all that OpenSSL has one by one: those with forward secrecy and AEAD."""
+    taken, server = set(), lenient(ssl.PROTOCOL_TLS_SERVER, credentials)
+    taken_by_others = set()
+    probe = only(ssl.TLSVersion.TLSv1_2, lenient(ssl.PROTOCOL_TLS_CLIENT, credentials))
+    for cipher in {one["name"] for one in probe.get_ciphers()}:
+        if cipher.startswith("TLS_"):
+            continue  # of TLS 1.3, whose are all good
+        probe.set_ciphers(f"{cipher}:@SECLEVEL=0")
+        for end, found in ((server, taken_by_others), (door, taken)):
+            try:
+                shake(probe, end)
+            except ssl.SSLError:
+                continue
+            found.add(cipher)
+    assert {"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"} <= taken
+    assert all(cipher.startswith("ECDHE-") for cipher in taken)
+    assert all("GCM" in cipher or "CHACHA20" in cipher for cipher in taken)
+    assert taken < taken_by_others
+
+
+@pytest.mark.processes
+def test_nothing_is_negotiated_anew(credentials):
+    """A client that asks for it within a connection, which TLS 1.2 allows, is refused."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+
+    class Silent(asyncio.Protocol):
+        pass
+
+    async def ask(tls):
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(at_door(Silent, tls, set()), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        client = await asyncio.create_subprocess_exec(
+            openssl, "s_client", "-tls1_2", "-connect", f"127.0.0.1:{port}",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        said = b""
+        while b"Verify return code" not in said:
+            said += await asyncio.wait_for(client.stdout.read(65_536), 9.0)
+        client.stdin.write(b"R\n")
+        while b"RENEGOTIATING" not in said:
+            said += await asyncio.wait_for(client.stdout.read(65_536), 9.0)
+        # What it says next is how it ended; it goes on until its input ends where it went well.
+        client.stdin.write(b"Q\n")
+        told, _ = await asyncio.wait_for(client.communicate(), 9.0)
+        server.close()
+        return (said + told).lower()
+
+    assert b"no renegotiation" in asyncio.run(ask(credentials.front(ssl.CERT_NONE)))
+    lax = lenient(ssl.PROTOCOL_TLS_SERVER, credentials)
+    lax.options |= OP_ALLOW_CLIENT_RENEGOTIATION
+    assert b"no renegotiation" not in asyncio.run(ask(lax))
+
+
+def test_clients_are_held_to_the_same(credentials):
+    """What calls neighbors takes no less."""
+    client = client_context(credentials.material)
+    server = lenient(ssl.PROTOCOL_TLS_SERVER, credentials)
+    caller, _ = shake(client, server)
+    assert caller.version() == "TLSv1.3"
+    for version in OLD:
+        with pytest.raises(ssl.SSLError):
+            shake(client, only(version, lenient(ssl.PROTOCOL_TLS_SERVER, credentials)))
