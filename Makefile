@@ -72,7 +72,7 @@ format: .venv/.complete
 # configuration, so that no private index gets in.
 lock:
 	@PATH="$$PATH:$(BIN)"; command -v uv >/dev/null || { echo "make lock needs uv on the PATH" >&2; exit 2; }; \
-	UV_NO_CONFIG=1 uv pip compile pyproject.toml --extra bench --extra dask --extra leases --extra report --extra sim --extra tls --group dev \
+	UV_NO_CONFIG=1 uv pip compile pyproject.toml --extra bench --extra dask --extra leases --extra otel --extra report --extra sim --extra tls --group dev \
 	    --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	    --quiet --output-file requirements.lock $(ARGS)
 

@@ -13,6 +13,7 @@ from spillover.apps.node.doors import Doors as NodeDoors
 from spillover.apps.node.proxy_door import ProxyDoor
 from spillover.core.overflow.events import ServersDown
 from spillover.live.handlers.proxy.framing import split_head
+from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from support import federation
 from support.lying_service import lying_service
@@ -119,7 +120,9 @@ class Doors:
 
 
 @asynccontextmanager
-async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, access=None, **fields):
+async def doors(
+    *ids, handler="proxy:{url}", cluster=None, bounds=None, access=None, shell=NodeShell, **fields
+):
     """As `federation.topology_of`; every cluster has a door in front of the same service."""
     async with lying_service() as service:
         ids = ids or ("a",)
@@ -131,7 +134,7 @@ async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, access=N
         }
         given = dict.fromkeys(ids, told)
         async with federation.Federation(
-            federation.topology_of(*ids, clusters=given, **fields)
+            federation.topology_of(*ids, clusters=given, **fields), make_shell=shell
         ) as nodes:
             made, ports, serving, listening = {}, {}, [], []
             for id_ in ids:

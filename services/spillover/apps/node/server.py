@@ -9,7 +9,7 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -63,19 +63,19 @@ async def serve_node(
     store: ConfigurationStore | None = None,
     credentials: Credentials | None = None,
     token_files: TokenFiles | None = None,
+    make_shell: Callable[..., NodeShell] = NodeShell,
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
-    waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
-    of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input:
-    whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else; with
-    `proxy_bind` the clients of the service that requests are passed to. With a `store`, a
-    configuration is taken only if that takes it. `credentials` are for doors whose url is `https`;
-    with `token_files` only who has an API token is let in. Raises InputError where an address
-    cannot be bound, and what NodeShell raises.
+    waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s` of
+    that. A second signal ends it at once, and with `end_with_stdin` the end of standard input. With
+    `peer_bind` neighbors are served only there; with `proxy_bind` the clients of the service that
+    requests are passed to. With a `store`, a configuration is taken only if that takes it.
+    `credentials` are for doors whose url is `https`; with `token_files` only who has an API token
+    is let in. Raises InputError where an address cannot be bound, and what `make_shell` raises.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
-        shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
+        shell = make_shell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
         ends = _ends(end_with_stdin=end_with_stdin)
         node = partial(create_app, testbed=testbed, allowed_origins=allowed_origins, store=store)

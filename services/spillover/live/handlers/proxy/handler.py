@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from msgspec.structs import replace
+
 from spillover.core.overflow.events import NotStarted, ResponseBegan, ServiceEnded, Start
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
@@ -22,7 +24,7 @@ from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended, one_line
 from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstreams import Upstream, Upstreams, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
-from spillover.live.handlers.proxy.heads import Refused, upstream_head
+from spillover.live.handlers.proxy.heads import Refused, in_trace, upstream_head
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
@@ -186,6 +188,10 @@ class ProxyWorkers:
         call.tried.append(upstream)
         command, request = call.command, call.request
         assert request is not None  # noqa: S101 - nothing has begun
+        if (trace := command.request.trace) is not None:
+            url = upstream.origin + request.path
+            fields = in_trace(request.headers, trace.sent_to(request.method, url))
+            request = replace(request, headers=fields)
         added = added_fields(command.request.id, command.deadline_s - call.sent_s)
         upstream.running += 1
         try:
