@@ -328,7 +328,7 @@ PROCESS = Row(
         "Do its traces reach the collector?",
         "Spans per second by what became of them; dropped found no place, failed was not taken.",
         Query(total(CLUSTER.rate(signals.SPANS), "outcome"), "{{outcome}}"),
-        stacked=True, width=6,
+        stacked=True, width=24,
     ),
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 STATE_LENGTH_MAX = 4096
 """Far more than the 512 characters that everybody has to pass on."""
@@ -28,8 +29,8 @@ class TraceContext:
         trace notes that, and has another one here."""
         return self
 
-    def answered(self, status: int) -> None:
-        """The service has answered with this status."""
+    def follow(self, asked: Any) -> None:
+        """The call that was told this: a future of its Response."""
 
 
 def trace_context(parent: str, state: str) -> TraceContext | None:

@@ -117,7 +117,7 @@ class HttpWorkers:
         upstream.running += 1
         call.asked = asked
         if trace is not None:
-            asked.add_done_callback(partial(_tell_status, trace))
+            trace.follow(asked)
         asked.add_done_callback(partial(self._came_back, call, upstream))
 
     def _came_back(self, call: _Call, upstream: Upstream, asked: asyncio.Future[Response]) -> None:
@@ -182,11 +182,6 @@ class HttpWorkers:
     def _end(self, call: _Call, ended: Ended) -> None:
         del self._calls[call.command.ref]
         self._on_end(event_of(call.command, ended), None)
-
-
-def _tell_status(trace: TraceContext, asked: asyncio.Future[Response]) -> None:
-    if not asked.cancelled() and asked.exception() is None:
-        trace.answered(asked.result().status)
 
 
 def _headers(command: Start, trace: TraceContext | None) -> list[tuple[bytes, bytes]]:

@@ -81,12 +81,13 @@ class SpanSender:
     def close(self, timeout_s: float) -> None:
         """Of `watching.Recorder`."""
         self._closing = True
+        if self._is_down:
+            self._exporter.shutdown()  # it would try again for seconds
         self._wake.set()
         self._thread.join(timeout_s)
-        left = self._put - self._taken
         if self._thread.is_alive():
-            _log.warning(Message("spans are lost", spans=left, collector="does not take them"))
-        self._exporter.shutdown()
+            left = self._put - self._taken
+            _log.warning(Message("the node ends before all spans have left", spans=left))
 
     def _run(self) -> None:
         while not self._closing:

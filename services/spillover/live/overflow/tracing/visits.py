@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.events import Refuse
@@ -19,6 +19,9 @@ from spillover.model.trace_context import TraceContext
 RECORDS_MAX = 128
 """Of one visit. OpenTelemetry's own limit of events, and of what a request has behind it that is
 tried again and again."""
+
+URL_LENGTH_MAX = 2048
+"""More of what somebody has asked for is not told."""
 
 REQUESTS = "/requests"
 NO_ANSWER = "no_answer"
@@ -160,8 +163,12 @@ class Way(TraceContext):
             has_status = before is not None and before.status is not None
             self._visit.end_attempt(now_s, None if has_status else NO_ANSWER)
             way = Way(self._visit, self._visit.begin(self._span_id(), now_s), self._span_id)
-        way._attempt.method, way._attempt.url = method, url
+        way._attempt.method, way._attempt.url = method, url[:URL_LENGTH_MAX]
         return way
 
-    def answered(self, status: int) -> None:
-        self._attempt.status = status
+    def follow(self, asked: Any) -> None:
+        asked.add_done_callback(self._answered)
+
+    def _answered(self, asked: Any) -> None:
+        if not asked.cancelled() and asked.exception() is None:
+            self._attempt.status = asked.result().status

@@ -15,7 +15,14 @@ from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.history import Note
 from spillover.live.overflow.protocol import PASS, SPOKEN
 from spillover.live.overflow.shell import NodeShell
-from spillover.live.overflow.tracing.visits import RECORDS_MAX, REQUESTS, Place, VisitTrace, Way
+from spillover.live.overflow.tracing.visits import (
+    RECORDS_MAX,
+    REQUESTS,
+    URL_LENGTH_MAX,
+    Place,
+    VisitTrace,
+    Way,
+)
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.passed import MalformedPassed, PassedRequest
 from spillover.model.request import DONE, Answer, Outcome, Request
@@ -149,7 +156,7 @@ class Tracing:
             visit.under_way.status = event.upstream_status
         error = self._status_of(Answer(event.outcome, ()))[1]
         if visit.head_status is not None and event.outcome is Outcome.FAILED:
-            error = TRUNCATED if event.upstream_status is None else str(event.upstream_status)
+            error = _failed(event.upstream_status)
         visit.end_attempt(self._now_s, error, event.problem)
 
     def _forward_answered(self, event: ev.ForwardAnswered) -> None:
@@ -198,13 +205,12 @@ class Tracing:
         answer = command.answer
         status, reason = (200, "") if answer.outcome is DONE else self._status_of(answer)
         visit = self._open[command.ref]
+        if visit.head_status is not None and answer.outcome is Outcome.FAILED:
+            reason = _failed(answer.upstream_status)
         if not visit.is_home:
             status = 200  # whatever it says: the neighbor has its answer
         elif visit.head_status is not None:
             status = visit.head_status
-            if answer.outcome is Outcome.FAILED:
-                whole = answer.upstream_status is not None
-                reason = str(answer.upstream_status) if whole else TRUNCATED
         self._end(command.ref, answer, status, reason, command.delay_s)
 
     def _refuse(self, command: ev.Refuse) -> None:
@@ -230,12 +236,17 @@ def _route(*, is_home: bool, passes: bool) -> str:
     return PASS if passes else SPOKEN[0].forward
 
 
+def _failed(upstream_status: int | None) -> str:
+    """Why an answer counts as failed that had begun: one that came whole has a status that says."""
+    return TRUNCATED if upstream_status is None else str(upstream_status)
+
+
 def _read_passed(visit: VisitTrace, request: Request) -> None:
     try:
         passed = PassedRequest.decode(request.work)
     except MalformedPassed:
         return
-    visit.method, visit.path = passed.method, passed.path
+    visit.method, visit.path = passed.method, passed.path[:URL_LENGTH_MAX]
 
 
 def _safe(look: Callable[[Any], None]) -> Callable[[Any], None]:
