@@ -58,10 +58,9 @@ class Collector:
 
     def of(self, trace_id):
         """The spans of one trace, in the order in which they began."""
-        return sorted(
-            (span for span in self.spans if span.trace_id == trace_id),
-            key=lambda span: (span.began_ns, span.kind != "SERVER"),
-        )
+        spans = [span for span in self.spans if span.trace_id == trace_id]
+        assert len({span.id for span in spans}) == len(spans)
+        return sorted(spans, key=lambda span: (span.began_ns, span.kind != "SERVER"))
 
 
 def _spans(message):

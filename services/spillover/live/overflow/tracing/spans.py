@@ -6,7 +6,7 @@ and later) say what they are called and what they tell; what only we tell begins
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,10 +37,11 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class SpanMaker:
-    """Makes those of one node."""
+    """Makes those of one node. `span_id` gives new numbers."""
 
-    def __init__(self, resource: Resource, cluster: Cluster) -> None:
+    def __init__(self, resource: Resource, cluster: Cluster, span_id: Callable[[], int]) -> None:
         self._resource = resource
+        self._span_id = span_id
         self._cluster = cluster.id
         self._door = _address(cluster.proxy_url or cluster.url or "")
         """Of those whose requests pass through; of all others the cluster's own."""
@@ -51,7 +52,9 @@ class SpanMaker:
     def spans(self, visit: VisitTrace) -> list[ReadableSpan]:
         """Returns all of a visit's, the server's first."""
         of_server = self._of_server(visit)
-        waits = [self._span(visit, "queue", *wait, {}) for wait in visit.waits]
+        waits = [
+            self._span(visit, "queue", *wait, {}, span_id=self._span_id()) for wait in visit.waits
+        ]
         resends = 0
         of_attempts = []
         for attempt in visit.attempts:
@@ -135,16 +138,15 @@ class SpanMaker:
         attributes: dict[str, Any],
         *,
         kind: SpanKind = SpanKind.INTERNAL,
-        span_id: int | None = None,
+        span_id: int,
         parent: SpanContext | None = None,
         ended: tuple[int | None, str | None, str | None] = (None, None, None),
         events: Sequence[Event] = (),
     ) -> ReadableSpan:
         """All but the server's are its children."""
         state = TraceState.from_header([visit.place.state]) if visit.place.state else None
-        own = visit.place.span_id
         if kind is not SpanKind.SERVER:
-            parent = _context(visit, own, state)
+            parent = _context(visit, visit.place.span_id, state)
         status, error, problem = ended
         if status is not None:
             attributes["http.response.status_code"] = status
@@ -157,7 +159,7 @@ class SpanMaker:
             attributes["error.type"] = error
         return ReadableSpan(
             name,
-            _context(visit, own if span_id is None else span_id, state),
+            _context(visit, span_id, state),
             parent,
             self._resource,
             attributes,

@@ -33,10 +33,11 @@ def make_tracing(federation: str, cluster: Cluster, status_of: StatusOf) -> Trac
         if protocol != HTTP:
             raise ValueError(f"{variable}: expected {HTTP}, got {protocol!r}")
     provider = TracerProvider(resource=_resource(federation, cluster), shutdown_on_exit=False)
-    make = SpanMaker(provider.resource, cluster).spans
+    sampler = EnvironmentSampler(provider)
+    make = SpanMaker(provider.resource, cluster, sampler.span_id).spans
     sender = SpanSender(make, OTLPSpanExporter())
     sender.start()
-    return Tracing(EnvironmentSampler(provider), sender, status_of)
+    return Tracing(sampler, sender, status_of)
 
 
 def _resource(federation: str, cluster: Cluster) -> Resource:
