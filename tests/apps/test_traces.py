@@ -285,6 +285,9 @@ def test_what_passes_through(collector, hops):
         odd = [span for span in collector.spans if span["http.request.method"] == "_OTHER"]
         assert {span.name for span in odd} == {"HTTP"}
         assert {span["http.request.method_original"] for span in odd} == {"PROPFIND"}
+        await here.ask(get(target=b"*", method=b"OPTIONS"))
+        await until(lambda: len(collector.spans) == 3 * (2 + 2 * hops))
+        assert here.service.url in {span["url.full"] for span in collector.spans}
 
     in_front(check, hops)
 

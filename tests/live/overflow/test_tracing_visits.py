@@ -106,8 +106,8 @@ def test_what_is_tried_for_ever_is_told_only_up_to_a_bound(visit):
 
 
 def test_records_are_events_as_explain_tells_them(visit):
-    visit.records.append(Note(10.5, RequestId("r"), "not_started", None, "busy"))
+    visit.records.append(Note(10.5, RequestId("r"), "not_started", None, "busy \ud800"))
     visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
     (event,) = spans_of(visit)[0].events
-    assert (event.name, dict(event.attributes)) == ("not_started", {"spillover.problem": "busy"})
+    assert (event.name, dict(event.attributes)) == ("not_started", {"spillover.problem": "busy ?"})
     assert event.timestamp - spans_of(visit)[0].start_time == pytest.approx(0.5e9, rel=1e-3)

@@ -106,7 +106,8 @@ class HttpWorkers:
             self._none_left(call)
             return
         call.tried.append(upstream)
-        payload, trace = (memoryview(call.command.request.work),), call.command.request.trace
+        request = call.command.request
+        payload, trace = (memoryview(request.work),), request.trace
         if trace is not None:
             trace = trace.sent_to("POST", upstream.name)
         try:

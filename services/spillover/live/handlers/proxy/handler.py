@@ -188,11 +188,12 @@ class ProxyWorkers:
         call.tried.append(upstream)
         command, request = call.command, call.request
         assert request is not None  # noqa: S101 - nothing has begun
-        if (trace := command.request.trace) is not None:
-            url = upstream.origin + request.path
+        asked = command.request
+        if (trace := asked.trace) is not None:
+            url = upstream.origin + request.path.removeprefix("*")  # of OPTIONS: all of it
             fields = in_trace(request.headers, trace.sent_to(request.method, url))
             request = replace(request, headers=fields)
-        added = added_fields(command.request.id, command.deadline_s - call.sent_s)
+        added = added_fields(asked.id, command.deadline_s - call.sent_s)
         upstream.running += 1
         try:
             exchange = passed_exchange(

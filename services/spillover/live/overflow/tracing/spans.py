@@ -155,7 +155,7 @@ class SpanMaker:
             error = str(status)
         said = Status(StatusCode.UNSET)
         if error is not None and not is_client_fault:
-            said = Status(StatusCode.ERROR, problem and problem[:PROBLEM_LENGTH_MAX])
+            said = Status(StatusCode.ERROR, problem and _words(problem))
             attributes["error.type"] = error
         return ReadableSpan(
             name,
@@ -192,11 +192,16 @@ def _event(visit: VisitTrace, record: Decision | Note) -> Event:
     """As `/explain` tells it, without what is told of each neighbor."""
     told = describe_record(record)
     attributes: Mapping[str, Any] = {
-        f"spillover.{key}": value
+        f"spillover.{key}": _words(value) if isinstance(value, str) else value
         for key, value in told.items()
         if key != "event" and isinstance(value, str | float | int)
     }
     return Event(told["event"], attributes, _nanoseconds(visit, record.at_s))
+
+
+def _words(text: str) -> str:
+    """What somebody else has said: bounded, and such that it can be sent."""
+    return text[:PROBLEM_LENGTH_MAX].encode(errors="replace").decode()
 
 
 def _nanoseconds(visit: VisitTrace, at_s: float) -> int:
