@@ -19,6 +19,7 @@ from support.collector import collecting
 from support.federation import turn, until
 from support.passed_requests import get
 from support.scripted_server import answer, scripted
+from support.typed_sites import linked, unlike
 
 TRACE_ID, CLIENTS = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 STATE = "vendor=x1,other=y"
@@ -255,6 +256,37 @@ def test_what_is_refused_and_what_is_cancelled(collector):
             "refused", refused.status,
         )  # fmt: skip
         assert span.error == (refused.status >= 500)
+
+    federation.run(main)
+
+
+def test_a_typed_request_tells_which_server_it_was_given(collector):
+    """Of a pool of unlike servers; at a neighbor too."""
+
+    async def main():
+        topology = linked(unlike("a", {"x": "s"}), unlike("b", {"y": "t"}), policy="two-choice")
+        traced = Traced()
+        try:
+            async with federation.Federation(topology, make_shell=traced) as nodes:
+                sent = [
+                    await nodes["a"].post({"service_ms": 1}, type="x", headers=TRACED),
+                    await nodes["a"].post({"service_ms": 1}, type="y", headers=TRACED),
+                ]
+                assert [one.status for one in sent] == [200, 200]
+        finally:
+            await traced.close()
+        spans = collector.of(TRACE_ID)
+        assert [span["spillover.path"] for span in spans if span.parent_id == CLIENTS] == [
+            ["a"], ["a", "b"],
+        ]  # fmt: skip
+        runs = [span for span in spans if span.name == "run"]
+        owners = {span.id: span for span in spans}
+        given = [dict(owners[run.parent_id].events) for run in runs]
+        servers = [
+            {told.get("spillover.granted.server") for told in events.values()} - {None}
+            for events in given
+        ]
+        assert servers == [{"s"}, {"t"}]
 
     federation.run(main)
 

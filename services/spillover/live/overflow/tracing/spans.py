@@ -191,6 +191,7 @@ def _address(url: str) -> dict[str, Any]:
 def _event(visit: VisitTrace, record: Decision | Note) -> Event:
     """As `/explain` tells it, without what is told of each neighbor."""
     told = describe_record(record)
+    told |= {f"granted.{key}": value for key, value in told.get("granted", {}).items()}
     attributes: Mapping[str, Any] = {
         f"spillover.{key}": _words(value) if isinstance(value, str) else value
         for key, value in told.items()
