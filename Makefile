@@ -83,7 +83,7 @@ format: .venv/.complete
 # on Python 3.11, and needs one only to be served by gevent.
 lock:
 	@PATH="$$PATH:$(BIN)"; command -v uv >/dev/null || { echo "make lock needs uv on the PATH" >&2; exit 2; }; \
-	echo "greenlet>=3.1.1" | UV_NO_CONFIG=1 uv pip compile pyproject.toml --override - --extra bench --extra dask --extra leases --extra report --extra sim --extra tls --group dev \
+	echo "greenlet>=3.1.1" | UV_NO_CONFIG=1 uv pip compile pyproject.toml --override - --extra bench --extra dask --extra leases --extra otel --extra report --extra sim --extra tls --group dev \
 	    --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	    --quiet --output-file requirements.lock $(ARGS)
 

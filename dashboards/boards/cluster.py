@@ -324,6 +324,12 @@ PROCESS = Row(
         Query(CLUSTER.of(signals.HELD_LIMIT_BYTES), "may be held"),
         unit="bytes", width=6,
     ),
+    graph(
+        "Do its traces reach the collector?",
+        "Spans per second by what became of them; dropped found no place, failed was not taken.",
+        Query(total(CLUSTER.rate(signals.SPANS), "outcome"), "{{outcome}}"),
+        stacked=True, width=24,
+    ),
 )  # fmt: skip
 
 BOARD = Board(

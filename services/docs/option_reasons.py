@@ -42,6 +42,7 @@ REASONS = {
     "up --port": "The examples use these ports. They are seldom taken.",
     "up --no-restart": "A testbed should stay whole while one looks at other things. Tests of what "
     "neighbors do without a node leave it down.",
+    "--otel": "Traces need a collector, and a package.",
     "up --tls": "A look at a testbed of one machine needs no certificates, and no package for "
     "them.",
     "up --queue": "A testbed is of clusters unless you ask for producers.",

@@ -19,7 +19,7 @@ hidden = sys.argv[1].split(",")
 
 class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] in hidden:
+        if any(f"{name}.".startswith(f"{one}.") for one in hidden):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Finder())
@@ -61,6 +61,12 @@ NEEDING = {
     "compose tls": ("cryptography", "tls", ("topology", "compose", "ring5", "--tls")),
     "bench tls": ("cryptography", "tls", ("bench", "node", "--quick")),
     "node tls": ("cryptography", "tls", ("node", "--topology", "tls.yaml", "--cluster", "a", *TLS)),
+    "otel": (
+        "opentelemetry.sdk",
+        "otel",
+        ("node", "--topology", "ring5", "--cluster", "a", "--otel"),
+    ),
+    "up otel": ("opentelemetry.sdk", "otel", ("up", "--otel")),
     "dask": ("distributed", "dask", ("node", "--topology", "dask.yaml", "--cluster", "a")),
 }
 

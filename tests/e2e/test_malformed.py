@@ -33,7 +33,7 @@ links: [{between: [a, b]}]
 
 FORWARD = (
     *(b"id", b"path", b"remaining_ms", b"payload", b"keyed", b"type", b"priority", b"traceparent"),
-    *(b"load", b"pulled"),
+    *(b"tracestate", b"load", b"pulled"),
 )
 QUERY = (b"query", b"visited", b"remaining_ms")
 

@@ -14,6 +14,7 @@ from spillover.apps.node.doors import TABLE
 from spillover.apps.node.proxy_door import ProxyDoor
 from spillover.core.overflow.events import ServersDown
 from spillover.live.handlers.proxy.framing import split_head
+from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from support import federation
 from support.lying_service import lying_service
@@ -139,6 +140,7 @@ async def doors(
     between=None,
     bounds=None,
     access=None,
+    shell=NodeShell,
     **fields,
 ):
     """As `federation.topology_of`; every cluster has a door in front of the same service, but those
@@ -159,7 +161,7 @@ async def doors(
             id_: (busy if id_ in occupied else told) | (each or {}).get(id_, {}) for id_ in ids
         }
         async with federation.Federation(
-            federation.topology_of(*ids, clusters=given, **fields)
+            federation.topology_of(*ids, clusters=given, **fields), make_shell=shell
         ) as nodes:
             made, ports, stop = await _listen(nodes, ids, bounds, access)
             here = Doors(service, nodes, made, ports, [])

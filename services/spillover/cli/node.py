@@ -16,12 +16,15 @@ from spillover.cli.parsing import (
     add_allow_origin,
     add_config_redis,
     add_log_format,
+    add_otel,
     add_tokens,
     address,
+    check_otel,
     config_redis,
 )
 from spillover.inputs.topology_file import load_topology
 from spillover.live.membership.store import ConfigurationStore
+from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import configure_logs
 from spillover.model.certified_names import certified_name
 from spillover.model.errors import InputError
@@ -31,6 +34,7 @@ from spillover.model.topology import Cluster, Topology
 from spillover_loadgen.option_types import at_least_zero, whole_number
 
 if TYPE_CHECKING:
+    from spillover.live.overflow.tracing.watching import Tracing
     from spillover.live.tls.rotation import Credentials
 
 
@@ -76,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--log-requests", action="store_true", help="log a line for each request that has ended"
     )
     add_config_redis(parser)
+    add_otel(parser)
     parser.add_argument(
         "--config-from",
         choices=(PEERS, OPERATORS),
@@ -158,6 +163,7 @@ def run(options: argparse.Namespace) -> int:
     if options.proxy_bind is not None and not cluster.passes:
         expected = f"expected a proxy: handler, cluster {cluster.id} has {cluster.handler}"
         raise InputError("--proxy-bind", "", expected)
+    tracing = _tracing(topology, cluster) if options.otel else None
     serving = serve_node(
         topology,
         options.cluster,
@@ -175,9 +181,12 @@ def run(options: argparse.Namespace) -> int:
         config_from_peers=options.config_from == PEERS,
         credentials=_credentials(options, topology, cluster),
         token_files=TokenFiles(options.tokens) if options.tokens else None,
+        make_shell=NodeShell if tracing is None else tracing.make_shell,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
+    if tracing is not None:
+        tracing.close()
     return 0
 
 
@@ -225,6 +234,17 @@ def _credentials(
     cert, key, ca = given.values()
     name = certified_name(cluster.id, topology.name) if topology.is_secure else None
     return Credentials(TlsFiles(cert=cert or "", key=key or "", ca=ca), name)
+
+
+def _tracing(topology: Topology, cluster: Cluster) -> Tracing | None:
+    check_otel()
+    from spillover.apps.node.answers import status_of
+    from spillover.live.overflow.tracing.telemetry import make_tracing
+
+    try:
+        return make_tracing(topology.name, cluster, status_of)
+    except ValueError as error:
+        raise InputError("--otel", "", str(error)) from None
 
 
 def _address_of(url: str | None) -> tuple[str, int] | None:

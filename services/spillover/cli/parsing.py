@@ -16,6 +16,7 @@ from pathlib import Path
 from spillover.apps.http.sites import origin_of
 from spillover.model.addresses import is_plain_url
 from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.nearest import did_you_mean
 from spillover_loadgen.option_types import above_zero, did_you_mean_url, whole_number
@@ -110,6 +111,19 @@ def _first_line(file: str) -> str:
         expected = f"expected an address in the first line of {file}, got none"
         raise InputError("--redis-url-file", "", expected)
     return line
+
+
+def add_otel(parser: argparse.ArgumentParser) -> None:
+    """Declare --otel."""
+    parser.add_argument(
+        "--otel", action="store_true",
+        help="trace requests with OpenTelemetry, as its variables OTEL_* say (extra `otel`)",
+    )  # fmt: skip
+
+
+def check_otel() -> None:
+    """Raise InputError where that cannot be done."""
+    check_extra("--otel", "otel", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def add_log_format(parser: argparse.ArgumentParser) -> None:

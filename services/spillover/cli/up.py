@@ -20,7 +20,9 @@ from spillover.cli import up_queue
 from spillover.cli.parsing import (
     add_allow_origin,
     add_config_redis,
+    add_otel,
     add_tokens,
+    check_otel,
     config_redis,
     whole_number_in,
 )
@@ -90,6 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="https between nodes and for clients, with certificates made for this testbed alone",
     )  # fmt: skip
     add_config_redis(parser)
+    add_otel(parser)
     parser.add_argument(
         "--queue", type=whole_number_in(1, PRODUCERS_MAX), metavar="N",
         help="N producers of the distributed queue that know each other, in place of clusters",
@@ -114,6 +117,8 @@ def run(options: argparse.Namespace) -> int:
     if options.shadow is not None:
         topology = replace(topology, shadow=options.shadow)
     _check_tls(topology, options)
+    if options.otel:
+        check_otel()
     if options.port is not None and all(cluster.url is not None for cluster in topology.clusters):
         expected = f"expected a topology that leaves ports open, {shown_path(options.topology)} has"
         raise InputError("--port", "", f"{expected} a url for every cluster")
@@ -161,6 +166,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         config_redis=config_redis(options),
         certify=_certify if options.tls else None,
         tokens=options.tokens,
+        otel=options.otel,
     )
     stop = asyncio.Event()
     _on_signals(stop, bed)

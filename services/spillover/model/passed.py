@@ -40,6 +40,11 @@ class PassedRequest(msgspec.Struct, array_like=True, frozen=True):
     headers: Fields
     body: PassedBody
 
+    @property
+    def path(self) -> str:
+        """Returns the target without its query, which may hold what is nobody's business."""
+        return self.target.partition(b"?")[0].decode("latin-1")
+
     def encode(self) -> bytes:
         """Returns it as the `work` of a request."""
         return _encode(self)

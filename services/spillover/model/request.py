@@ -5,18 +5,16 @@ What a payload means is not known here: `work` is carried, never looked into.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadNow
+from spillover.model.trace_context import TraceContext
 
 NAME_LENGTH_MAX = 200
 TYPE_LENGTH_MAX = 100
-
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Outcome(StrEnum):
@@ -73,7 +71,7 @@ class Request:
     path: tuple[ClusterId, ...] = ()
     type: str = "default"
     priority: int = 0
-    traceparent: str | None = None
+    trace: TraceContext | None = None
     size_bytes: int = field(default=0, compare=False)
     """What it takes to hold it here; 0 in simulations."""
 
@@ -90,7 +88,7 @@ class Request:
             (*self.path, cluster),
             self.type,
             self.priority,
-            self.traceparent,
+            self.trace,
             self.size_bytes,
         )
 
@@ -101,11 +99,6 @@ def is_name(text: str, length_max: int) -> bool:
     """
     fits = 0 < len(text) <= length_max and text.isprintable() and text == text.strip()
     return fits and text not in (".", "..")
-
-
-def is_traceparent(text: str) -> bool:
-    """One that is not is as if it had not been sent (W3C Trace Context, section 3.2)."""
-    return _TRACEPARENT.fullmatch(text) is not None
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ class Testbed:
     `on_return` is told once that answers. `on_ending` is told what nodes say that they wait for
     when the testbed stops, and what they have lost. `source` is what errors call the topology: its
     file, if it has one. `topology`, and with it `urls`, gets its addresses at the start, from
-    `first_port` up. With `certify` they are https.
+    `first_port` up. With `certify` they are https; with `otel` nodes trace requests.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Testbed:
         config_redis: str | None = None,
         certify: Certify | None = None,
         tokens: Sequence[str] = (),
+        otel: bool = False,
     ) -> None:
         self.topology = topology
         self.directory: Path | None = None
@@ -90,7 +91,7 @@ class Testbed:
         self.restarts = restart
         """Whether a node that crashes is started again."""
         self._on_return, self._first_port = on_return, first_port
-        self._config_redis = config_redis
+        self._config_redis, self._otel = config_redis, otel
         self.certified = Certified(certify)
         self._tokens, self.shown = tokens, dict[str, str]()  # the latter is told to nodes
         self._numbers: dict[ClusterId, int] = {}
@@ -244,6 +245,8 @@ class Testbed:
             command += ["--tokens", tokens]
         for origin in self._allowed_origins:
             command += ["--allow-origin", origin]
+        if self._otel:
+            command += ["--otel"]
         if self._seed is not None:
             command += ["--seed", str(self._seed)]
         with log.open("ab") as output:

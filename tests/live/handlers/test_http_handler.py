@@ -20,6 +20,7 @@ from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
 from spillover.live.handlers.make import make_workers
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
+from spillover.model.trace_context import TraceContext
 from support.loop import turn, until
 
 LIMIT_S = 10.0
@@ -201,7 +202,8 @@ def test_the_service_gets_the_payload_as_it_came_and_the_headers():
             url = f"http://127.0.0.1:{service.port}/a/b/?mode=x&y"
             async with Rig(url) as rig:
                 await rig.looked()
-                given = {"id": "ä 1", "keyed": True, "traceparent": TRACEPARENT}
+                trace = TraceContext(TRACEPARENT, "x=y")
+                given = {"id": "ä 1", "keyed": True, "trace": trace}
                 assert result(await rig.run(b'{ "x": [1] }', deadline_s=0.5, **given)) == [1]
                 await rig.run(b"null", deadline_s=-1.0)
         keyed, unkeyed = service.calls
@@ -210,10 +212,11 @@ def test_the_service_gets_the_payload_as_it_came_and_the_headers():
         assert keyed.headers["content-type"] == "application/json"
         assert keyed.headers["spillover-request-id"] == keyed.headers["idempotency-key"] == "ä 1"
         assert keyed.headers["traceparent"] == TRACEPARENT
+        assert keyed.headers["tracestate"] == "x=y"
         assert 0 < int(keyed.headers["spillover-deadline-ms"]) < 500
         assert unkeyed.headers["spillover-deadline-ms"] == "0"
         assert unkeyed.headers["spillover-request-id"] == "r2"
-        assert not {"idempotency-key", "traceparent"} & set(unkeyed.headers)
+        assert not {"idempotency-key", "traceparent", "tracestate"} & set(unkeyed.headers)
         assert service.connections == 1
 
     run(main)

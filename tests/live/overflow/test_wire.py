@@ -15,6 +15,7 @@ from spillover.model.ids import request_id_of
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import CLUSTER_ID
+from spillover.model.trace_context import STATE_LENGTH_MAX, TraceContext
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 paths = st.lists(names, min_size=1, max_size=5).map(tuple)
@@ -24,7 +25,7 @@ printable = names.filter(
 clusters = st.from_regex(CLUSTER_ID, fullmatch=True)
 routes = st.lists(clusters, min_size=1, max_size=5).map(tuple)
 TRACE = f"00-{'a' * 32}-{'1' * 16}-01"
-traces = st.sampled_from([None, TRACE])
+traces = st.sampled_from([None, TraceContext(TRACE), TraceContext(TRACE, "x=y,z=1")])
 durations = st.floats(0.0, 6e5)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | names,
@@ -70,8 +71,13 @@ FORWARD = {"sender": "a", "id": "x", "path": ["a"], "remaining_ms": 1, "payload"
 def test_traces_that_are_none_are_dropped():
     """As where clients send them: the request is good without."""
     for trace in ("", "nonsense", TRACE + "\n", TRACE.upper()):
-        told = wire.decode_forward(json.dumps(FORWARD | {"traceparent": trace}).encode())
-        assert told.request.traceparent is None
+        sent = {"traceparent": trace, "tracestate": "x=y"}
+        told = wire.decode_forward(json.dumps(FORWARD | sent).encode())
+        assert told.request.trace is None
+    for state in ("x=y\r\nHost: z", "x=\u00fc", "x=" + "y" * STATE_LENGTH_MAX):
+        sent = {"traceparent": TRACE, "tracestate": state}
+        told = wire.decode_forward(json.dumps(FORWARD | sent).encode())
+        assert told.request.trace == TraceContext(TRACE)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +89,7 @@ def test_traces_that_are_none_are_dropped():
         *(("path", bad) for bad in ([""], ["a", "b\n"], ["x" * 64], ["ü"], [1], ["a"] * 1001)),
         *(("priority", bad) for bad in (-1, 10, 0.5, "1")),
         ("traceparent", 1),
+        ("tracestate", 1),
         *(("remaining_ms", bad) for bad in (float("inf"), float("nan"), None, "1")),
     ],
 )

@@ -146,6 +146,12 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
     return problem
 
 
+def status_of(settled: Answer | Refuse) -> tuple[int, str]:
+    """Returns the status that a client is told where there is no result, and the reason."""
+    problem = problem_of("", settled)
+    return problem.status, problem.reason
+
+
 def rate_limited(name: str, excess: Excess) -> Problem:
     """Returns why a tenant may not make this request now."""
     detail = f"the tenant's quota is used up at this cluster ({excess.limit})"

@@ -22,8 +22,8 @@ from spillover.model.request import (
     TYPE_LENGTH_MAX,
     Request,
     is_name,
-    is_traceparent,
 )
+from spillover.model.trace_context import TraceContext, trace_context
 
 _MEANT = frozenset(
     {
@@ -33,12 +33,14 @@ _MEANT = frozenset(
         b"spillover-priority",
         b"spillover-type",
         b"traceparent",
+        b"tracestate",
     }
 )
 
 NO_PREFERENCES = Preferences()
 
-_SAID_ONCE = _MEANT - {b"prefer", b"traceparent"}
+_LISTS = frozenset({b"prefer", b"tracestate"})
+_SAID_ONCE = _MEANT - _LISTS - {b"traceparent"}
 
 
 class Headers:
@@ -50,7 +52,7 @@ class Headers:
         "key",
         "preferences",
         "priority",
-        "traceparent",
+        "trace",
         "type",
     )
 
@@ -60,7 +62,7 @@ class Headers:
         self.deadline_ms: float | None = None
         self.priority = 0
         self.preferences = NO_PREFERENCES
-        self.traceparent: str | None = None
+        self.trace: TraceContext | None = None
 
     def read(self, meant: list[tuple[bytes, bytes]]) -> None:
         """Raises Problem `invalid`; the key, if it is valid, has been read even then."""
@@ -81,8 +83,8 @@ class Headers:
         if (prefer := given.get(b"prefer")) is not None:
             self.preferences = read_preferences(prefer)
         if (traceparent := given.get(b"traceparent")) is not None:
-            text = _text(traceparent)
-            self.traceparent = text if is_traceparent(text) else None
+            state = _text(given.get(b"tracestate", b""))
+            self.trace = trace_context(_text(traceparent), state)
 
 
 NO_HEADERS = Headers()
@@ -175,7 +177,7 @@ def read_request(headers: Headers, body: bytes, tenant: str = "") -> Request:
         (),
         type_ or "default",
         headers.priority,
-        headers.traceparent,
+        headers.trace,
         len(body),
     )
 
@@ -251,7 +253,7 @@ def _join(meant: list[tuple[bytes, bytes]], given: dict[bytes, bytes]) -> bytes 
         first = given.setdefault(name, value)
         if first is value:
             continue
-        if name == b"prefer":
+        if name in _LISTS:
             given[name] = first + b"," + value
         elif name == b"traceparent":
             given[name] = b""  # not one of them is valid (W3C Trace Context, section 3.2)

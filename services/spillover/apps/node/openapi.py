@@ -89,6 +89,7 @@ class ForwardView(BaseModel):
     type: str = Field("default", min_length=1, max_length=TYPE_LENGTH_MAX)
     priority: int = Field(0, ge=0, le=9)
     traceparent: str | None = None
+    tracestate: str = ""
     tenant: str = Field("", pattern=TENANT_PATTERN, description="Whose request it is")
 
 
@@ -152,6 +153,7 @@ REQUEST_HEADERS = (
         f"(at most {WAIT_MAX_S}), else 202; `Preference-Applied` says what was applied.",
     ),
     header("traceparent", {"type": "string"}),
+    header("tracestate", {"type": "string"}),
 )
 
 REQUEST_PROBLEMS = (

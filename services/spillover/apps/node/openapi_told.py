@@ -31,7 +31,8 @@ HEADERS = {
     "Spillover-Type": "The same as `type` in the body.",
     "Spillover-Priority": "0 to 9. It is checked and carried, and decides nothing yet.",
     "Prefer": "`respond-async`: answer 202 at once.",
-    "traceparent": "W3C Trace Context. It goes to the handler's service unchanged.",
+    "traceparent": "W3C Trace Context. It goes on to the service, with `--otel` as our span.",
+    "tracestate": "The same, of vendors.",
 }
 """What request headers mean, where the parameter itself does not say."""
 

@@ -44,7 +44,7 @@ STOP_S = 2.0
 
 _SERVER_NAMES = frozenset(
     {b"idempotency-key", b"spillover-deadline-ms", b"spillover-priority", b"spillover-type",
-     b"traceparent"}
+     b"traceparent", b"tracestate"}
 )  # fmt: skip
 
 _DOTS = re.compile(rb"(?i)(?:[/\\]|%2f|%5c)(?:\.|%2e){1,2}(?:[/\\;]|%2f|%5c|\Z)")
@@ -191,7 +191,7 @@ class ProxyDoor:
         id_ = request_id_of(tenant, headers.key or "")
         request = Request(
             id_, headers.key is not None, work, (), type_,
-            headers.priority, headers.traceparent, len(work),
+            headers.priority, headers.trace, len(work),
         )  # fmt: skip
         answer.request = request
         home_requests = self.shell.home_requests

@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ async def serve_node(
     config_from_peers: bool = True,
     credentials: Credentials | None = None,
     token_files: TokenFiles | None = None,
+    make_shell: Callable[..., NodeShell] = NodeShell,
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
@@ -72,11 +73,11 @@ async def serve_node(
     the service that requests are passed to. With a `store`, a configuration is taken only if that
     takes it, and unless `config_from_peers` none is that others go by. `credentials` are for doors
     whose url is `https`; with `token_files` only who has an API token is let in. Raises InputError
-    where an address cannot be bound, and what NodeShell raises.
+    where an address cannot be bound, and what `make_shell` raises.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
-        shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
+        shell = make_shell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
         node = partial(create_app, testbed=testbed, allowed_origins=allowed_origins, store=store)
         node = partial(node, config_from_peers=config_from_peers)

@@ -67,6 +67,16 @@ class History:
     def __len__(self) -> int:
         return len(self._ring)
 
+    def listen(self, hear: Callable[[Decision | Note], None]) -> None:
+        """Have somebody told of each record from now on, ends aside."""
+        keep = self._ring.append
+
+        def add(record: Decision | Note) -> None:
+            keep(record)
+            hear(record)
+
+        self.add = add
+
     @property
     def last(self) -> Decision | Note | Ending | None:
         """Returns the newest record."""
@@ -105,7 +115,7 @@ class History:
         """
         records = self._of(request_id)
         return [
-            {"at_ms": round((record.at_s - records[0].at_s) * 1e3, 3)} | _describe(record)
+            {"at_ms": round((record.at_s - records[0].at_s) * 1e3, 3)} | describe_record(record)
             for record in records
         ]
 
@@ -113,7 +123,8 @@ class History:
         return [record for record in self._ring if record.request_id == request_id]
 
 
-def _describe(record: Decision | Note | Ending) -> dict[str, Any]:
+def describe_record(record: Decision | Note | Ending) -> dict[str, Any]:
+    """Returns a record as users read it, without its instant."""
     if isinstance(record, Decision):
         return {"event": "decided", **describe(record)}
     if isinstance(record, Note):

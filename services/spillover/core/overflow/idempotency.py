@@ -39,7 +39,7 @@ class IdempotencyRecord:
         "name",
         "ref",
         "size_bytes",
-        "traceparent",
+        "trace",
         "type",
     )
 
@@ -49,7 +49,7 @@ class IdempotencyRecord:
         self.id = request.id
         self.name = name_of(request.id)
         self.type = request.type
-        self.traceparent = request.traceparent
+        self.trace = request.trace
         self.ref = ref
         self.fingerprint = fingerprint
         """Of the body it came with; None if it came without a name."""

@@ -24,6 +24,7 @@ from spillover.live.overflow.relay import Relays, Sink
 from spillover.live.overflow.waiters import Waiters
 from spillover.model.ids import ClusterId, RequestId, tenant_of
 from spillover.model.request import Answer, Refusal, Request
+from spillover.model.trace_context import TraceContext
 
 
 class HomeRequests:
@@ -132,6 +133,10 @@ class HomeRequests:
     def when_accepted(self, entry: IdempotencyRecord, tell: Callable[[], None]) -> None:
         """Call this once a request that is unconfirmed is accepted; never if it is refused."""
         self._unconfirmed[entry.ref].append(tell)
+
+    def placed(self, ref: int, trace: TraceContext) -> None:
+        """Where a request stands in its trace, if that is not where it came from."""
+        self._entries[ref].trace = trace
 
     def fetch(self, entry: IdempotencyRecord) -> None:
         """Its answer has been given to somebody who came for it."""

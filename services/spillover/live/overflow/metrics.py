@@ -56,6 +56,8 @@ class NodeMetrics(Collector):
         self.passed_head = Histogram(signals.PASSED_HEAD)
         self.passed_ends: Mapping[str, int] = {}
         """What became of answers that had begun to pass through."""
+        self.spans: Mapping[str, int] = {}
+        """What became of spans of traces, where there are any."""
         self._written = (
             requests, refusals, received, forwards,
             self._system_time, self._queue_wait, self._hops, self.passed_head,
@@ -152,6 +154,8 @@ class NodeMetrics(Collector):
         yield from self._shadows(cluster)
         passed = [((end,), count) for end, count in self.passed_ends.items()]
         yield counter(signals.PASSED_RESPONSES, cluster, passed)
+        spans = [((end,), count) for end, count in self.spans.items()]
+        yield counter(signals.SPANS, cluster, spans)
         if self.tokens is not None:
             yield from self.tokens.collect(cluster)
         values = {

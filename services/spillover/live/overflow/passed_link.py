@@ -34,6 +34,10 @@ class PassedLink(PeerLink):
         super().__init__(**told)
         self._relays = relays
 
+    @property
+    def forward_path(self) -> str:
+        return PASS
+
     def _read(
         self, way: ForwardWay, response: Response
     ) -> link.Refused | link.Broken | ev.ForwardAnswered:

@@ -102,6 +102,7 @@ class PeerLink:
     ) -> None:
         self.neighbor = neighbor
         self.cluster = cluster
+        self.url = url
         self._emulated_link = emulated_link
         self._agreement = agreement
         self._timers = timers
@@ -126,6 +127,11 @@ class PeerLink:
             link.GiveUp: lambda command: self._obey(link.GivenUp(command.ref)),
             link.Tell: lambda command: self._feed(command.event),
         }
+
+    @property
+    def forward_path(self) -> str:
+        """Returns where requests are posted to."""
+        return self._calls.forward
 
     async def warm(self) -> None:
         """Open some connections ahead of need. A neighbor that is not there yet is no error."""

@@ -189,6 +189,11 @@ class Relays:
         """Returns how many answers pass now."""
         return len(self._begun)
 
+    def head_of(self, ref: int) -> PassedHead | None:
+        """Returns the head of an answer that begins or passes now."""
+        relay = self._open.get(ref)
+        return None if relay is None else relay.head
+
     def open(self, ref: int, sink: Sink) -> None:
         """A passed request is about to be taken; its sink hears what it comes to."""
         self._open[ref] = Relay(sink, time.monotonic())

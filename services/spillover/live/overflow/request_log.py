@@ -28,6 +28,6 @@ def log_request(entry: IdempotencyRecord, answer: Answer) -> None:
             system_time_ms=round(answer.total_s * 1e3, 3),
             type=entry.type,
             problem=answer.problem,
-            traceparent=entry.traceparent,
+            traceparent=None if entry.trace is None else entry.trace.parent,
         )
     )

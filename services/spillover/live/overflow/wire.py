@@ -25,9 +25,9 @@ from spillover.model.request import (
     Outcome,
     Request,
     is_name,
-    is_traceparent,
 )
 from spillover.model.topology import CLUSTER_ID
+from spillover.model.trace_context import trace_context
 
 LOAD = b"spillover-load"
 """A header of refusals between nodes: the load of the one that refuses."""
@@ -92,6 +92,7 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     type: str = "default"
     priority: Priority = 0
     traceparent: str | None = None
+    tracestate: str = ""
     sender: str = ""
     to: str | None = None
     federation: str | None = None
@@ -195,7 +196,7 @@ def encode_forward(
 ) -> tuple[Buffer, ...]:
     """Returns a request as `caller` hands it on, UNSAID but in version 1. In parts that follow each
     other: a large payload is sent as it lies."""
-    payload = memoryview(request.work)
+    payload, trace = memoryview(request.work), request.trace
     is_large = len(payload) > JOIN_LIMIT_BYTES
     body = ForwardBody(
         id=name_of(request.id),
@@ -205,7 +206,8 @@ def encode_forward(
         keyed=request.keyed,
         type=request.type,
         priority=request.priority,
-        traceparent=request.traceparent,
+        traceparent=None if trace is None else trace.parent,
+        tracestate="" if trace is None else trace.state,
         sender=caller.cluster,
         to=caller.to,
         federation=caller.federation,
@@ -223,7 +225,7 @@ def decode_forward(body: bytes) -> Forwarded:
     """Raises MalformedMessage."""
     forward = decoded(_decode_forward, body)
     _check_forward(forward)
-    traceparent = forward.traceparent or ""
+    parent = forward.traceparent
     request = Request(
         id=request_id_of(forward.tenant, forward.id),
         keyed=forward.keyed,
@@ -231,7 +233,7 @@ def decode_forward(body: bytes) -> Forwarded:
         path=forward.path,
         type=forward.type,
         priority=forward.priority,
-        traceparent=traceparent if is_traceparent(traceparent) else None,
+        trace=None if parent is None else trace_context(parent, forward.tracestate),
         size_bytes=len(body),
     )
     caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None

@@ -64,7 +64,8 @@ class Message:
 
 def about(request: Request) -> dict[str, str | None]:
     """Returns the fields of a Message that concerns this request."""
-    return {"request_id": told_inside(request.id), "traceparent": request.traceparent}
+    parent = None if request.trace is None else request.trace.parent
+    return {"request_id": told_inside(request.id), "traceparent": parent}
 
 
 def _as_text(value: object) -> str:

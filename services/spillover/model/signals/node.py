@@ -134,6 +134,12 @@ PASSED_HEAD = Signal(
     "From a request that passes through, here, to the head of its answer",
     buckets=DURATION_BUCKETS_S,
 )
+SPANS = Signal(
+    "spillover_spans_total",
+    "counter",
+    "Spans of traces, with --otel; dropped: for want of room, failed: the collector took them not",
+    ("outcome",),
+)
 HELD_BYTES = Signal(
     "spillover_held_bytes",
     "gauge",

@@ -25,6 +25,7 @@ from spillover.live.http.client import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import told_inside
 from spillover.model.topology import Cluster
+from spillover.model.trace_context import TraceContext
 from spillover.model.upstream_urls import UpstreamUrl
 
 _FIXED_HEADERS = ((b"content-type", b"application/json"), (b"accept-encoding", b"identity"))
@@ -72,14 +73,19 @@ class HttpWorkers(UpstreamWorkers[_Call]):
             self._none_left(call)
             return
         call.tried.append(upstream)
-        payload = (memoryview(call.command.request.work),)
+        request = call.command.request
+        payload, trace = (memoryview(request.work),), request.trace
+        if trace is not None:
+            trace = trace.sent_to("POST", upstream.name)
         try:
-            asked = upstream.post(_headers(call.command), payload)
+            asked = upstream.post(_headers(call.command, trace), payload)
         except ValueError as error:  # a name that no header can bear must not end the node
             self._end(call, Ended(problem=one_line(error)))
             return
         upstream.running += 1
         call.asked = asked
+        if trace is not None:
+            trace.follow(asked)
         asked.add_done_callback(partial(self._came_back, call, upstream))
 
     def _came_back(self, call: _Call, upstream: Upstream, asked: asyncio.Future[Response]) -> None:
@@ -109,7 +115,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         self._end(call, ended)
 
 
-def _headers(command: Start) -> list[tuple[bytes, bytes]]:
+def _headers(command: Start, trace: TraceContext | None) -> list[tuple[bytes, bytes]]:
     request = command.request
     name = told_inside(request.id).encode()
     remaining_ms = max(0, int((command.deadline_s - time.monotonic()) * 1e3))
@@ -120,6 +126,8 @@ def _headers(command: Start) -> list[tuple[bytes, bytes]]:
     ]
     if request.keyed:
         headers.append((b"idempotency-key", name))
-    if request.traceparent is not None:
-        headers.append((b"traceparent", request.traceparent.encode()))
+    if trace is not None:
+        headers.append((b"traceparent", trace.parent.encode()))
+        if trace.state:
+            headers.append((b"tracestate", trace.state.encode()))
     return headers

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from spillover.core.overflow.events import ResponseBegan, ServiceEnded, Start
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
@@ -25,7 +27,7 @@ from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
-from spillover.live.handlers.proxy.heads import Refused, upstream_head, values
+from spillover.live.handlers.proxy.heads import Refused, in_trace, upstream_head, values
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
@@ -177,7 +179,12 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         call.tried.append(upstream)
         command, request = call.command, call.request
         assert request is not None  # noqa: S101 - nothing has begun
-        added = added_fields(command.request.id, command.deadline_s - call.sent_s)
+        asked = command.request
+        if (trace := asked.trace) is not None:
+            url = upstream.origin + request.path.removeprefix("*")  # of OPTIONS: all of it
+            fields = in_trace(request.headers, trace.sent_to(request.method, url))
+            request = replace(request, headers=fields)
+        added = added_fields(asked.id, command.deadline_s - call.sent_s)
         upstream.running += 1
         try:
             exchange = passed_exchange(

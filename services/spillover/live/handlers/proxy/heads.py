@@ -21,6 +21,7 @@ from spillover.live.handlers.proxy.framing import (
     split_head,
 )
 from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead, PassedRequest
+from spillover.model.trace_context import TraceContext
 
 CHUNKED = -1
 """In place of a length."""
@@ -316,6 +317,19 @@ def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> by
     if read.size_bytes != len(request.body) or len(read.fields) != len(lines) - 1:
         raise ValueError("its head does not fit its body")
     return head + b"\r\n"
+
+
+def in_trace(fields: Fields, trace: TraceContext) -> Fields:
+    """Returns the fields of a request with its place in a trace as it is now: as they are, where
+    nobody on the way has another one than who asked."""
+    parent = trace.parent.encode()
+    if values(fields, b"traceparent") == [parent]:
+        return fields
+    kept = [one for one in fields if one[0].lower() not in (b"traceparent", b"tracestate")]
+    kept.append((b"traceparent", parent))
+    if trace.state:
+        kept.append((b"tracestate", trace.state.encode()))
+    return tuple(kept)
 
 
 class AnswerHead(NamedTuple):

@@ -1,0 +1,62 @@
+"""Traces of two sites as processes of their own: what they have to tell has left when they end,
+and a collector that is not there changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from support.collector import collecting
+
+pytestmark = pytest.mark.threes
+
+TOPOLOGY = """
+name: two
+policy: two-choice
+clusters:
+  - {id: a, servers: 1, service_ms: 50, queue_limit: 0}
+  - {id: b, servers: 4, service_ms: 50}
+links: [{between: [a, b], delay_ms: 5}]
+"""
+TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+TRACED = {"traceparent": TRACE, "Prefer": "respond-async"}
+
+
+def test_spans_leave_at_the_end_and_make_one_trace(tmp_path, up, ask, monkeypatch):
+    (tmp_path / "two.yaml").write_text(TOPOLOGY)
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")
+        options = ("--otel", "--results-timeout-s", "0")
+        bed, urls = up("two.yaml", *options, cwd=tmp_path)
+        for number in range(2):  # the second one finds no server at a
+            body = {"payload": 1, "id": f"r{number}"}
+            assert ask(f"{urls['a']}/requests", body, TRACED)[0] == 202
+        assert bed.end() == 0
+        bed.nothing_left()
+    told = {span.resource["service.instance.id"]: [] for span in collector.spans}
+    for span in collector.spans:
+        assert span.trace_id == "a" * 32
+        told[span.resource["service.instance.id"]].append(span.name)
+    assert sorted(told["a"]) == [
+        *("POST /peer/v2/forward", "POST /requests", "POST /requests", "run"),
+    ]
+    assert sorted(told["b"]) == ["POST /peer/v2/forward", "run"]
+    ids = {span.id for span in collector.spans} | {"b" * 16}
+    assert {span.parent_id for span in collector.spans} <= ids
+
+
+def test_without_a_collector_all_else_goes_on(tmp_path, up, ask, monkeypatch):
+    """The end comes long before the exporter gives up."""
+    (tmp_path / "two.yaml").write_text(TOPOLOGY)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
+    bed, urls = up("two.yaml", "--otel", cwd=tmp_path)
+    assert ask(f"{urls['a']}/requests", {"payload": 1}, {"traceparent": TRACE})[0] == 200
+    begun_s = time.monotonic()
+    assert bed.end() == 0
+    assert time.monotonic() - begun_s < 20.0
+    bed.nothing_left()

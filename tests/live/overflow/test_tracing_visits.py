@@ -1,0 +1,113 @@
+"""What is noted of a visit, and the spans that are made of it: waits between attempts, attempts in
+turn, and bounds.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.trace import SpanKind
+
+from spillover.core.overflow.events import HOME, Refuse
+from spillover.core.overflow.history import Note
+from spillover.live.overflow.tracing.spans import PROBLEM_LENGTH_MAX, SpanMaker
+from spillover.live.overflow.tracing.visits import (
+    RECORDS_MAX,
+    URL_LENGTH_MAX,
+    Place,
+    VisitTrace,
+    Way,
+)
+from spillover.model.ids import RequestId
+from spillover.model.request import DONE, Answer, Outcome, Refusal, Request
+from spillover.model.topology import Cluster
+
+PLACE = Place(0xABC, 1, None, "x=y", is_sampled=True)
+URL = "http://h:1/x"
+NUMBERS = count(1000)
+
+
+@pytest.fixture
+def visit():
+    """One that came at 10 s."""
+    return VisitTrace(PLACE, Request(RequestId("r"), False, b"1"), 10.0, is_home=True)
+
+
+def spans_of(visit):
+    made = SpanMaker(Resource({}), Cluster(id="a", servers=1), NUMBERS.__next__).spans(visit)
+    assert len(made) == visit.span_count
+    assert {span.context.trace_id for span in made} == {PLACE.trace_id}
+    assert len({span.context.span_id for span in made}) == len(made)
+    return made
+
+
+def test_it_waits_where_nothing_is_under_way(visit):
+    """Before, between and behind attempts; what delivers an answer is no wait."""
+    visit.begin(2, 11.0)
+    visit.end_attempt(12.0, "refused")
+    visit.begin(3, 12.0)
+    visit.end_attempt(13.0, "not_started")
+    visit.begin(4, 15.0)
+    visit.end_attempt(16.0, None)
+    visit.end(16.0, 0.5, Answer(DONE, ("a",)), 200, "")
+    assert visit.waits == [(10.0, 11.0), (13.0, 15.0)]
+    assert visit.ended_s == 16.5
+    assert [(one.began_s, one.ended_s, one.error) for one in visit.attempts] == [
+        (11.0, 12.0, "refused"), (12.0, 13.0, "not_started"), (15.0, 16.0, None),
+    ]  # fmt: skip
+    server, *others = spans_of(visit)
+    assert server.end_time - server.start_time == pytest.approx(6.5e9, rel=1e-6)
+    assert all(span.parent.span_id == PLACE.span_id for span in others)
+    assert [span.name for span in others] == ["queue", "queue", "run", "run", "run"]
+
+
+def test_what_expires_in_the_queue_has_waited_to_the_end(visit):
+    visit.end(12.0, 0.0, Answer(Outcome.EXPIRED, ("a",), problem="x" * 999), 504, "late")
+    assert visit.waits == [(10.0, 12.0)]
+    server, _ = spans_of(visit)
+    assert server.attributes["error.type"] == "late"
+    assert len(server.status.description) == PROBLEM_LENGTH_MAX
+
+
+def test_each_call_of_a_service_is_an_attempt(visit):
+    """The first one is what the server began; those that got nothing say so."""
+    numbers = iter(range(3, 9))
+    way = Way(visit, visit.begin(2, 10.0), lambda: next(numbers))
+    first = way.sent_to("GET", URL)
+    assert first is way
+    assert first.parent == f"00-{0xABC:032x}-{2:016x}-01"
+    second = first.sent_to("GET", "http://other" + "/y" * URL_LENGTH_MAX)
+    assert (second.parent, second.state) == (f"00-{0xABC:032x}-{3:016x}-01", "x=y")
+    visit.end_attempt(visit.under_way.began_s + 1.0, None)
+    visit.end(visit.ended_s, 0.0, Answer(DONE, ("a",)), 200, "")
+    _, *calls = spans_of(visit)
+    assert [span.kind for span in calls] == [SpanKind.CLIENT] * 2
+    assert [span.attributes.get("error.type") for span in calls] == ["no_answer", None]
+    assert [span.attributes.get("http.request.resend_count") for span in calls] == [None, 1]
+    assert calls[0].attributes["server.port"] == 1
+    assert calls[1].attributes["server.port"] == 80
+    assert len(calls[1].attributes["url.full"]) == URL_LENGTH_MAX
+
+
+def test_what_is_tried_for_ever_is_told_only_up_to_a_bound(visit):
+    for number in range(3 * RECORDS_MAX):
+        attempt = visit.begin(number + 2, 10.0 + number)
+        assert visit.under_way is attempt
+        visit.end_attempt(10.5 + number, "not_started")
+    visit.end(10_000.0, 0.0, Refuse(1, HOME, Refusal.QUEUE_FULL, 1.0), 429, "queue_full")
+    assert len(visit.attempts) == len(visit.waits) == RECORDS_MAX
+    server, *_ = spans_of(visit)
+    assert server.status.is_unset
+    assert "error.type" not in server.attributes
+    assert server.attributes["http.response.status_code"] == 429
+    assert server.attributes["spillover.outcome"] == "refused"
+
+
+def test_records_are_events_as_explain_tells_them(visit):
+    visit.records.append(Note(10.5, RequestId("r"), "not_started", None, "busy \ud800"))
+    visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
+    (event,) = spans_of(visit)[0].events
+    assert (event.name, dict(event.attributes)) == ("not_started", {"spillover.problem": "busy ?"})
+    assert event.timestamp - spans_of(visit)[0].start_time == pytest.approx(0.5e9, rel=1e-3)
