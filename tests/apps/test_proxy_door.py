@@ -66,6 +66,38 @@ def test_a_client_that_leaves_closes_the_services_connection(hops):
     in_front(check, hops)
 
 
+@HOPS
+def test_a_client_that_leaves_a_quiet_stream_is_found_out(hops):
+    """It has read all that came, so that it ends in order, and nothing is written that could fail.
+    One that only has no more to say gets the rest of its answer, whole."""
+
+    async def check(here):
+        go_on = asyncio.Event()
+
+        async def stream(talk, *_):
+            await talk.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
+            await asyncio.wait(
+                [asyncio.ensure_future(one) for one in (talk.until_closed(), go_on.wait())],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            await talk.say(b"1\r\nc\r\n0\r\n\r\n")
+
+        here.service.answer = stream
+        client, waits = await here.client(), await here.client()
+        for one in (client, waits):
+            one.writer.write(get())
+            await one.reader.readuntil(b"ab\r\n")
+        client.close()
+        waits.writer.write_eof()
+        await until(lambda: here["a"].ledger.home["cancelled"] == 1 and here.service.gone == 1)
+        go_on.set()
+        rest = await waits.reader.read()
+        assert rest.lstrip(b"0") == b"1\r\nc\r\n0\r\n\r\n"
+        assert rest.startswith(b"0")
+
+    in_front(check, hops, cluster={"servers": 2})
+
+
 def shown(holder):
     return b"Proxy-Authorization: Bearer " + SECRETS.get(holder, holder).encode()
 

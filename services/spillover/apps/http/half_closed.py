@@ -3,7 +3,8 @@ answer, or is it gone? To the machine that it was connected to both look the sam
 is sent: a client that is gone answers with a reset, and the next write fails.
 
 So the answer is begun early, a byte at a time: what every answer begins with is known before it is.
-A client that waits gets the answer that it would have got, to the byte (decision 0033).
+A client that waits gets the answer that it would have got, to the byte (decision 0033). In the
+midst of an answer in chunks, the length of the next one is begun: by zeros, which change nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class HalfClosed:
 
     It fails as the transport does: whoever answers is told by `connection_lost`.
     """
+
+    _BEGINNING = BEGINNING
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -57,6 +60,7 @@ class HalfClosed:
             self._timer = None
 
     def _rest_of(self, data: Buffer) -> Buffer:
+        """What is left to send of what begins an answer."""
         self.stop()
         sent, self._sent = self._sent, 0
         return data[sent:]
@@ -66,8 +70,23 @@ class HalfClosed:
         if self._transport.is_closing():
             return
         sent = self._sent
-        self._transport.write(BEGINNING[sent : sent + 1])
+        self._transport.write(self._BEGINNING[sent : sent + 1])
         self._sent = sent + 1
         if self._sent < len(BEGUN_AT_S):
             due_s = self._begun_s + BEGUN_AT_S[self._sent]
             self._timer = self._loop.call_at(due_s, self._send_next)
+
+
+class HalfClosedChunks(HalfClosed):
+    """The same in the midst of an answer in chunks. Each write is to begin with the length of
+    one."""
+
+    _BEGINNING = b"0" * len(BEGUN_AT_S)
+    """Of the length of any chunk, the last one too; with so few zeros everybody reads it."""
+
+    def _rest_of(self, data: Buffer) -> Buffer:
+        """All of it; then begins the next one, but not at once: it mostly comes by itself."""
+        self.stop()
+        self._begun_s, self._sent = self._loop.time(), 1
+        self._timer = self._loop.call_at(self._begun_s + BEGUN_AT_S[1], self._send_next)
+        return data

@@ -22,7 +22,7 @@ from spillover.apps.http.exchange import (
     body_too_slow,
     too_large,
 )
-from spillover.apps.http.half_closed import HalfClosed
+from spillover.apps.http.half_closed import HalfClosed, HalfClosedChunks
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.passed_answers import PassedAnswer, write_problem
@@ -167,15 +167,16 @@ class DoorConnection(asyncio.Protocol):
         self._feed(data)
 
     def eof_received(self) -> bool:
-        """Returns whether to keep the connection: for an answer to a whole request. Who has gone
-        for good is found out by beginning it."""
+        """Returns whether to keep it: for the answer to a whole request. Who is gone is found
+        out by beginning that, or its next chunk."""
         answer = self._answer
         if answer is None or self._discards or self._way.scheme == "https":
             return False  # TLS has no half-closed connections
+        answer.flush()
         self._half_closed = True
-        if not answer.has_begun and not isinstance(self.transport, HalfClosed):
-            half = HalfClosed(self.transport, self._door.loop)
-            self.transport = cast("asyncio.Transport", half)
+        if answer.is_chunked or not answer.has_begun:
+            stand_in = HalfClosedChunks if answer.is_chunked else HalfClosed
+            self.transport = cast("asyncio.Transport", stand_in(self.transport, self._door.loop))
         return True
 
     def pause_writing(self) -> None:
@@ -392,9 +393,7 @@ class DoorConnection(asyncio.Protocol):
 
 
 def _refused(error: Refused) -> Problem:
-    if error.status == 501:
-        return Problem("not_passed", str(error))
-    if error.status == 431:
-        return Problem("head_too_large", str(error))
+    if error.status in (431, 501):
+        return Problem("head_too_large" if error.status == 431 else "not_passed", str(error))
     own_status = None if error.status == 400 else error.status
     return Problem("malformed", str(error), own_status=own_status)

@@ -6,6 +6,7 @@ Where requests come in is in `proxy_door`, what heads mean in `live.handlers.pro
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Protocol
 
@@ -104,16 +105,17 @@ class PassedAnswer:
 
     __slots__ = (
         "_head",
-        "_is_chunked",
         "_is_of_events",
         "_keep_alive",
         "_left_bytes",
         "_line",
         "_shell",
+        "_unwritten",
         "call",
         "entry",
         "flow",
         "has_begun",
+        "is_chunked",
         "is_over",
         "own_name",
         "request",
@@ -125,10 +127,14 @@ class PassedAnswer:
         self._line = line
         self._head = head
         self._keep_alive = head.keep_alive
-        self._is_chunked = False
+        self.is_chunked = False
+        """Its body is sent in chunks; known once it has begun."""
         self._is_of_events = False
         self._left_bytes: int | None = None
         """Of a length that was told."""
+        self._unwritten = b""
+        """The head, and short pieces that come with it, until the end of the loop's turn: most
+        small answers are whole by then, and each write wakes the client."""
         self.request: Request | None = None
         """As it is taken: it may be answered before its entry is there."""
         self.own_name = ""
@@ -159,7 +165,8 @@ class PassedAnswer:
         if written is None:
             self._break_off()
             return
-        self._line.write(written)
+        self._unwritten = written
+        asyncio.get_running_loop().call_soon(self.flush)
         if self._line.write_paused:
             flow.pause()
 
@@ -172,12 +179,25 @@ class PassedAnswer:
             if self._left_bytes < 0:
                 self._break_off()
                 return
-        if not self._is_chunked:
+        is_short = len(data) < JOINED_BYTES
+        if self._unwritten:
+            if is_short and len(self._unwritten) < JOINED_BYTES:
+                framed = b"%x\r\n%b\r\n" % (len(data), data) if self.is_chunked else data
+                self._unwritten += framed
+                return
+            self.flush()
+        if not self.is_chunked:
             line.write(data)
-        elif len(data) < JOINED_BYTES:
+        elif is_short:
             line.write(b"%x\r\n%b\r\n" % (len(data), data))
         else:
             line.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
+
+    def flush(self) -> None:
+        """Write what has waited for the rest of its turn: the head, and what came with it."""
+        unwritten, self._unwritten = self._unwritten, b""
+        if unwritten and not self._line.is_gone:
+            self._line.write(unwritten)
 
     def end(self, trailers: Fields, answer: Answer | None) -> None:  # noqa: ARG002 - of `Sink`
         if self.is_over or self._line.is_gone:
@@ -191,9 +211,13 @@ class PassedAnswer:
             if not lines.count(b"\r") == lines.count(b"\n") == len(trailers):
                 self._break_off()  # a neighbor must not write a second answer
                 return
+        if self.is_chunked:
+            last = b"%b0\r\n%b\r\n" % (self._unwritten, lines)
+            self._unwritten = b""
+            self._line.write(last)
+        else:
+            self.flush()
         self.is_over = True
-        if self._is_chunked:
-            self._line.write(b"0\r\n%b\r\n" % lines)
         self._line.answered(keep_alive=self._keep_alive)
 
     def break_off(self, answer: Answer | None) -> None:
@@ -244,7 +268,7 @@ class PassedAnswer:
         fields = [field for field in head.headers if field[0].lower() not in _OF_A_HOP]
         lengths = values(head.headers, b"content-length")
         bodyless = self._head.method == "HEAD" or head.status in _BODYLESS
-        self._is_chunked = not (bodyless or lengths or self._head.is_old)
+        self.is_chunked = not (bodyless or lengths or self._head.is_old)
         if lengths and not bodyless:
             is_number = lengths[0].isdigit() and len(lengths[0]) <= LENGTH_DIGITS_MAX
             if len(lengths) > 1 or not is_number:
@@ -254,12 +278,12 @@ class PassedAnswer:
             self._left_bytes = 0
         elif self._head.is_old:
             self._keep_alive = False
-        if not (self._is_chunked and self._head.takes_trailers):
+        if not (self.is_chunked and self._head.takes_trailers):
             fields = [field for field in fields if field[0].lower() != b"trailer"]
         self._is_of_events = any(
             value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
         )
-        if self._is_chunked:
+        if self.is_chunked:
             fields.append((b"Transfer-Encoding", b"chunked"))
         if not self._keep_alive:
             fields.append((b"Connection", b"close"))
@@ -284,12 +308,13 @@ class PassedAnswer:
 
     def _break_off(self, problem: str | None = None) -> None:
         """Whoever reads it must see that it is not whole."""
+        self.flush()
         self.is_over = True
         words = b""
         if self.tells_events and self._is_of_events and self._left_bytes is None:
             told = {"reason": "handler_failed", "detail": problem or "the answer broke off"}
             event = b"\nevent: error\ndata: %b\n\n" % msgspec.json.encode(told)
-            words = b"%x\r\n%b\r\n" % (len(event), event) if self._is_chunked else event
+            words = b"%x\r\n%b\r\n" % (len(event), event) if self.is_chunked else event
         _log.info(Message("answer broken off", request_id=self.name, reason=problem))
         if self.entry is not None and not self._line.is_gone:
             self._shell.home_requests.abandon(self.entry)

@@ -9,6 +9,7 @@ or broken off. Whatever its status, it is the answer; a 5xx counts as a failure 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 
 from spillover.core.overflow.events import NotStarted, ResponseBegan, ServiceEnded, Start
 from spillover.live.engine.moving import Moving
+from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended, one_line
 from spillover.live.handlers.ends import event_of, service_time_s
@@ -129,7 +131,9 @@ class ProxyWorkers:
     ) -> None:
         at_once = max(cluster.server_count, TOKENS_MAX) + UNQUEUED_MAX
         usual_s = cluster.service_ms / 1e3
-        self.upstreams = Upstreams(urls, at_once, usual_s, on_health, moving, PassedConnection)
+        # Requests of one turn leave together: each write wakes the service.
+        connection = partial(PassedConnection, writes=WriteBatch(asyncio.get_running_loop()))
+        self.upstreams = Upstreams(urls, at_once, usual_s, on_health, moving, connection)
         where = cluster.proxy_url or "its own address"
         self._elsewhere = f"a service is behind this cluster: expected its own requests, at {where}"
         self._on_end = on_end
