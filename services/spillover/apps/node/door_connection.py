@@ -25,7 +25,7 @@ from spillover.apps.http.exchange import (
 from spillover.apps.http.half_closed import HalfClosed, HalfClosedChunks
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
-from spillover.apps.node.passed_answers import PassedAnswer, write_problem
+from spillover.apps.node.passed_answers import PassedAnswer, problem_of_head, write_problem
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.framing import FIELDS_MAX, Body, HeadBytes, Malformed, TooLong
 from spillover.live.handlers.proxy.heads import (
@@ -170,6 +170,7 @@ class DoorConnection(asyncio.Protocol):
         """Returns whether to keep it: for the answer to a whole request. Who is gone is found
         out by beginning that, or its next chunk."""
         answer = self._answer
+        self._door.shell.writes.flush()
         if answer is None or self._discards or self._way.scheme == "https":
             return False  # TLS has no half-closed connections
         answer.flush()
@@ -217,7 +218,7 @@ class DoorConnection(asyncio.Protocol):
         except Problem as problem:
             self._refuse(problem)
         except Refused as error:
-            self._refuse(_refused(error))
+            self._refuse(problem_of_head(error))
         except TooLong as error:
             self._refuse(Problem("head_too_large", str(error)))
         except Malformed as error:
@@ -254,7 +255,7 @@ class DoorConnection(asyncio.Protocol):
         if body.done:
             self._whole(head, b"")
         elif head.awaits_continue and not rest:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._door.shell.writes.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         return rest
 
     def _read_body(self, head: RequestHead, data: bytes) -> bytes:
@@ -303,7 +304,8 @@ class DoorConnection(asyncio.Protocol):
             answer.refuse(problem)
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer what cannot be read on."""
+        """Answer what cannot be read on, behind what was answered before."""
+        self._door.shell.writes.flush()
         self._forget_body()
         method = "GET" if self._head is None else self._head.method
         self._discards = True
@@ -313,6 +315,9 @@ class DoorConnection(asyncio.Protocol):
 
     def write(self, data: Buffer) -> None:
         self.transport.write(data)
+
+    def write_later(self, data: Buffer) -> None:
+        self._door.shell.writes.write(self.transport, data)
 
     def writelines(self, parts: tuple[Buffer, ...]) -> None:
         self.transport.writelines(parts)
@@ -367,6 +372,7 @@ class DoorConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close it once all is sent that was written."""
+        self._door.shell.writes.flush()
         self.due_s = self._door.shell.now_s + self._door.bounds.unread_s
         self.transport.close()
 
@@ -390,10 +396,3 @@ class DoorConnection(asyncio.Protocol):
             self._refuse(Problem("head_too_slow", detail))
         else:
             self.transport.close()
-
-
-def _refused(error: Refused) -> Problem:
-    if error.status in (431, 501):
-        return Problem("head_too_large" if error.status == 431 else "not_passed", str(error))
-    own_status = None if error.status == 400 else error.status
-    return Problem("malformed", str(error), own_status=own_status)

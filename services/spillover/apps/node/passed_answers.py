@@ -18,7 +18,12 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.heads import LENGTH_DIGITS_MAX, RequestHead, values
+from spillover.live.handlers.proxy.heads import (
+    LENGTH_DIGITS_MAX,
+    Refused,
+    RequestHead,
+    values,
+)
 from spillover.live.handlers.proxy.unqueued import UnqueuedCall
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.shell import NodeShell
@@ -67,6 +72,9 @@ class ClientLine(Protocol):
 
     def write(self, data: Buffer) -> None: ...
 
+    def write_later(self, data: Buffer) -> None:
+        """At the end of this turn, together with what others write."""
+
     def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
 
     def answered(self, *, keep_alive: bool) -> None:
@@ -80,6 +88,14 @@ def proxy_status(reason: str) -> bytes:
     """Returns the header by which errors of ours are told from those of the service."""
     error = _PROXY_ERRORS.get(reason, "http_request_error")
     return b"spillover; error=" + error.encode()
+
+
+def problem_of_head(error: Refused) -> Problem:
+    """Returns why a request with such a head is not passed on."""
+    if error.status in (431, 501):
+        return Problem("head_too_large" if error.status == 431 else "not_passed", str(error))
+    own_status = None if error.status == 400 else error.status
+    return Problem("malformed", str(error), own_status=own_status)
 
 
 def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive: bool) -> None:
@@ -211,12 +227,12 @@ class PassedAnswer:
             if not lines.count(b"\r") == lines.count(b"\n") == len(trailers):
                 self._break_off()  # a neighbor must not write a second answer
                 return
-        if self.is_chunked:
-            last = b"%b0\r\n%b\r\n" % (self._unwritten, lines)
-            self._unwritten = b""
+        last = b"0\r\n%b\r\n" % lines if self.is_chunked else b""
+        if self._unwritten:
+            unwritten, self._unwritten = self._unwritten, b""
+            self._line.write_later(unwritten + last)
+        elif last:
             self._line.write(last)
-        else:
-            self.flush()
         self.is_over = True
         self._line.answered(keep_alive=self._keep_alive)
 
@@ -261,6 +277,7 @@ class PassedAnswer:
         """Nothing has begun, and nothing will."""
         if not self.is_over:
             self.is_over = True
+            self._shell.writes.flush()  # what was answered before comes first
             write_problem(self._line, problem, self._head.method, keep_alive=self._keep_alive)
 
     def _written(self, head: PassedHead, so_far: SoFar) -> bytes | None:
