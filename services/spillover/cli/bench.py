@@ -36,8 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--quick", action="store_true",
-        help="short runs, to see that it works: under 40 s, a minute of peers and of tokens, "
-        "two of membership and of queue",
+        help="short runs, to see that it works: under 40 s, a minute of peers, of proxy and of "
+        "tokens, two of membership and of queue",
     )  # fmt: skip
     parser.add_argument(
         "--policy", type=some_of(POLICY_NAMES), metavar="P,P,...",

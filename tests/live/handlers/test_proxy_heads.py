@@ -249,6 +249,37 @@ def test_chunks_in_any_pieces_with_trailers_and_what_follows():
         assert body.rest + rest == b"HTTP/1.1"
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"3\r\nabc\r\n",
+        b"03;x=y\r\na\r\n\r\n",
+        b"0\r\n\r\n",
+        b"3\r\nabcde\r\n",
+        b"4\r\nabc\r\n",
+        b"3\r\nabc\n\n",
+        b"3\nabc\r\n",
+        b"+3\r\nabc\r\n",
+        b"0x3\r\nabc\r\n",
+        b"3 \r\nabc\r\n",
+        b"\r\nabc\r\n",
+    ],
+)
+def test_a_chunk_that_comes_alone_is_read_as_one_in_pieces(raw):
+    """A short way must not be another reader."""
+
+    def read(*parts):
+        body, whole = Chunked(), b""
+        try:
+            for part in (b"1\r\nx\r\n", *parts, b"0\r\n\r\n"):
+                whole += b"" if body.done else body.feed(part)
+        except Malformed:
+            return None
+        return whole, body.done
+
+    assert read(raw) == read(*(raw[at : at + 1] for at in range(len(raw))))
+
+
 def test_a_head_that_never_ends_is_not_kept():
     head = HeadBytes()
     line = b"A: bcd\r\n"

@@ -19,7 +19,7 @@ from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
-from spillover.tools.bench import haproxy
+from spillover.tools.bench import foreign, haproxy
 from spillover.tools.bench.load_process import LoadProcess
 from spillover.tools.bench.model import BenchPlan, Row
 from spillover.tools.bench.peers.outcome import Done, best_threshold, fates_of, values_of
@@ -179,7 +179,7 @@ def test_ended_early_it_leaves_no_process(tmp_path):
 def test_a_missing_haproxy_is_told_in_one_line(monkeypatch, tmp_path, capsys):
     """Before anything is started, and with how to get it."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(haproxy, "SYSTEM_DIRECTORIES", ())
+    monkeypatch.setattr(foreign, "SYSTEM_DIRECTORIES", ())
     assert main(["bench", "peers"]) == 2
     assert capsys.readouterr() == ("", f"spillover: haproxy: {haproxy.HOW_TO_GET_IT}\n")
 

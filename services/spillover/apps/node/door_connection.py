@@ -174,10 +174,13 @@ class DoorConnection(asyncio.Protocol):
         """Returns whether to keep the connection: for answers to whole requests. Who has gone for
         good is found out by beginning the first of them."""
         answer = self._answer
+        self._door.shell.writes.flush()
         if self._discards or self._way.scheme == "https":
             return False  # TLS has no half-closed connections
         if answer is None and not self._ahead:
             return False
+        if answer is not None:
+            answer.flush()
         self.half_closed = True
         if answer and answer.has_begun:
             if answer.is_chunked:
@@ -264,7 +267,7 @@ class DoorConnection(asyncio.Protocol):
         if body.done:
             self._whole(head, b"")
         elif head.awaits_continue and not rest:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._door.shell.writes.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         return rest
 
     def _read_body(self, head: RequestHead, data: bytes) -> bytes:
@@ -313,7 +316,8 @@ class DoorConnection(asyncio.Protocol):
             answer.refuse(problem)
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer what cannot be read on."""
+        """Answer what cannot be read on, behind what was answered before."""
+        self._door.shell.writes.flush()
         self._forget_body()
         method = "GET" if self._head is None else self._head.method
         self._discards = True
@@ -323,6 +327,9 @@ class DoorConnection(asyncio.Protocol):
 
     def write(self, data: Buffer) -> None:
         self.transport.write(data)
+
+    def write_later(self, data: Buffer) -> None:
+        self._door.shell.writes.write(self.transport, data)
 
     def writelines(self, parts: tuple[Buffer, ...]) -> None:
         self.transport.writelines(parts)
@@ -382,6 +389,7 @@ class DoorConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close it once all is sent that was written."""
+        self._door.shell.writes.flush()
         self.due_s = self._door.shell.now_s + self._door.bounds.unread_s
         self.transport.close()
 

@@ -6,6 +6,7 @@ Where requests come in is in `proxy_door`, what heads mean in `live.handlers.pro
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Protocol
 
@@ -74,6 +75,9 @@ class ClientLine(Protocol):
 
     def write(self, data: Buffer) -> None: ...
 
+    def write_later(self, data: Buffer) -> None:
+        """At the end of this turn, together with what others write."""
+
     def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
 
     def look_between_chunks(self) -> None:
@@ -138,6 +142,7 @@ class PassedAnswer:
         "_left_bytes",
         "_line",
         "_shell",
+        "_unwritten",
         "call",
         "entry",
         "flow",
@@ -158,6 +163,9 @@ class PassedAnswer:
         self._is_of_events = False
         self._left_bytes: int | None = None
         """Of a length that was told."""
+        self._unwritten = b""
+        """The head, and short pieces that come with it, until the end of the loop's turn: most
+        small answers are whole by then, and each write wakes the client."""
         self.request: Request | None = None
         """As it is taken: it may be answered before its entry is there."""
         self.own_name = ""
@@ -188,9 +196,8 @@ class PassedAnswer:
         if written is None:
             self._break_off()
             return
-        self._line.write(written)
-        if self._line.half_closed and self.is_chunked:
-            self._line.look_between_chunks()
+        self._unwritten = written
+        asyncio.get_running_loop().call_soon(self.flush)
         if self._line.write_paused:
             flow.pause()
 
@@ -203,12 +210,28 @@ class PassedAnswer:
             if self._left_bytes < 0:
                 self._break_off()
                 return
+        is_short = len(data) < JOINED_BYTES
+        if self._unwritten:
+            if is_short and len(self._unwritten) < JOINED_BYTES:
+                framed = b"%x\r\n%b\r\n" % (len(data), data) if self.is_chunked else data
+                self._unwritten += framed
+                return
+            self.flush()
         if not self.is_chunked:
             line.write(data)
-        elif len(data) < JOINED_BYTES:
+        elif is_short:
             line.write(b"%x\r\n%b\r\n" % (len(data), data))
         else:
             line.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
+
+    def flush(self) -> None:
+        """Write what has waited for the rest of its turn: the head, and what came with it."""
+        unwritten, self._unwritten = self._unwritten, b""
+        if not unwritten or self._line.is_gone:
+            return
+        self._line.write(unwritten)
+        if self._line.half_closed and self.is_chunked:
+            self._line.look_between_chunks()
 
     def end(self, trailers: Fields, answer: Answer | None) -> None:  # noqa: ARG002 - of `Sink`
         if self.is_over or self._line.is_gone:
@@ -222,9 +245,13 @@ class PassedAnswer:
             if not lines.count(b"\r") == lines.count(b"\n") == len(trailers):
                 self._break_off()  # a neighbor must not write a second answer
                 return
+        last = b"0\r\n%b\r\n" % lines if self.is_chunked else b""
+        if self._unwritten:
+            unwritten, self._unwritten = self._unwritten, b""
+            self._line.write_later(unwritten + last)
+        elif last:
+            self._line.write(last)
         self.is_over = True
-        if self.is_chunked:
-            self._line.write(b"0\r\n%b\r\n" % lines)
         self._line.answered(keep_alive=self._keep_alive)
 
     def break_off(self, answer: Answer | None) -> None:
@@ -268,6 +295,7 @@ class PassedAnswer:
         """Nothing has begun, and nothing will."""
         if not self.is_over:
             self.is_over = True
+            self._shell.writes.flush()  # what was answered before comes first
             write_problem(self._line, problem, self._head.method, keep_alive=self._keep_alive)
 
     def _written(self, head: PassedHead, so_far: SoFar) -> bytes | None:
@@ -313,6 +341,7 @@ class PassedAnswer:
 
     def _break_off(self, problem: str | None = None) -> None:
         """Whoever reads it must see that it is not whole."""
+        self.flush()
         self.is_over = True
         words = b""
         if self.tells_events and self._is_of_events and self._left_bytes is None:

@@ -26,12 +26,13 @@ class PassedOutlet:
         self.has_begun = False
         """Whether frames follow, so that nothing else can be answered."""
 
-    def begin(self, on_flow: Callable[[bool], None]) -> None:
+    def begin(self, frame: bytes, on_flow: Callable[[bool], None]) -> None:
         """Of `passed_back.Outlet`."""
         self.has_begun = True
         exchange = self._exchange
         closes = b"" if exchange.keep_alive else b"connection: close\r\n"
-        exchange.begin(b"%b%b%b\r\n" % (_HEAD, closes, exchange.header_lines), on_flow)
+        told = (_HEAD, closes, exchange.header_lines, len(frame), frame)
+        exchange.begin(b"%b%b%b\r\n%x\r\n%b\r\n" % told, on_flow)
 
     def write(self, *parts: Buffer) -> None:
         """Of `passed_back.Outlet`: one chunk."""
@@ -42,9 +43,9 @@ class PassedOutlet:
         else:
             self._exchange.write(*chunk)
 
-    def end(self) -> None:
+    def end(self, frame: bytes) -> None:
         """Of `passed_back.Outlet`."""
-        self._exchange.write(b"0\r\n\r\n")
+        self._exchange.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(frame), frame))
         self._exchange.end()
 
     def break_off(self) -> None:

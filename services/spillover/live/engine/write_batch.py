@@ -42,7 +42,9 @@ class WriteBatch:
 
 def write_parts(transport: asyncio.WriteTransport, head: Buffer, *rest: Buffer) -> None:
     """One write for all parts of a message."""
-    if len(rest) == 1 and len(rest[0]) <= JOIN_LIMIT_BYTES:
+    if not rest:
+        transport.write(head)
+    elif len(rest) == 1 and len(rest[0]) <= JOIN_LIMIT_BYTES:
         transport.write(b"".join((head, rest[0])))
     else:
         transport.writelines((head, *rest))

@@ -30,14 +30,15 @@ FRAMES_MAX = 1024
 class Outlet(Protocol):
     """The connection on which a neighbor waits for an answer. Nothing is done once it has gone."""
 
-    def begin(self, on_flow: Callable[[bool], None]) -> None:
-        """Say that frames follow. `on_flow` is told True while the neighbor does not read."""
+    def begin(self, frame: bytes, on_flow: Callable[[bool], None]) -> None:
+        """Say that frames follow, this one first. `on_flow` is told True while the neighbor does
+        not read."""
 
     def write(self, *parts: Buffer) -> None:
         """A frame, in parts that follow each other."""
 
-    def end(self) -> None:
-        """There are no more."""
+    def end(self, frame: bytes) -> None:
+        """The last one."""
 
     def break_off(self) -> None:
         """Close the connection in the midst of it."""
@@ -126,8 +127,7 @@ class PassedBack:
             leave()
 
     def _write_head(self, head: PassedHead, so_far: ev.SoFar, sent_s: float) -> None:
-        self._outlet.begin(self._on_flow)
-        self._outlet.write(encode_head(head, so_far, self._stay(sent_s)))
+        self._outlet.begin(encode_head(head, so_far, self._stay(sent_s)), self._on_flow)
 
     def _write_piece(self, data: bytes) -> None:
         self._unsent_bytes -= len(data)
@@ -136,8 +136,7 @@ class PassedBack:
 
     def _write_end(self, trailers: Fields, answer: Answer, sent_s: float) -> None:
         self._is_over = True
-        self._outlet.write(encode_end(trailers, answer, self._stay(sent_s)))
-        self._outlet.end()
+        self._outlet.end(encode_end(trailers, answer, self._stay(sent_s)))
         self._way.left(answer)
 
     def _stay(self, sent_s: float) -> Stay:

@@ -157,6 +157,9 @@ class FrameReader:
 
     def feed(self, data: bytes | bytearray) -> None:
         """More has come. Raises MalformedMessage."""
+        if not (self._kind or self._kept) and self._is_piece(data):
+            self._on_piece(bytes(data[FRAME.size :]))
+            return
         at, end = 0, len(data)
         while at < end:
             if not self._kind:
@@ -172,6 +175,15 @@ class FrameReader:
                 self._kept += part
             if not self._left_bytes:
                 self._finish()
+
+    def _is_piece(self, data: bytes | bytearray) -> bool:
+        """Whether this is a whole frame with a piece of the body and nothing else: as it mostly
+        comes, of streams."""
+        if len(data) <= FRAME.size or BODY not in self._expected:
+            return False
+        kind, length = FRAME.unpack_from(data)
+        is_whole: bool = kind == BODY and len(data) == FRAME.size + length
+        return is_whole
 
     def _begin(self, data: bytes | bytearray, at: int) -> int:
         """Read how a frame begins, as far as it is there. Returns where the rest is."""

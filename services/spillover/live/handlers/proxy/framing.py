@@ -23,8 +23,8 @@ FIELDS_MAX = 256
 CHUNK_LINE_MAX_BYTES = 256
 """Of the line with a chunk's length and its extensions."""
 
-_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_FIELD = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n]*)\r\n")
+_CONTROL = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)(?!\Z)")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 
@@ -72,7 +72,7 @@ class HeadBytes:
 def split_head(head: bytes) -> Parts:
     """Returns the first line and the fields of a head. Raises Malformed."""
     start, _, lines = head.partition(b"\r\n")
-    if _CONTROL.search(head) or _BARE.search(head):
+    if not _is_text(head):
         raise Malformed("expected no control characters")
     return start, split_fields(lines)
 
@@ -81,17 +81,24 @@ def split_fields(lines: bytes) -> Fields:
     """Returns fields, each line of which ends with CR and LF. Raises Malformed."""
     if not lines:
         return ()
-    fields = []
-    for line in lines[:-2].split(b"\r\n"):
-        name, colon, value = line.partition(b":")
-        if not colon or _NAME.fullmatch(name) is None:
-            is_folded = line[:1] in (b" ", b"\t")
-            what = "no line that begins with a blank" if is_folded else "NAME: VALUE"
-            raise Malformed(f"header: expected {what}")
-        fields.append((name, value.strip(b" \t")))
+    fields: list[tuple[bytes, bytes]] = _FIELD.findall(lines)  # half the time of a loop
+    if len(fields) != lines.count(b"\r\n"):
+        is_folded = b"\r\n " in lines or b"\r\n\t" in lines or lines[:1] in (b" ", b"\t")
+        what = "no line that begins with a blank" if is_folded else "NAME: VALUE"
+        raise Malformed(f"header: expected {what}")
     if len(fields) > FIELDS_MAX:
         raise TooLong(f"expected at most {FIELDS_MAX} headers")
+    if b" \r\n" in lines or b"\t\r\n" in lines:
+        return tuple([(name, value.rstrip(b" \t")) for name, value in fields])
     return tuple(fields)
+
+
+def _is_text(lines: bytes) -> bool:
+    """Whether these are whole lines without control characters, each with both characters of its
+    end."""
+    ends = lines.count(b"\r\n")
+    is_whole = ends == lines.count(b"\n") == lines.count(b"\r")
+    return is_whole and len(lines.translate(None, _CONTROL)) == len(lines)
 
 
 class Body(Protocol):
@@ -146,6 +153,15 @@ class ToTheEnd:
 _SIZE, _DATA, _BEHIND_DATA, _TRAILERS = range(4)
 
 
+def _one_chunk(data: bytes) -> bytes:
+    """Returns what is in a chunk, if that is all there is: as it mostly comes, of streams. Nothing
+    for anything else."""
+    end = data.find(b"\r\n", 0, CHUNK_LINE_MAX_BYTES)
+    told = _CHUNK.fullmatch(data, 0, end)
+    is_one = told is not None and len(data) == end + int(told[1], 16) + 4
+    return data[end + 2 : -2] if is_one and data.endswith(b"\r\n") else b""
+
+
 class Chunked:
     """In chunks, with trailers. Extensions are left out."""
 
@@ -166,6 +182,8 @@ class Chunked:
         if self._pending:
             looked = max(0, len(self._pending) - 3)
             data, self._pending = self._pending + data, b""
+        elif self._at == _SIZE and (piece := _one_chunk(data)):
+            return piece
         pieces = []
         start, size = 0, len(data)
         while start < size and not self.done:
@@ -215,6 +233,6 @@ class Chunked:
             self.done = True
             if end > start + 2:
                 lines = data[start : end - 2]
-                if len(lines) > HEAD_LIMIT_BYTES or _CONTROL.search(lines) or _BARE.search(lines):
+                if len(lines) > HEAD_LIMIT_BYTES or not _is_text(lines):
                     raise Malformed("trailers: expected lines without control characters")
                 self.trailers = split_fields(lines)

@@ -10,6 +10,7 @@ again, and passed on if nobody else takes it.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 
 from spillover.core.overflow.events import ResponseBegan, ServiceEnded, Start
 from spillover.live.engine.moving import Moving
+from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import SAID_LIMIT_BYTES, Ended, one_line
 from spillover.live.handlers.ends import service_time_s
@@ -138,8 +140,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         relays: Relays,
         moving: Moving | None = None,
     ) -> None:
+        # Requests of one turn leave together: each write wakes the service.
+        connection = partial(PassedConnection, writes=WriteBatch(asyncio.get_running_loop()))
         told = urls, cluster, on_end, on_health, moving
-        super().__init__(*told, make_connection=PassedConnection, more=UNQUEUED_MAX)
+        super().__init__(*told, make_connection=connection, more=UNQUEUED_MAX)
         where = cluster.proxy_url or "its own address"
         self._elsewhere = f"a service is behind this cluster: expected its own requests, at {where}"
         self._not_run_statuses = frozenset(cluster.statuses_not_run)
