@@ -130,6 +130,10 @@ async def _hold(talk, *_):
     await talk.until_closed()
 
 
+def _in_front_of(url, handler="proxy:{url}"):
+    return handler.format(url=url, other=url.replace("127.0.0.1", "localhost"))
+
+
 @asynccontextmanager
 async def doors(
     *ids,
@@ -154,9 +158,8 @@ async def doors(
         if between is not None:
             port = await stack.enter_async_context(between(url.removeprefix("http://")))
             url = f"http://127.0.0.1:{port}"
-        handler = handler.format(url=url, other=url.replace("127.0.0.1", "localhost"))
-        told = {"handler": handler, **(cluster or {})}
-        busy = told | {"handler": f"proxy:{holding.url}", "servers": 1}
+        told = {"handler": _in_front_of(url, handler), **(cluster or {})}
+        busy = told | {"handler": _in_front_of(holding.url), "servers": 1}
         given = {
             id_: (busy if id_ in occupied else told) | (each or {}).get(id_, {}) for id_ in ids
         }
