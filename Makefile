@@ -8,7 +8,7 @@ ARGS ?=
 # which takes a worker longer than to run most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo testbed check test style types quick all-tests soak dashboards reference lock format clean
+.PHONY: help demo testbed check test style types collected quick all-tests soak dashboards reference lock format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,16 +29,23 @@ demo: .venv/.complete
 testbed:
 	@deploy/testbed.sh $(ARGS)
 
-check: style
+check: .venv/.complete
+	@$(MAKE) -j2 style collected
 	@$(MAKE) -j2 types quick
 
-test: style
+test: .venv/.complete
+	@$(MAKE) -j2 style collected
 	@$(MAKE) -j2 types all-tests
 
 style: .venv/.complete
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+
+# pytest rewrites each test file once: on a clean checkout every worker would, all at the same time,
+# which takes a core of each as long as a thousand tests. What is wrong is told by the tests' own run.
+collected: .venv/.complete
+	@$(BIN)/pytest --collect-only -qq $(ARGS) >/dev/null 2>&1 || :
 
 # Beside the tests, many of which wait: what is wrong is told where it is found, and by the status.
 types: .venv/.complete
@@ -53,8 +60,9 @@ all-tests: .venv/.complete
 soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
 	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/e2e/test_malformed.py \
+	    tests/e2e/test_configuration.py \
 	    tests/sim/overflow/test_sweep.py tests/sim/overflow/test_failing.py \
-	    tests/sim/overflow/test_pool_histories.py tests/sim/queue/test_history.py \
+	    tests/sim/overflow/test_pool_theory.py tests/sim/overflow/test_pool_histories.py tests/sim/queue/test_history.py \
 	    tests/sim/membership/test_history.py tests/sim/membership/test_session_history.py \
 	    tests/e2e/test_lease_redis_random.py $(ARGS)
 

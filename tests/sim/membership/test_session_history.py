@@ -27,33 +27,34 @@ NOTICED_WITHIN = 100
 HAPPENS = {"change", "change while some wait", "died", "silent", "cut off", "broken", "drain"}
 
 
-def play(count, soak_s=0.0, kind=ClientSession):
-    """So many histories, or as many as there is time for. They are eventful, or they would prove
-    little."""
+def play(seeds, soak_s=0.0, kind=ClientSession):
+    """The histories of these seeds, and on as long as there is time. They are eventful, or they
+    would prove little."""
     happened, requests, moves = Counter(), Counter(), 0
-    seed, until_s = 0, time.monotonic() + soak_s
-    while seed < count or time.monotonic() < until_s:
+    seed, until_s = seeds.start, time.monotonic() + soak_s
+    while seed < seeds.stop or time.monotonic() < until_s:
         told = SessionHistory(seed, kind).play()
         happened += told.happened
         requests += told.requests
         moves += told.moves
         seed += 1
-    print(f"{seed} histories", dict(happened), dict(requests), f"{moves} moves")  # noqa: T201
-    assert min(happened[kind] for kind in HAPPENS) > 0.1 * seed
-    assert requests["done"] > 10 * seed
-    assert moves > 10 * seed
+    count = seed - seeds.start
+    print(f"{count} histories", dict(happened), dict(requests), f"{moves} moves")  # noqa: T201
+    assert min(happened[kind] for kind in HAPPENS) > 0.1 * count
+    assert requests["done"] > 10 * count
+    assert moves > 10 * count
 
 
 def test_nothing_breaks_in_short():
     """As many as a check has time for."""
-    play(SHORT)
+    play(range(SHORT))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_nothing_breaks():
     """Every client comes to a server of the newest list, nobody spins, no node lets in too many."""
-    play(LONG, SOAK_S)
+    play(range(SHORT, LONG), SOAK_S)
 
 
 def test_the_same_seed_gives_the_same_history():
@@ -121,4 +122,4 @@ class Leaping(ClientSession):
 )
 def test_the_checker_notices(kind, said):
     with pytest.raises(Broken, match=said):
-        play(NOTICED_WITHIN, kind=kind)
+        play(range(NOTICED_WITHIN), kind=kind)

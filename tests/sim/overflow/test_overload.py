@@ -117,9 +117,13 @@ class Overload:
         return [e.queued_s for e in came if e.outcome is Outcome.DONE]
 
 
-@cache
 def overload(sizes, clusters=1, stoppable=True):
     """The run with these, made once: nothing of it is changed later."""
+    return _overload(sizes, clusters, stoppable)
+
+
+@cache
+def _overload(sizes, clusters, stoppable):
     return Overload(sizes, clusters, stoppable=stoppable)
 
 

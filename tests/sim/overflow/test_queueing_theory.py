@@ -55,7 +55,7 @@ def erlang_c(servers, load):
     return blocked / (sum(offered**k / math.factorial(k) for k in range(servers)) + blocked)
 
 
-@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (2, 0.7), (5, 0.8)])
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (5, 0.8)])
 def test_exponential_services_wait_as_erlang_says(servers, load):
     """M/M/c: mean wait C(c, a) s / (c (1 - rho)), to within 5 %."""
     schedule = poisson_arrivals(load, servers, 120_000, exponential=True)

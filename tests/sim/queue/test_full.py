@@ -48,10 +48,10 @@ def agree(require):
 @pytest.mark.parametrize("load", [50, 200])
 def test_both_engines_agree(load, agree):
     """Without faults, where nobody looks after those who wait."""
-    half = agree(paper(load), 20_000)
+    half = agree(paper(load), 8000)
     for name in ("probes_mean", "throughput", "consumer_utilization", "producer_utilization"):
-        assert half[name] < 0.03, name
-    assert half["wait_mean"] < 0.06
+        assert half[name] < 0.05, name
+    assert half["wait_mean"] < 0.1
 
 
 @pytest.mark.parametrize(
