@@ -21,9 +21,9 @@ SPILLOVER = (sys.executable, "-m", "spillover")
 NEWCOMER_USED_S = 2.0
 """From when the newcomer answers until overflow goes there, at the latest."""
 
-ROUNDS_S = float(os.environ.get("SPILLOVER_ROUNDS_S", "30"))
+ROUNDS_S = float(os.environ.get("SPILLOVER_SOAK_S", "60")) / 6
 ROUND_S_MAX = 15.0
-"""The load goes on for as long as the last round, which has begun in time."""
+"""The load goes on for as long as the last round, which has begun in time. At least two are."""
 
 
 def config(*arguments):
@@ -67,7 +67,7 @@ def test_a_cluster_comes_and_goes_under_load_and_nothing_is_lost(
     path = tmp_path / "next.yaml"
     began_s = time.monotonic()
     rounds, used_s = 0, []
-    while time.monotonic() < began_s + ROUNDS_S:
+    while rounds < 2 or time.monotonic() < began_s + ROUNDS_S:
         version = fields_of(urls["c"]).get("version", 0)
         assert set_to(urls["c"], with_f(small, port) | {"version": version}, path)[0] == 0
         until(lambda: _answers(ask, f), 20.0)
@@ -80,7 +80,6 @@ def test_a_cluster_comes_and_goes_under_load_and_nothing_is_lost(
         rounds += 1
     result = load.result(90.0)
     assert result["outcomes"]["ok"] == result["sent"], result["outcomes"]
-    assert rounds >= 2
     assert max(used_s) <= NEWCOMER_USED_S, used_s
     for url in urls.values():
         until(lambda url=url: is_balanced(ask(f"{url}/state")[1]), 5.0)

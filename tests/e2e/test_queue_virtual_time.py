@@ -14,7 +14,7 @@ import pytest
 from spillover.sim.queue.full import OF_WIRE, simulate
 from spillover.sim.theory.queue.system import ProbingSystem, alike
 from spillover.tools.bench.queue.closed import ClosedLoad, half_width, play
-from support.commands import READY_S
+from support.commands import READY_S, SPILLOVER
 from support.waiting import until
 
 pytestmark = [pytest.mark.threes, pytest.mark.timeout(240)]
@@ -26,33 +26,44 @@ MAX_HOPS = 2
 EXPIRY_S = 5.0
 WARM_UP_S = 4.0
 MEASURED_S = 30.0
-SIMULATED_OBJECTS = 20_000
+SIMULATED_OBJECTS = 10_000
 WITHIN = 0.10
 
 
-@pytest.fixture
-def producers(spillover, free_ports):
-    """Their urls by id, once all are ready."""
+LOADS = (50, 150, 200)
+"""Consumers for each hundred producers: each has producers of its own."""
+
+
+@pytest.fixture(scope="module")
+def seen(module_start, free_ports):
+    """What was seen at each load, all played at once: most of it is waiting."""
+    return asyncio.run(_play_all({load: _producers(module_start, free_ports) for load in LOADS}))
+
+
+def _producers(start, free_ports):
+    """Their urls by id, and the commands."""
     ports = free_ports(PRODUCERS)
     urls = {f"p{k}": f"http://127.0.0.1:{port}" for k, port in enumerate(ports)}
     commands = []
     for name, port in zip(urls, ports, strict=True):
         peers = [word for p, u in urls.items() if p != name for word in ("--peer", f"{p}={u}")]
         options = ("--buffers", str(PLACES - 1), "--probe-expiry-ms", str(EXPIRY_S * 1e3))
-        commands.append(
-            spillover("queue", "--id", name, "--bind", f"127.0.0.1:{port}", *options, *peers)
-        )
-    for command in commands:
-        until(lambda command=command: command.stdout.endswith("\n"), READY_S, command.stderr)
-    return urls
+        own = ("--id", name, "--bind", f"127.0.0.1:{port}")
+        commands.append(start(*SPILLOVER, "queue", *own, *options, *peers))
+    return urls, commands
 
 
-@pytest.mark.parametrize("load", [50, 150, 200])
-def test_live_waits_and_probes_agree_with_virtual_time(load, producers):
-    """Within 10 %, with the interval of a run of half a minute on top."""
-    consumers = PRODUCERS * load // 100
-    asked = ClosedLoad(
-        consumers=consumers,
+async def _play_all(started):
+    for _, commands in started.values():
+        for command in commands:
+            until(lambda command=command: command.stdout.endswith("\n"), READY_S, command.stderr)
+    plays = [play(urls, _closed(load)) for load, (urls, _) in started.items()]
+    return dict(zip(started, await asyncio.gather(*plays), strict=True))
+
+
+def _closed(load):
+    return ClosedLoad(
+        consumers=PRODUCERS * load // 100,
         production_rate=RATE_PER_S,
         consumption_rate=RATE_PER_S,
         max_hops=MAX_HOPS,
@@ -60,10 +71,15 @@ def test_live_waits_and_probes_agree_with_virtual_time(load, producers):
         measured_s=MEASURED_S,
         seed=5,
     )
-    seen = asyncio.run(play(producers, asked))
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_live_waits_and_probes_agree_with_virtual_time(load, seen):
+    """Within 10 %, with the interval of a run of half a minute on top."""
+    seen = seen[load]
     system = ProbingSystem(
         kinds=alike(PRODUCERS, RATE_PER_S),
-        consumers=consumers,
+        consumers=PRODUCERS * load // 100,
         consumption_rate=RATE_PER_S,
         message_time=seen.message_s,
         buffers=PLACES,
