@@ -1,7 +1,7 @@
 """Three times what the servers can do, on real processes and open loop: goodput stays, refusals are
 fast and say when to come back, what is accepted ends in time, and recovery takes two seconds.
 
-10 s of load each, a fifth of SPILLOVER_SOAK_S where that is set; pytest -s shows the figures.
+6 s of load each, a fifth of SPILLOVER_SOAK_S where that is set; pytest -s shows the figures.
 A run in which this process itself came late to its own schedule says nothing about the nodes: it is
 made again, and at last what it lagged is allowed for.
 """
@@ -26,7 +26,7 @@ from spillover.model.statistics import percentile
 
 pytestmark = pytest.mark.pairs
 
-LOAD_S = max(10.0, float(os.environ.get("SPILLOVER_SOAK_S", "0")) / 5)
+LOAD_S = max(6.0, float(os.environ.get("SPILLOVER_SOAK_S", "0")) / 5)
 SETTLED_S = 2.0
 """Goodput counts from here on: until then the queue fills."""
 

@@ -12,6 +12,7 @@ BENCH = [sys.executable, "-m", "spillover", "bench", "client", "--quick", "--jso
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 def test_each_way_to_ask_stands_beside_both_peers(tmp_path):
     done = subprocess.run(BENCH, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -25,6 +25,8 @@ QUICK = ("--quick", "--records", str(RECORDS), "--streams", str(STREAMS))
 QUICK += ("--max-lease-ms", "1200")
 WITHIN_S = 100.0
 """About 20 s on a quiet machine."""
+LOOK_S = 0.1
+"""A look at all processes takes a core a while, which the members want."""
 
 
 until = partial(waiting.until, limit_s=WITHIN_S)
@@ -116,7 +118,7 @@ def test_each_record_once_whoever_is_killed_frozen_or_added(demo, redis_server):
     """One object, whose figures are those that Redis has when it is asked in another way; a report
     with the same figures; nothing left but the data that were to be kept."""
     one = demo("--json", "--redis", redis_server.url, "--keep", "--seed", "3")
-    until(lambda: one.look() and one.process.poll() is not None)
+    until(lambda: one.look() and one.process.poll() is not None, every_s=LOOK_S)
     assert one.process.returncode == 0, one.stderr
     assert len([command for command in one.seen.values() if "lease run" in command]) == MEMBERS + 1
     one.nothing_left()
