@@ -38,8 +38,7 @@ wait (less than half a core each) and whose limits bear two more; two of those t
 look at times more closely; one."""
 KIND_OF_FILE = re.compile(r"^pytestmark = .*\bmark\.(together|threes|pairs)\b", re.MULTILINE)
 LONGEST = (
-    *("readme_tour", "queue_virtual_time", "configuration", "console_page", "up"),
-    "mixed_versions",
+    *("readme_tour", "configuration", "console_page", "up", "mixed_versions"),
     *("faults_links", "faults_processes", "faults_surroundings"),
 )
 """Files of the threes that begin first, so that no worker is left alone with one in the end."""

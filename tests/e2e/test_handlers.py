@@ -17,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from support.commands import ROW, SPILLOVER, free_row
+
 pytestmark = pytest.mark.together
 
 MODULE = """
@@ -60,13 +62,15 @@ links:
 REQUESTS = 24
 
 
-@pytest.fixture
-def urls(tmp_path, up):
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory, module_start):
     """Clusters whose handlers are in a module in the working directory."""
-    (tmp_path / "work.py").write_text(MODULE)
-    (tmp_path / "work.yaml").write_text(TOPOLOGY)
-    bed, urls = up("work.yaml", "--seed", "1", cwd=tmp_path)
-    yield urls
+    directory = tmp_path_factory.mktemp("work")
+    (directory / "work.py").write_text(MODULE)
+    (directory / "work.yaml").write_text(TOPOLOGY)
+    options = ("--json", "--seed", "1", "--port", str(free_row(ROW)))
+    bed = module_start(*SPILLOVER, "up", "work.yaml", *options, cwd=directory)
+    yield bed.ready()
     assert bed.end() == 0
     bed.nothing_left()
 
