@@ -52,8 +52,8 @@ all-tests: .venv/.complete
 
 soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
-	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/e2e/test_malformed.py tests/apps/test_proxy_cancels.py \
-	    tests/apps/test_killed_streams.py \
+	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/e2e/test_malformed.py \
+	    tests/apps/test_proxy_cancels.py tests/apps/test_killed_streams.py \
 	    tests/sim/overflow/test_sweep.py tests/sim/overflow/test_failing.py \
 	    tests/sim/overflow/test_pool_histories.py tests/sim/queue/test_history.py \
 	    tests/sim/membership/test_history.py tests/sim/membership/test_session_history.py \
