@@ -64,6 +64,7 @@ def test_a_node_that_joins_gets_work_until_it_leaves(nodes, monkeypatch):
             metrics = (await a.client.request("GET", "/metrics", timeout_s=5.0)).body
             assert b'neighbor="b"' not in metrics
             leave(b, "a")
+            await nodes.until(lambda: "a" not in b.machine.neighbors.index)
             _, explained = await a.get("/explain/one")
             assert explained["decisions"][0]["neighbor"] == "b"
 
