@@ -16,6 +16,7 @@ from rich.text import Text
 from spillover.cli.node_calls import Headers, NodeCalls, Refused, is_state
 from spillover.cli.parsing import node_url
 from spillover.cli.producers import explain_there, explained
+from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, RunError
 from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.terminal import open_console, table_of
@@ -90,7 +91,7 @@ async def _follow(url: str, request_id: str, headers: Headers) -> dict[str, Any]
         cluster = next(iter(onward))
         next_url = onward.pop(cluster)
         try:
-            if next_url is None:
+            if next_url is None or not may_be_led_to(next_url, [url]):
                 raise RunError(UNREACHABLE)  # noqa: TRY301 - as if it had been asked
             _, clusters[cluster], further = await _ask(next_url, request_id, headers)
         except (InputError, RunError):

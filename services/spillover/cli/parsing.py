@@ -199,7 +199,7 @@ def add_tokens(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="let in only who shows an API token of this YAML file (`spillover token new` makes "
-        "them); may be repeated; read again each 10 s and on SIGHUP (default: everybody is let in)",
+        "them); may be repeated; read again each 10 s (default: everybody is let in)",
     )
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spillover.cli.node_calls import Headers, NodeCalls, Refused
+from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, RunError
 
 TITLES = (
@@ -40,11 +41,15 @@ async def ask_producers(url: str, headers: Headers = ()) -> dict[str, Any]:
     Raises RunError if there is no producer."""
     async with NodeCalls(url, headers) as calls:
         own = await calls.call("GET", "/state", is_producer)
-    others = await asyncio.gather(*(_state(str(peer), headers) for peer in own["peers"].values()))
+    others = await asyncio.gather(
+        *(_state(str(peer), url, headers) for peer in own["peers"].values())
+    )
     return {own["producer"]: own, **dict(zip(own["peers"], others, strict=True))}
 
 
-async def _state(url: str, headers: Headers) -> dict[str, Any] | None:
+async def _state(url: str, told_at: str, headers: Headers) -> dict[str, Any] | None:
+    if not may_be_led_to(url, [told_at]):
+        return None
     try:
         async with NodeCalls(url, headers) as calls:
             return await calls.call("GET", "/state", is_producer)

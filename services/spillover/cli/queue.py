@@ -116,8 +116,8 @@ def _run_producer(options: argparse.Namespace) -> int:
         if (value := getattr(options, name)) is not None and value < 1:
             option = f"--{name.replace('_', '-')}"
             raise InputError(option, "", f"expected a number of at least 1, got {value}")
-    if options.url is not None and not is_plain_url(options.url, "http"):
-        raise InputError("--url", "", f"expected http://HOST[:PORT], got {options.url!r}")
+    if options.url is not None and not is_plain_url(options.url):
+        raise InputError("--url", "", f"expected http(s)://HOST[:PORT], got {options.url!r}")
     peers = _peers(options.peer)
     own_url = peers.pop(options.id, None)
     shown = _shown(options, peers)
@@ -171,8 +171,8 @@ def _peers(told: list[str]) -> dict[str, str]:
     peers: dict[str, str] = {}
     for one in told:
         name, equals, url = one.partition("=")
-        if not equals or not is_plain_url(url, "http"):
-            raise InputError("--peer", "", f"expected ID=http://HOST[:PORT], got {one!r}")
+        if not equals or not is_plain_url(url):
+            raise InputError("--peer", "", f"expected ID=http(s)://HOST[:PORT], got {one!r}")
         _check_id("--peer", name)
         if name in peers:
             raise InputError("--peer", "", f"expected ids that differ, got {name!r} twice")

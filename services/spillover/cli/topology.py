@@ -267,6 +267,8 @@ def _say_tokens(*, has_queue: bool) -> None:
     new = "spillover token new --append tokens.yaml"
     files = [TOKENS_FILE, DRAIN_FILE]
     lines = [f"{new} --name drain --role operate > {DRAIN_FILE}"]
+    # For Prometheus, which has to show it: `authorization` of its scrape configuration.
+    lines.append(f"{new} --name prometheus --role read > prometheus")
     if has_queue:
         files.append(PRODUCERS_FILE)
         lines.append(f"{new} --name producers --role submit --tenant queue > {PRODUCERS_FILE}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 HOST = r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]"
@@ -23,9 +24,8 @@ def is_host(host: str) -> bool:
     return True
 
 
-def is_plain_url(text: str, *schemes: str) -> bool:
-    """Returns whether it is http://HOST[:PORT] or https://HOST[:PORT] and nothing more; with
-    `schemes` only these."""
+def is_plain_url(text: str) -> bool:
+    """Returns whether it is http://HOST[:PORT] or https://HOST[:PORT] and nothing more."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -35,8 +35,15 @@ def is_plain_url(text: str, *schemes: str) -> bool:
     plain = f"{parts.scheme}://{host}" if port is None else f"{parts.scheme}://{host}:{port}"
     # Comparing with the parts put together again refuses paths, users, queries and odd ports.
     same = text.lower() == plain and re.search(r"\s", text) is None
-    known = parts.scheme in (schemes or ("http", "https"))
+    known = parts.scheme in ("http", "https")
     return known and bool(parts.hostname) and port != 0 and same
+
+
+def may_be_led_to(url: str, given: Collection[str]) -> bool:
+    """Returns whether who was given these urls may go where an answer says, with what it shows
+    there. Who was given https is not led to http, where everybody on the way can read it."""
+    is_secret = any(one.startswith("https:") for one in given)
+    return not is_secret or url.startswith("https:") or url in given
 
 
 def shown(text: str) -> str:

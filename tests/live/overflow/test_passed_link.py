@@ -225,7 +225,7 @@ def test_cancels_at_random_instants_leave_nothing_behind(nodes, delay_ms):
             assert all(sink.how for sink in sinks)
             assert shell.machine.ledger.home["accepted"] == 100
             assert shell.machine.ledger.home["away"] == 0
-            assert federation["c"].ledger.foreign["received"] > 10, "what is there to see?"
+            assert federation["c"].ledger.foreign["received"] >= 5, "what is there to see?"
 
     nodes.run(main)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections import Counter
 
@@ -179,5 +180,38 @@ def test_who_leaves_before_the_end(loop, material):
         with pytest.raises((ConnectionError, ssl.SSLError)):
             await call(material, leaving.sockets[0].getsockname()[1])
         leaving.close()
+
+    run(loop, main())
+
+
+class Broken(Echo):
+    """What a bug, or a process without memory, makes of one."""
+
+    def connection_made(self, transport):
+        del transport
+        raise MemoryError
+
+
+@LOOPS
+def test_a_connection_whose_protocol_breaks_is_closed(loop, material):
+    """As loops do with their own: else its file would stay open, and nobody would know."""
+
+    async def main():
+        running = asyncio.get_running_loop()
+        told, under_way = [], set()
+        running.set_exception_handler(lambda _, context: told.append(context))
+        tls = server_context(material, callers=ssl.CERT_REQUIRED)
+        server = await running.create_server(at_door(Broken, tls, under_way), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        context = client_context(material)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname="a.test.spillover"
+        )
+        with contextlib.suppress(ConnectionError):
+            assert not await asyncio.wait_for(reader.read(), 5.0)
+        writer.transport.abort()
+        await until(lambda: not under_way)
+        assert told
+        server.close()
 
     run(loop, main())

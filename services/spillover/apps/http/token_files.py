@@ -66,7 +66,7 @@ class TokenFiles:
         try:
             # In a thread: reading a long file takes longer than the loop may stand still.
             changed = await asyncio.to_thread(self._changed)
-        except InputError as error:
+        except (InputError, RuntimeError) as error:  # the second: no thread is to be had
             if str(error) != self._told:
                 self._told = str(error)
                 words = "API tokens stay as they were: they cannot be read"

@@ -5,6 +5,7 @@ those are who ask, and however busy the member's own loop is, neither waits for 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,8 +26,11 @@ from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.metrics import LeaseMetrics
 from spillover.live.leases.report import GroupReport
 from spillover.live.process.listening import bind_socket
+from spillover.live.process.logs import Message
 from spillover.live.process.own_threads import start_own
 from spillover.model.errors import RunError
+
+_log = logging.getLogger(__name__)
 
 START_S = 10.0
 
@@ -110,9 +114,14 @@ class LeaseService:
             app.state.console.close()  # its streams would hold up the end
             server.stop()
 
+        def fail(error: BaseException) -> None:
+            told = Message("the service of this member ends: API tokens cannot be read again")
+            _log.error(told, exc_info=error)
+            stop()
+
         serving = asyncio.create_task(server.serve([self._socket]))
         ready = asyncio.create_task(server.ready.wait())
-        watching = None if files is None else files.begin_watching(lambda _: stop())
+        watching = None if files is None else files.begin_watching(fail)
         try:
             await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():

@@ -18,7 +18,7 @@ from spillover.live.overflow.identity import Connection
 from spillover.live.overflow.protocol import CONFIGURATION
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.wire import Caller
-from spillover.live.process.logs import Message
+from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.configuration import Configuration, Stamp, of_file
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown
 from spillover.model.ids import ClusterId
@@ -31,6 +31,7 @@ OF_THE_MACHINE = ("servers", "queue_limit", "held_limit_bytes", "max_hops")
 """Settings that the node's machine goes by; others are read where they are used."""
 
 _log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 
 class NodeConfiguration:
@@ -46,8 +47,8 @@ class NodeConfiguration:
         from_peers: bool = True,
     ) -> None:
         self._node = shell
-        self._left: Stamp | None = None
-        """The highest that others go by and this node does not."""
+        self._left: dict[str, Stamp] = {}
+        """What each neighbor last told that it goes by, and this node does not."""
         self._on_change = on_change
         self._own = shell.cluster.id
         configuration = of_file(shell.topology, short_text(shell.topology))
@@ -96,8 +97,8 @@ class NodeConfiguration:
 
     def _leave(self, cluster: str, stamp: Stamp) -> None:
         """Of a neighbor that may have been broken into: operators of this site have the say."""
-        if self._left is None or stamp > self._left:
-            self._left = stamp
+        if self._left.get(cluster) != stamp:
+            self._left[cluster] = stamp
             told = {"neighbor": cluster, "version": stamp.version, "by": stamp.cluster}
             words = "a newer configuration is not taken from a neighbor: set it here as well"
             _log.warning(Message(words, **told))

@@ -18,6 +18,7 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
+from spillover.live.handlers.proxy.framing import Malformed, TooLong, split_head
 from spillover.live.handlers.proxy.heads import (
     LENGTH_DIGITS_MAX,
     Refused,
@@ -94,6 +95,16 @@ def proxy_status(reason: str) -> bytes:
     """Returns the header by which errors of ours are told from those of the service."""
     error = _PROXY_ERRORS.get(reason, "http_request_error")
     return b"spillover; error=" + error.encode()
+
+
+def _is_read_alike(head: bytes, count: int) -> bool:
+    """Whether these lines are read as so many fields, behind the first one, and nothing else."""
+    try:
+        return len(split_head(head)[1]) == count
+    except TooLong:
+        return True  # as many as are told
+    except Malformed:
+        return False
 
 
 def _is_of_events(head: PassedHead) -> bool:
@@ -203,7 +214,7 @@ class PassedAnswer:
 
     def piece(self, data: bytes) -> None:
         line = self._line
-        if self.is_over or line.is_gone:
+        if self.is_over or line.is_gone or not data:  # an empty chunk would be the last one
             return
         if self._left_bytes is not None:
             self._left_bytes -= len(data)
@@ -242,7 +253,7 @@ class PassedAnswer:
         lines = b""
         if trailers and self._head.takes_trailers:
             lines = b"".join([b"%b: %b\r\n" % field for field in trailers])
-            if not lines.count(b"\r") == lines.count(b"\n") == len(trailers):
+            if not _is_read_alike(b"\r\n" + lines, len(trailers)):
                 self._break_off()  # a neighbor must not write a second answer
                 return
         last = b"0\r\n%b\r\n" % lines if self.is_chunked else b""
@@ -323,7 +334,7 @@ class PassedAnswer:
         fields += self._of_ours(so_far)
         start = b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason)
         written = b"".join([start, *(b"%b: %b\r\n" % field for field in fields)])
-        if written.count(b"\n") != len(fields) + 1 or written.count(b"\r") != len(fields) + 1:
+        if not _is_read_alike(written, len(fields)):  # neighbors may say anything
             return None
         return written + b"\r\n"
 

@@ -32,6 +32,10 @@ class WriteBatch:
             self._loop.call_soon(self.flush)
         self._writes.append((transport, parts))
 
+    def holds(self, transport: asyncio.WriteTransport) -> bool:
+        """Returns whether anything for this connection has not left yet."""
+        return any(one is transport for one, _ in self._writes)
+
     def flush(self) -> None:
         """Write all of it now. Comes before anything that is written without this."""
         writes, self._writes = self._writes, []

@@ -12,9 +12,11 @@ TOKEN_VARIABLE = "SPILLOVER_TOKEN"  # noqa: S105 - a name
 def bearer_headers(token: str | None) -> tuple[tuple[bytes, bytes], ...]:
     """Returns the headers of requests that show this secret; with None that of the environment, if
     there is one. Raises InputError for what can be none."""
-    token = (os.environ.get(TOKEN_VARIABLE) or None) if token is None else token
-    if token is None:
-        return ()
+    source = "token"
+    if token is None:  # of a file, perhaps, with a newline at its end
+        token, source = os.environ.get(TOKEN_VARIABLE, "").strip(), TOKEN_VARIABLE
+        if not token:
+            return ()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise InputError("token", "", "expected printable ASCII characters without blanks")
+        raise InputError(source, "", "expected printable ASCII characters without blanks")
     return ((b"authorization", b"Bearer " + token.encode()),)

@@ -141,4 +141,4 @@ def _in_words(error: OSError | UnicodeError) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         of_names = isinstance(error, socket.gaierror)
         return (error.strerror if of_names else os.strerror(error.errno)) or str(error)
-    return str(error)
+    return str(error) or "the other end closed the connection"

@@ -44,6 +44,7 @@ from spillover.live.membership.session_wire import (
     decode_line,
 )
 from spillover.live.process.logs import Message
+from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, PeerError
 
 LEAVE_S = 2.0
@@ -246,12 +247,10 @@ def session_of(
     **options: Any,
 ) -> SessionShell:
     """Returns the session of a client that begins with these urls; the options, and what `random`
-    draws, are those of ClientSession. Who was given https is not led to http, where everybody on
-    the way can read what a client shows."""
-    is_secret = any(url.startswith("https:") for url in urls)
+    draws, are those of ClientSession."""
 
     def may_ask(url: str) -> bool:
-        return not is_secret or url.startswith("https:") or url in urls
+        return may_be_led_to(url, urls)
 
     machine = ClientSession(name, urls, random, **options)
     return SessionShell(name, machine, client_of, on_change, may_ask)

@@ -204,7 +204,7 @@ class Relays:
         where the request runs. Another one takes its place, if one begins or is held."""
         relay = self._open.get(ref)
         if relay is not None:
-            relay.hold(head, [body], trailers)
+            relay.hold(head, [body] if body else [], trailers)
 
     def begin(self, event: ev.ResponseBegan, source: Source, head: PassedHead) -> Relay:
         """An answer begins, and its pieces follow. Where the request has ended since, they come to

@@ -20,6 +20,7 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.live.http.connection import OnEnd, OutgoingRequest
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.client_wire import NoProducer, Received
+from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import GrantLost, OutcomeUnknown
 
 TRANSFER_S = 30.0
@@ -104,6 +105,7 @@ class ConsumerShell:
     ) -> None:
         self.settings = settings
         self._headers = headers
+        self._urls = tuple(urls.values())
         self.machine = ConsumerMachine(settings, random or SystemRandom())
         self._clients = {name: wire.client_of(url, headers) for name, url in urls.items()}
         self._timers = Timers(asyncio.get_running_loop(), finest_alarm)
@@ -246,7 +248,7 @@ class ConsumerShell:
                 case 204:
                     return cn.Nothing(take)
                 case 303:
-                    return self._pointed(take, wire.read_address(came_to))
+                    return self._pointed(take, producer, wire.read_address(came_to))
         except NoProducer:
             return cn.Unreachable(take, producer)
         if wire.is_rejected(came_to):
@@ -254,9 +256,11 @@ class ConsumerShell:
             self.stop()
         return cn.Unreachable(take, producer)
 
-    def _pointed(self, take: str, address: wire.Address) -> cn.Event:
+    def _pointed(self, take: str, producer: str, address: wire.Address) -> cn.Event:
         """A producer that nobody has told of may be new."""
         if address.producer not in self._clients:
+            if not may_be_led_to(address.base_url, self._urls):
+                return cn.Unreachable(take, producer)
             self._clients[address.producer] = wire.client_of(address.base_url, self._headers)
         self._probes[take] = address.probes
         return cn.Pointed(take, address.producer, address.grant)

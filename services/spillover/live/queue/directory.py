@@ -9,6 +9,7 @@ import msgspec
 
 from spillover.live.http.client import Response
 from spillover.live.queue.client_wire import Headers, client_of, error_of
+from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, PeerError, Unreachable
 
 ANSWER_S = 5.0
@@ -38,7 +39,8 @@ def checked_urls(urls: Sequence[str] | str) -> tuple[str, ...]:
 
 async def find_producers(urls: Sequence[str], headers: Headers = ()) -> dict[str, str]:
     """Returns the base URLs of all producers, by id. One that was told holds for the producer that
-    answers there, whatever that calls itself to others. `headers` go with what is asked.
+    answers there, whatever that calls itself to others, and nobody is led from https to http.
+    `headers` go with what is asked.
 
     Raises Unreachable if none answers, Rejected if one lets nobody in that shows so much, and
     InputError if one that answers is no producer.
@@ -47,7 +49,8 @@ async def find_producers(urls: Sequence[str], headers: Headers = ()) -> dict[str
     found: dict[str, str] = {}
     for state in answers:
         if isinstance(state, _StateBody):
-            found.update(state.producers)
+            told = state.producers.items()
+            found.update((name, url) for name, url in told if may_be_led_to(url, urls))
     for url, state in zip(urls, answers, strict=True):
         if isinstance(state, _StateBody):
             found[state.producer] = url.rstrip("/")

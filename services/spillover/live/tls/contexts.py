@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillover.model.errors import InputError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from spillover.live.tls.material import Material
 
 HANDSHAKE_S = 5.0
-"""For a handshake, from the connection on."""
+"""For a handshake, from its first step on."""
 
 SHUTDOWN_S = 2.0
 """For the other end to say goodbye, too, before the connection is cut off."""
@@ -82,6 +83,8 @@ def _show(context: ssl.SSLContext, material: Material) -> None:
 
 def _trust(context: ssl.SSLContext, ca_file: str) -> None:
     try:
+        if Path(ca_file).exists() and not Path(ca_file).is_file() and not Path(ca_file).is_dir():
+            raise InputError(ca_file, "", "expected a file, got something else")
         context.load_verify_locations(ca_file)
     except IsADirectoryError:
         raise InputError(ca_file, "", "expected a file, got a directory") from None

@@ -11,6 +11,7 @@ import sys
 from asyncio.sslproto import SSLProtocol
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -86,12 +87,12 @@ class Handshake(asyncio.Protocol):
         self._under_way.add(self)
         self._socket = cast("asyncio.Transport", transport)
         self._socket.pause_reading()
-        self._turns.add(self._begin)
+        self._turns.add(partial(self._do, self._begin))
 
     def data_received(self, data: bytes) -> None:
         self._received = data
         self._socket.pause_reading()
-        self._turns.add(self._go_on)
+        self._turns.add(partial(self._do, self._go_on))
 
     def eof_received(self) -> None:
         """Nothing is left to be read: while something was, the socket was not."""
@@ -106,6 +107,14 @@ class Handshake(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._secure.resume_writing()
+
+    def _do(self, step: Callable[[], None]) -> None:
+        """Loops close a connection whose protocol raises; what is done later is on its own."""
+        try:
+            step()
+        except BaseException:
+            self._socket.abort()
+            raise
 
     def _begin(self) -> None:
         if not self._socket.is_closing():

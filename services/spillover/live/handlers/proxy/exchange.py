@@ -17,10 +17,15 @@ from spillover.live.handlers.proxy.framing import Body, HeadBytes, Malformed, To
 from spillover.live.handlers.proxy.heads import AnswerHead, read_answer
 from spillover.live.http.connection import Connection, OutgoingRequest, Response
 from spillover.live.http.small_reads import read_in_parts
+from spillover.model.errors import NotDelivered
 from spillover.model.passed import Fields, PassedHead
 
 INTERIM_MAX = 32
 """Interim answers to one request: a service that sends them for ever does not answer."""
+
+
+class TakenBack(NotDelivered):
+    """The connection was no good before the request had left. Another one may be."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -56,6 +61,8 @@ class PassedConnection(Connection):
         exchange = self.exchange
         if exchange is None:
             self.close()  # nobody asked
+            return
+        if self._incoming is None and self._is_early(exchange):
             return
         assert isinstance(exchange, PassedExchange)  # noqa: S101 - of a client for these
         piece = b""
@@ -96,7 +103,7 @@ class PassedConnection(Connection):
 
     def eof_received(self) -> None:
         exchange = self.exchange
-        if exchange is not None:
+        if exchange is not None and not self._is_early(exchange):
             if isinstance(self._incoming, ToTheEnd):
                 self._end(cast("PassedExchange", exchange), self._incoming, is_reusable=False)
             else:
@@ -105,8 +112,17 @@ class PassedConnection(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.pool.lost(self)
-        if self.exchange is not None:
+        if self.exchange is not None and not self._is_early(self.exchange):
             self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
+
+    def _is_early(self, exchange: OutgoingRequest) -> bool:
+        """Whether this comes before the request has left: then it is no answer to it, which would
+        be taken for that to the next one, and the request is taken back."""
+        if self._writes is None or not self._writes.holds(self._transport):
+            return False
+        reason = "the connection was not idle, or closed, before the request left"
+        exchange.fail(TakenBack(f"{exchange.method} {exchange.url}: {reason}"))
+        return True
 
     def _end(self, exchange: PassedExchange, body: Body, is_reusable: bool) -> None:  # noqa: FBT001
         """The answer is whole. What came behind it is for nobody."""

@@ -28,7 +28,7 @@ from spillover.live.handlers.ends import service_time_s
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
-from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
+from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange, TakenBack
 from spillover.live.handlers.proxy.heads import Refused, in_trace, upstream_head, values
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
@@ -40,6 +40,9 @@ from spillover.model.upstream_urls import UpstreamUrl
 
 UNQUEUED_MAX = 64
 """Requests beside the servers at once."""
+
+TAKEN_BACK_MAX = 3
+"""A service that speaks unasked on each connection is one that cannot be reached."""
 
 FAILED_FROM = 500
 """Statuses by which an upstream says that it has failed."""
@@ -106,6 +109,8 @@ class _Call(UpstreamCall):
     request: PassedRequest | None = None
     """None once its answer has begun."""
     exchange: PassedExchange | None = None
+    taken_back: int = 0
+    """How often a connection was no good before it had left."""
     relay: Relay | None = None
     """Once its answer has begun."""
     head: PassedHead | None = None
@@ -245,6 +250,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._whole(call, upstream, exchange.trailers)
         elif call.relay is not None:
             self._broken_off(call, upstream, reason_of(came_to))
+        elif isinstance(came_to, TakenBack) and call.taken_back < TAKEN_BACK_MAX:
+            call.taken_back += 1
+            call.tried.remove(upstream)  # it is the connection's fault
+            self._send(call)
         elif isinstance(came_to, NotDelivered):
             self._not_delivered(call, upstream, reason_of(came_to))
         elif exchange is not None and exchange.has_begun:  # it said so before it broke off

@@ -111,12 +111,20 @@ class SpanSender:
             _log.warning(Message(words, reason=None if is_sent else self._said.words))
 
     def _export(self, visits: Sequence[VisitTrace]) -> bool:
+        spans = [span for visit in visits for span in self._spans_of(visit)]
         try:
-            spans = [span for visit in visits for span in self._make(visit)]
             return self._exporter.export(spans) is SpanExportResult.SUCCESS
         except Exception as error:  # noqa: BLE001 - nobody is above this thread
             self._said.words = str(error)
             return False
+
+    def _spans_of(self, visit: VisitTrace) -> Sequence[ReadableSpan]:
+        """None where they cannot be made: one visit must not cost all that are sent with it."""
+        try:
+            return self._make(visit)
+        except Exception:  # noqa: BLE001 - as below
+            _log.exception(Message("the spans of a request cannot be made"))
+            return ()
 
 
 class _LastWords(logging.Handler):

@@ -1,0 +1,129 @@
+"""What could put a client's connection, or a service's, out of step with its requests: nobody may
+be given the answer to another one's request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spillover.apps.node.passed_answers import PassedAnswer
+from spillover.core.overflow.events import SoFar
+from spillover.live.handlers.proxy.heads import read_request
+from spillover.model.passed import PassedHead
+from support.federation import run, until
+from support.passed_requests import get
+from support.proxy_doors import in_front
+
+STRAY = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
+
+
+def test_an_answer_that_was_held_back_and_is_empty_ends_once():
+    """In chunks, where an empty one is the last."""
+    says_no = b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+
+    async def check(here):
+        async def answer(talk, head, _):
+            ok = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+            await talk.say(says_no if b"/busy" in head else ok)
+            return True
+
+        here.service.answer = answer
+        client = await here.client()
+        read = await client.ask(get(target=b"/busy"))
+        assert (read.status, read.body, read.is_whole) == (503, b"", True)
+        read = await client.ask(get())
+        assert (read.start, read.body) == (b"HTTP/1.1 200 OK", b"ok")
+
+    in_front(check, cluster={"not_run_statuses": (503,)})
+
+
+def test_what_a_service_says_unasked_is_the_answer_to_no_request():
+    """It comes on an idle connection in the turn in which a request takes that."""
+
+    async def check(here):
+        talks = []
+
+        async def answer(talk, head, _):
+            talks.append(talk)
+            path = head.split(b" ")[1]
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(path), path))
+            return True
+
+        here.service.answer = answer
+        clients = [await here.client() for _ in range(2)]
+        for number in range(20):
+            await clients[0].ask(get())
+            await until(lambda: here["a"].ledger.home["running"] == 0)
+            first, second = (b"/of-%d-%d" % (number, client) for client in range(2))
+            clients[0].writer.write(get(target=first))
+            talks[-1].writer.write(STRAY)
+            clients[1].writer.write(get(target=second))
+            answers = [await client.answer() for client in clients]
+            for read, path in zip(answers, (first, second), strict=True):
+                assert read.body == path or read.status == 408
+            await asyncio.sleep(0)
+
+    in_front(check, cluster={"servers": 4})
+
+
+class Line:
+    """A client's connection, as far as answers go."""
+
+    def __init__(self):
+        self.write_paused = self.half_closed = self.is_gone = False
+        self.out = b""
+        self.is_reset = False
+
+    def write(self, data):
+        self.out += bytes(data)
+
+    write_later = write
+
+    def writelines(self, parts):
+        self.out += b"".join(parts)
+
+    def answered(self, *, keep_alive):
+        pass
+
+    def reset(self, *_):
+        self.is_reset = True
+
+
+class Flow:
+    """Never paused."""
+
+    def pause(self):
+        pass
+
+    resume = pause
+
+
+@pytest.mark.parametrize(
+    ("fields", "trailers"),
+    [
+        ([(b"Content-Length", b"5"), (b"Transfer-Encoding ", b"chunked")], []),
+        ([(b"X", b"y\x00z")], []),
+        ([(b"", b"v")], []),
+        ([(b"X", b"y\r\nZ: 1")], []),
+        ([], [(b"Content-Length ", b"9")]),
+        ([], [(b"X", b"y\r\n\r\nHTTP/1.1 200 OK")]),
+    ],
+)
+def test_what_a_neighbor_says_and_nobody_reads_alike_is_broken_off(fields, trailers):
+    """Lines that some clients take for a header that frames the answer, and others do not."""
+    line = Line()
+
+    async def main():
+        head = b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n"
+        answer = PassedAnswer(None, line, read_request(head))
+        answer.own_name = "x"
+        answer.begin(PassedHead(200, b"OK", tuple(fields)), SoFar(("a",), 0, 0, 0), Flow())
+        answer.piece(b"hello")
+        answer.end(tuple(trailers), None)
+
+    run(main)
+    assert line.is_reset
+    assert b"\r\n0\r\n" not in line.out
+    assert all(name not in line.out for name, _ in [*fields, *trailers] if name.endswith(b" "))
