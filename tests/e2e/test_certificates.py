@@ -81,12 +81,14 @@ class Sites:
         self.nodes[cluster] = self.start(*command, *options)
 
     def renew(self, authority, *trusted):
-        """At one site after the other; each takes them when it is told, or soon."""
+        """At one site after the other; each takes them when it is told, or soon. Nobody goes on before
+        all hear each other again."""
         for cluster, node in self.nodes.items():
             seen = node.stderr.count(RENEWED)
             self.certify(cluster, authority, *trusted)
             node.process.send_signal(signal.SIGHUP)
             until(lambda node=node, seen=seen: node.stderr.count(RENEWED) > seen, 10.0)
+        until(lambda: self.neighbors() == NEIGHBORS, 10.0, self.said())
 
     def neighbors(self):
         """Of each that answers: who is alive."""
