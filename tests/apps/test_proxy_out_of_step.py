@@ -4,8 +4,6 @@ be given the answer to another one's request.
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from spillover.apps.node.passed_answers import PassedAnswer
@@ -63,7 +61,6 @@ def test_what_a_service_says_unasked_is_the_answer_to_no_request():
             answers = [await client.answer() for client in clients]
             for read, path in zip(answers, (first, second), strict=True):
                 assert read.body == path or read.status == 408
-            await asyncio.sleep(0)
 
     in_front(check, cluster={"servers": 4})
 
