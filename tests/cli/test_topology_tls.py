@@ -99,7 +99,8 @@ def test_certificates_need_a_name(kind, named, tmp_path, capsys):
 
 
 def test_kubernetes_with_api_tokens(named, tmp_path, capsys):
-    """The pre-stop hook shows one that may operate, producers each other one that may submit."""
+    """The pre-stop hook shows one that may operate, producers one that may submit, Prometheus one
+    that may read."""
     out = tmp_path / "k"
     options = ("--out", str(out), "--tokens", "--queue", "2")
     assert main(["topology", "kubernetes", str(named), *options]) == 0
@@ -110,7 +111,11 @@ def test_kubernetes_with_api_tokens(named, tmp_path, capsys):
             words[words.index("tokens.yaml")] = str(tmp_path / "tokens.yaml")
             assert main(words) == 0
     roles = {one.name: one.roles for one in load_api_tokens([str(tmp_path / "tokens.yaml")])}
-    assert roles == {"drain": {Role.OPERATE}, "producers": {Role.SUBMIT}}
+    assert roles == {
+        "drain": {Role.OPERATE},
+        "producers": {Role.SUBMIT},
+        "prometheus": {Role.READ},
+    }
     assert "--from-file=tokens.yaml --from-file=drain --from-file=producers" in said
     pods = {
         document["metadata"]["name"]: document["spec"]["template"]["spec"]

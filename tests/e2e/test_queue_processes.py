@@ -129,10 +129,10 @@ def test_sigterm_waits_for_acknowledgements_and_a_second_one_does_not(tmp_path: 
             ["--peer", "p2=http://a:1", "--peer", "p3=http://a:1"],
             "--peer: expected urls that differ, got 'http://a:1' twice",
         ),
-        (["--peer", "p2"], "--peer: expected ID=http://HOST[:PORT], got 'p2'"),
+        (["--peer", "p2"], "--peer: expected ID=http(s)://HOST[:PORT], got 'p2'"),
         (["--buffers", "0"], "--buffers: expected a number of at least 1, got 0"),
         (["--held-limit-bytes", "-1"], "--held-limit-bytes: expected a number of at least 1"),
-        (["--url", "ftp://x"], "--url: expected http://HOST[:PORT], got 'ftp://x'"),
+        (["--url", "ftp://x"], "--url: expected http(s)://HOST[:PORT], got 'ftp://x'"),
     ],
 )
 def test_wrong_options_are_one_line(options: list[str], words: str) -> None:
