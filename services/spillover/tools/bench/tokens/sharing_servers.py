@@ -64,13 +64,11 @@ async def _serve(pool: Pool, replicas: int, connection: Connection, stack: ExitS
             await loop.create_server(partial(Door, sharing.take), sock=listening)
             ports[-1].append(listening.getsockname()[1])
 
-    def tell() -> None:
-        connection.recv()
-        connection.send(served)
-
     connection.send(ports)
-    loop.add_reader(connection.fileno(), tell)
-    await loop.create_future()
+    while True:
+        # Not `add_reader`: it makes the pipe one that takes only as much as fits.
+        await asyncio.to_thread(connection.recv)
+        connection.send(served)
 
 
 class SharingServer:
