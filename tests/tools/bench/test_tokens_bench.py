@@ -302,17 +302,19 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 )
 @pytest.mark.usefixtures("with_numba")
 def test_only_a_blocked_job_may_go_without_an_answer(outcome, reason, is_told):
+    from spillover.tools.bench.load_process import fates_of
     from spillover.tools.bench.tokens.outcome import jobs_of
 
     home = ClusterId("r1")
     record = Record(
-        index=3, cluster=home, intended_s=0.0, sent_lag_s=0.0, outcome=outcome, reason=reason
+        index=0, cluster=home, intended_s=0.0, sent_lag_s=0.0, outcome=outcome, reason=reason
     )
     if is_told:
-        with pytest.raises(RunError, match=f"tokens: job 3 has failed: {outcome}, {reason}"):
-            jobs_of("tokens", [Arrival(0.0, home)], [record])
+        with pytest.raises(RunError, match=f"tokens: job 0 has failed: {outcome}, {reason}"):
+            jobs_of("tokens", [Arrival(0.0, home)], fates_of([record]))
     else:
-        assert [job.time_ms for job in jobs_of("tokens", [Arrival(0.0, home)], [record])] == [None]
+        (job,) = jobs_of("tokens", [Arrival(0.0, home)], fates_of([record]))
+        assert job.time_ms is None
 
 
 def workload(name):

@@ -10,7 +10,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
 from spillover.tools.processes.child import Child
 from spillover_loadgen import driver
-from spillover_loadgen.record import Record
+from spillover_loadgen.record import Outcome, Record
 
 ANSWER_WITHIN_S = 30.0
 JOB_EXTRA_S = 90.0
@@ -65,12 +65,27 @@ class Scheduled:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
     """Requests at their instants, each to the target of its cluster, whatever the answers are.
-    Gives the records."""
+    Gives the records, or their `Fates`."""
 
     targets: Mapping[ClusterId, str]
     schedule: Schedule
     seed: int
     deadline_ms: float | None
+    brief: bool = False
+    """Fates rather than records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """What became of a schedule's requests, in its order. Where there are half a million, records
+    would take minutes to hand over."""
+
+    response_ms: list[float | None]
+    """Until the client had the answer, whatever it was."""
+    lag_ms: list[float]
+    """Until it was sent."""
+    others: dict[int, tuple[Outcome, str | None]]
+    """Outcome and reason of those that are not `ok`, by their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +141,11 @@ class LoadProcess(Child):
         """Does the job. What became of the requests is told by the records alone."""
         records: list[Record] = await self._do(job, job.schedule[-1].time_s)
         return records
+
+    async def fates(self, job: Replayed) -> Fates:
+        """Does the job. What became of the requests is told by their fates alone."""
+        fates: Fates = await self._do(replace(job, brief=True), job.schedule[-1].time_s)
+        return fates
 
     async def _do(self, job: Job, duration_s: float) -> Any:
         self.send(job)
@@ -207,11 +227,25 @@ class _Worker:
         return len(futures)
 
 
-async def _replayed(job: Replayed) -> list[Record]:
+async def _replayed(job: Replayed) -> list[Record] | Fates:
     gc.collect()
     gc.freeze()  # the schedule stays, and need not be walked while requests are sent
-    return await driver.run(
+    records = await driver.run(
         job.schedule, job.targets, seed=job.seed, keyed=False, deadline_ms=job.deadline_ms
+    )
+    return fates_of(records) if job.brief else records
+
+
+def fates_of(records: Sequence[Record]) -> Fates:
+    """Returns what records in the order of their schedule come to."""
+    return Fates(
+        response_ms=[record.response_time_ms for record in records],
+        lag_ms=[record.sent_lag_s * 1e3 for record in records],
+        others={
+            place: (record.outcome, record.reason)
+            for place, record in enumerate(records)
+            if record.outcome is not Outcome.OK
+        },
     )
 
 

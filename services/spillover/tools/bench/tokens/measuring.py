@@ -93,11 +93,11 @@ async def measure(workload: Workload, session: Session) -> None:
 async def _play_all(
     run: Run, sides: Sequence[PlayingSide], say: Callable[[str], None]
 ) -> list[Played]:
-    ready = asyncio.Barrier(len(sides) + 1)
+    ready, heard = asyncio.Barrier(len(sides) + 1), asyncio.Barrier(len(sides))
 
     async def play(side: PlayingSide) -> Played:
         with LoadProcess() as load:
-            return await side.play(Turn(run, load, ready))
+            return await side.play(Turn(run, load, ready, heard))
 
     tasks = [asyncio.create_task(play(side)) for side in sides]
     telling = asyncio.create_task(_tell(run, ready, say))

@@ -16,7 +16,8 @@ from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
 from spillover.sim.tokens import BATCHES, STUDENT_T, Estimate, ratio
-from spillover_loadgen.record import Outcome, Record
+from spillover.tools.bench.load_process import Fates
+from spillover_loadgen.record import Outcome
 
 ALL = "all"
 """Every job, whatever its type."""
@@ -36,18 +37,16 @@ class Job:
     """Until its client had the answer; None if it was blocked."""
 
 
-def jobs_of(side: str, schedule: Schedule, records: Sequence[Record]) -> list[Job]:
-    """Returns what a side's records tell. Raises RunError for a failure other than being blocked:
+def jobs_of(side: str, schedule: Schedule, fates: Fates) -> list[Job]:
+    """Returns what a side's fates tell. Raises RunError for a failure other than being blocked:
     figures of what is left would flatter."""
-    jobs = []
-    for arrival, record in zip(schedule, records, strict=True):
-        is_blocked = record.outcome is Outcome.REFUSED and record.reason == BLOCKED
-        if record.outcome is not Outcome.OK and not is_blocked:
-            told = f"{record.outcome}, {record.reason}"
-            raise RunError(f"{side}: job {record.index} has failed: {told}")
-        time_ms = None if is_blocked else record.response_time_ms
-        jobs.append(Job(arrival.time_s, arrival.cluster, arrival.type, time_ms))
-    return jobs
+    for place, (outcome, reason) in fates.others.items():
+        if (outcome, reason) != (Outcome.REFUSED, BLOCKED):
+            raise RunError(f"{side}: job {place} has failed: {outcome}, {reason}")
+    return [
+        Job(arrival.time_s, arrival.cluster, arrival.type, None if place in fates.others else time)
+        for place, (arrival, time) in enumerate(zip(schedule, fates.response_ms, strict=True))
+    ]
 
 
 def within(jobs: Sequence[Job], from_s: float, until_s: float) -> list[Job]:

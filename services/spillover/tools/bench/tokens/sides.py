@@ -58,6 +58,9 @@ class Turn:
     load: LoadProcess
     ready: asyncio.Barrier
     """Passed once all processes of all sides run."""
+    heard: asyncio.Barrier
+    """Passed once all sides have taken in what they were told of so many jobs: for seconds in which
+    nobody else hears anything."""
     began: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -230,18 +233,21 @@ async def _play(
     await turn.ready.wait()
     turn.began.set()
     before_s = {kind: sum(map(cpu_s, pids)) for kind, pids in processes.items()}
-    records = await load.records(job)
+    fates = await load.fates(job)
     used_s = {kind: sum(map(cpu_s, pids)) - before_s[kind] for kind, pids in processes.items()}
-    jobs = jobs_of(f"{run.workload.name}, {name}", run.schedule, records)
+    jobs = jobs_of(f"{run.workload.name}, {name}", run.schedule, fates)
+    await turn.heard.wait()
     length_s = max(job.at_s + (job.time_ms or 0.0) / 1e3 for job in jobs)
     sharing.send("what have you done?")
     served: Served = await sharing.receive(peers.READY_WITHIN_S)
     done = sum(job.time_ms is not None for job in jobs)
     if served.jobs != done:
         raise RunError(f"{name}: {done} jobs were done, and the servers did {served.jobs}")
+    lag_ms = percentile(sorted(fates.lag_ms), 0.99)
+    await turn.heard.wait()
     return Played(
         jobs=jobs,
         served=served,
         cpu_share={kind: used / length_s for kind, used in used_s.items()},
-        lag_ms=percentile(sorted(record.sent_lag_s * 1e3 for record in records), 0.99),
+        lag_ms=lag_ms,
     )
