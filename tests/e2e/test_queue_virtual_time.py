@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from statistics import fmean
+from functools import partial
 
 import pytest
 
-from spillover.sim.queue.full import OF_WIRE, simulate
+from spillover.sim.queue.full import simulate
+from spillover.sim.queue.wires import TAKE
 from spillover.sim.theory.queue.system import ProbingSystem, alike
-from spillover.tools.bench.queue.closed import ClosedLoad, half_width, play
+from spillover.tools.bench.queue.closed import ClosedLoad, play
+from spillover.tools.bench.queue.estimates import estimate
+from spillover.tools.bench.queue.legs import PRODUCERS_MIN, Legs
 from support.commands import READY_S, SPILLOVER
 from support.waiting import until
 
@@ -35,14 +38,17 @@ LOADS = (50, 150, 200)
 
 
 @pytest.fixture(scope="module")
-def seen(module_start, free_ports):
-    """What was seen at each load, all played at once: most of it is waiting."""
-    return asyncio.run(_play_all({load: _producers(module_start, free_ports) for load in LOADS}))
+def played(module_start, free_ports):
+    """What messages take, and what was seen at each load, all played at once: most of it is
+    waiting."""
+    started = {load: _producers(module_start, free_ports, PRODUCERS) for load in LOADS}
+    watched = _producers(module_start, free_ports, PRODUCERS_MIN)
+    return asyncio.run(_play_all(started, watched))
 
 
-def _producers(start, free_ports):
+def _producers(start, free_ports, count):
     """Their urls by id, and the commands."""
-    ports = free_ports(PRODUCERS)
+    ports = free_ports(count)
     urls = {f"p{k}": f"http://127.0.0.1:{port}" for k, port in enumerate(ports)}
     commands = []
     for name, port in zip(urls, ports, strict=True):
@@ -53,12 +59,18 @@ def _producers(start, free_ports):
     return urls, commands
 
 
-async def _play_all(started):
-    for _, commands in started.values():
+async def _play_all(started, watched):
+    for _, commands in (*started.values(), watched):
         for command in commands:
             until(lambda command=command: command.stdout.endswith("\n"), READY_S, command.stderr)
-    plays = [play(urls, _closed(load)) for load, (urls, _) in started.items()]
-    return dict(zip(started, await asyncio.gather(*plays), strict=True))
+    legs = Legs()
+    besides = [partial(legs.watch, watched[0], 1), *[None] * (len(started) - 1)]
+    plays = [
+        play(urls, _closed(load), beside)
+        for (load, (urls, _)), beside in zip(started.items(), besides, strict=True)
+    ]
+    seen = dict(zip(started, await asyncio.gather(*plays), strict=True))
+    return legs.means_s(), seen
 
 
 def _closed(load):
@@ -74,35 +86,35 @@ def _closed(load):
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_live_waits_and_probes_agree_with_virtual_time(load, seen):
+def test_live_waits_and_probes_agree_with_virtual_time(load, played):
     """Within 10 %, with the interval of a run of half a minute on top."""
-    seen = seen[load]
+    legs, seen = played[0], played[1][load]
     system = ProbingSystem(
         kinds=alike(PRODUCERS, RATE_PER_S),
         consumers=PRODUCERS * load // 100,
         consumption_rate=RATE_PER_S,
-        message_time=fmean(seen.messages_s),
+        message_time=legs[TAKE],
         buffers=PLACES,
         max_hops=MAX_HOPS,
     )
-    simulated = simulate(
-        system, SIMULATED_OBJECTS, 1, probe_expiry_s=EXPIRY_S, wire=OF_WIRE
-    ).figures
-    probes = seen.probes
+    simulated = simulate(system, SIMULATED_OBJECTS, 1, probe_expiry_s=EXPIRY_S, legs=legs).figures
+    counted = [seen.came], WARM_UP_S, WARM_UP_S + MEASURED_S
+    wait = estimate(*counted, lambda came: came.wait_s)
+    probes = estimate(*counted, lambda came: came.probes)
+    objects = sum(came.at_s >= WARM_UP_S for came in seen.came)
     told = {
-        "message_ms": fmean(seen.messages_s) * 1e3,
-        "objects": len(probes),
-        "wait_ms": (fmean(seen.waits_s) * 1e3, simulated.wait_mean * 1e3),
-        "wait_half_ms": half_width(seen.waits_s) * 1e3,
-        "probes": (fmean(probes), simulated.probes_mean),
-        "per_s": (len(probes) / MEASURED_S, simulated.throughput),
+        "legs_ms": {kind: took_s * 1e3 for kind, took_s in legs.items()},
+        "objects": objects,
+        "wait_ms": (wait.mean * 1e3, simulated.wait_mean * 1e3),
+        "wait_half_ms": wait.half_width * 1e3,
+        "probes": (probes.mean, simulated.probes_mean),
+        "per_s": (objects / MEASURED_S, simulated.throughput),
         "statuses": dict(seen.statuses),
     }
     sys.stdout.write(f"load {load} %, live beside simulated: {told}\n")
     assert set(seen.statuses) <= {200, 303}, told
-    wait_s = fmean(seen.waits_s)
-    assert abs(wait_s - simulated.wait_mean) < (
-        WITHIN * simulated.wait_mean + half_width(seen.waits_s)
+    assert abs(wait.mean - simulated.wait_mean) < (
+        WITHIN * simulated.wait_mean + wait.half_width
     ), told
-    assert fmean(probes) == pytest.approx(simulated.probes_mean, rel=WITHIN), told
+    assert probes.mean == pytest.approx(simulated.probes_mean, rel=WITHIN), told
     assert told["per_s"][0] == pytest.approx(simulated.throughput, rel=WITHIN), told

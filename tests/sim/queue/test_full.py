@@ -9,7 +9,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from spillover.model.errors import InputError
-from spillover.sim.queue.full import OF_WIRE, simulate
+from spillover.sim.queue.full import simulate
+from spillover.sim.queue.wires import FETCH, IN_PAPER, OFFER, POINTER
 from spillover.sim.theory.queue.system import ProbingSystem, alike, fast_and_slow
 
 
@@ -84,7 +85,8 @@ def test_the_legs_that_the_service_adds_take_time():
     fetching take three messages more."""
     system = paper(50, 10, max_hops=3, buffers=1)
     waits = [
-        simulate(system, 3000, 1, wire=wire).figures.wait_mean for wire in (OF_WIRE, frozenset())
+        simulate(system, 3000, 1, legs=legs).figures.wait_mean
+        for legs in (dict.fromkeys((*IN_PAPER, OFFER, POINTER, FETCH), 1.0), {})
     ]
     probes = simulate(system, 3000, 1).figures.probes_mean
     assert waits[0] - waits[1] > probes + 1.0

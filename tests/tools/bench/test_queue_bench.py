@@ -43,18 +43,24 @@ def test_objects_go_through_all(tmp_path):
 @pytest.mark.threes
 def test_waits_are_beside_the_simulator_and_the_model(monkeypatch):
     """Of four producers and as many consumers, of which each may ask three."""
-    monkeypatch.setattr(waits, "PRODUCERS", 4)
-    monkeypatch.setattr(waits, "CONSUMERS", 4)
+    for name, count in {"PRODUCERS": 4, "CONSUMERS": 4, "WATCHED": 3}.items():
+        monkeypatch.setattr(waits, name, count)
     case = "load 150 %, at most 3 probes"
     lines = []
     told = run_bench("queue", BenchPlan(quick=True, runs=2, case=case), lines.append)
     assert lines == [f"{case}: run 1 of 2", f"{case}: run 2 of 2"]
     rows = {(row.case.removeprefix(f"{case}: "), row.peer): row for row in told.rows}
-    peers = ("itself, simulated", "the document's model")
+    peers = (waits.PAIRED, waits.SIMULATED, waits.MODEL)
     what = ("wait for an object", "probes of a request")
-    assert set(rows) == {(one, peer) for one in what for peer in peers}
-    probes = rows[what[1], peers[0]]
+    assert set(rows) == {
+        *((one, peer) for one in what for peer in peers),
+        *((leg, None) for leg in waits.LEGS),
+    }
+    probes = rows[what[1], waits.SIMULATED]
     assert 1.0 < probes.value <= 3.0
     assert probes.half_width > 0
-    assert rows[what[1], peers[1]].peer_value == pytest.approx(probes.peer_value, rel=0.2)
-    assert any("our wire adds, also simulated: fetch, offer, pointer" in n for n in told.notes)
+    assert rows[what[1], waits.MODEL].peer_value == pytest.approx(probes.peer_value, rel=0.2)
+    paired = rows[what[1], waits.PAIRED]
+    assert paired.value == probes.value
+    assert 1.0 < paired.peer_value <= 3.0
+    assert rows["take, and object", None].value > 0

@@ -100,7 +100,7 @@ class QueueCalls:
         """POST /take."""
         shell = self._shell
         asked = read_body(await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S), TakeBody)
-        access = check_take(asked, (shell.settings.id, *shell.peers))
+        access = check_take(asked, shell.public_urls)
         if asked.probe_id in shell.machine.takes:
             problem = "expected the id of no probe that is under way"
             raise Problem("conflict", f"body.probe_id: {problem}, got {asked.probe_id!r}")

@@ -31,6 +31,10 @@ from spillover.model.errors import PeerError
 PEER_TIMEOUT_S = 2.0
 """For a probe or an offer to be answered. An offer that is not counts as declined."""
 
+PEER_IDLE_S = 90.0
+"""So long a connection to a peer is kept for the next probe, which else has to wait for one: where
+there are many peers, or little goes on, each is asked seldom. Less than a producer keeps it."""
+
 LOOK_S = 0.4
 """For a peer to tell its state to people who look."""
 
@@ -71,7 +75,11 @@ class QueueShell:
         self.metrics = QueueMetrics(self.machine, self.bodies, self.oldest_s)
         self._clients = {
             peer: HttpClient(
-                url, headers=headers, connect_timeout_s=1.0, user_timeout_s=PEER_TIMEOUT_S
+                url,
+                headers=headers,
+                idle_s_max=PEER_IDLE_S,
+                connect_timeout_s=1.0,
+                user_timeout_s=PEER_TIMEOUT_S,
             )
             for peer, url in peers.items()
         }

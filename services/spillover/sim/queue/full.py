@@ -3,14 +3,17 @@ Johnson's document, with nothing that goes wrong. What is measured is as in `com
 
 A producing client asks for a place before it makes an object, as the document's producer does.
 Messages that the document does not have (an offer to the producer that holds the call, the address
-of an object, its fetching) take no time with `wire` IN_PAPER, and time as all others with OF_WIRE.
+of an object, its fetching) take no time unless `legs` say so. Where instants are given and not
+drawn, that is `replay`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from random import Random
 
 from spillover.core.queue import events as ev
 from spillover.core.queue.consumer import ConsumerSettings
@@ -18,7 +21,6 @@ from spillover.core.queue.producer import PARKED
 from spillover.core.queue.settings import ProducerSettings
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, rare_collections, stream
-from spillover.sim.queue import wires as kinds
 from spillover.sim.queue.consumer import SimConsumer
 from spillover.sim.queue.measuring import (
     BATCHES,
@@ -32,9 +34,6 @@ from spillover.sim.queue.measuring import (
 from spillover.sim.queue.producer import SimProducer
 from spillover.sim.queue.wires import IN_PAPER, Wires
 from spillover.sim.theory.queue.system import ProbingSystem
-
-OF_WIRE = frozenset((*IN_PAPER, kinds.OFFER, kinds.POINTER, kinds.FETCH))
-"""Where all messages take time that a consumer waits for."""
 
 LIMIT = 1_000_000
 """Of all that a producer of the service bounds and one of the document does not."""
@@ -58,7 +57,7 @@ class _Counts:
     """Up to when `producing` and `consumed` are summed up."""
 
 
-class _Queue:
+class ProbingQueue:
     """All producers and consumers, in one world."""
 
     def __init__(
@@ -68,14 +67,14 @@ class _Queue:
         *,
         avoid_visited: bool,
         probe_expiry_s: float,
-        wire: Collection[str],
+        legs: Mapping[str, float],
     ) -> None:
         self.world = World()
         self._clock = Clock(self.world)
         self._random = stream(seed, "probing/full")
         self._wires = Wires(self.world, self._random, self._way_s, reliable=True)
         self._system = system
-        self._wire = wire
+        self._legs = legs
         self.counts = _Counts()
         self._begun: dict[str, float] = {}
         """Takes under way, and when they began."""
@@ -93,16 +92,16 @@ class _Queue:
             )
             self.producers[name] = SimProducer(told, self.producers, self._wires, self._clock, seed)
         rows = access_rows(system, stream(seed, "probing/access"))
-        self._consumers = [
-            self._consumer(f"c{i}", rows[i % len(rows)], seed, avoid_visited=avoid_visited)
+        self.consumers = [
+            self._consumer(i, rows[i % len(rows)], seed, avoid_visited=avoid_visited)
             for i in range(system.consumers)
         ]
 
     def _consumer(
-        self, name: str, row: list[tuple[int, float]], seed: int, *, avoid_visited: bool
+        self, number: int, row: list[tuple[int, float]], seed: int, *, avoid_visited: bool
     ) -> SimConsumer:
         settings = ConsumerSettings(
-            name=name,
+            name=f"c{number}",
             producers=tuple(f"p{j}" for j, _ in row),
             access={f"p{j}": share for j, share in row},
             learns=False,
@@ -112,18 +111,23 @@ class _Queue:
             take_s=math.inf,
         )
         consumer = SimConsumer(
-            settings, self.producers, self._wires, self._clock, seed, work=self._work
+            *(settings, self.producers, self._wires, self._clock, seed),
+            work=partial(self._work, number),
+            random=self.draws_of(number),
         )
         consumer.begun, consumer.came, consumer.done = self._take_begun, self._came, self._done
         return consumer
 
     def start(self) -> None:
+        self.start_producers()
+        for consumer in self.consumers:
+            consumer.boot()
+
+    def start_producers(self) -> None:
         for producer in self.producers.values():
             producer.boot()
-        for producer in self.producers.values():
-            self._offer(producer)
-        for consumer in self._consumers:
-            consumer.boot()
+        for number, producer in enumerate(self.producers.values()):
+            self._offer(number, producer)
 
     def until(self, objects: int) -> None:
         """Let time go by until so many have come."""
@@ -133,33 +137,42 @@ class _Queue:
     # --- draws --------------------------------------------------------------------------------
 
     def _way_s(self, kind: str) -> float:
-        if kind not in self._wire or not self._system.message_time:
-            return 0.0
-        return self._random.expovariate(1.0) * self._system.message_time
+        mean_s = self._legs.get(kind, 0.0)
+        return self._random.expovariate(1.0) * mean_s if mean_s else 0.0
 
-    def _work(self) -> tuple[float, bool]:
+    def makes_s(self, producer: int, /) -> float:
+        """Returns how long that producer takes for the object that it begins now."""
+        return self._random.expovariate(self._rates[f"p{producer}"])
+
+    def uses_s(self, _consumer: int, /) -> float:
+        """Returns how long that consumer takes for the object that has come to it."""
+        return self._random.expovariate(self._system.consumption_rate)
+
+    def draws_of(self, _consumer: int, /) -> Random | None:
+        """Returns what draws for the machine of that consumer, if it is not to draw by itself."""
+        return None
+
+    def _work(self, consumer: int) -> tuple[float, bool]:
         self._pass()
         self.counts.consuming += 1
-        return self._random.expovariate(self._system.consumption_rate), True
+        return self.uses_s(consumer), True
 
     # --- making objects -----------------------------------------------------------------------
 
-    def _offer(self, producer: SimProducer) -> None:
+    def _offer(self, number: int, producer: SimProducer) -> None:
         def admitted(command: ev.Command | None) -> None:
             assert isinstance(command, ev.Admit)  # noqa: S101 - nothing is refused here
             self._pass()
-            rate = self._rates[producer.name]
-            self.counts.rate += rate
-            self.world.at(
-                self.world.now_s + self._random.expovariate(rate), self._made, producer, command.ref
-            )
+            self.counts.rate += self._rates[producer.name]
+            made_s = self.world.now_s + self.makes_s(number)
+            self.world.at(made_s, self._made, number, producer, command.ref)
 
         producer.ask(lambda ref: ev.Offered(ref, math.inf), admitted)
 
-    def _made(self, producer: SimProducer, ref: int) -> None:
+    def _made(self, number: int, producer: SimProducer, ref: int) -> None:
         self._pass()
         self.counts.rate -= self._rates[producer.name]
-        producer.read(ref, lambda _: self._offer(producer))
+        producer.read(ref, lambda _: self._offer(number, producer))
 
     # --- measuring ----------------------------------------------------------------------------
 
@@ -177,7 +190,12 @@ class _Queue:
         counts = self.counts
         counts.objects += 1
         counts.hops += probes
-        counts.waits += self.world.now_s - self._begun.pop(take)
+        wait_s = self.world.now_s - self._begun.pop(take)
+        counts.waits += wait_s
+        self.came(wait_s, probes)
+
+    def came(self, wait_s: float, probes: int) -> None:
+        """An object has reached a consumer; nobody else looks on here."""
 
     def _done(self) -> None:
         self._pass()
@@ -208,13 +226,16 @@ def simulate(
     *,
     avoid_visited: bool = False,
     probe_expiry_s: float = math.inf,
-    wire: Collection[str] = IN_PAPER,
+    legs: Mapping[str, float] | None = None,
 ) -> ProbingRun:
     """As `compiled.simulate`. With `probe_expiry_s` consumers that wait are looked after as live;
-    the document has them wait where they are."""
+    the document has them wait where they are. `legs` are what messages of each kind take in the
+    mean, those that are left out no time; None: the document's, each the system's message time."""
     check_objects(objects)
-    queue = _Queue(
-        system, seed, avoid_visited=avoid_visited, probe_expiry_s=probe_expiry_s, wire=wire
+    if legs is None:
+        legs = dict.fromkeys(IN_PAPER, system.message_time)
+    queue = ProbingQueue(
+        system, seed, avoid_visited=avoid_visited, probe_expiry_s=probe_expiry_s, legs=legs
     )
     counts = queue.counts
     with rare_collections():

@@ -1,6 +1,10 @@
 """As many clients that make objects as there are producers, and consumers that take, use and
 acknowledge them, over HTTP: the closed system of Johnson's document, alive. How long consumers wait
-and how many probes that takes; what is compared with it is in `waits`.
+and how many probes that takes; what is compared with it is in `waits`, and what messages take is in
+`legs`.
+
+All that is chance is drawn beforehand or found out afterwards, so that the simulator can play the
+very same (`sim.queue.replay`): when objects are made and used up, and where probes go.
 
 A client makes an object and then waits at the door with it, as one more place in the buffer: where
 the document has f places, a producer has f - 1.
@@ -9,27 +13,34 @@ the document has f places, a producer has f - 1.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from random import Random
-from statistics import fmean, stdev
+from typing import TypeAlias
 
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import PeerError, RunError
+from spillover.sim.queue.replay import Came, Instants, next_of
+from spillover.tools.bench.queue.ways import read_way
 
 OBJECT_BYTES = 1024
 CALL_S = 90.0
-ASKED_PER_S = 20.0
-"""How often it is asked what a message takes."""
-BATCHES = 10
-STUDENT_T = 2.262
-"""The 97.5 % quantile of Student's law with BATCHES - 1 degrees of freedom."""
+GREETING_S = 0.05
+"""How long a probe waits that goes from one producer to another to have them connected."""
+READERS = 8
+"""At a time, of where probes went."""
 
-_TYPE = [(b"content-type", b"application/json")]
-_DEADLINE = [(b"spillover-deadline-ms", b"60000")]
+JSON_TYPE = (b"content-type", b"application/json")
+_DEADLINE = (b"spillover-deadline-ms", b"60000")
+
+Beside: TypeAlias = Callable[[float, asyncio.Event], Awaitable[None]]
+"""What goes on while all of them work. It is told from when on things count, by the monotonic
+clock, and what is set when they have ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,146 +55,238 @@ class ClosedLoad:
     measured_s: float
     seed: int
 
+    @property
+    def ends_s(self) -> float:
+        return self.warm_up_s + self.measured_s
+
 
 @dataclass
 class Seen:
-    """What consumers saw of objects that came while it was measured."""
+    """What consumers saw from the beginning on, and what was chance."""
 
-    messages_s: list[float] = field(default_factory=list)
-    """What a message takes, one way: asked now and then while all of them work, since a process
-    that has slept takes longer than one that is asked again and again."""
-    waits_s: list[float] = field(default_factory=list)
-    probes: list[int] = field(default_factory=list)
+    instants: Instants
+    came: list[Came] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
-    in_use: dict[str, tuple[HttpClient, str]] = field(default_factory=dict)
-    """By consumer: where to acknowledge what it uses, and the path."""
 
 
-async def play(urls: Mapping[str, str], load: ClosedLoad) -> Seen:
+async def play(urls: Mapping[str, str], load: ClosedLoad, beside: Beside | None = None) -> Seen:
     """Returns what was seen at these producers, by id. Raises RunError if a call goes wrong."""
     clients = {name: HttpClient(url) for name, url in urls.items()}
-    random = Random(load.seed)
-    seen = Seen()
     try:
-        message_s = await _one_way_s(list(clients.values()))
-        since_s = time.monotonic() + load.warm_up_s
-        tasks = [
-            *(
-                _make_objects(client, Random(random.random()), load.production_rate, message_s)
-                for client in clients.values()
-            ),
-            *(
-                _use_objects(f"c{k}", clients, Random(random.random()), load, since_s, seen)
-                for k in range(load.consumers)
-            ),
-            _ask(list(clients.values()), Random(random.random()), since_s, seen),
-        ]
-        running = [asyncio.ensure_future(task) for task in tasks]
-        try:
-            ended, _ = await asyncio.wait(
-                running,
-                timeout=load.warm_up_s + load.measured_s,
-                return_when=asyncio.FIRST_EXCEPTION,
-            )
-            for task in ended:
-                task.result()
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
-        # Else they would come back to whoever plays next.
-        left = [one.request("POST", path, timeout_s=10.0) for one, path in seen.in_use.values()]
-        await asyncio.gather(*left, return_exceptions=True)
+        await prepare(clients)
+        one = _Play(clients, load, await _one_way_s(clients))
+        await one.run(beside)
+        return await one.seen()
     except PeerError as error:
         raise RunError(f"a producer: {error}") from None
     finally:
         for client in clients.values():
             with suppress(PeerError):
                 await client.close()
-    return seen
 
 
-def half_width(values: Sequence[float]) -> float:
-    """Returns that of the 95 % interval of the mean, from batches in their order."""
-    size = len(values) // BATCHES
-    means = [fmean(values[k * size : (k + 1) * size]) for k in range(BATCHES)]
-    return float(STUDENT_T * stdev(means) / BATCHES**0.5)
+def body_of_take(
+    consumer: str,
+    take: str,
+    max_hops: int,
+    access: Mapping[str, float],
+    *,
+    avoid_visited: bool = False,
+) -> bytes:
+    """Returns what a consumer says to POST /take."""
+    told = {"consumer": consumer, "probe_id": take, "max_hops": max_hops, "access": access}
+    return json.dumps({**told, "avoid_visited": avoid_visited}).encode()
 
 
-async def _one_way_s(clients: Sequence[HttpClient]) -> float:
+async def prepare(clients: Mapping[str, HttpClient]) -> None:
+    """Have producers empty, and all connected that are going to talk. Raises PeerError."""
+    await asyncio.gather(*(_empty(client) for client in clients.values()))
+    await _have_connected(clients)
+
+
+async def _empty(client: HttpClient) -> None:
+    """Take what others have left there."""
+    headers = [JSON_TYPE, (b"spillover-deadline-ms", b"%d" % (GREETING_S * 1e3))]
+    body = b'{"consumer":"nobody","probe_id":"emptying","max_hops":1}'
+    while True:
+        answer = await client.request("POST", "/take", headers=headers, body=body, timeout_s=CALL_S)
+        if answer.status != 200:
+            return
+        path = f"/grants/{answer.headers[b'spillover-grant'].decode()}/ack"
+        await client.request("POST", path, timeout_s=CALL_S)
+
+
+async def _have_connected(clients: Mapping[str, HttpClient]) -> None:
+    """Have each of the empty producers connected with each, and with who asks here: probes meet
+    open connections wherever something goes on all day."""
+    headers = [JSON_TYPE, (b"spillover-deadline-ms", b"%d" % (GREETING_S * 1e3))]
+    for name, client in clients.items():
+        bodies = [
+            body_of_take("nobody", f"{name}-{peer}", 2, {peer: 1.0})
+            for peer in clients
+            if peer != name
+        ]
+        greetings = [
+            client.request("POST", "/take", headers=headers, body=body, timeout_s=CALL_S)
+            for body in bodies
+        ]
+        await asyncio.gather(*greetings)
+
+
+async def _one_way_s(clients: Mapping[str, HttpClient]) -> float:
     """Half of what a small call takes, in the mean, where one follows the other."""
-    return fmean([await _half_a_call_s(client) for _ in range(20) for client in clients])
-
-
-async def _ask(clients: Sequence[HttpClient], random: Random, since_s: float, seen: Seen) -> None:
-    """Ask one of them now and then, at random, as consumers do."""
-    while True:
-        await asyncio.sleep(random.expovariate(ASKED_PER_S))
-        took_s = await _half_a_call_s(random.choice(clients))
-        if time.monotonic() >= since_s:
-            seen.messages_s.append(took_s)
-
-
-async def _half_a_call_s(client: HttpClient) -> float:
     begun_s = time.monotonic()
-    await client.request("POST", "/grants/none/ack", timeout_s=10.0)
-    return (time.monotonic() - begun_s) / 2.0
+    for _ in range(20):
+        for client in clients.values():
+            await client.request("POST", "/grants/none/ack", timeout_s=10.0)
+    return (time.monotonic() - begun_s) / (20 * len(clients)) / 2.0
 
 
-async def _make_objects(
-    client: HttpClient, random: Random, rate_per_s: float, message_s: float
-) -> None:
-    """One producing client of one producer. What its call takes by itself, and the loop's being
-    late, count as making the next object: a producer of the document has neither."""
-    body = bytes(OBJECT_BYTES)
-    made_s = time.monotonic()
-    while True:
-        made_s += random.expovariate(rate_per_s)
-        await asyncio.sleep(made_s - time.monotonic())
+def _instants(random: Random, rate_per_s: float, until_s: float) -> list[float]:
+    """The beginning, and so many in a second, by chance, up to then."""
+    times = [0.0]
+    while times[-1] < until_s:
+        times.append(times[-1] + random.expovariate(rate_per_s))
+    return times
+
+
+class _Play:
+    """One run. What is done, and when, is written over what was drawn: a loop comes late."""
+
+    def __init__(
+        self, clients: Mapping[str, HttpClient], load: ClosedLoad, message_s: float
+    ) -> None:
+        self._clients = clients
+        self._names = list(clients)
+        self._load = load
+        self._message_s = message_s
+        """One way to a producer, of an object or of the news that it is taken."""
+        random = Random(load.seed)
+        self._made_s = [_instants(random, load.production_rate, load.ends_s)[1:] for _ in clients]
+        self._asked_s = [
+            _instants(random, load.consumption_rate, load.ends_s) for _ in range(load.consumers)
+        ]
+        self._first = [[random.choice(self._names) for _ in times] for times in self._asked_s]
+        self._name = f"{time.time_ns():x}"
+        """Of this run's takes: producers remember those of others."""
+        self._access = dict.fromkeys(self._names, 1.0 / len(self._names))
+        self._probes: dict[tuple[int, int], int] = {}
+        """Of consumer and instant: how many probes went out for the object that has come."""
+        self._came: list[Came] = []
+        self._statuses: Counter[int] = Counter()
+        self._in_use: dict[int, tuple[HttpClient, str]] = {}
+        """By consumer: where to acknowledge what it uses, and the path."""
+        self._begun_s = 0.0
+
+    def _now_s(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._begun_s
+
+    async def run(self, beside: Beside | None) -> None:
+        """Raises RunError."""
+        over = asyncio.Event()
+        self._begun_s = time.monotonic()
+        running = [
+            *(asyncio.ensure_future(self._make_objects(j)) for j in range(len(self._names))),
+            *(asyncio.ensure_future(self._use_objects(i)) for i in range(self._load.consumers)),
+        ]
+        watching = None
+        if beside is not None:
+            counts_s = self._begun_s + self._load.warm_up_s
+            watching = asyncio.ensure_future(beside(counts_s, over))
+        try:
+            ended, _ = await asyncio.wait(
+                running, timeout=self._load.ends_s, return_when=asyncio.FIRST_EXCEPTION
+            )
+            for task in ended:
+                task.result()
+        finally:
+            over.set()
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            if watching is not None:
+                await watching
+        # Else they would come back to whoever plays next.
+        left = [one.request("POST", path, timeout_s=10.0) for one, path in self._in_use.values()]
+        await asyncio.gather(*left, return_exceptions=True)
+
+    async def _make_objects(self, number: int) -> None:
+        """One producing client of one producer. What its call takes by itself counts as making the
+        next object: a producer of the document has no such call."""
+        client, made_s = self._clients[self._names[number]], self._made_s[number]
+        body = bytes(OBJECT_BYTES)
+        k = next_of(made_s, 0.0, -1)
+        while k < len(made_s):
+            await asyncio.sleep(made_s[k] - self._now_s())
+            made_s[k] = self._now_s()
+            answer = await client.request(
+                "POST", "/objects", headers=[_DEADLINE], body=body, timeout_s=CALL_S
+            )
+            if answer.status != 201:
+                raise RunError(f"expected 201 for an object, got {answer.status}")
+            k = next_of(made_s, self._now_s() - 2.0 * self._message_s, k)
+
+    async def _use_objects(self, number: int) -> None:
+        """One consumer: it asks, fetches, works, and acknowledges while it asks again."""
+        asked_s = self._asked_s[number]
+        acks: set[asyncio.Future[Response]] = set()
+        k = 0
+        while k < len(asked_s):
+            await asyncio.sleep(asked_s[k] - self._now_s())
+            if (used := self._in_use.pop(number, None)) is not None:
+                ack = asyncio.ensure_future(used[0].request("POST", used[1], timeout_s=CALL_S))
+                acks.add(ack)
+                ack.add_done_callback(acks.discard)
+            if await self._take(number, k):
+                k = next_of(asked_s, self._now_s(), k)
+
+    async def _take(self, number: int, k: int) -> bool:
+        """Whether an object has come."""
+        client = self._clients[self._first[number][k]]
+        body = body_of_take(
+            f"c{number}", self._take_name(number, k), self._load.max_hops, self._access
+        )
+        begun_s = self._asked_s[number][k] = self._now_s()
         answer = await client.request(
-            "POST", "/objects", headers=_DEADLINE, body=body, timeout_s=CALL_S
+            "POST", "/take", headers=[JSON_TYPE, _DEADLINE], body=body, timeout_s=CALL_S
         )
-        if answer.status != 201:
-            raise RunError(f"expected 201 for an object, got {answer.status}")
-        made_s = max(made_s, time.monotonic() - 2.0 * message_s)
-
-
-async def _use_objects(
-    name: str,
-    clients: Mapping[str, HttpClient],
-    random: Random,
-    load: ClosedLoad,
-    since_s: float,
-    seen: Seen,
-) -> None:
-    """One consumer: it asks, fetches, works, and acknowledges while it asks again."""
-    number = 0
-    acks: set[asyncio.Future[Response]] = set()
-    while True:
-        number += 1
-        first = random.choice(list(clients))
-        asked = b'{"consumer":"%b","probe_id":"%b-%d","max_hops":%d}' % (
-            name.encode(), name.encode(), number, load.max_hops,
-        )  # fmt: skip
-        begun_s = time.monotonic()
-        answer = await clients[first].request(
-            "POST", "/take", headers=[*_TYPE, *_DEADLINE], body=asked, timeout_s=CALL_S
-        )
-        seen.statuses[answer.status] += 1
+        self._statuses[answer.status] += 1
         probes = int(answer.headers.get(b"spillover-probes", b"0"))
         grant = answer.headers.get(b"spillover-grant", b"").decode()
         if answer.status == 303:
-            first = answer.headers[b"spillover-producer"].decode()
-            answer = await clients[first].request("GET", f"/objects/{grant}", timeout_s=CALL_S)
+            client = self._clients[answer.headers[b"spillover-producer"].decode()]
+            answer = await client.request("GET", f"/objects/{grant}", timeout_s=CALL_S)
         if answer.status != 200:
-            continue
-        now_s = time.monotonic()
-        if now_s >= since_s:
-            seen.waits_s.append(now_s - begun_s)
-            seen.probes.append(probes)
-        seen.in_use[name] = where = clients[first], f"/grants/{grant}/ack"
-        await asyncio.sleep(random.expovariate(load.consumption_rate))
-        del seen.in_use[name]
-        ack = asyncio.ensure_future(where[0].request("POST", where[1], timeout_s=CALL_S))
-        acks.add(ack)
-        ack.add_done_callback(acks.discard)
+            return False
+        now_s = self._now_s()
+        self._came.append(Came(now_s, now_s - begun_s, probes))
+        self._probes[number, k] = probes
+        self._in_use[number] = client, f"/grants/{grant}/ack"
+        return True
+
+    def _take_name(self, number: int, k: int) -> str:
+        return f"{self._name}-{number}-{k}"
+
+    async def seen(self) -> Seen:
+        """Returns what was seen, once it has been asked where probes went. Raises RunError."""
+        readers = asyncio.Semaphore(READERS)
+        numbers = {name: number for number, name in enumerate(self._names)}
+        ways = [[[numbers[first]] for first in of_one] for of_one in self._first]
+
+        async def read(i: int, k: int, probes: int) -> None:
+            async with readers:
+                way = await read_way(
+                    self._clients, self._take_name(i, k), self._first[i][k], probes
+                )
+            ways[i][k] = [numbers[name] for name in way]
+
+        await asyncio.gather(*(read(i, k, n) for (i, k), n in self._probes.items() if n > 1))
+        made_s = [[at_s + self._message_s for at_s in times] for times in self._made_s]
+        instants = Instants(_in_order(made_s), _in_order(self._asked_s), ways)
+        return Seen(instants, self._came, self._statuses)
+
+
+def _in_order(instants: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Those that were not used may lie before one that came late."""
+    return [list(accumulate(times, max)) for times in instants]

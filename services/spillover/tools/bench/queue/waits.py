@@ -1,22 +1,32 @@
 """The cases of `closed`: 20 producers and 20 consumers at four loads, beside the same system in the
-full simulator, with the messages that our wire adds, and beside the document's model, without.
+full simulator and beside the document's model. What messages take is seen in the same runs, at
+producers that only `legs` uses; the simulator has each of them, the model is given those that our
+wire adds.
+
+The simulator plays each case twice: by itself, as long as it takes to be sure, and at the very
+instants of the live runs, where chance is the same on both sides and little of it is left between
+them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from statistics import fmean
 
 from spillover.model.errors import RunError
-from spillover.sim.queue.full import OF_WIRE, simulate
-from spillover.sim.queue.wires import IN_PAPER
+from spillover.sim.queue import wires as kinds
+from spillover.sim.queue.full import simulate
+from spillover.sim.queue.replay import Came, replay
 from spillover.sim.theory.queue.chain import solve
-from spillover.sim.theory.queue.system import ProbingSystem, alike
+from spillover.sim.theory.queue.system import ProbingFigures, ProbingSystem, alike
 from spillover.testbed.producers import ProducerBed
 from spillover.tools.bench.model import Row, Stage
-from spillover.tools.bench.queue.closed import BATCHES, ClosedLoad, Seen, half_width, play
+from spillover.tools.bench.queue.closed import ClosedLoad, Seen, play
+from spillover.tools.bench.queue.estimates import Estimate, estimate
+from spillover.tools.bench.queue.legs import Legs
 from spillover.tools.bench.session import Session
 
 LOADS = (50, 100, 150, 200)
@@ -28,6 +38,8 @@ CASES = {
     for hops in HOPS
 }
 PRODUCERS = CONSUMERS = 20
+WATCHED = 6
+"""More producers, on which `legs` looks."""
 PRODUCTION_PER_S = 5.0
 """Of each: so slow that no process waits for the processor."""
 PLACES = 2
@@ -35,90 +47,163 @@ EXPIRY_S = 5.0
 """As producers have it unless told otherwise."""
 WARM_UP_S, MEASURED_S = (3.0, 0.5), (12.0, 1.5)
 OBJECTS = (20_000, 1_000)
-"""Simulated, in full and quick."""
+"""Simulated without a live run, in full and quick."""
 GRACE_S = 0.1
 
-SIMULATED, MODEL = "itself, simulated", "the document's model"
+PAIRED, SIMULATED, MODEL = (
+    "itself, simulated at the same instants", "itself, simulated", "the document's model, our legs",
+)  # fmt: skip
+
+
+LEGS = {
+    "take, and object": (kinds.TAKE, kinds.OBJECT),
+    "probe sent on": (kinds.PROBE,),
+    "offer, pointer and fetch, which our wire adds": (kinds.OFFER, kinds.POINTER, kinds.FETCH),
+}
+
+
+@dataclass(frozen=True)
+class _Played:
+    """All runs of one case; `load` is that of the first."""
+
+    case: str
+    load: ClosedLoad
+    seen: list[Seen]
+    legs: Legs
+
+    @property
+    def system(self) -> ProbingSystem:
+        """Returns what the document calls it."""
+        return ProbingSystem(
+            kinds=alike(PRODUCERS, self.load.production_rate),
+            consumers=self.load.consumers,
+            consumption_rate=self.load.consumption_rate,
+            message_time=self.legs.means_s()[kinds.TAKE],
+            buffers=PLACES,
+            max_hops=self.load.max_hops,
+        )
+
+    def replayed(self) -> list[list[Came]]:
+        """Returns what the simulator sees at the same instants, run by run."""
+        system, legs = self.system, self.legs.means_s()
+        return [
+            replay(
+                *(system, seen.instants, self.load.ends_s, self.load.seed + run),
+                probe_expiry_s=EXPIRY_S,
+                legs=legs,
+            )
+            for run, seen in enumerate(self.seen)
+        ]
+
+    def estimate(self, runs: Sequence[Sequence[Came]], value: Callable[[Came], float]) -> Estimate:
+        return estimate(runs, self.load.warm_up_s, self.load.ends_s, value)
 
 
 async def _all_waits(session: Session) -> None:
-    async with ProducerBed(PRODUCERS, buffers=PLACES - 1, drain_timeout_s=GRACE_S) as bed:
+    producers = PRODUCERS + WATCHED
+    async with ProducerBed(producers, buffers=PLACES - 1, drain_timeout_s=GRACE_S) as bed:
         for case in CASES:
             if session.wants(case):
-                await _waits(case, bed.urls, session)
-    more = ", ".join(sorted(OF_WIRE - IN_PAPER))
+                played = await _play(case, bed.urls, session)
+                await asyncio.to_thread(_note, played, session)
     session.note(
-        f"waits: the document has (h + 1) r and B; our wire adds, also simulated: {more}; all runs "
-        "count together"
+        "waits: all runs count together. The document has (h + 1) r and B, and r is half of what a "
+        "take takes that finds an object at once; our wire adds offer, pointer and fetch"
+    )
+    session.note(
+        f"waits: beside {PAIRED!r} the half-width is that of the difference, and has in it how far "
+        "it is known what messages take"
     )
 
 
-async def _waits(case: str, urls: Mapping[str, str], session: Session) -> None:
-    load, hops = CASES[case]
+async def _play(case: str, urls: Mapping[str, str], session: Session) -> _Played:
+    share, hops = CASES[case]
     plan = session.plan
-    consumption_per_s = PRODUCTION_PER_S * load / 100 * PRODUCERS / CONSUMERS
-    seen = await _play(case, urls, consumption_per_s, hops, session)
-    message_s = fmean(seen.messages_s)
-    system = ProbingSystem(
-        kinds=alike(PRODUCERS, PRODUCTION_PER_S),
+    load = ClosedLoad(
         consumers=CONSUMERS,
-        consumption_rate=consumption_per_s,
-        message_time=message_s,
-        buffers=PLACES,
+        production_rate=PRODUCTION_PER_S,
+        consumption_rate=PRODUCTION_PER_S * share / 100 * PRODUCERS / CONSUMERS,
         max_hops=hops,
+        warm_up_s=plan.of(*WARM_UP_S),
+        measured_s=plan.of(*MEASURED_S),
+        seed=plan.seed,
     )
-    objects = int(plan.of(*OBJECTS))
-    own = await asyncio.to_thread(
-        partial(simulate, system, objects, plan.seed, probe_expiry_s=EXPIRY_S, wire=OF_WIRE)
-    )
-    paper = solve(system)
-    for what, unit, field, scale, ours in (
-        ("wait for an object", "ms", "wait_mean", 1e3, seen.waits_s),
-        ("probes of a request", "each", "probes_mean", 1.0, seen.probes),
-    ):
-        for peer, value, width in (
-            (SIMULATED, getattr(own.figures, field), getattr(own.ci95, field)),
-            (MODEL, getattr(paper, field), 0.0),
+    names = list(urls)
+    used, watched = names[:PRODUCERS], names[PRODUCERS:]
+    played = _Played(case, load, [], Legs())
+    for run in range(plan.runs):
+        session.say_run(case, run)
+        watch = partial(
+            played.legs.watch,
+            {name: urls[name] for name in watched},
+            plan.seed + run,
+            named=used[WATCHED:],
+        )
+        seen = await play(
+            {name: urls[name] for name in used}, replace(load, seed=plan.seed + run), watch
+        )
+        if set(seen.statuses) - {200, 303}:
+            raise RunError(f"{case}: expected objects, got by status {dict(seen.statuses)}")
+        played.seen.append(seen)
+    return played
+
+
+def _note(played: _Played, session: Session) -> None:
+    """Simulate the same, and note the rows."""
+    plan, system, legs = session.plan, played.system, played.legs.means_s()
+    ours, twins = [seen.came for seen in played.seen], played.replayed()
+    alone = simulate(system, int(plan.of(*OBJECTS)), plan.seed, probe_expiry_s=EXPIRY_S, legs=legs)
+    model = solve(system)
+    model_wait_s = model.wait_mean + _beyond_model_s(system, model, legs)
+    probes = [came.probes for run in ours for came in run]
+    for what, unit, scale, value, field, of_model, error in (
+        ("wait for an object", "ms", 1e3, _wait_of, "wait_mean", model_wait_s,
+         played.legs.half_width_s(probes)),
+        ("probes of a request", "each", 1.0, _probes_of, "probes_mean", model.probes_mean, 0.0),
+    ):  # fmt: skip
+        live, twin = played.estimate(ours, value), played.estimate(twins, value)
+        beside_twin = math.hypot(live.half_width_beside(twin), error)
+        for peer, half_width, peer_value, peer_half_width in (
+            (PAIRED, beside_twin, twin.mean, twin.half_width),
+            (SIMULATED, live.half_width, getattr(alone.figures, field), getattr(alone.ci95, field)),
+            (MODEL, live.half_width, of_model, 0.0),
         ):
             session.add(
                 Row(
-                    case=f"{case}: {what}",
+                    case=f"{played.case}: {what}",
                     unit=unit,
-                    values=(fmean(ours) * scale,),
-                    half_width=half_width(ours) * scale,
+                    values=(live.mean * scale,),
+                    half_width=half_width * scale,
                     peer=peer,
-                    peer_values=(value * scale,),
-                    peer_half_width=width * scale,
+                    peer_values=(peer_value * scale,),
+                    peer_half_width=peer_half_width * scale,
                 )
             )
-    session.note(f"{case}: {len(seen.waits_s)} objects, a message takes {message_s * 1e3:.2f} ms")
+    for what, parts in LEGS.items():
+        took_s = sum(legs[part] for part in parts)
+        session.add(Row(case=f"{played.case}: {what}", unit="ms", values=(took_s * 1e3,)))
+    session.note(f"{played.case}: {len(probes)} objects")
 
 
-async def _play(
-    case: str, urls: Mapping[str, str], consumption_per_s: float, hops: int, session: Session
-) -> Seen:
-    """All runs together."""
-    plan, seen = session.plan, Seen()
-    for run in range(plan.runs):
-        session.say_run(case, run)
-        load = ClosedLoad(
-            consumers=CONSUMERS,
-            production_rate=PRODUCTION_PER_S,
-            consumption_rate=consumption_per_s,
-            max_hops=hops,
-            warm_up_s=plan.of(*WARM_UP_S),
-            measured_s=plan.of(*MEASURED_S),
-            seed=plan.seed + run,
-        )
-        found = await play(urls, load)
-        seen.waits_s += found.waits_s
-        seen.probes += found.probes
-        seen.statuses += found.statuses
-        seen.messages_s += found.messages_s
-    if set(seen.statuses) - {200, 303} or len(seen.waits_s) < BATCHES:
-        told = dict(seen.statuses)
-        raise RunError(f"{case}: expected objects, got {len(seen.waits_s)}, by status {told}")
-    return seen
+def _wait_of(came: Came) -> float:
+    return came.wait_s
+
+
+def _probes_of(came: Came) -> float:
+    return came.probes
+
+
+def _beyond_model_s(
+    system: ProbingSystem, model: ProbingFigures, legs: Mapping[str, float]
+) -> float:
+    """Returns what the legs of a wait take beyond (h + 1) r. A probe that a producer sends to
+    itself, or finds an object with there, is no message."""
+    elsewhere = 1.0 - 1.0 / system.producers
+    sent_on = (model.probes_mean - 1.0) * (elsewhere * legs[kinds.PROBE] - system.message_time)
+    found_elsewhere = model.empty_probability * elsewhere if system.max_hops > 1 else 0.0
+    return sent_on + found_elsewhere * sum(
+        legs[kind] for kind in (kinds.OFFER, kinds.POINTER, kinds.FETCH)
+    )
 
 
 STAGES = (Stage(tuple(CASES), _all_waits),)

@@ -1,0 +1,169 @@
+"""What messages take while others work: objects are found at once, at the next producer and at the
+one after it, at producers that nobody else uses. What differs between these is one message more.
+
+    at once     take, object
+    at the next take, probe, offer, pointer; then fetch, object
+    after it    the same, and a probe that finds nothing
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from statistics import fmean, stdev
+
+from spillover.live.http.client import HttpClient, Response
+from spillover.model.errors import PeerError, RunError
+from spillover.sim.queue import wires as kinds
+from spillover.tools.bench.queue.closed import (
+    CALL_S,
+    JSON_TYPE,
+    OBJECT_BYTES,
+    body_of_take,
+    prepare,
+)
+
+PRODUCERS_MIN = 3
+EACH_PER_S = 4.0
+"""How often an object is found in each of the three ways; with six producers each is asked as often
+as one of those that are measured."""
+LIES_S = 0.02
+"""How long an object lies in the mean before it is taken: whoever has it sleeps by then."""
+EACH_MIN = 2
+ELSEWHERE = 1e-9
+"""The probability of producers that shall not be asked next."""
+NORMAL = 1.96
+
+
+@dataclass
+class Legs:
+    """What was seen so far."""
+
+    at_once_s: list[float] = field(default_factory=list)
+    next_s: list[float] = field(default_factory=list)
+    """Up to the pointer."""
+    after_s: list[float] = field(default_factory=list)
+    """Up to the pointer."""
+    fetched_s: list[float] = field(default_factory=list)
+
+    def means_s(self) -> dict[str, float]:
+        """Returns what each message takes in the mean, by its kind. The offer and the pointer are
+        seen together alone, as the take and the object are."""
+        message_s = fmean(self.at_once_s) / 2.0
+        probe_s = max(0.0, fmean(self.after_s) - fmean(self.next_s))
+        both_s = max(0.0, fmean(self.next_s) - message_s - probe_s)
+        return {
+            kinds.TAKE: message_s,
+            kinds.OBJECT: message_s,
+            kinds.PROBE: probe_s,
+            kinds.OFFER: both_s / 2.0,
+            kinds.POINTER: both_s / 2.0,
+            kinds.FETCH: max(0.0, fmean(self.fetched_s) - message_s),
+        }
+
+    def half_width_s(self, probes: Sequence[int]) -> float:
+        """Returns by how much all messages together, of objects for which so many probes were
+        sent, may differ from those that were seen here, in the mean: 95 of 100 times by less."""
+        beyond = [count - 2 for count in probes if count > 1]
+        parts = (
+            (self.at_once_s, len(probes) - len(beyond)),
+            (self.next_s, sum(1 - more for more in beyond)),
+            (self.after_s, sum(beyond)),
+            (self.fetched_s, len(beyond)),
+        )
+        shares = [(_error(seen) * count / len(probes)) ** 2 for seen, count in parts]
+        return float(NORMAL * sum(shares) ** 0.5)
+
+    async def watch(
+        self,
+        urls: Mapping[str, str],
+        seed: int,
+        counts_s: float,
+        over: asyncio.Event,
+        *,
+        named: Sequence[str] = (),
+    ) -> None:
+        """Look on at these producers, which know each other and are used by nobody else, from
+        `counts_s` on until it is over. Probes also name those `named`, which they know and do not
+        ask, to be as long as others. Raises RunError."""
+        clients = {name: HttpClient(url) for name, url in urls.items()}
+        watcher = _Watcher(clients, [*urls, *named], Random(seed), self)
+        try:
+            await prepare(clients)
+            while not over.is_set() or len(self.after_s) < EACH_MIN:
+                await watcher.look(counts=time.monotonic() >= counts_s)
+        except PeerError as error:
+            raise RunError(f"a producer: {error}") from None
+        finally:
+            for client in clients.values():
+                with suppress(PeerError):
+                    await client.close()
+
+
+class _Watcher:
+    def __init__(
+        self,
+        clients: Mapping[str, HttpClient],
+        named: Sequence[str],
+        random: Random,
+        legs: Legs,
+    ) -> None:
+        self._clients = clients
+        self._named = named
+        self._random = random
+        self._legs = legs
+        self._name = f"{time.time_ns():x}"
+        self._takes = 0
+
+    async def look(self, *, counts: bool) -> None:
+        """One object in each of the three ways."""
+        for probes in (1, 2, 3):
+            await asyncio.sleep(self._random.expovariate(3.0 * EACH_PER_S))
+            way = self._random.sample(list(self._clients), probes)
+            await self._clients[way[-1]].request(
+                "POST", "/objects", body=bytes(OBJECT_BYTES), timeout_s=CALL_S
+            )
+            await asyncio.sleep(self._random.expovariate(1.0 / LIES_S))
+            found_s, fetched_s = await self._take(way)
+            if counts:
+                legs = self._legs
+                (legs.at_once_s, legs.next_s, legs.after_s)[probes - 1].append(found_s)
+                legs.fetched_s += fetched_s
+
+    async def _take(self, way: Sequence[str]) -> tuple[float, list[float]]:
+        """Until the object is here or it is known where it is, and its fetching from there."""
+        self._takes += 1
+        # Each is asked once, so that the next is the only likely one, and then the last one left.
+        access = dict.fromkeys(self._named, 0.0) | dict.fromkeys(way, ELSEWHERE)
+        access[way[min(1, len(way) - 1)]] = 1.0
+        body = body_of_take(
+            "watcher", f"{self._name}-{self._takes}", len(way), access, avoid_visited=True
+        )
+        client, begun_s = self._clients[way[0]], time.monotonic()
+        answer = await client.request(
+            "POST", "/take", headers=[JSON_TYPE], body=body, timeout_s=CALL_S
+        )
+        found_s, fetched_s = time.monotonic() - begun_s, []
+        grant = answer.headers.get(b"spillover-grant", b"").decode()
+        if answer.status == 303:
+            client = self._clients[way[-1]]
+            begun_s = time.monotonic()
+            answer = await client.request("GET", f"/objects/{grant}", timeout_s=CALL_S)
+            fetched_s.append(time.monotonic() - begun_s)
+        _check(answer, way)
+        await client.request("POST", f"/grants/{grant}/ack", timeout_s=CALL_S)
+        return found_s, fetched_s
+
+
+def _check(answer: Response, way: Sequence[str]) -> None:
+    if answer.status != 200:
+        raise RunError(f"expected the object of {way[-1]}, got {answer.status}")
+
+
+def _error(values: Sequence[float]) -> float:
+    """Of their mean."""
+    return float(stdev(values) / len(values) ** 0.5)

@@ -1,0 +1,62 @@
+"""Means beside each other, and what messages take: arithmetic of `spillover bench queue`."""
+
+from __future__ import annotations
+
+import pytest
+
+from spillover.model.errors import RunError
+from spillover.sim.queue import wires as kinds
+from spillover.sim.queue.replay import Came
+from spillover.tools.bench.queue.estimates import STRETCHES, estimate
+from spillover.tools.bench.queue.legs import Legs
+
+WAITS_S = (1.0, 4.0, 2.0, 8.0, 5.0, 7.0, 1.0, 3.0, 6.0, 9.0)
+
+
+def came(waits_s):
+    """One in each of as many seconds, from 10 on."""
+    return [Came(10.5 + at, wait_s, 1) for at, wait_s in enumerate(waits_s)]
+
+
+def waits(runs, since_s=10.0):
+    return estimate(runs, since_s, since_s + STRETCHES, lambda one: one.wait_s)
+
+
+def test_all_runs_are_one_mean():
+    """What came before or after does not count."""
+    more = [Came(9.9, 100.0, 1), Came(20.0, 100.0, 1)]
+    seen = waits([came(WAITS_S) + more, came(reversed(WAITS_S))])
+    assert seen.mean == pytest.approx(4.6)
+    assert 0 < seen.half_width < waits([came(WAITS_S)]).half_width
+
+
+def test_what_both_saw_alike_is_not_between_them():
+    """However much one stretch differs from the next."""
+    ours, theirs = waits([came(one + 0.5 for one in WAITS_S)]), waits([came(WAITS_S)])
+    assert ours.mean - theirs.mean == pytest.approx(0.5)
+    assert ours.half_width > 1.0
+    assert ours.half_width_beside(theirs) == pytest.approx(0.0, abs=1e-9)
+    assert ours.half_width_beside(waits([came(reversed(WAITS_S))])) > ours.half_width
+
+
+def test_hardly_any_objects_are_no_mean():
+    """There may be none in a stretch, but not in all of them."""
+    assert waits([came(WAITS_S)[:5] * 2]).mean == pytest.approx(4.0)
+    with pytest.raises(RunError, match="expected objects, got 9"):
+        waits([came(WAITS_S)[1:]])
+
+
+def test_messages_are_what_one_way_takes_more_than_another():
+    """A producer that is asked between two takes a probe; how sure that is counts once for each."""
+    legs = Legs([2.0, 2.0, 5.0], [7.0, 7.0], [9.0, 9.0], [4.0, 4.0])
+    assert legs.means_s() == {
+        kinds.TAKE: 1.5,
+        kinds.OBJECT: 1.5,
+        kinds.PROBE: 2.0,
+        kinds.OFFER: 1.75,
+        kinds.POINTER: 1.75,
+        kinds.FETCH: 2.5,
+    }
+    assert legs.half_width_s([1, 1]) == pytest.approx(1.96)
+    assert legs.half_width_s([1, 3]) == pytest.approx(1.96 / 2)
+    assert legs.half_width_s([2, 5]) == 0.0

@@ -1,0 +1,70 @@
+"""Where probes went at producers on real sockets, and what messages take there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from spillover.live.http.client import HttpClient
+from spillover.tools.bench.queue.closed import body_of_take
+from spillover.tools.bench.queue.legs import EACH_MIN, Legs
+from spillover.tools.bench.queue.ways import read_way
+from support.loop import until
+from support.queue_producers import producers
+
+
+async def _way(running, first, access, probes, **more):
+    """That of a probe that parks with its last hop; then there is an object."""
+    clients = {one.id: HttpClient(one.url) for one in running}
+    try:
+        body = body_of_take("c1", "probe", probes, access, **more)
+        take = asyncio.ensure_future(
+            clients[first].request("POST", "/take", body=body, timeout_s=10.0)
+        )
+        parked = await until(lambda: [one for one in running if one.shell.machine.parked_probes])
+        await clients[parked[0].id].request("POST", "/objects", body=b"one", timeout_s=10.0)
+        answer = await take
+        assert int(answer.headers[b"spillover-probes"]) == probes
+        return await read_way(clients, "probe", first, probes)
+    finally:
+        for client in clients.values():
+            await client.close()
+
+
+def test_the_way_of_a_probe_is_known_afterwards():
+    """From one to another, to where it has been, and to where it is."""
+
+    async def ways():
+        async with producers(3) as running:
+            far = await _way(
+                running, "p1", {"p1": 1e-9, "p2": 1.0, "p3": 1e-9}, 3, avoid_visited=True
+            )
+        async with producers(3) as running:
+            still = await _way(running, "p1", {"p1": 1.0}, 4)
+        async with producers(3) as running:
+            there = await _way(running, "p1", {"p2": 1.0}, 3)
+        return far, still, there
+
+    far, still, there = asyncio.run(ways())
+    assert far == ["p1", "p2", "p3"]
+    assert still == ["p1", "p1", "p1", "p1"]
+    assert there == ["p1", "p2", "p2"]
+
+
+def test_messages_are_watched_until_enough_was_seen():
+    """It is over at once, and it counts from now on: a fetch for each object found elsewhere."""
+
+    async def watched():
+        legs, over = Legs(), asyncio.Event()
+        over.set()
+        async with producers(3) as running:
+            urls = {one.id: one.url for one in running}
+            await legs.watch(urls, 1, time.monotonic(), over, named=["p1"])
+            left = [one.objects.buffered for one in running]
+        return legs, left
+
+    legs, left = asyncio.run(watched())
+    assert left == [0, 0, 0]
+    assert len(legs.at_once_s) == len(legs.next_s) == len(legs.after_s) == EACH_MIN
+    assert len(legs.fetched_s) == 2 * EACH_MIN
+    assert min(legs.at_once_s + legs.next_s + legs.after_s + legs.fetched_s) > 0
