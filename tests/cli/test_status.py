@@ -197,6 +197,23 @@ def test_loads_pulls_and_shadows_are_shown_where_they_are_told(capsys, monkeypat
     ]
 
 
+def test_a_configuration_that_lost_and_a_cluster_that_was_removed_are_shown(capsys, monkeypatch):
+    """At the cluster that it is about."""
+    monkeypatch.setenv("COLUMNS", "200")
+    told = {"version": 4, "by": "b", "superseded": None, "removed": False}
+    clusters = {
+        "a": state_of("a", configuration=told | {"superseded": 4}),
+        "b": state_of("b", configuration=told),
+        "c": state_of("c", configuration=told | {"removed": True}, draining=True),
+    }
+    _, *rows = rows_of(clusters, capsys)
+    assert [" ".join(row[row.index("paper") + 1 :]) for row in rows] == [
+        "up, its version 4 was superseded",
+        "up",
+        "removed, draining",
+    ]
+
+
 def test_older_nodes_have_the_table_they_had(capsys, monkeypatch):
     """And a row is a line, however wide: what reads it has no screen."""
     monkeypatch.delenv("COLUMNS", raising=False)

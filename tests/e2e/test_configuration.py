@@ -1,4 +1,8 @@
-"""A federation of real processes whose configuration changes under load, as operators change it."""
+"""A federation of real processes whose configuration changes under load, as operators change it.
+
+A cluster comes and goes for SPILLOVER_ROUNDS_S seconds: half of SPILLOVER_SOAK_S if only that is
+set, so that `make soak` does so for five minutes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,8 @@ SPILLOVER = (sys.executable, "-m", "spillover")
 NEWCOMER_USED_S = 2.0
 """From when the newcomer answers until overflow goes there, at the latest."""
 
-ROUNDS_S = float(os.environ.get("SPILLOVER_SOAK_S", "60")) / 6
+SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "20"))
+ROUNDS_S = float(os.environ.get("SPILLOVER_ROUNDS_S", SOAK_S / 2))
 ROUND_S_MAX = 15.0
 """The load goes on for as long as the last round, which has begun in time. At least two are."""
 

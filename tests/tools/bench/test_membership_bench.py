@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from spillover.cli import main
+from spillover.tools.bench.membership import one_node
 from spillover.tools.bench.membership.rules import RULES
 from spillover.tools.bench.membership.steps import Look, Step
 from spillover_loadgen.clients_driver import client_name
@@ -75,6 +76,24 @@ def test_ended_early_it_leaves_no_process(tmp_path):
             for process in (*children, parent):
                 if process.is_running():
                     process.kill()
+
+
+@pytest.mark.e2e
+@pytest.mark.threes
+def test_what_a_crowd_costs_a_node_and_how_soon_it_is_elsewhere(tmp_path):
+    """Beside what is wanted; only clients of the killed node go."""
+    command = [*BENCH, "--case", "node"]
+    done = subprocess.run(
+        command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    rows = {row["case"]: row for row in json.loads(done.stdout)["rows"]}
+    assert {case: (row["unit"], row["peer_value"]) for case, row in rows.items()} == {
+        case: (one_node.UNITS[case], one_node.WANTED[case]) for case in one_node.UNITS
+    }
+    assert 0 < rows[one_node.MEMORY]["value"] < 60
+    assert rows[one_node.ELSEWHERE]["value"] > 0
+    assert rows[one_node.OTHERS]["value"] == 0
 
 
 def test_a_page_that_cannot_be_written_is_told_first(capsys, tmp_path):

@@ -152,7 +152,7 @@ async def _measure(session: Session) -> None:
             for rule in rules:
                 simulated = simulate(rule, clients, lists, int(plan.of(*SIMULATED)))
                 run = Run(rule, seed, simulated)
-                load = _load(rule, plan, seed, clients, urls)
+                load = load_of(rule, plan, seed, clients, urls)
                 await _one_run(session, federation, run, load, lists)
                 runs[rule].append(run)
     for rule in rules:
@@ -169,9 +169,10 @@ async def _measure(session: Session) -> None:
         session.note(f"the report is in {plan.report}")
 
 
-def _load(
+def load_of(
     rule: Rule, plan: BenchPlan, seed: int, clients: int, urls: dict[str, str]
 ) -> ClientsLoad:
+    """Returns so many clients that begin where the rule has them, until they are told to end."""
     run_id = f"bench-{seed}"
     names = [client_name(run_id, number) for number in range(clients)]
     return ClientsLoad(

@@ -34,10 +34,12 @@ class Rule:
         return []
 
 
+EVEN = Rule("stratified from an even start", "stratified", start="balanced")
+
 RULES = (
     Rule("probabilistic", "probabilistic"),
     Rule("stratified", "stratified"),
-    Rule("stratified from an even start", "stratified", start="balanced"),
+    EVEN,
     Rule("baseline", "baseline"),
     *(Rule(f"consistent hashing, k = {k}", "consistent-hash", "", k) for k in (1, 5, 20)),
 )
