@@ -81,6 +81,7 @@ def make_parser() -> OneLineParser:
     )
     queue.set_defaults(command=_queue)
     queue_command.configure(queue)
+    add_ca_file(queue)
     clients = commands.add_parser(
         "clients",
         help=clients_command.SUMMARY,

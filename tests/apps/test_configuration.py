@@ -280,3 +280,22 @@ def test_a_site_that_goes_by_its_own_operators_takes_no_configuration_from_a_nei
         nodes.run(main)
     words = [one.msg.words for one in caplog.records if "not taken" in str(one.msg)]
     assert 1 <= len(words) <= 3  # each of them once, however often it is heard
+
+
+def test_such_a_site_tells_of_each_neighbor_that_goes_by_another_one(nodes, caplog):
+    """Once of each, however often it is heard."""
+
+    async def main():
+        topology = nodes.topology_of("d", "e", "f", links=("de", "ef", "fd"))
+        async with nodes.Federation(topology, wary=("e",)) as federation:
+            d = federation["d"]
+            assert (await put(d, await fields_of(d) | {"max_hops": 3}))[0] == 200
+            await nodes.until(lambda: {"d", "f"} <= set(said()))
+        assert sorted(said()) == ["d", "f"]
+
+    def said():
+        taken = [one.msg for one in caplog.records if "is not taken" in str(one.msg)]
+        return [one.fields["neighbor"] for one in taken]
+
+    with caplog.at_level(logging.WARNING):
+        nodes.run(main)

@@ -7,11 +7,14 @@ import asyncio
 import json
 import signal
 import socket
+import ssl
 import threading
 import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -69,11 +72,12 @@ def ask_json(url, method="GET"):
 
 
 class Member:
-    """One that is served: `url`, and the member in its thread."""
+    """One that is served: `url`, the member in its thread, and what serves it."""
 
-    def __init__(self, url, thread):
+    def __init__(self, url, thread, service):
         self.url = url
         self.thread = thread
+        self.service = service
 
     @property
     def state(self):
@@ -94,15 +98,22 @@ def members(redis_servers, redis_server):
 
     @contextmanager
     def make(
-        node, handler=works, *, url=redis_server.url, enter=True, token_files=None, **settings
+        node,
+        handler=works,
+        *,
+        url=redis_server.url,
+        enter=True,
+        token_files=None,
+        credentials=None,
+        **settings,
     ):
         settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
         thread = LeaseGroupThread(url, group, node=node, handler=handler, **settings)
-        service = LeaseService(thread._member, ("127.0.0.1", 0), token_files)
+        service = LeaseService(thread._member, ("127.0.0.1", 0), token_files, credentials)
         with service as place, ExitStack() as ends:
             if enter:
                 ends.enter_context(thread)
-            yield Member(place, thread)
+            yield Member(place, thread, service)
 
     return make
 
@@ -130,6 +141,64 @@ def test_every_member_shows_the_whole_group(members):
         until(lambda: b.state["renewal"]["kind"] == "process")
         assert seen["renewal"]["lag_ms_max"] >= 0
         assert a.readiness == b.readiness == (200, None)
+
+
+def test_with_a_certificate_it_is_https_and_files_are_read_again(members, tmp_path, monkeypatch):
+    """At once where it is told to: certificates and API tokens."""
+    pytest.importorskip("cryptography")
+    from spillover.live.tls.rotation import Credentials
+    from support.certificates import Authority, put
+
+    monkeypatch.setattr("spillover.live.tls.rotation.LOOK_S", 3600.0)
+    monkeypatch.setattr("spillover.apps.http.token_files.LOOK_S", 3600.0)
+    authority, tokens = Authority(), tmp_path / "tokens.yaml"
+
+    def certify(**dates):
+        return put(tmp_path, "a", authority.sign(addresses=["127.0.0.1"], **dates), authority)
+
+    def let_in(secret):
+        tokens.write_text(dump_api_token(new_api_token("reader", secret, "", [Role.READ])))
+
+    files = certify()
+    let_in("one")
+    context = ssl.create_default_context(cafile=files.ca)
+    given = TokenFiles([str(tokens)]), Credentials(replace(files, ca=None), None)
+    with members("a", enter=False, token_files=given[0], credentials=given[1]) as a:
+        assert a.url.startswith("https://127.0.0.1:")
+
+        def metrics(secret):
+            shown = {"Authorization": f"Bearer {secret}"}
+            request = urllib.request.Request(f"{a.url}/metrics", headers=shown)  # noqa: S310
+            with urllib.request.urlopen(request, context=context, timeout=LIMIT_S) as answer:  # noqa: S310
+                return answer.read().decode()
+
+        def ends():
+            (line,) = [x for x in metrics("two").splitlines() if 'node="a",of="own"' in x]
+            return line
+
+        assert 'spillover_tls_certificate_not_after_seconds{node="a",of="own"}' in metrics("one")
+        let_in("two")
+        read_again(a)
+        until(lambda: unless_turned_away(lambda: metrics("two")))
+        before = ends()
+        certify(ends=timedelta(days=7))
+        read_again(a)
+        until(lambda: ends() != before)
+
+
+def read_again(member):
+    for reread in member.service.rereads:
+        reread()
+
+
+def unless_turned_away(ask_it):
+    """What it gives; None as long as that is 401."""
+    try:
+        return ask_it()
+    except urllib.error.HTTPError as error:
+        if error.code != 401:
+            raise
+        return None
 
 
 def test_with_api_tokens_it_is_for_who_has_one(members, tmp_path):

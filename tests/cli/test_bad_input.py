@@ -370,3 +370,39 @@ def test_certificates_and_urls_that_contradict_each_other(
     file.write_text(text.replace("{}\n", "\n"))
     said = one_line_of(capsys, "node", "--topology", str(file), "--cluster", "a", *options)
     assert said.startswith("spillover: " + complaint.replace("{file}", str(file)))
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (
+            ["--tls-cert", "x"],
+            "--tls-key: expected a file (or SPILLOVER_TLS_KEY) along with --",
+        ),
+        (
+            ["--tls-key", "x"],
+            "--tls-cert: expected a file (or SPILLOVER_TLS_CERT) along with ",
+        ),
+        (
+            ["--tls-cert", "x", "--tls-key", "y", "--peer", "p2=https://h"],
+            "--tls-ca: expected a file (or SPILLOVER_TLS_CA) along with --tls-cert, --tls-key",
+        ),
+        (
+            ["--tls-cert", "x", "--tls-key", "y", "--tls-ca", "z", "--peer", "p2=http://h"],
+            "--peer: expected https:// where producers have certificates, got 'http://h'",
+        ),
+        (
+            ["--tls-cert", "x", "--tls-key", "y", "--url", "http://h"],
+            "--url: expected https:// where producers have certificates, got 'http://h'",
+        ),
+        (
+            ["--tls-cert", "no.crt", "--tls-key", "y"],
+            "no.crt: expected a file that can be read (No such file or directory)",
+        ),
+    ],
+)
+def test_certificates_of_producers_that_do_not_fit(options, complaint, capsys, monkeypatch):
+    for variable in ("CERT", "KEY", "CA"):
+        monkeypatch.delenv(f"SPILLOVER_TLS_{variable}", raising=False)
+    said = one_line_of(capsys, "queue", "--id", "p1", *options)
+    assert said.startswith("spillover: " + complaint)

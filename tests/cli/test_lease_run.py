@@ -171,6 +171,8 @@ def test_with_api_tokens_the_service_asks_for_one(lease_run, tmp_path):
     with pytest.raises(urllib.error.HTTPError, match="401"):
         call(f"{url}/state")
     assert call(f"{url}/state", authorization="Bearer secret")[0] == 200
+    a.signal(signal.SIGHUP)  # read again, and goes on
+    assert call(f"{url}/state", authorization="Bearer secret")[0] == 200
     a.signal(signal.SIGTERM)
     assert a.end() == 0
 
@@ -192,9 +194,11 @@ def test_serving_first_then_draining(lease_run):
     a.line("released", PARTITIONS)
     assert a.end() == 0
     b.line("acquired", PARTITIONS)
+    b.signal(signal.SIGHUP)
     b.signal(signal.SIGTERM)
     b.line("released", PARTITIONS)
     assert b.end() == 0
+    assert b.errors.count("SIGHUP changes nothing") == 1
     assert b.errors.count("Traceback") == 0
 
 
@@ -289,6 +293,10 @@ BAD_INPUT = {
     "waits by loads": (
         {"--rule": "blog", "--balance": "load"},
         "balance: expected count with the blog's rule",
+    ),
+    "no key": (
+        {"--tls-cert": "a.crt"},
+        "--tls-key: expected a file (or SPILLOVER_TLS_KEY) along with --tls-cert",
     ),
     "no address": ({"--bind": "here"}, "--bind: expected HOST:PORT"),
 }

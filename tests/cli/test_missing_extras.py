@@ -60,6 +60,7 @@ NEEDING = {
     "up tls": ("cryptography", "tls", ("up", "--tls")),
     "compose tls": ("cryptography", "tls", ("topology", "compose", "ring5", "--tls")),
     "bench tls": ("cryptography", "tls", ("bench", "node", "--quick")),
+    "queue tls": ("cryptography", "tls", ("queue", "--id", "p1", *TLS)),
     "node tls": ("cryptography", "tls", ("node", "--topology", "tls.yaml", "--cluster", "a", *TLS)),
     "otel": (
         "opentelemetry.sdk",

@@ -45,9 +45,25 @@ def test_compose_with_certificates(named, tmp_path, capsys):
     assert services["node-a"]["build"]["args"] == {"EXTRAS": "leases tls"}
     assert "--ca-file" in services["load"]["command"]
     assert "--target=a=https://node-a:8080" in services["load"]["command"]
+    for name, files in (("queue-1", ["cert", "key", "ca"]), ("lease-1", ["cert", "key"])):
+        assert f"./certificates/{name}:/etc/spillover-tls:ro" in services[name]["volumes"]
+        assert services[name]["user"] == node["user"]
+        words = services[name]["command"]
+        assert [word for word in words if word.startswith("--tls-")] == [
+            f"--tls-{f}" for f in files
+        ]
+    assert "queue-2=https://queue-2:8080" in services["queue-1"]["command"]
     prometheus = yaml.safe_load((out.parent / "prometheus/prometheus.yml").read_text())
     (job,) = [one for one in prometheus["scrape_configs"] if one["job_name"] == "spillover"]
     assert (job["scheme"], job["tls_config"]) == ("https", {"ca_file": "/etc/prometheus/ca.crt"})
+    for name in ("spillover-leases", "spillover-queue"):
+        (job,) = [one for one in prometheus["scrape_configs"] if one["job_name"] == name]
+        assert (job["scheme"], job["tls_config"]) == (
+            "https",
+            {"ca_file": "/etc/prometheus/ca.crt"},
+        )
+        by_name = {"target_label": "__address__", "replacement": "$1:8080"}
+        assert {"source_labels": ["__meta_dns_name"], **by_name} in job["relabel_configs"]
     inside = out.parent / "topology" / "topology.yaml"
     check = ["tls", "check", str(out.parent / "certificates"), "--topology", str(inside)]
     assert main(check) == 0
@@ -88,6 +104,49 @@ def test_kubernetes_with_certificates(named, tmp_path, capsys):
     inside = load_topology(str(out / "tls-topology.yaml"))
     assert inside.is_secure
     assert inside.cluster("b").url == "https://node-b:8080"
+
+
+def test_producers_in_kubernetes_with_certificates(named, tmp_path):
+    """Each pod finds its own among those of all, which are made for its name and its host."""
+    out = tmp_path / "k"
+    options = ("--out", str(out), "--tls", "--queue", "2")
+    assert main(["topology", "kubernetes", str(named), *options]) == 0
+    documents = list(yaml.safe_load_all((out / "queue.yaml").read_text()))
+    (found,) = [one["spec"] for one in documents if one["kind"] == "StatefulSet"]
+    assert found["template"]["metadata"]["annotations"]["prometheus.io/scheme"] == "https"
+    pod = found["template"]["spec"]
+    (container,) = pod["containers"]
+    assert "queue-1=https://queue-1.queue-peers:8080" in container["args"]
+    (volume,) = [one["projected"] for one in pod["volumes"] if one["name"] == "tls"]
+    names = [one["secret"]["name"] for one in volume["sources"]]
+    assert names == ["tls-queue-0", "tls-queue-1"]
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "tls"]
+    there = {
+        f"{mount['mountPath']}/{item['path']}"
+        for one in volume["sources"]
+        for item in one["secret"]["items"]
+    }
+    for option in ("cert", "key", "ca"):
+        file = container["args"][container["args"].index(f"--tls-{option}") + 1]
+        assert {file.replace("$(POD)", f"queue-{k}") for k in range(2)} <= there
+    probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
+    assert {probe["scheme"] for probe in probes} == {"HTTPS"}
+    made_for = load_topology(str(out / "tls-topology.yaml"))
+    assert made_for.cluster_ids == ("a", "b", "queue-0", "queue-1")
+    assert made_for.cluster("queue-1").url == "https://queue-1.queue-peers:8080"
+
+
+@pytest.mark.parametrize("kind", ["compose", "kubernetes"])
+def test_what_has_certificates_has_a_name_of_its_own(kind, named, tmp_path, capsys):
+    """Else each could pose as the other. Without certificates it may be called so."""
+    named.write_text(NAMED.replace("id: b", "id: queue-1").replace("[a, b]", "[a, queue-1]"))
+    more = ["--queue", "2"] if kind == "kubernetes" else []
+    out = tmp_path / "out.yaml"
+    options = ["topology", kind, str(named), "--out", str(out), *more]
+    assert main([*options, "--tls"]) == 2
+    assert "clusters[1].id: expected an id that none has of those" in capsys.readouterr().err
+    assert not out.exists()
+    assert main(options) == 0
 
 
 @pytest.mark.parametrize("kind", ["compose", "kubernetes"])

@@ -10,9 +10,14 @@ import signal
 
 import pytest
 
+from support.faults import federation as federations
+
 pytestmark = pytest.mark.threes
 
 HOME, RELAY, RUNNER = "a", "b", "c"
+
+SILENCE_S = 6.0
+"""Whoever says nothing for so long is surely given up by its neighbors."""
 
 
 def killed(cluster):
@@ -37,6 +42,8 @@ def frozen(cluster, for_s):
         ring.signal(cluster, signal.SIGSTOP)
         try:
             await asyncio.sleep(for_s)
+            if for_s > SILENCE_S:
+                assert await ring.is_given_up(cluster)
         finally:
             ring.signal(cluster, signal.SIGCONT)
 
@@ -84,5 +91,7 @@ def test_frozen_for_longer_than_the_silence_limit(endure):
     for reckoning, cluster in zip(found.values(), (RELAY, RUNNER), strict=True):
         # The frozen one itself takes its pause for service time, and may refuse what waited.
         assert reckoning.ends(keyed=True, but_at=cluster) == {"done"}
+        # With certificates a request leaves only on a connection that was answered on before: what
+        # a burst hands to one that is frozen is decided again, and little can be lost with it.
         unknown = reckoning.outcomes(keyed=False)["outcome_unknown"]
-        assert unknown + reckoning.doubled(keyed=True) > 0
+        assert unknown + reckoning.doubled(keyed=True) > 0 or federations.IS_SECURE

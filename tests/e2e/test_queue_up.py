@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from spillover.client import produce
 from support.queue_service import Producer, call, fetched, until
 
 pytestmark = pytest.mark.threes
@@ -83,6 +84,41 @@ def test_producers_with_api_tokens(start, tmp_path, monkeypatch) -> None:
     assert worker.end(signal.SIGTERM) == 0
     assert "producer p2 is drained" in told("drain", second, *shown["alice"])
     assert bed.end(signal.SIGTERM) == 0
+
+
+def test_producers_with_certificates(start, monkeypatch) -> None:
+    """Objects go from one to the other; clients and commands believe whom the file vouches for, and
+    a hangup ends nothing."""
+    pytest.importorskip("cryptography")
+    monkeypatch.setenv("SPILLOVER_CA_FILE", "")
+    bed = start(*SPILLOVER, "up", "--queue", "2", "--tls", "--json")
+    until(lambda: bed.stdout.endswith("\n") or bed.process.poll() is not None)
+    ready = json.loads(bed.stdout)
+    first, second = ready["producers"].values()
+    trusting = ("--ca-file", ready["ca_file"])
+    with produce(second, ca_file=ready["ca_file"]) as queue:
+        queue.put(b"{}", content_type="application/json")
+    bed.process.send_signal(signal.SIGHUP)
+    working = ("queue", "work", "--producer", first, "--handler", "sleep")
+    refused = subprocess.run(
+        [*SPILLOVER, *working], check=False, capture_output=True, text=True, timeout=30
+    )
+    assert refused.returncode == 1
+    assert "its certificate is not believed" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    worker = start(*SPILLOVER, *working, *trusting)
+
+    def states() -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = json.loads(told("status", second, "--json", *trusting))[
+            "producers"
+        ]
+        return found
+
+    until(lambda: states()["p2"]["acknowledged"] == 1)
+    assert states()["p1"] is not None
+    assert worker.end(signal.SIGTERM) == 0
+    assert bed.end(signal.SIGTERM) == 0
+    assert not bed.left()
 
 
 def test_a_store_without_producers_is_refused() -> None:

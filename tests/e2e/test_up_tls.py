@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import ssl
 from pathlib import Path
 
@@ -106,6 +107,20 @@ def test_the_consoles_buttons_work(urls, ca_file):
         for origin, status in ((url, 200), ("https://evil.example", 403), ("null", 403)):
             answer = client.post(f"{url}/admin/resume", headers={"origin": origin})
             assert answer.status_code == status
+
+
+def test_a_hangup_has_new_certificates_shown(bed, urls, ca_file):
+    """Those of all nodes, which go on."""
+
+    def shown():
+        return [ssl.get_server_certificate(("127.0.0.1", port)) for port in ports]
+
+    ports = [int(url.rpartition(":")[2]) for url in urls.values()]
+    nodes, before = bed[1].nodes(), shown()
+    assert main(["tls", "renew", "--out", str(Path(ca_file).parent)]) == 0
+    bed[1].process.send_signal(signal.SIGHUP)
+    until(lambda: not set(before) & set(shown()), 20.0)
+    assert bed[1].nodes() == nodes
 
 
 def test_keys_are_the_owners_alone(bed, ca_file):

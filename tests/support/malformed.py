@@ -11,6 +11,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -220,6 +221,8 @@ class Sender:
     host: str
     port: int
     dialect: Dialect
+    tls: ssl.SSLContext | None = None
+    """The other end has to prove that it is `localhost`."""
     answers: Answers = field(default_factory=Answers)
     failures: list[str] = field(default_factory=list)
 
@@ -255,7 +258,7 @@ class Sender:
     async def in_a_row(self, messages: list[bytes]) -> None:
         """Each gets an answer, on the next connection where one said that it closes."""
         while messages:
-            reader, writer = await asyncio.open_connection(self.host, self.port)
+            reader, writer = await self._connected()
             writer.write(b"".join(messages))
             goes_on = True
             try:
@@ -267,7 +270,7 @@ class Sender:
 
     async def alone(self, message: bytes, *, patient: bool, reset: bool) -> None:
         """Read what comes until it is quiet, and hang up, abruptly or not."""
-        reader, writer = await asyncio.open_connection(self.host, self.port)
+        reader, writer = await self._connected()
         if reset:
             connection = writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -276,7 +279,13 @@ class Sender:
             async with asyncio.timeout(QUIET_S if patient else 0.0):
                 while await self.answers.read(reader, head=message.startswith(b"HEAD")):
                     pass
-        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+        except (TimeoutError, ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.transport.abort()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        name = None if self.tls is None else "localhost"
+        return await asyncio.open_connection(
+            self.host, self.port, ssl=self.tls, server_hostname=name
+        )

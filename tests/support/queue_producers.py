@@ -6,18 +6,23 @@ No rule of the product lives here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillover.apps.http.access import Access
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.queue.app import QueueApp
+from spillover.apps.queue.server import front_of, watch_files
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.listening import bind_socket
+from spillover.live.queue.certified import certify
 from spillover.live.queue.client_wire import Headers
 from spillover.live.queue.shell import QueueShell
+
+if TYPE_CHECKING:
+    from spillover.live.tls.material import TlsFiles
 
 
 @dataclass
@@ -49,21 +54,26 @@ async def producers(
     object_limit_bytes: int = 1 << 24,
     access: Access | None = None,
     shown: Headers = (),
+    certificates: Mapping[str, TlsFiles] | None = None,
     **changed: Any,
 ) -> AsyncIterator[list[RunningProducer]]:
     """p1, p2, ..., which know each other. `changed` are settings of all of them. With `access` they
-    are for who has API tokens, and show each other what is `shown`."""
+    are for who has API tokens, and show each other what is `shown`; with `certificates`, by id, all
+    is https."""
     told = {"buffers": 5, "visibility_s": 3.0, "probe_expiry_s": 1.0, **changed}
     with ExitStack() as ends:
         sockets = [ends.enter_context(bind_socket("127.0.0.1", 0)) for _ in range(count)]
-        urls = {f"p{k + 1}": url_of(one) for k, one in enumerate(sockets)}
+        is_secure = certificates is not None
+        urls = {f"p{k + 1}": url_of(one, is_secure=is_secure) for k, one in enumerate(sockets)}
         running = []
         for (name, url), listening in zip(urls.items(), sockets, strict=True):
             peers = {other: its for other, its in urls.items() if other != name}
             settings = ProducerSettings(id=name, **told)
-            shell = QueueShell(settings, peers, None, url, headers=shown)
+            certified = None if certificates is None else certify(certificates[name], name, peers)
+            shell = QueueShell(settings, peers, None, url, headers=shown, certified=certified)
             app = QueueApp(shell, object_limit_bytes=object_limit_bytes, access=access)
-            server = HttpServer(app)
+            server = HttpServer(app, tls=front_of(certified))
+            watch_files(ends, shell, server, None)
             serving = asyncio.create_task(server.serve([listening]))
             running.append(RunningProducer(name, url, shell, server, serving))
         try:

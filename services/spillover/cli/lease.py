@@ -8,8 +8,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -25,6 +25,8 @@ from spillover.cli.parsing import (
     lease_times,
     needed_redis_url,
 )
+from spillover.cli.tls_options import add_tls_options, tls_files
+from spillover.live.process.hangup import on_hangup
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
 from spillover.model.errors import InputError, RunError
@@ -33,7 +35,9 @@ from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES
 from spillover_loadgen.option_types import above_zero, whole_number
 
 if TYPE_CHECKING:
+    from spillover.apps.lease.server import LeaseService
     from spillover.live.leases.group import LeaseGroup
+    from spillover.live.tls.rotation import Credentials
 
 DESCRIPTION = """\
 Serve partitions as a member of a group, until SIGTERM, Ctrl-C or POST /admin/drain; then hand
@@ -70,11 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--handler", required=True, metavar="python:MODULE:FUNCTION",
         help="called as FUNCTION(partition, epoch, stop_event) for each partition held",
     )  # fmt: skip
-    member.add_argument(
-        "--bind", type=_bind, default=("127.0.0.1", 0), metavar="HOST:PORT",
-        help="serve /state, /metrics, /healthz, /readyz and /admin/drain there; port 0 takes any "
-        "that is free, `off` serves nothing (default 127.0.0.1:0; the first line tells)",
-    )  # fmt: skip
+    _add_service_options(member)
     member.add_argument("--rule", choices=LEASE_RULES, default="guarded", help=RULES)
     member.add_argument(
         "--balance", choices=LEASE_BALANCES, default="count",
@@ -95,11 +95,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="as without it: a JSON line for each event on stdout",
     )  # fmt: skip
     add_log_format(member)
-    add_tokens(member)
     member.set_defaults(command=_run_member)
     summary = "see a member killed, one frozen, one added, and each record applied exactly once"
     demo = commands.add_parser("demo", help=summary, description=summary, allow_abbrev=False)
     lease_demo.configure(demo)
+
+
+def _add_service_options(member: argparse.ArgumentParser) -> None:
+    member.add_argument(
+        "--bind", type=_bind, default=("127.0.0.1", 0), metavar="HOST:PORT",
+        help="serve /state, /metrics, /healthz, /readyz and /admin/drain there; port 0 takes any "
+        "that is free, `off` serves nothing (default 127.0.0.1:0; the first line tells)",
+    )  # fmt: skip
+    add_tls_options(member, "the certificate of its service in PEM, which is https then", None)
+    add_tokens(member)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -141,11 +150,12 @@ def _run_member(options: argparse.Namespace) -> int:
     with ExitStack() as ends:
         ends.callback(lines.close)
         _drain_on_signals(member)
-        served_at = ends.enter_context(_service(member, options.bind, options.tokens))
-        if served_at is not None:
-            member.events.tell("serving", url=served_at)
+        service = _service(member, options)
+        if service is not None:
+            member.events.tell("serving", url=ends.enter_context(service))
+        rereads = [] if service is None else service.rereads
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(member))
+            runner.run(_serve(member, rereads))
     return 0
 
 
@@ -155,16 +165,24 @@ def _stdout() -> int | None:
     return None
 
 
-def _service(
-    member: LeaseGroup, bind: tuple[str, int] | None, tokens: Sequence[str]
-) -> AbstractContextManager[str | None]:
-    """For `with`: serves, and gives the url."""
-    if bind is None:
-        return nullcontext()
+def _service(member: LeaseGroup, options: argparse.Namespace) -> LeaseService | None:
+    """None where nothing is to be served."""
+    if options.bind is None:
+        return None
     from spillover.apps.http.token_files import TokenFiles
     from spillover.apps.lease.server import LeaseService
 
-    return LeaseService(member, bind, TokenFiles(tokens) if tokens else None)
+    token_files = TokenFiles(options.tokens) if options.tokens else None
+    return LeaseService(member, options.bind, token_files, _credentials(options))
+
+
+def _credentials(options: argparse.Namespace) -> Credentials | None:
+    """Operators and Prometheus call, by its url: nobody asks for any other name."""
+    if (files := tls_files(options)) is None:
+        return None
+    from spillover.live.tls.rotation import Credentials
+
+    return Credentials(files, None)
 
 
 def _drain_on_signals(member: LeaseGroup) -> None:
@@ -183,11 +201,12 @@ def _drain_on_signals(member: LeaseGroup) -> None:
         signal.signal(number, on_signal)
 
 
-async def _serve(member: LeaseGroup) -> None:
+async def _serve(member: LeaseGroup, rereads: Sequence[Callable[[], None]]) -> None:
     """Until it has handed over and left. Raises InputError if its id is another one's, RunError if
     it has failed by an error of its own."""
     from spillover.live.leases.completion import MemberFailed
 
+    on_hangup(rereads, member.drain_soon)
     async with member:
         try:
             await member.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -21,6 +20,15 @@ from spillover.cli.parsing import (
     address,
     check_otel,
     config_redis,
+)
+from spillover.cli.tls_options import (
+    CA,
+    CERT,
+    KEY,
+    VARIABLES,
+    add_tls_options,
+    given_files,
+    tls_files,
 )
 from spillover.inputs.topology_file import load_topology
 from spillover.live.membership.store import ConfigurationStore
@@ -40,21 +48,6 @@ if TYPE_CHECKING:
 
 PEERS, OPERATORS = "peers", "operators"
 
-TLS_OPTIONS = (
-    (
-        "--tls-cert",
-        "SPILLOVER_TLS_CERT",
-        "the node's certificate in PEM, where urls are https (or SPILLOVER_TLS_CERT)",
-    ),
-    ("--tls-key", "SPILLOVER_TLS_KEY", "its private key (or SPILLOVER_TLS_KEY)"),
-    (
-        "--tls-ca",
-        "SPILLOVER_TLS_CA",
-        "certificates of the CAs that vouch for neighbors (or SPILLOVER_TLS_CA)",
-    ),
-)
-"""Each with its variable of the environment, and what it says."""
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -71,7 +64,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=whole_number, help="make the node's own random choices repeatable"
     )
-    _add_tls_options(parser)
+    add_tls_options(
+        parser,
+        "the node's certificate in PEM, where urls are https",
+        "certificates of the CAs that vouch for neighbors",
+    )
     _add_end_options(parser)
     add_allow_origin(parser)
     add_tokens(parser)
@@ -96,11 +93,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end at once when standard input ends: whoever started the node has died",
     )
-
-
-def _add_tls_options(parser: argparse.ArgumentParser) -> None:
-    for option, _, what in TLS_OPTIONS:
-        parser.add_argument(option, metavar="FILE", help=what)
 
 
 def _add_addresses(parser: argparse.ArgumentParser) -> None:
@@ -207,33 +199,27 @@ def _credentials(
     options: argparse.Namespace, topology: Topology, cluster: Cluster
 ) -> Credentials | None:
     """What the node shows and whom it believes; None where its urls and its neighbors' are http."""
-    given = {
-        option: getattr(options, option[2:].replace("-", "_")) or os.environ.get(variable) or None
-        for option, variable, _ in TLS_OPTIONS
-    }
+    given = given_files(options)
     of_clients = (cluster.url, cluster.proxy_url)
     is_public_secure = any((url or "").startswith("https:") for url in of_clients)
-    wanted = ["--tls-cert", "--tls-key"] if topology.is_secure or is_public_secure else []
-    wanted += ["--tls-ca"] if topology.is_secure else []
-    for option, variable, _ in TLS_OPTIONS:
-        if given[option] is None and option in wanted:
-            expected = (
-                f"expected a file (or {variable}), since urls in {options.topology} are https://"
-            )
-            raise InputError(option, "", expected)
-        if given[option] is not None and option not in wanted:
+    wanted = [CERT, KEY] if topology.is_secure or is_public_secure else []
+    wanted += [CA] if topology.is_secure else []
+    for option, file in given.items():
+        if file is None and option in wanted:
+            expected = f"expected a file (or {VARIABLES[option]}), since urls in "
+            raise InputError(option, "", f"{expected}{options.topology} are https://")
+        if file is not None and option not in wanted:
             where = "between nodes" if wanted else f"of cluster {cluster.id}"
             expected = f"expected it along with https:// urls {where}, those in {options.topology}"
             raise InputError(option, "", f"{expected} are http://")
     if not wanted:
         return None
-    check_extra("--tls-cert", "tls", "cryptography")
-    from spillover.live.tls.material import TlsFiles
+    files = tls_files(options)
     from spillover.live.tls.rotation import Credentials
 
-    cert, key, ca = given.values()
+    assert files is not None  # noqa: S101 - what is wanted was given
     name = certified_name(cluster.id, topology.name) if topology.is_secure else None
-    return Credentials(TlsFiles(cert=cert or "", key=key or "", ca=ca), name)
+    return Credentials(files, name)
 
 
 def _tracing(topology: Topology, cluster: Cluster) -> Tracing | None:

@@ -16,10 +16,12 @@ from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.queue.server import serve_producer
 from spillover.cli import queue_work
 from spillover.cli.parsing import add_log_format, add_tokens, address
+from spillover.cli.tls_options import add_tls_options, tls_files
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
 from spillover.live.process.memory_limit import default_held_limit_bytes
+from spillover.live.queue.certified import CertifiedProducers, certify
 from spillover.live.queue.store import ObjectStore
 from spillover.live.queue.wire import ID_LENGTH_MAX, PRODUCERS_MAX
 from spillover.model.addresses import is_plain_url
@@ -61,6 +63,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
+    )
+    add_tls_options(
+        parser,
+        "the producer's certificate in PEM, with which all that it says and hears is TLS",
+        "certificates of the CAs that vouch for the other producers",
     )
     add_log_format(parser)
     add_tokens(parser)
@@ -121,6 +128,7 @@ def _run_producer(options: argparse.Namespace) -> int:
     peers = _peers(options.peer)
     own_url = peers.pop(options.id, None)
     shown = _shown(options, peers)
+    certified = _certified(options, options.url or own_url, peers)
     settings = ProducerSettings(
         id=options.id,
         buffers=options.buffers,
@@ -148,6 +156,7 @@ def _run_producer(options: argparse.Namespace) -> int:
         drain_timeout_s=options.drain_timeout_s,
         token_files=TokenFiles(options.tokens) if options.tokens else None,
         shown=shown,
+        certified=certified,
         on_ready=lambda url: lines.write(json.dumps({"ready": True, **ready, "url": url})),
     )
     try:
@@ -165,6 +174,22 @@ def _shown(options: argparse.Namespace, peers: Mapping[str, str]) -> Headers:
         expected = "expected the secret of an API token with the role submit, to show to the other"
         raise InputError("--token-file", "", f"{expected} producers; got none")
     return shown
+
+
+def _certified(
+    options: argparse.Namespace, own_url: str | None, peers: Mapping[str, str]
+) -> CertifiedProducers | None:
+    """What the producer shows and whom it believes; None where it speaks no TLS."""
+    files = tls_files(options, wants_ca=bool(peers))
+    if files is None:
+        return None
+    option = "--peer" if options.url is None else "--url"
+    told = [] if own_url is None else [(option, own_url)]
+    for name, url in [*told, *(("--peer", url) for url in peers.values())]:
+        if not url.startswith("https:"):
+            expected = f"expected https:// where producers have certificates, got {url!r}"
+            raise InputError(name, "", expected)
+    return certify(files, options.id, peers)
 
 
 def _peers(told: list[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 import uvloop
 
 from spillover.cli.parsing import add_log_format
+from spillover.live.process.hangup import on_hangup
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
 from spillover.live.queue.consuming import Consumer, consume
@@ -20,8 +21,10 @@ from spillover.live.queue.work import QueueWork
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster
+from spillover.model.trust import CA_VARIABLE
 from spillover_loadgen.api_token import add_token_file, read_secret
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+from spillover_loadgen.trusting import add_ca_file
 
 SUMMARY = "feed a handler with the objects of a queue, until SIGTERM or Ctrl-C"
 DESCRIPTION = """\
@@ -72,6 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_log_format(parser)
     add_token_file(parser)
+    add_ca_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
             token=read_secret(options.token_file),
         )
     except InputError as error:
+        if error.source == os.environ.get(CA_VARIABLE):
+            raise
         raise InputError(_OPTIONS.get(error.source, "--producer"), "", error.expected) from None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         told = runner.run(_work(consumer, options))
@@ -139,3 +145,4 @@ def _on_signals(stopped: asyncio.Event) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
+    on_hangup([], on_signal)

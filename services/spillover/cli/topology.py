@@ -21,9 +21,9 @@ from spillover.tools.certificates.names import check_topology
 from spillover.tools.deployment.compose import (
     CERTIFICATES,
     ComposeSettings,
+    certified,
     compose_files,
     compose_text,
-    inside,
 )
 from spillover.tools.deployment.containers import (
     CPUS,
@@ -37,6 +37,7 @@ from spillover.tools.deployment.containers import (
     extras,
     has_python_handler,
     loopback_handlers,
+    secret_of,
 )
 from spillover.tools.deployment.files import drop_stale, put_files
 from spillover.tools.deployment.kubernetes import (
@@ -45,7 +46,6 @@ from spillover.tools.deployment.kubernetes import (
     TOKENS_SECRET,
     KubernetesSettings,
     kubernetes_files,
-    secret_of,
 )
 from spillover.tools.deployment.kubernetes_queue import FILE as QUEUE_FILE
 from spillover.tools.deployment.ports import FIRST_PORT, LAST_PORT, Ports, publish
@@ -153,9 +153,10 @@ def _compose(topology: Topology, options: argparse.Namespace) -> int:
     files = {out.name: compose_text(topology, settings), **compose_files(topology, settings)}
     if options.tls:
         check_extra("--tls", "tls", "cryptography")
+        whole = certified(topology, shown_path(options.topology))
     written = put_files(out.parent, files, force=options.force)
     if options.tls:
-        _certify(inside(topology, tls=True), out.parent / CERTIFICATES)
+        _certify(whole, out.parent / CERTIFICATES)
     result = _published(ports, "https" if options.tls else "http")
     _tell(topology, options, written, result)
     for cluster, url in result["proxies"].items():
@@ -204,7 +205,8 @@ def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
         tls=options.tls,
         tokens=options.tokens,
     )
-    written = put_files(out, kubernetes_files(topology, settings), force=options.force)
+    files = kubernetes_files(topology, settings, shown_path(options.topology))
+    written = put_files(out, files, force=options.force)
     drop_stale(out, SITE_FILES, written)
     drop_stale(out, QUEUE_FILE, written)
     _tell(topology, options, written, {"clusters": list(topology.cluster_ids)})
@@ -213,9 +215,10 @@ def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
     _say_extras(topology, options)
     if options.tls:
         _say(f"certificates: cert-manager, or spillover tls init --topology {out / TLS_TOPOLOGY}")
+        secret = f"{secret_of('ID')} --from-file=certificates/ID"
         _say(
-            "each site has its own, with tls.crt, tls.key and ca.crt: kubectl -n spillover create "
-            f"secret generic {secret_of('ID')} --from-file=certificates/ID"
+            "each site and producer has its own, with tls.crt, tls.key and ca.crt: kubectl "
+            f"-n spillover create secret generic {secret}"
         )
     if options.tokens:
         _say_tokens(has_queue=options.queue > 0)

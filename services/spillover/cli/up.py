@@ -10,7 +10,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from spillover.cli.typed_lines import typed_lines
 from spillover.inputs.api_tokens import load_api_tokens
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
+from spillover.live.process.hangup import on_hangup
 from spillover.model.errors import InputError, RunError
 from spillover.model.extras import check_extra
 from spillover.model.ids import ClusterId
@@ -108,7 +109,9 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     load_api_tokens(options.tokens)  # what is wrong is said here, and not by each process
     if options.queue is not None:
-        return up_queue.run(options)
+        if options.tls:
+            check_extra("--tls", "tls", "cryptography")
+        return up_queue.run(options, _certify if options.tls else None)
     if options.store is not None:
         raise InputError("--store", "", "expected --queue N beside it: clusters have no store")
     topology = load_topology(options.topology)
@@ -169,7 +172,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         otel=options.otel,
     )
     stop = asyncio.Event()
-    _on_signals(stop, bed)
+    _on_signals(stop, bed, _rereads(options, bed))
     starting = asyncio.create_task(bed.start())
     stopping = asyncio.create_task(stop.wait())
     dying = asyncio.create_task(bed.all_dead())
@@ -198,7 +201,14 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
     return 0
 
 
-def _on_signals(stop: asyncio.Event, bed: Testbed) -> None:
+def _rereads(options: argparse.Namespace, bed: Testbed) -> list[Callable[[], None]]:
+    """What SIGHUP does: nodes that have files to read again are told to."""
+    if options.tls or options.tokens:
+        return [bed.reread]
+    return [lambda: _say("SIGHUP changes nothing: nodes have no files to read again")]
+
+
+def _on_signals(stop: asyncio.Event, bed: Testbed, rereads: Sequence[Callable[[], None]]) -> None:
     """The first signal drains and ends; the second ends at once."""
 
     def on_signal() -> None:
@@ -207,8 +217,9 @@ def _on_signals(stop: asyncio.Event, bed: Testbed) -> None:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
+    on_hangup(rereads, on_signal)
 
 
 def _on_line(bed: Testbed, line: str) -> None:

@@ -11,16 +11,19 @@ import signal
 import sys
 from pathlib import Path
 
+from spillover.live.process.hangup import on_hangup
 from spillover.model.errors import RunError
+from spillover.model.trust import CA_VARIABLE
+from spillover.testbed.certified import Certify
 from spillover.testbed.producers import FIRST_PORT, ProducerBed
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the command; its exit status."""
-    return asyncio.run(_up(options))
+def run(options: argparse.Namespace, certify: Certify | None) -> int:
+    """Run the command; its exit status. With `certify` producers have certificates."""
+    return asyncio.run(_up(options, certify))
 
 
-async def _up(options: argparse.Namespace) -> int:
+async def _up(options: argparse.Namespace, certify: Certify | None) -> int:
     stores = None if options.store is None else Path(options.store)
     bed = ProducerBed(
         options.queue,
@@ -28,6 +31,7 @@ async def _up(options: argparse.Namespace) -> int:
         drain_timeout_s=options.drain_timeout_s,
         first_port=options.port or FIRST_PORT,
         tokens=options.tokens,
+        certify=certify,
     )
     stop = asyncio.Event()
 
@@ -37,8 +41,9 @@ async def _up(options: argparse.Namespace) -> int:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
+    on_hangup([bed.reread if certify or options.tokens else _say_nothing_changes], on_signal)
     async with bed:
         _tell_ready(bed, as_json=options.json)
         dead = asyncio.create_task(bed.first_dead())
@@ -52,18 +57,27 @@ async def _up(options: argparse.Namespace) -> int:
     return 0
 
 
+def _say_nothing_changes() -> None:
+    line = "SIGHUP changes nothing: producers have no files to read again"
+    print(f"spillover: {line}", file=sys.stderr)
+
+
 def _tell_ready(bed: ProducerBed, *, as_json: bool) -> None:
-    first = next(iter(bed.urls.values()))
+    first, ca_file = next(iter(bed.urls.values())), bed.certified.ca_file
     if as_json:
         logs = {name: str(path) for name, path in bed.logs.items()}
         ready = {"ready": True, "producers": bed.urls, "console": f"{first}/console"}
-        print(json.dumps({**ready, "logs": logs}), flush=True)
+        secure = {} if ca_file is None else {"ca_file": str(ca_file)}
+        print(json.dumps({**ready, **secure, "logs": logs}), flush=True)
         return
+    believing = "" if ca_file is None else f"--cacert {ca_file} "
     lines = [f"producer {name}  {url}" for name, url in bed.urls.items()]
     lines.append(f"{len(bed.urls)} producers are up; Ctrl-C ends them. Try:")
     lines.append(f"  {first}/console  in a browser, live")
+    if ca_file is not None:
+        lines.append(f"  export {CA_VARIABLE}={ca_file}  for all commands but curl")
     lines.append(f"  spillover status {first}")
-    lines.append(f"  curl {first}/objects -d 'an object'")
+    lines.append(f"  curl {believing}{first}/objects -d 'an object'")
     asked = '{"consumer": "me", "probe_id": "one"}'
-    lines.append(f"  curl -i -L {first}/take -d '{asked}'")
+    lines.append(f"  curl {believing}-i -L {first}/take -d '{asked}'")
     print("\n".join(lines), file=sys.stderr)

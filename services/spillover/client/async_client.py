@@ -20,11 +20,11 @@ from spillover.client.mapping import OnProgress, Window, length_of, map_async
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import Retries
 from spillover.client.session import Following
-from spillover.client.trust import Trust
 from spillover.client.wire import Answer
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.connection import Response
 from spillover.live.http.head import Server
+from spillover.live.http.trust import Trust
 from spillover.model.errors import InputError, SpilloverError
 
 P = TypeVar("P")

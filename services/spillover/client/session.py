@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from random import Random
 
 from spillover.client.nodes import Nodes
-from spillover.client.trust import Trust
 from spillover.live.http.client import HttpClient
+from spillover.live.http.trust import Trust
 from spillover.live.membership.session_shell import SessionShell, session_of
 
 CONNECT_S = 2.0

@@ -5,7 +5,7 @@ together, ended together, never left behind. What they say goes to a log file ea
 from __future__ import annotations
 
 import asyncio
-import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +17,9 @@ import httpx
 from spillover.live.http.bearer import TOKEN_VARIABLE
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import RunError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster, Topology
+from spillover.testbed.certified import Certified, Certify
 from spillover.testbed.last_words import last_words
 from spillover.testbed.own_token import OwnToken, make_own_token
 from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
@@ -25,6 +28,8 @@ from spillover.testbed.ports import free_urls, start_lock
 FIRST_PORT = 8301
 READY_WITHIN_S = 60.0
 READY_POLL_S = 0.05
+QUEUE = "queue"
+"""In the names of their certificates."""
 TENANT = "up"
 """Of the API token that producers of a testbed show each other."""
 SPARE_S = 3.0
@@ -34,8 +39,8 @@ SPARE_S = 3.0
 class ProducerBed:
     """`count` producers, p1, p2 and so on, at the first free ports from `first_port` up. Ready on
     entry, all ended on exit. With `stores` each keeps its objects in a directory of its name there.
-    With files of API `tokens` they let in only who shows one, and have one of their own.
-    Raises RunError where one does not start."""
+    With files of API `tokens` they let in only who shows one, and have one of their own. With
+    `certify` all is https. Raises RunError where one does not start."""
 
     def __init__(
         self,
@@ -46,6 +51,7 @@ class ProducerBed:
         drain_timeout_s: float = 30.0,
         first_port: int = FIRST_PORT,
         tokens: Sequence[str] = (),
+        certify: Certify | None = None,
     ) -> None:
         self.urls: dict[str, str] = {}
         self.logs: dict[str, Path] = {}
@@ -55,6 +61,8 @@ class ProducerBed:
         self._first_port = first_port
         self._tokens = tokens
         self._own: OwnToken | None = None
+        self.certified = Certified(certify)
+        self._is_ready = False
         self._options = ["--held-limit-bytes", str(default_held_limit_bytes(count))]
         self._options += ["--drain-timeout-s", str(drain_timeout_s)]
         if buffers is not None:
@@ -107,6 +115,13 @@ class ProducerBed:
         if self._owned is not None:
             self._owned.remove()
 
+    def reread(self) -> None:
+        """Have them read their certificates and API tokens again. While they are being started they
+        do so anyway."""
+        for process in self._processes.values():
+            if self._is_ready and process.returncode is None:
+                process.send_signal(signal.SIGHUP)
+
     def kill(self) -> None:
         """End them at once."""
         for process in self._processes.values():
@@ -119,19 +134,32 @@ class ProducerBed:
             self._owned = OwnedDirectory()
             if self._tokens:
                 self._own = make_own_token(self._owned.path, tenant=TENANT)
-            self.urls = dict(
-                zip(self._ids, free_urls(len(self._ids), self._first_port), strict=True)
-            )
+            self.certified.keep_in(self._owned.path)
+            free = free_urls(len(self._ids), self._first_port)
+            urls = [f"{self._scheme}{url.removeprefix('http')}" for url in free]
+            self.urls = dict(zip(self._ids, urls, strict=True))
             for name in self._ids:
                 self._processes[name] = await self._spawn(name, self._owned.path)
             await self._all_ready()
+            self._is_ready = True
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.certified.is_wanted else "http"
+
+    @property
+    def _as_clusters(self) -> Topology:
+        """What their certificates are made for."""
+        urls = self.urls.items()
+        clusters = (Cluster(id=ClusterId(name), servers=1, url=url) for name, url in urls)
+        return Topology(name=QUEUE, clusters=tuple(clusters))
 
     async def _spawn(self, name: str, directory: Path) -> asyncio.subprocess.Process:
         command = [sys.executable, "-m", "spillover", "queue", "--id", name, "--end-with-stdin"]
-        command += ["--bind", self.urls[name].removeprefix("http://"), *self._options]
+        command += ["--bind", self.urls[name].removeprefix(f"{self._scheme}://"), *self._options]
         for peer, url in self.urls.items():
             command += ["--peer", f"{peer}={url}"]
-        environment = dict(os.environ)
+        environment = self.certified.environment(self._as_clusters, ClusterId(name))
         if self._own is not None:
             for file in (*self._tokens, str(self._own.file)):
                 command += ["--tokens", file]
@@ -153,7 +181,7 @@ class ProducerBed:
         limit_s = time.monotonic() + READY_WITHIN_S
         waiting = dict(self.urls)
         shown = {} if self._own is None else self._own.shown
-        async with httpx.AsyncClient(timeout=2.0, trust_env=False, headers=shown) as client:
+        async with self.certified.client(shown) as client:
             while waiting:
                 for name, url in list(waiting.items()):
                     if self._processes[name].returncode is not None:

@@ -224,6 +224,13 @@ class Testbed:
             self._told[node.cluster] = words
             self._on_ending(node, words)
 
+    def reread(self) -> None:
+        """Have the nodes read their certificates and API tokens again. While they are being started
+        they do so anyway."""
+        if self._watching:
+            for node in self.nodes.values():
+                _signal(node, signal.SIGHUP)
+
     def kill(self) -> None:
         """End every node at once."""
         for node in self.nodes.values():

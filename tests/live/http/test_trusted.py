@@ -4,6 +4,7 @@ connection."""
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from pathlib import Path
 
@@ -64,6 +65,23 @@ def test_a_file_that_changes_counts_from_the_next_connection_on(of_service, tmp_
                 await client.close()
 
     asyncio.run(main())
+
+
+def test_a_pipe_is_no_file_of_cas(of_service, tmp_path, caplog):
+    """Nobody waits for what is written to it: not at the start, and not where it takes the place of
+    a file later."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="pipe: expected a file, got something else"):
+        TrustedCas(str(pipe))
+    trusted = TrustedCas(of_service.ca)
+    before = trusted.context()
+    pipe.replace(of_service.ca)
+    for _ in range(2):
+        assert trusted.context() is before
+    (told,) = caplog.records
+    assert "stay as they were" in told.msg.words
+    assert "got something else" in told.msg.fields["reason"]
 
 
 def test_what_does_not_change_is_not_read_again(of_service):

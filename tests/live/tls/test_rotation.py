@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import threading
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -66,6 +67,28 @@ def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors):
         assert not await credentials.look()
         assert credentials.client is not before[1]
         assert len(errors()) == 2
+
+    _run(main)
+
+
+def test_no_thread_to_read_with_leaves_the_old_one_in_place(files, authority, errors):
+    """A machine that is out of them: it is told once, and the next look finds what is new."""
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        looks = []
+        credentials.on_look.append(lambda _, **told: looks.append(told["renewed"]))
+        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+        usual = threading.stack_size(1 << 62)
+        try:
+            for _ in range(2):
+                assert not await credentials.look()
+        finally:
+            threading.stack_size(usual)
+        (told,) = errors()
+        assert "can't start new thread" in told
+        assert await credentials.look()
+        assert looks == [False, False, True]
 
     _run(main)
 

@@ -198,6 +198,16 @@ class Federation:
         found = await asyncio.gather(*map(self.state, self.clusters))
         return dict(zip(self.clusters, found, strict=True))
 
+    async def is_given_up(self, cluster: str) -> bool:
+        """Whether none of its neighbors hears it."""
+        ends = {pair.replace(cluster, "", 1) for pair in self.links if cluster in pair}
+        states = await asyncio.gather(*map(self.state, ends))
+        told = [
+            neighbor for state in states if state is not None for neighbor in state["neighbors"]
+        ]
+        hears = [neighbor["alive"] for neighbor in told if neighbor["id"] == cluster]
+        return len(hears) == len(ends) and not any(hears)
+
     async def set_links(self, *ways: str, **faults: Any) -> None:
         """What leaves for a neighbor, one direction each: "ab" is from a to b."""
         for way in ways:

@@ -4,13 +4,14 @@ holds no more. What is right about them is judged in `live.tls`.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spillover.apps.http import certificates
+from spillover.apps.http.connection import HttpConnection
 from spillover.apps.http.server import HttpServer
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.topology import Cluster, Topology
@@ -46,48 +47,24 @@ def proxy_context(cluster: Cluster, credentials: Credentials | None) -> ssl.SSLC
     return credentials.front(ssl.CERT_NONE)
 
 
-@contextlib.contextmanager
 def watching(
     credentials: Credentials,
     shell: NodeShell,
     servers: Sequence[HttpServer],
     look_s: float | None = None,
-) -> Iterator[None]:
-    """Look at the files until this ends, now and then, and let go of what holds no more. Their
-    metrics are told along with the node's."""
-    from spillover.live.tls.metrics import TlsMetrics  # noqa: PLC0415 - needs the extra `tls`
-    from spillover.live.tls.rotation import LOOK_S  # noqa: PLC0415
-
-    credentials.on_look.append(partial(_distrust, shell, servers))
-    shell.metrics.registry.register(TlsMetrics(shell.cluster.id, credentials))
-    task = asyncio.get_running_loop().create_task(
-        credentials.watch(look_s or LOOK_S), name="certificates"
+) -> AbstractContextManager[None]:
+    """For `with`: as `apps.http.certificates.watching`."""
+    labelled = ("cluster", shell.cluster.id)
+    forget = partial(_forget, shell)
+    return certificates.watching(
+        *(credentials, servers, shell.metrics.registry, labelled, shell.fail),
+        forget=forget,
+        look_s=look_s,
     )
-    task.add_done_callback(partial(fail, shell))
-    try:
-        yield
-    finally:
-        task.cancel()
 
 
-def _distrust(
-    shell: NodeShell, servers: Sequence[HttpServer], credentials: Credentials, *, renewed: bool
-) -> None:
-    """Connections by certificates that hold no more are nobody's from now on: what has come on them
-    is answered, and nothing that comes. They are not closed here, since a request may be on its way
-    on one, and would be lost; who is refused decides again."""
-    del renewed  # what matters is what is over
-    for server in servers:
-        for connection in server.connections:
-            shown = connection.certificate
-            if shown is None or not credentials.is_over(shown):
-                continue
-            peer, connection.peer, connection.certificate = connection.peer, None, None
-            if peer is not None:
-                shell.streams.end(peer.neighbor)
-
-
-def fail(shell: NodeShell, task: asyncio.Task[None]) -> None:
-    """End a node whose files nobody looks at any more: unnoticed, it would go by the old ones."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        shell.fail(error)
+def _forget(shell: NodeShell, connection: HttpConnection) -> None:
+    """Whoever is at its other end is no neighbor any more."""
+    peer, connection.peer = connection.peer, None
+    if peer is not None:
+        shell.streams.end(peer.neighbor)

@@ -29,6 +29,7 @@ from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.tenants import Tenants
 from spillover.live.process.allocator import keep_freed_memory
+from spillover.live.process.hangup import on_hangup
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
@@ -163,22 +164,6 @@ def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
     return token_files.access
 
 
-def _reread_on_hangup(credentials: Credentials | None, token_files: TokenFiles | None) -> None:
-    """On SIGHUP files are read at once that else are looked at now and then. Without any, SIGHUP
-    means what it means to every process."""
-    rereads = [
-        *([] if credentials is None else [credentials.wake]),
-        *([] if token_files is None else [token_files.look_now]),
-    ]
-
-    def on_hangup() -> None:
-        for reread in rereads:
-            reread()
-
-    if rereads:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, on_hangup)
-
-
 def _settle_memory() -> None:
     """What is there now, once the node listens, stays: the collector need not look at it again."""
     _log.info(Message("node listens"))
@@ -219,8 +204,8 @@ async def _first(*waits: Awaitable[object]) -> None:
 def _signals(
     credentials: Credentials | None, token_files: TokenFiles | None, *, end_with_stdin: bool
 ) -> tuple[asyncio.Event, asyncio.Event]:
-    """Heed them. Returns what is set when the node is to drain and end, and when at once."""
-    _reread_on_hangup(credentials, token_files)
+    """Heed them. Returns what is set when the node is to drain and end, and when at once. On SIGHUP
+    files are read at once that else are looked at now and then."""
     stop, end = asyncio.Event(), asyncio.Event()
     if end_with_stdin:
         on_stdin_end(end)
@@ -233,6 +218,11 @@ def _signals(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    rereads = [
+        *([] if credentials is None else [credentials.wake]),
+        *([] if token_files is None else [token_files.look_now]),
+    ]
+    on_hangup(rereads, on_signal)
     return stop, end
 
 

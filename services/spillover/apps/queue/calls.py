@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from spillover.apps.http.asgi import Message, Send
-from spillover.apps.http.exchange import ClientGone, Exchange, body_too_slow, too_large
+from spillover.apps.http.exchange import CLOSE, ClientGone, Exchange, body_too_slow, too_large
 from spillover.apps.http.problems import Problem
 from spillover.apps.queue.asked import (
     ExtendBody,
@@ -159,6 +159,7 @@ class QueueCalls:
 
     async def probe(self, exchange: Exchange, _: Send, __: str) -> None:
         """A peer's probe: 202, and what comes of it later."""
+        self._check_caller(exchange)
         body = await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
         probe = _read(wire.decode_probe, body)
         self._check_peer(probe.first)
@@ -167,9 +168,11 @@ class QueueCalls:
 
     async def peer_offer(self, exchange: Exchange, _: Send, __: str) -> None:
         """A peer's object for a take that is held here."""
+        self._check_caller(exchange)
         body = await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
         offer = _read(wire.decode_offer, body)
         self._check_peer(offer.producer)
+        self._check_caller(exchange, offer.producer)
         answer = await self._ask(exchange, lambda ref: ev.OfferCame(ref, offer))
         assert isinstance(answer, ev.AnswerOffer)  # noqa: S101 - it is answered at once
         headers = [(b"content-type", b"application/json")]
@@ -178,6 +181,17 @@ class QueueCalls:
     def _check_peer(self, name: str) -> None:
         if name not in self._shell.peers and name != self._shell.settings.id:
             raise Problem("not_a_neighbor", f"expected a producer that is a peer, got {name!r}")
+
+    def _check_caller(self, exchange: Exchange, claimed: str | None = None) -> None:
+        """Raise Problem unless a peer calls that has proved to be one, and the one that it claims
+        to be, where producers have certificates."""
+        certified = self._shell.certified
+        if certified is None:
+            return
+        shown = exchange.connection.certificate
+        if (why := certified.why_not(shown, claimed)) is not None:
+            # On a new connection there may be one that holds.
+            raise Problem("not_a_neighbor", why, headers=[CLOSE] if shown is None else [])
 
     # --- parts --------------------------------------------------------------------------------
 

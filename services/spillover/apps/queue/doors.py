@@ -1,7 +1,8 @@
 """The doors of a producer, and who may go through, where it has API tokens (`apps.http.doors`).
 
 Objects have no tenants: who may submit may put, take and settle. Producers show each other an API
-token too. Whoever has one might as well call `/take`.
+token too. Whoever has one might as well call `/take`. Where they have certificates, what is said
+between them wants one of a peer besides (`QueueCalls`).
 """
 
 from __future__ import annotations

@@ -8,9 +8,11 @@ import logging
 import resource
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from spillover.apps.http.certificates import watching
 from spillover.apps.http.reach import warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.http.service import Bounds
@@ -19,9 +21,12 @@ from spillover.apps.queue.app import QueueApp
 from spillover.apps.queue.asked import DEADLINE_S_MAX
 from spillover.apps.queue.calls import BODY_S
 from spillover.core.queue.settings import ProducerSettings
+from spillover.live.process.hangup import on_hangup
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
+from spillover.live.queue.certified import CertifiedProducers
+from spillover.live.queue.metrics import LABEL
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import ObjectStore
 
@@ -44,25 +49,25 @@ async def serve_producer(
     on_ready: Callable[[str], None] = lambda _: None,
     token_files: TokenFiles | None = None,
     shown: Sequence[tuple[bytes, bytes]] = (),
+    certified: CertifiedProducers | None = None,
 ) -> None:
     """Serve one producer until SIGTERM or SIGINT, then drain for up to `drain_timeout_s` and
     return. A second signal ends it at once, and with `end_with_stdin` the end of standard input.
     `url` is where consumers reach it, if not where it listens; `on_ready` is told where that is.
     With `token_files` only who has an API token is let in; `shown` are the headers that show this
-    producer's own to the others. Raises InputError if the address cannot be bound.
+    producer's own to the others. Where producers are `certified` all is TLS. Raises InputError if
+    the address cannot be bound.
     """
     with contextlib.ExitStack() as ends:
         listening = ends.enter_context(bind_socket(*bind))
-        own_url = url or url_of(listening)
-        shell = QueueShell(settings, peers, store, own_url, headers=shown)
+        own_url = url or url_of(listening, is_secure=certified is not None)
+        shell = QueueShell(settings, peers, store, own_url, headers=shown, certified=certified)
         access = None if token_files is None else token_files.access
         app = QueueApp(shell, object_limit_bytes=object_limit_bytes, access=access)
         _raise_file_limit()
-        server = HttpServer(app, Bounds(body_s=DEADLINE_S_MAX + BODY_S))
+        server = HttpServer(app, Bounds(body_s=DEADLINE_S_MAX + BODY_S), tls=front_of(certified))
         stop, end = asyncio.Event(), asyncio.Event()
-        _on_signals(stop, end)
-        if token_files is not None:
-            ends.callback(_watched(token_files, shell).cancel)
+        _on_signals(stop, end, watch_files(ends, shell, server, token_files))
         if end_with_stdin:
             on_stdin_end(end)
         serving = asyncio.create_task(server.serve([listening]))
@@ -84,13 +89,37 @@ async def serve_producer(
 
 def _say_who_starts(shell: QueueShell, door: socket.socket, *, has_tokens: bool) -> None:
     _log.info(Message(OUTLIVE if shell.bodies.is_durable else LOST_WITH_IT))
-    warn_of_clients("producer", door, url_of(door), is_secure=False, has_tokens=has_tokens)
+    is_secure = shell.certified is not None
+    url = url_of(door, is_secure=is_secure)
+    warn_of_clients("producer", door, url, is_secure=is_secure, has_tokens=has_tokens)
 
 
-def _watched(token_files: TokenFiles, shell: QueueShell) -> asyncio.Task[None]:
-    """Have them looked at now and then, and on SIGHUP."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, token_files.look_now)
-    return token_files.begin_watching(shell.fail)
+def front_of(certified: CertifiedProducers | None) -> ssl.SSLContext | None:
+    """Returns how to listen. Who comes is asked for a certificate where there are CAs that could
+    vouch for a peer; consumers have none."""
+    if certified is None:
+        return None
+    credentials = certified.credentials
+    return credentials.front(ssl.CERT_OPTIONAL if credentials.material.cas else ssl.CERT_NONE)
+
+
+def watch_files(
+    ends: contextlib.ExitStack,
+    shell: QueueShell,
+    server: HttpServer,
+    token_files: TokenFiles | None,
+) -> list[Callable[[], None]]:
+    """Have files looked at now and then, until `ends`. Returns what has them looked at at once."""
+    rereads = []
+    if token_files is not None:
+        ends.callback(token_files.begin_watching(shell.fail).cancel)
+        rereads.append(token_files.look_now)
+    if shell.certified is not None:
+        credentials = shell.certified.credentials
+        registry, labelled = shell.metrics.registry, (LABEL, shell.settings.id)
+        ends.enter_context(watching(credentials, [server], registry, labelled, shell.fail))
+        rereads.append(credentials.wake)
+    return rereads
 
 
 async def _until_over(
@@ -123,7 +152,9 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:
+def _on_signals(
+    stop: asyncio.Event, end: asyncio.Event, rereads: Sequence[Callable[[], None]]
+) -> None:
     def on_signal() -> None:
         if stop.is_set():
             end.set()
@@ -132,3 +163,4 @@ def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    on_hangup(rereads, on_signal)

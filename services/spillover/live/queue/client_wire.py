@@ -12,6 +12,7 @@ import msgspec
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.core.queue.consumer_events import Take
 from spillover.live.http.client import HttpClient, Response
+from spillover.live.http.trust import Trust
 from spillover.model.errors import PeerError, QueueFull, Refused, Rejected
 
 CONNECT_S = 2.0
@@ -85,12 +86,13 @@ class NoProducer(PeerError):
     """What answers there does not answer as producers do."""
 
 
-def client_of(url: str, headers: Headers = ()) -> HttpClient:
-    """Returns what calls this producer, with these headers. Raises InputError for what is no base
-    URL."""
+def client_of(url: str, trust: Trust, headers: Headers = ()) -> HttpClient:
+    """Returns what calls this producer, with these headers, and believes whom `trust` says. Raises
+    InputError for what is no base URL."""
     return HttpClient(
         url,
         headers=headers,
+        tls=trust.of(url),
         connect_timeout_s=CONNECT_S,
         idle_s_max=IDLE_S_MAX,
         body_limit_bytes=OBJECT_LIMIT_BYTES,

@@ -18,6 +18,7 @@ from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.timers import Timers
 from spillover.live.http.client import HttpClient, Response
 from spillover.live.http.connection import OnEnd, OutgoingRequest
+from spillover.live.http.trust import Trust
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.client_wire import NoProducer, Received
 from spillover.model.addresses import may_be_led_to
@@ -92,22 +93,24 @@ class Held:
 
 
 class ConsumerShell:
-    """The running consumer. `urls` are the base URLs of the producers, by id; `headers` go with all
-    that they are asked. Must be made inside a running loop."""
+    """The running consumer. `urls` are the base URLs of the producers, by id, which have to prove
+    to be there to whom `trust` says; `headers` go with all that they are asked. Must be made inside
+    a running loop."""
 
     def __init__(
         self,
         settings: ConsumerSettings,
         urls: Mapping[str, str],
+        trust: Trust,
         *,
         random: Random | None = None,
         headers: wire.Headers = (),
     ) -> None:
         self.settings = settings
-        self._headers = headers
+        self._trust, self._headers = trust, headers
         self._urls = tuple(urls.values())
         self.machine = ConsumerMachine(settings, random or SystemRandom())
-        self._clients = {name: wire.client_of(url, headers) for name, url in urls.items()}
+        self._clients = {name: self._client_of(url) for name, url in urls.items()}
         self._timers = Timers(asyncio.get_running_loop(), finest_alarm)
         self._calls: dict[str, OutgoingRequest] = {}
         """By the take that they are for."""
@@ -261,9 +264,12 @@ class ConsumerShell:
         if address.producer not in self._clients:
             if not may_be_led_to(address.base_url, self._urls):
                 return cn.Unreachable(take, producer)
-            self._clients[address.producer] = wire.client_of(address.base_url, self._headers)
+            self._clients[address.producer] = self._client_of(address.base_url)
         self._probes[take] = address.probes
         return cn.Pointed(take, address.producer, address.grant)
+
+    def _client_of(self, url: str) -> HttpClient:
+        return wire.client_of(url, self._trust, self._headers)
 
     def _given(self, take: str, received: Received) -> cn.Event:
         grant = received.grant

@@ -17,6 +17,7 @@ from typing import Literal, Self, TypeAlias
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.live.engine.loop_thread import LoopThread
 from spillover.live.http.bearer import bearer_headers
+from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import Headers
 from spillover.live.queue.consumer_shell import ConsumerShell, Held
 from spillover.live.queue.directory import checked_urls, find_producers
@@ -129,9 +130,10 @@ class Consumer:
     """
 
     def __init__(
-        self, urls: tuple[str, ...], settings: ConsumerSettings, headers: Headers = ()
+        self, urls: tuple[str, ...], settings: ConsumerSettings, trust: Trust, headers: Headers = ()
     ) -> None:
         self._urls = urls
+        self._trust = trust
         self._headers = headers
         self._settings = settings
         self._shell: ConsumerShell | None = None
@@ -224,14 +226,14 @@ class Consumer:
     async def _open(self) -> ConsumerShell:
         if self._shell is not None:
             raise RuntimeError("expected a consumer that has not begun, this one has")
-        urls = await find_producers(self._urls, self._headers)
+        urls = await find_producers(self._urls, self._trust, self._headers)
         for name in self._settings.access or ():
             if name not in urls:
                 known = ", ".join(sorted(urls)[:8])
                 raise InputError("access", "", f"expected producers ({known}), got {name!r}")
         settings = replace(self._settings, producers=tuple(urls))
         self._loop = asyncio.get_running_loop()
-        self._shell = ConsumerShell(settings, urls, headers=self._headers)
+        self._shell = ConsumerShell(settings, urls, self._trust, headers=self._headers)
         if self._stopped:
             self._shell.stop()
         return self._shell
@@ -252,6 +254,7 @@ def consume(
     name: str | None = None,
     take_s: float = 30.0,
     token: str | None = None,
+    ca_file: str | None = None,
 ) -> Consumer:
     """Returns what gives the objects of a queue, for `async for` and for `for`.
 
@@ -261,6 +264,8 @@ def consume(
     come ("learned"). With `avoid_visited` a probe visits no producer twice. One call to a producer
     lasts `take_s` at most; then the next one begins. `token` is the secret of an API token to show
     (roles submit and read; default: what SPILLOVER_TOKEN says in the environment, if anything).
+    Where urls are https, a producer has to prove that it is the host of its url, to a CA of
+    `ca_file`, else of the file that SPILLOVER_CA_FILE names, or else of the system.
 
     Raises InputError for what cannot be meant; the loop raises Unreachable where no producer
     answers at its start, and Rejected where one does not let it in.
@@ -282,7 +287,8 @@ def consume(
         at_once=at_once,
         take_s=take_s,
     )
-    return Consumer(checked_urls(urls), settings, bearer_headers(token))
+    trust = Trust(ca_file)
+    return Consumer(checked_urls(urls, trust), settings, trust, bearer_headers(token))
 
 
 def _checked_access(access: Access) -> dict[str, float] | None:

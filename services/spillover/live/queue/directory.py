@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from spillover.live.http.client import Response
+from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import Headers, client_of, error_of
 from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, PeerError, Unreachable
@@ -27,17 +28,20 @@ class _StateBody(msgspec.Struct):
 _decode = msgspec.json.Decoder(_StateBody).decode
 
 
-def checked_urls(urls: Sequence[str] | str) -> tuple[str, ...]:
-    """Returns the base URLs that a client was told. Raises InputError for what is none."""
+def checked_urls(urls: Sequence[str] | str, trust: Trust) -> tuple[str, ...]:
+    """Returns the base URLs that a client was told. Raises InputError for what is none, and where
+    there is nobody to `trust`."""
     found = (urls,) if isinstance(urls, str) else tuple(urls)
     if not found:
         raise InputError("urls", "", "expected the URL of at least one producer, got none")
     for url in found:
-        client_of(url)
+        client_of(url, trust)
     return found
 
 
-async def find_producers(urls: Sequence[str], headers: Headers = ()) -> dict[str, str]:
+async def find_producers(
+    urls: Sequence[str], trust: Trust, headers: Headers = ()
+) -> dict[str, str]:
     """Returns the base URLs of all producers, by id. One that was told holds for the producer that
     answers there, whatever that calls itself to others, and nobody is led from https to http.
     `headers` go with what is asked.
@@ -45,7 +49,7 @@ async def find_producers(urls: Sequence[str], headers: Headers = ()) -> dict[str
     Raises Unreachable if none answers, Rejected if one lets nobody in that shows so much, and
     InputError if one that answers is no producer.
     """
-    answers = await asyncio.gather(*(_ask(url, headers) for url in urls))
+    answers = await asyncio.gather(*(_ask(url, trust, headers) for url in urls))
     found: dict[str, str] = {}
     for state in answers:
         if isinstance(state, _StateBody):
@@ -60,8 +64,8 @@ async def find_producers(urls: Sequence[str], headers: Headers = ()) -> dict[str
     return found
 
 
-async def _ask(url: str, headers: Headers) -> _StateBody | PeerError:
-    client = client_of(url, headers)
+async def _ask(url: str, trust: Trust, headers: Headers) -> _StateBody | PeerError:
+    client = client_of(url, trust, headers)
     try:
         response = await client.request("GET", "/state", timeout_s=ANSWER_S)
     except PeerError as error:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from spillover.live.engine.loop_thread import LoopThread
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.client import HttpClient
+from spillover.live.http.trust import Trust
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.directory import checked_urls
 from spillover.model.errors import (
@@ -35,8 +36,10 @@ Content: TypeAlias = bytes | bytearray | memoryview
 class AsyncQueue:
     """Puts objects into a queue, by the producers that it was told. Made in a running loop."""
 
-    def __init__(self, urls: Sequence[str], deadline_s: float, headers: wire.Headers = ()) -> None:
-        self._clients = {url: wire.client_of(url, headers) for url in urls}
+    def __init__(
+        self, urls: Sequence[str], deadline_s: float, trust: Trust, headers: wire.Headers = ()
+    ) -> None:
+        self._clients = {url: wire.client_of(url, trust, headers) for url in urls}
         self._deadline_s = deadline_s
         self._failed_s: dict[str, float] = {}
 
@@ -132,15 +135,18 @@ class Queue:
 class Producer:
     """Where objects go in: `async with` gives an AsyncQueue, `with` a Queue."""
 
-    def __init__(self, urls: Sequence[str], deadline_s: float, headers: wire.Headers = ()) -> None:
+    def __init__(
+        self, urls: Sequence[str], deadline_s: float, trust: Trust, headers: wire.Headers = ()
+    ) -> None:
         self._headers = headers
+        self._trust = trust
         self._urls = urls
         self._deadline_s = deadline_s
         self._queue: AsyncQueue | None = None
         self._thread: LoopThread | None = None
 
     async def __aenter__(self) -> AsyncQueue:
-        self._queue = AsyncQueue(self._urls, self._deadline_s, self._headers)
+        self._queue = AsyncQueue(self._urls, self._deadline_s, self._trust, self._headers)
         return self._queue
 
     async def __aexit__(
@@ -174,16 +180,22 @@ class Producer:
 
 
 def produce(
-    urls: Sequence[str] | str, *, deadline_s: float = 30.0, token: str | None = None
+    urls: Sequence[str] | str,
+    *,
+    deadline_s: float = 30.0,
+    token: str | None = None,
+    ca_file: str | None = None,
 ) -> Producer:
     """Returns what objects are put into a queue with, for `async with` and for `with`.
 
     `urls` are those of producers, the one to be used first in front. An object waits for a place
     until its deadline. `token` is the secret of an API token to show (role submit; default: what
-    SPILLOVER_TOKEN says in the environment, if anything). Raises InputError for what cannot be
-    meant.
+    SPILLOVER_TOKEN says in the environment, if anything). `ca_file` is as for `consume`. Raises
+    InputError for what cannot be meant.
     """
-    return Producer(checked_urls(urls), _checked(deadline_s), bearer_headers(token))
+    trust = Trust(ca_file)
+    told = checked_urls(urls, trust), _checked(deadline_s), trust, bearer_headers(token)
+    return Producer(*told)
 
 
 def _checked(deadline_s: float) -> float:

@@ -23,6 +23,7 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue import wire
 from spillover.live.queue.bodies import Bodies
+from spillover.live.queue.certified import CertifiedProducers
 from spillover.live.queue.history import QueueHistory
 from spillover.live.queue.metrics import QueueMetrics
 from spillover.live.queue.store import ObjectStore
@@ -46,8 +47,8 @@ _log.addFilter(OncePerPeriod())
 
 class QueueShell:
     """The running producer. `peers` are the base URLs of the others, by id, and `own_url` is where
-    consumers reach this one; `headers` go with what peers are asked. Must be made inside a running
-    loop."""
+    consumers reach this one; `headers` go with what peers are asked, and where producers are
+    `certified` peers have to prove who they are. Must be made inside a running loop."""
 
     def __init__(
         self,
@@ -58,8 +59,10 @@ class QueueShell:
         *,
         random: Random | None = None,
         headers: Sequence[tuple[bytes, bytes]] = (),
+        certified: CertifiedProducers | None = None,
     ) -> None:
         self.settings = settings
+        self.certified = certified
         self.peers = dict(peers)
         self.public_urls = {**peers, settings.id: own_url}
         """Where consumers reach each producer."""
@@ -73,16 +76,9 @@ class QueueShell:
         self.bodies = Bodies(store, self.timers.clock)
         self.history = QueueHistory(self.machine, self.timers.clock)
         self.metrics = QueueMetrics(self.machine, self.bodies, self.oldest_s)
-        self._clients = {
-            peer: HttpClient(
-                url,
-                headers=headers,
-                idle_s_max=PEER_IDLE_S,
-                connect_timeout_s=1.0,
-                user_timeout_s=PEER_TIMEOUT_S,
-            )
-            for peer, url in peers.items()
-        }
+        self._clients = {p: self._client_of(p, url, headers) for p, url in peers.items()}
+        if certified is not None:
+            certified.keep_new(self._clients.values())
         self._calls: dict[int, asyncio.Future[ev.Command]] = {}
         """What callers wait for, by ref."""
         self._refs = 0
@@ -96,6 +92,17 @@ class QueueShell:
             held_bytes = 0 if one.body is None else one.size_bytes
             self._driver.feed(ev.Recovered(one.number, one.deliveries, bool(one.dead), held_bytes))
         self._driver.start(ev.TimerFired())
+
+    def _client_of(self, peer: str, url: str, headers: Sequence[tuple[bytes, bytes]]) -> HttpClient:
+        proving = {} if self.certified is None else self.certified.options_of(peer)
+        return HttpClient(
+            url,
+            headers=headers,
+            idle_s_max=PEER_IDLE_S,
+            connect_timeout_s=1.0,
+            user_timeout_s=PEER_TIMEOUT_S,
+            **proving,
+        )
 
     # --- what routes call ---------------------------------------------------------------------
 

@@ -13,16 +13,16 @@ from spillover.model.signals import tls as signals
 
 
 class TlsMetrics(Collector):
-    """Of one service."""
+    """Of one service; `labelled` is the label that all of its metrics carry, and its value."""
 
-    def __init__(self, cluster: str, credentials: Credentials) -> None:
-        self._cluster = cluster
+    def __init__(self, labelled: tuple[str, str], credentials: Credentials) -> None:
+        self._label, self._service = labelled
         self._credentials = credentials
 
     def collect(self) -> Iterator[Metric]:
         """Of `prometheus_client`: all metrics, at each scrape."""
         material = self._credentials.material
         ends = [(("own",), material.not_after_s), (("ca",), material.cas_not_after_s)]
-        yield from gauges(signals.NOT_AFTER, self._cluster, ends)
+        yield from gauges(signals.NOT_AFTER, self._service, ends, self._label)
         failures = self._credentials.failures.items()
-        yield counter(signals.HANDSHAKE_FAILURES, self._cluster, failures)
+        yield counter(signals.HANDSHAKE_FAILURES, self._service, failures, self._label)

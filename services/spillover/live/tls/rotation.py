@@ -91,7 +91,11 @@ class Credentials:
     async def look(self) -> bool:
         """Look at the files once, and go by them if they are other than before, and right. Returns
         whether that is so."""
-        material = await asyncio.to_thread(self._read)
+        try:
+            material = await asyncio.to_thread(self._read)
+        except RuntimeError as error:  # no thread is to be had
+            material = None
+            self._complain(InputError(self._files.cert, "", f"expected to read it, got: {error}"))
         if material is not None:
             material = self._go_by(material)
         for told in self.on_look:

@@ -19,7 +19,13 @@ from spillover.tools.deployment import containers
 from spillover.tools.deployment.compose_doors import TOPOLOGY_FILE, doors_text, doors_topology
 from spillover.tools.deployment.compose_netem import netem_text
 from spillover.tools.deployment.monitoring import GRAFANA_FILES, PROMETHEUS_CA_PATH, prometheus_text
-from spillover.tools.deployment.ports import LEASE_MEMBERS, PRODUCERS, Ports
+from spillover.tools.deployment.ports import (
+    LEASE_MEMBERS,
+    PRODUCERS,
+    Ports,
+    lease_name,
+    producer_name,
+)
 
 KIND = "compose"
 CERTIFICATES = "certificates"
@@ -79,8 +85,8 @@ def compose_text(topology: Topology, settings: ComposeSettings) -> str:
         _node(first, settings, build=_build(topology, settings)),
         *(_node(cluster, settings) for cluster in others),
         _REDIS.format(port=settings.ports.redis),
-        *(_lease_member(n, settings.ports) for n in range(1, LEASE_MEMBERS + 1)),
-        *(_producer(n, settings.ports) for n in range(1, PRODUCERS + 1)),
+        *(_lease_member(n, settings) for n in range(1, LEASE_MEMBERS + 1)),
+        *(_producer(n, settings) for n in range(1, PRODUCERS + 1)),
         doors_text(settings.ports),
         _load(topology, settings),
         _prometheus(topology, settings),
@@ -149,13 +155,30 @@ _REDIS = """\
 """
 
 
+def certified(topology: Topology, source: str) -> Topology:
+    """Returns what certificates are made for, lease members and producers included. Raises
+    InputError as `containers.with_others`."""
+    names = [lease_name(number) for number in range(1, LEASE_MEMBERS + 1)]
+    names += [producer_name(number) for number in range(1, PRODUCERS + 1)]
+    urls = {name: f"https://{name}:{containers.API_PORT}" for name in names}
+    return containers.with_others(inside(topology, tls=True), source, urls)
+
+
+_USER = 'user: "${SPILLOVER_USER:-10001:10001}" # that may read the keys\n'
+
+
+def _volume_of(name: str) -> str:
+    """The files of its certificate."""
+    return f"./{CERTIFICATES}/{name}:{containers.TLS_PATH}:ro"
+
+
 def _node(cluster: Cluster, settings: ComposeSettings, build: str | None = None) -> str:
     """One image for all: it is built along with the first one."""
     building = "" if build is None else f"build: {build}\n"
     volumes = [f"./topology/topology.yaml:{containers.TOPOLOGY_PATH}:ro"]
     if settings.tls:
-        volumes.append(f"./{CERTIFICATES}/{cluster.id}:{containers.TLS_PATH}:ro")
-        building += 'user: "${SPILLOVER_USER:-10001:10001}" # that may read the keys\n'
+        volumes.append(_volume_of(cluster.id))
+        building += _USER
     if settings.code is not None:
         volumes.append(f"{settings.code}:{containers.CODE_PATH}:ro")
     suffix = cluster.id.replace("-", "_").upper()
@@ -179,9 +202,9 @@ node-{cluster.id}:
     return indent(body, "  ")
 
 
-def _lease_member(number: int, ports: Ports) -> str:
+def _lease_member(number: int, settings: ComposeSettings) -> str:
     """A tenth of the usual times, so that there is something to see."""
-    name = f"lease-{number}"
+    name = lease_name(number)
     times = {"normal-lease": 6_000, "max-lease": 18_000, "max-shutdown": 1_000}
     times |= {"min-grab": 500, "held-delay": 10}
     command = ["lease", "run", "--redis", "redis://redis:6379/0", "--group", "testbed"]
@@ -189,13 +212,18 @@ def _lease_member(number: int, ports: Ports) -> str:
     command += ["--handler", "python:spillover.live.leases.streams.example:consume_async"]
     command += [word for key, ms in times.items() for word in (f"--{key}-ms", str(ms))]
     command += ["--bind", f"0.0.0.0:{containers.API_PORT}"]
-    publish = f"127.0.0.1:${{LEASE_{number}_PORT:-{ports.lease_member(number)}}}"
+    secure = ""
+    if settings.tls:
+        command += containers.tls_options(files=["cert", "key"])
+        secure = f"{_USER}volumes: {_listed([_volume_of(name)])}\n"
+    publish = f"127.0.0.1:${{LEASE_{number}_PORT:-{settings.ports.lease_member(number)}}}"
     body = f"""\
 {name}:
   <<: *spillover
   profiles: [leases]
   command: {_listed(command)}
   depends_on: {{redis: {{condition: service_healthy}}}}
+{indent(secure, "  ")}\
   networks: [wan, watch]
   ports: ["{publish}:{containers.API_PORT}"]
   cpus: 1.0
@@ -204,20 +232,27 @@ def _lease_member(number: int, ports: Ports) -> str:
     return indent(body, "  ")
 
 
-def _producer(number: int, ports: Ports) -> str:
+def _producer(number: int, settings: ComposeSettings) -> str:
     """One of the distributed queue: its objects are on a volume, and outlive the container."""
-    name = f"queue-{number}"
+    name, scheme = producer_name(number), containers.scheme(tls=settings.tls)
     command = ["queue", "--id", name, "--bind", f"0.0.0.0:{containers.API_PORT}"]
     for peer in range(1, PRODUCERS + 1):
-        command += ["--peer", f"queue-{peer}=http://queue-{peer}:{containers.API_PORT}"]
+        other = producer_name(peer)
+        command += ["--peer", f"{other}={scheme}://{other}:{containers.API_PORT}"]
     command += ["--buffers", "100", "--store", f"{containers.STORE_PATH}/objects"]
-    publish = f"127.0.0.1:${{QUEUE_{number}_PORT:-{ports.producer(number)}}}"
+    volumes, user = [f"{name}:{containers.STORE_PATH}"], ""
+    if settings.tls:
+        command += containers.tls_options()
+        volumes.append(_volume_of(name))
+        user = _USER
+    publish = f"127.0.0.1:${{QUEUE_{number}_PORT:-{settings.ports.producer(number)}}}"
     body = f"""\
 {name}:
   <<: *spillover
   profiles: [queue]
+{indent(user, "  ")}\
   command: {_listed(command)}
-  volumes: {_listed([f"{name}:{containers.STORE_PATH}"])}
+  volumes: {_listed(volumes)}
   networks: [wan, watch]
   ports: ["{publish}:{containers.API_PORT}"]
   cpus: 1.0

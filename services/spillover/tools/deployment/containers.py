@@ -7,7 +7,7 @@ How a compose file or a manifest is written is known to the writers beside this.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -111,11 +111,34 @@ def node_command(cluster: Cluster, *, testbed: bool, tls: bool, tokens: bool = F
     if cluster.passes:
         command += ["--proxy-bind", f"0.0.0.0:{PROXY_PORT}"]
     command += ["--drain-timeout-s", str(DRAIN_TIMEOUT_S)]
-    for name, file in TLS_FILES.items() if tls else ():
-        command += [f"--tls-{name}", f"{TLS_PATH}/{file}"]
+    if tls:
+        command += tls_options()
     if tokens:
         command += ["--tokens", f"{TOKENS_PATH}/{TOKENS_FILE}"]
     return [*command, "--testbed"] if testbed else command
+
+
+def tls_options(path: str = TLS_PATH, files: Iterable[str] = TLS_FILES) -> list[str]:
+    """Returns the options of a service whose certificate lies there; `files` are those it needs."""
+    return [word for name in files for word in (f"--tls-{name}", f"{path}/{TLS_FILES[name]}")]
+
+
+def with_others(topology: Topology, source: str, urls: Mapping[str, str]) -> Topology:
+    """Returns what certificates are made for: the topology, and those that stand beside its
+    clusters with certificates of their own, by id. Raises InputError, naming the field of `source`,
+    where a cluster has such an id: each could pose as the other."""
+    for index, cluster in enumerate(topology.clusters):
+        if cluster.id in urls:
+            expected = "expected an id that none has of those beside the clusters, which have "
+            told = f"{expected}certificates too, got {cluster.id!r}"
+            raise InputError(source, f"clusters[{index}].id", told)
+    others = (Cluster(id=ClusterId(name), servers=1, url=url) for name, url in urls.items())
+    return replace(topology, clusters=(*topology.clusters, *others))
+
+
+def secret_of(name: str) -> str:
+    """Returns the name of the Secret with the files of a certificate."""
+    return f"tls-{name}"
 
 
 def in_containers(

@@ -68,8 +68,11 @@ def inside(topology: Topology, *, tls: bool) -> Topology:
     )
 
 
-def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[str, str]:
-    """Returns all manifests, by path beside the kustomization."""
+def kubernetes_files(
+    topology: Topology, settings: KubernetesSettings, source: str
+) -> dict[str, str]:
+    """Returns all manifests, by path beside the kustomization. Raises InputError, naming a field of
+    `source`, where there cannot be certificates for all."""
     text = containers.topology_text(KIND, inside(topology, tls=settings.tls))
     shared = {
         "namespace.yaml": [_namespace()],
@@ -87,25 +90,32 @@ def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[s
     }
     manifests = shared | sites
     if settings.producers:
-        manifests[kubernetes_queue.FILE] = kubernetes_queue.queue_manifests(
-            settings.producers,
-            settings.image,
-            settings.cpus,
-            settings.memory_mb,
-            TOKENS_SECRET if settings.tokens else None,
-        )
+        manifests[kubernetes_queue.FILE] = kubernetes_queue.queue_manifests(_of_queue(settings))
     files = {"kustomization.yaml": [_kustomization(list(manifests))], **manifests}
     heading = containers.heading(KIND, topology)
-    made_for = {TLS_TOPOLOGY: text} if settings.tls else {}
+    made_for = {TLS_TOPOLOGY: _made_for(topology, settings, source)} if settings.tls else {}
     return made_for | {
         name: heading + "---\n".join(dump_yaml(document) for document in documents)
         for name, documents in files.items()
     }
 
 
-def secret_of(cluster: str) -> str:
-    """Returns the name of the Secret with the files of a site's certificate."""
-    return f"tls-{cluster}"
+def _made_for(topology: Topology, settings: KubernetesSettings, source: str) -> str:
+    """What certificates are made for."""
+    urls = kubernetes_queue.producer_urls(settings.producers, tls=True)
+    whole = containers.with_others(inside(topology, tls=True), source, urls)
+    return containers.topology_text(KIND, whole)
+
+
+def _of_queue(settings: KubernetesSettings) -> kubernetes_queue.QueueSettings:
+    return kubernetes_queue.QueueSettings(
+        count=settings.producers,
+        image=settings.image,
+        cpus=settings.cpus,
+        memory_mb=settings.memory_mb,
+        tls=settings.tls,
+        tokens_secret=TOKENS_SECRET if settings.tokens else None,
+    )
 
 
 def _url(cluster: ClusterId, port: int, scheme: str) -> str:
@@ -255,7 +265,10 @@ def _pod(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     if settings.tls:
-        secret = {"secretName": secret_of(cluster.id), "defaultMode": containers.SECRET_MODE}
+        secret = {
+            "secretName": containers.secret_of(cluster.id),
+            "defaultMode": containers.SECRET_MODE,
+        }
         volumes.append({"name": "tls", "secret": secret})
     if settings.tokens:
         secret = {"secretName": TOKENS_SECRET, "defaultMode": containers.SECRET_MODE}

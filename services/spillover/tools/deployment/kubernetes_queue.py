@@ -4,6 +4,7 @@ other by their names, with a volume each for their objects, and the Services for
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from spillover.tools.deployment import containers
@@ -23,18 +24,29 @@ _LABELS = {"app.kubernetes.io/name": "spillover-queue"}
 Manifest: TypeAlias = dict[str, Any]
 
 
-def queue_manifests(
-    count: int, image: str, cpus: float, memory_mb: int, tokens_secret: str | None = None
-) -> list[Manifest]:
-    """Returns those of so many producers: queue-0, queue-1 and so on. With the name of a Secret
-    only who shows an API token of it is let in."""
-    return [
-        _service(),
-        _peer_service(),
-        _disruption(),
-        _network(),
-        _stateful_set(count, image, cpus, memory_mb, tokens_secret),
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What the user may choose."""
+
+    count: int
+    image: str
+    cpus: float
+    memory_mb: int
+    tls: bool = False
+    """Whether each has a certificate: of its Secret, `tls-queue-0` and so on."""
+    tokens_secret: str | None = None
+    """With its name only who shows an API token of it is let in."""
+
+
+def queue_manifests(settings: QueueSettings) -> list[Manifest]:
+    """Returns those of so many producers: queue-0, queue-1 and so on."""
+    return [_service(), _peer_service(), _disruption(), _network(), _stateful_set(settings)]
+
+
+def producer_urls(count: int, *, tls: bool) -> dict[str, str]:
+    """Returns where pods reach each producer, by id."""
+    scheme, names = containers.scheme(tls=tls), [f"{_NAME}-{number}" for number in range(count)]
+    return {name: f"{scheme}://{name}.{_PEERS}:{API_PORT}" for name in names}
 
 
 def _service() -> Manifest:
@@ -68,9 +80,7 @@ def _network() -> Manifest:
     return _manifest("networking.k8s.io/v1", "NetworkPolicy", _NAME, spec)
 
 
-def _stateful_set(
-    count: int, image: str, cpus: float, memory_mb: int, tokens_secret: str | None
-) -> Manifest:
+def _stateful_set(settings: QueueSettings) -> Manifest:
     claim = {
         "metadata": {"name": "objects"},
         "spec": {
@@ -84,8 +94,11 @@ def _stateful_set(
         "prometheus.io/path": "/metrics",
     }
     volumes: list[Manifest] = [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}]
-    if tokens_secret is not None:
-        secret = {"secretName": tokens_secret, "defaultMode": containers.SECRET_MODE}
+    if settings.tls:
+        metrics["prometheus.io/scheme"] = "https"
+        volumes.append({"name": "tls", "projected": _certificates(settings.count)})
+    if settings.tokens_secret is not None:
+        secret = {"secretName": settings.tokens_secret, "defaultMode": containers.SECRET_MODE}
         volumes.append({"name": "tokens", "secret": secret})
     pod = {
         "terminationGracePeriodSeconds": GRACE_S,
@@ -98,11 +111,11 @@ def _stateful_set(
             "fsGroup": containers.USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(count, image, cpus, memory_mb, tokens=tokens_secret is not None)],
+        "containers": [_container(settings)],
         "volumes": volumes,
     }
     spec = {
-        "replicas": count,
+        "replicas": settings.count,
         "podManagementPolicy": "Parallel",
         "serviceName": _PEERS,
         "selector": {"matchLabels": dict(_LABELS)},
@@ -112,35 +125,49 @@ def _stateful_set(
     return _manifest("apps/v1", "StatefulSet", _NAME, spec)
 
 
-def _container(count: int, image: str, cpus: float, memory_mb: int, *, tokens: bool) -> Manifest:
+def _certificates(count: int) -> Manifest:
+    """A directory of each producer's: the pods of a StatefulSet are alike, and cannot mount one
+    Secret each."""
+    sources = []
+    for name in producer_urls(count, tls=True):
+        items = [{"key": file, "path": f"{name}/{file}"} for file in containers.TLS_FILES.values()]
+        sources.append({"secret": {"name": containers.secret_of(name), "items": items}})
+    return {"sources": sources, "defaultMode": containers.SECRET_MODE}
+
+
+def _container(settings: QueueSettings) -> Manifest:
     command = ["queue", "--id", "$(POD)", "--bind", f"0.0.0.0:{API_PORT}"]
-    for number in range(count):
-        name = f"{_NAME}-{number}"
-        command += ["--peer", f"{name}=http://{name}.{_PEERS}:{API_PORT}"]
+    for name, url in producer_urls(settings.count, tls=settings.tls).items():
+        command += ["--peer", f"{name}={url}"]
     command += ["--buffers", str(BUFFERS), "--store", f"{containers.STORE_PATH}/objects"]
     mounts: list[Manifest] = [
         {"name": "objects", "mountPath": containers.STORE_PATH},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
     ]
-    if tokens:
+    if settings.tls:
+        command += containers.tls_options(f"{containers.TLS_PATH}/$(POD)")
+        mounts.append({"name": "tls", "mountPath": containers.TLS_PATH, "readOnly": True})
+    if settings.tokens_secret is not None:
         at = containers.TOKENS_PATH
         command += ["--tokens", f"{at}/{containers.TOKENS_FILE}"]
         command += ["--token-file", f"{at}/{containers.PRODUCERS_FILE}"]
         mounts.append({"name": "tokens", "mountPath": at, "readOnly": True})
+    secure = {"scheme": "HTTPS"} if settings.tls else {}
+    memory = f"{settings.memory_mb}Mi"
     pod_name = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
     return {
         "name": "producer",
-        "image": image,
+        "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
         "args": command,
         "env": [{"name": "POD", "valueFrom": pod_name}],
         "ports": [{"name": "http", "containerPort": API_PORT, "protocol": "TCP"}],
-        "startupProbe": _probe("/healthz", period_s=1, failures=60),
-        "livenessProbe": _probe("/healthz", period_s=10, failures=3),
-        "readinessProbe": _probe("/readyz", period_s=2, failures=1),
+        "startupProbe": _probe("/healthz", secure, period_s=1, failures=60),
+        "livenessProbe": _probe("/healthz", secure, period_s=10, failures=3),
+        "readinessProbe": _probe("/readyz", secure, period_s=2, failures=1),
         "resources": {
-            "requests": {"cpu": "100m", "memory": f"{memory_mb}Mi"},
-            "limits": {"cpu": f"{cpus * 1000:.0f}m", "memory": f"{memory_mb}Mi"},
+            "requests": {"cpu": "100m", "memory": memory},
+            "limits": {"cpu": f"{settings.cpus * 1000:.0f}m", "memory": memory},
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -151,9 +178,9 @@ def _container(count: int, image: str, cpus: float, memory_mb: int, *, tokens: b
     }
 
 
-def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
+def _probe(path: str, secure: Manifest, *, period_s: int, failures: int) -> Manifest:
     return {
-        "httpGet": {"path": path, "port": "http"},
+        "httpGet": {"path": path, "port": "http", **secure},
         "periodSeconds": period_s,
         "timeoutSeconds": 2,
         "failureThreshold": failures,

@@ -30,6 +30,16 @@ _SERVICES |= {f"door {number}": 8220 + number for number in range(1, 2 * DOORS +
 """Of the profile `proxy`: those of the services, then those of the nodes' own API."""
 
 
+def lease_name(number: int) -> str:
+    """Returns what the lease member with this number is called, and its host."""
+    return f"lease-{number}"
+
+
+def producer_name(number: int) -> str:
+    """Returns what the producer with this number is called, and its host."""
+    return f"queue-{number}"
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The published ports: of each cluster, and of what stands beside the clusters."""
