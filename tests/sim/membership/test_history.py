@@ -24,8 +24,8 @@ from support.histories.configurations import History
 from support.histories.configured_site import Site
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-SHORT = 100
-LONG = 250
+SHORT = 60
+LONG = 150
 NOTICED_WITHIN = 100
 """Histories."""
 
