@@ -52,7 +52,8 @@ types: .venv/.complete
 	$(BIN)/mypy
 
 quick: .venv/.complete
-	$(BIN)/pytest --only=quick -p no:schemathesis --numprocesses=auto --dist=worksteal $(ARGS)
+	$(BIN)/pytest --only=quick -p no:schemathesis --numprocesses=auto \
+	    --dist=loadscope --no-loadscope-reorder $(ARGS)
 
 all-tests: .venv/.complete
 	tests/run.sh $(ARGS)
@@ -61,10 +62,8 @@ soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
 	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/e2e/test_malformed.py \
 	    tests/e2e/test_configuration.py tests/apps/test_proxy_cancels.py tests/apps/test_killed_streams.py \
-	    tests/sim/overflow/test_sweep.py tests/sim/overflow/test_failing.py \
-	    tests/sim/overflow/test_pool_theory.py tests/sim/overflow/test_pool_histories.py tests/sim/queue/test_history.py \
-	    tests/sim/membership/test_history.py tests/sim/membership/test_session_history.py \
-	    tests/e2e/test_lease_redis_random.py tests/apps/test_tls_garbage.py $(ARGS)
+	    tests/e2e/test_lease_redis_random.py tests/apps/test_tls_garbage.py tests/sim \
+	    tests/core/overflow/test_cancels.py $(ARGS)
 	SPILLOVER_FAULTS_TLS=1 $(BIN)/pytest -s tests/e2e/test_faults_links.py \
 	    tests/e2e/test_faults_processes.py tests/e2e/test_faults_surroundings.py $(ARGS)
 

@@ -165,7 +165,7 @@ def make_sense(case):
 
 @schema.parametrize()
 @settings(
-    max_examples=40,
+    max_examples=25,
     derandomize=True,
     deadline=None,
     database=None,

@@ -29,6 +29,12 @@ TIMES = {
     "--min-grab-ms": "100",
     "--held-delay-ms": "5",
 }
+OPTIONS = {
+    "--node": "a",
+    "--partitions": str(PARTITIONS),
+    "--handler": "python:handlers_here:works",
+    **TIMES,
+}
 HANDLERS = """
 import threading
 
@@ -118,17 +124,8 @@ def lease_run(redis_server, redis_servers, tmp_path):
     started = []
 
     def start(given=None):
-        options = {
-            "--redis": redis_server.url,
-            "--group": group,
-            "--node": "a",
-            "--partitions": str(PARTITIONS),
-            "--handler": "python:handlers_here:works",
-            "--seed": "1",
-            **TIMES,
-            **(given or {}),
-        }
-        process = Process(tmp_path, options)
+        options = {"--redis": redis_server.url, "--group": group, "--seed": "1", **OPTIONS}
+        process = Process(tmp_path, {**options, **(given or {})})
         started.append(process)
         return process
 
@@ -302,10 +299,43 @@ BAD_INPUT = {
 }
 
 
-@pytest.mark.parametrize(("given", "expected"), BAD_INPUT.values(), ids=BAD_INPUT)
-def test_bad_options(lease_run, given, expected):
+ONE_AFTER_THE_OTHER = """
+import contextlib, io, json, sys
+from spillover.cli import main
+for arguments in json.load(sys.stdin):
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        status = main(["lease", "run", *arguments])
+    print(json.dumps([status, errors.getvalue()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory):
+    """What is told of each bad input, by one process: status and lines of stderr."""
+    directory = tmp_path_factory.mktemp("bad")
+    (directory / "handlers_here.py").write_text(HANDLERS, encoding="utf-8")
+    usual = {"--redis": "redis://127.0.0.1:1/0", "--group": "g", **OPTIONS}
+    asked = [
+        [word for pair in {**usual, **given}.items() for word in pair]
+        for given, _ in BAD_INPUT.values()
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_AFTER_THE_OTHER],
+        input=json.dumps(asked), capture_output=True, text=True, check=True, cwd=directory,
+        timeout=LIMIT_S,
+    )  # fmt: skip
+    return dict(zip(BAD_INPUT, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_options(refusals, case):
     """One line that says what was expected, and status 2."""
-    assert expected in refused(lease_run(given))
+    status, errors = refusals[case]
+    assert status == 2
+    (line,) = errors.splitlines()
+    assert line.startswith("spillover: ")
+    assert BAD_INPUT[case][1] in line
 
 
 @pytest.mark.processes

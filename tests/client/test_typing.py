@@ -23,10 +23,10 @@ with Spillover("http://127.0.0.1:8101") as spillover:
 """
 
 
-def mypy(path):
+def mypy(directory, *files):
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--cache-dir", "nul"]
     done = subprocess.run(
-        [*command, str(path)], check=False, cwd=path.parent, capture_output=True, text=True
+        [*command, *files], check=False, cwd=directory, capture_output=True, text=True
     )
     return done.stdout
 
@@ -36,11 +36,11 @@ def mypy(path):
 def test_a_users_program_is_checked(tmp_path):
     """Where the package only lies installed: no configuration of ours, no path to its sources."""
     assert (Path(spillover.__file__).parent / "py.typed").exists()
-    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
-    right.write_text(EXAMPLE.read_text("utf-8"), "utf-8")
-    wrong.write_text(WRONG, "utf-8")
-    assert "Success" in (said := mypy(right)), said
-    said = mypy(wrong)
+    (tmp_path / "right.py").write_text(EXAMPLE.read_text("utf-8"), "utf-8")
+    (tmp_path / "wrong.py").write_text(WRONG, "utf-8")
+    *errors, summary = mypy(tmp_path, "right.py", "wrong.py").splitlines()
+    assert summary == "Found 2 errors in 1 file (checked 2 source files)", errors
+    said = "\n".join(line for line in errors if line.startswith("wrong.py:"))
     assert 'incompatible type "str"' in said
     assert 'Item "SpilloverError" of "Answer | SpilloverError" has no attribute "result"' in said
 

@@ -17,7 +17,7 @@ from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover_loadgen.workloads import bursts
 from support.engines import assert_alike, each_in_full
-from support.few import few_at_first
+from support.few import all_in_soak, few_at_first
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def arrivals(topology, load, work, *, seed, duration_s=12.0):
     return sorted(schedule, key=lambda arrival: arrival.time_s)
 
 
-@pytest.mark.parametrize("load", few_at_first([0.9, 0.5, 1.5], 1))
+@pytest.mark.parametrize("load", few_at_first(all_in_soak([0.9, 1.5, 0.5], 2), 1))
 @pytest.mark.parametrize("work", [constant, exponential, hyperexponential])
 @pytest.mark.parametrize(
     ("delay_ms", "gossip_period_ms"), [(2.0, 10_000.0), (20.0, 50.0), (150.0, 1000.0)]

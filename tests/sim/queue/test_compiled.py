@@ -72,7 +72,7 @@ def test_at_load_100_the_difference_is_that_of_finitely_many_producers():
     apart = {}
     for producers, objects in ((100, 150_000), (1000, 500_000)):
         system = paper(producers, 5, kinds=alike(producers, 0.01))
-        waits = [run(system, objects, seed).figures.wait_mean for seed in (1, 2, 3, 4)]
+        waits = [run(system, objects, seed).figures.wait_mean for seed in (1, 2)]
         apart[producers] = fmean(waits) / solve(system).wait_mean - 1
     assert apart[100] > 0.06
     assert abs(apart[1000]) < 0.04

@@ -15,8 +15,8 @@ import pytest
 from support.histories.queues import History
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-SHORT = 200
-LONG = 300
+SHORT = 120
+LONG = 200
 
 TROUBLES = {
     *("killed", "stands still", "vanishes", "cut off", "loss", "delay", "disk full", "clock"),
