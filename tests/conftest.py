@@ -38,8 +38,9 @@ wait (less than half a core each) and whose limits bear two more; two of those t
 look at times more closely; one."""
 KIND_OF_FILE = re.compile(r"^pytestmark = .*\bmark\.(together|threes|pairs)\b", re.MULTILINE)
 LONGEST = (
-    *("readme_tour", "configuration", "console_page", "up", "mixed_versions"),
-    *("faults_links", "faults_processes", "faults_surroundings"),
+    *("faults_links", "faults_processes", "faults_surroundings", "console_page", "up"),
+    *("mixed_versions", "readme_tour", "configuration", "killed_node", "certificates"),
+    *("lease_groups", "queue_virtual_time", "tokens_bench", "lease_demo"),
 )
 """Files of the threes that begin first, so that no worker is left alone with one in the end."""
 FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}

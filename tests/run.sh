@@ -79,7 +79,7 @@ if [ -n "$meanwhile" ]; then
     wait "$meanwhile" || status=1
     meanwhile=
 fi
-pass pairs --numprocesses=2 --dist=worksteal "$@"
+pass pairs --numprocesses=2 --dist=loadscope --no-loadscope-reorder "$@"
 again pairs "$@"
 pass alone "$@"
 again alone "$@"

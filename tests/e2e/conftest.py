@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from support.faults import federation, reckoning
 from support.faults import load as loads
 
 TESTS = Path(__file__).parent
+LOOK_S = 0.04
+"""Between two looks, which mostly ask a node: that costs it as much as several requests."""
 
 start = commands.start
 module_start = commands.module_start
@@ -44,7 +47,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def until():
-    return waiting.until
+    return partial(waiting.until, every_s=LOOK_S)
 
 
 # --- what breaks nodes ------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from itertools import pairwise
 
 import pytest
@@ -18,24 +19,35 @@ REPAIRED_MAX = CLIENTS // 10
 """Clients begin anywhere: half of what a node has beyond its neighbors moves with a change."""
 
 CONNECTS_PER_S, BURST = 100, 50
+STAY_S = 2.0
+"""Once all have a session again, nobody else moves for so long."""
 
 
 @pytest.fixture
-def connect(start, ask, until):
-    """`connect(urls, *options)`: clients that begin at any of these nodes, once all have one."""
+def all_connected(ask, until):
+    """`all_connected(urls, limit_s)`: waits until all clients have a session at one of these."""
 
-    def connect_them(urls, *options):
+    def wait(urls, limit_s):
+        def connected():
+            states = [ask(f"{url}/state")[1] for url in urls]
+            return sum(state["clients"]["connected"] for state in states)
+
+        until(lambda: connected() == CLIENTS, limit_s, "clients that have a session")
+
+    return wait
+
+
+@pytest.fixture
+def connect(start, all_connected):
+    """`connect(urls)`: clients that begin at any of these nodes, once all have one."""
+
+    def connect_them(urls):
         nodes = [word for url in urls.values() for word in ("--node", url)]
         load = start(
             *LOADGEN, "clients", *nodes, "--clients", str(CLIENTS), "--rate", "40", "--json",
-            *options,
+            "--duration-s", "90",
         )  # fmt: skip
-
-        def connected():
-            states = [ask(f"{url}/state")[1] for url in urls.values()]
-            return sum(state["clients"]["connected"] for state in states)
-
-        until(lambda: connected() == CLIENTS, 20.0, "clients that have a session")
+        all_connected(urls.values(), 20.0)
         return load
 
     return connect_them
@@ -49,13 +61,15 @@ def assert_cap_is_kept(result):
             assert count - before["clients"].get(server, 0) <= allowed
 
 
-def test_a_killed_node(up, connect, ask):
+def test_a_killed_node(up, connect, ask, all_connected):
     """Its clients are elsewhere within a second, and only they move."""
     bed, urls = up("ring5", "--seed", "1", "--no-restart")
-    load = connect(urls, "--duration-s", "12")
+    load = connect(urls)
     its_own = ask(f"{urls['b']}/state")[1]["clients"]["connected"]
     os.kill(bed.nodes()["b"], signal.SIGKILL)
-    result = load.result()
+    all_connected([url for name, url in urls.items() if name != "b"], 10.0)
+    time.sleep(STAY_S)
+    result = load.result_so_far()
     assert (result["unconnected"], result["clients"]["b"]) == (0, 0)
     assert sum(result["clients"].values()) == CLIENTS
     assert (result["lost"], result["moved"]) == (its_own, 0)
@@ -65,11 +79,11 @@ def test_a_killed_node(up, connect, ask):
     assert bed.end() == 0
 
 
-def test_a_cluster_is_taken_away(up, connect, spillover, ask, until, tmp_path):
+def test_a_cluster_is_taken_away(up, connect, spillover, ask, all_connected, tmp_path):
     """Its clients leave within the wait and two seconds, the others stay but for what repairs the
     uneven start, and no request fails."""
     bed, urls = up("ring5", "--seed", "1")
-    load = connect(urls, "--duration-s", "16")
+    load = connect(urls)
     before = {name: ask(f"{url}/state")[1]["clients"]["connected"] for name, url in urls.items()}
     got = spillover("config", "get", urls["a"])
     assert got.process.wait(20) == 0, got.stderr
@@ -80,13 +94,9 @@ def test_a_cluster_is_taken_away(up, connect, spillover, ask, until, tmp_path):
     file.write_text(yaml.safe_dump(told))
     done = spillover("config", "set", urls["a"], str(file), "--if-version", "0")
     assert done.process.wait(20) == 0, done.stderr
-    left = [url for name, url in urls.items() if name != "e"]
-    until(
-        lambda: sum(ask(f"{url}/state")[1]["clients"]["connected"] for url in left) == CLIENTS,
-        7.0,
-        "clients that have moved",
-    )
-    result = load.result()
+    all_connected([url for name, url in urls.items() if name != "e"], 7.0)
+    time.sleep(STAY_S)
+    result = load.result_so_far()
     assert (result["unconnected"], result["clients"].get("e", 0)) == (0, 0)
     assert result["lost"] == 0
     assert before["e"] <= result["moved"] <= before["e"] + REPAIRED_MAX

@@ -298,7 +298,7 @@ def test_a_port_that_is_taken_meanwhile(two, spillover, until):
     assert not bed.temporary_directories()
 
 
-def test_a_handler_that_cannot_be_imported(tmp_path, spillover):
+def test_a_handler_that_cannot_be_imported(tmp_path, spillover, until):
     """One line names the file, the cluster and the reason; nothing is left."""
     file = tmp_path / "broken.yaml"
     file.write_text(
@@ -307,8 +307,12 @@ def test_a_handler_that_cannot_be_imported(tmp_path, spillover):
         "  - {id: b, servers: 1, handler: 'python:not_there:run'}\n"
     )
     bed = spillover("up", str(file), "--json")
-    while bed.process.poll() is None:
+
+    def has_ended():
         bed.look()
+        return bed.process.poll() is not None
+
+    until(has_ended, 30.0)
     assert bed.process.returncode == 2
     assert bed.stdout == ""
     assert bed.stderr == (

@@ -22,13 +22,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import pytest
 
 from support.waiting import until
 
 READY_S = 60.0
+INTERRUPTED = 130
+"""The exit status of what was ended by a signal."""
 SPILLOVER = (sys.executable, "-m", "spillover")
 LOADGEN = (sys.executable, "-m", "spillover_loadgen")
 PORTS = random.Random(os.getpid())
@@ -50,7 +52,10 @@ def ask(url: str, body: Any = None, headers: dict[str, str] | None = None) -> tu
             return error.code, json.loads(error.read())
 
 
-def _processes() -> dict[int, tuple[int, str]]:
+Table: TypeAlias = dict[int, tuple[int, str]]
+
+
+def _processes() -> Table:
     """Parent and command line of each process, zombies left out."""
     table = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,command="],
@@ -100,9 +105,9 @@ class Running:
     def stderr(self) -> str:
         return (self.directory / "stderr").read_text()
 
-    def look(self) -> dict[int, str]:
+    def look(self, table: Table | None = None) -> dict[int, str]:
         """The living descendants: command line by pid. All that were ever seen are remembered."""
-        table = _processes()
+        table = _processes() if table is None else table
         found: dict[int, str] = {}
         parents = {self.process.pid}
         while parents:
@@ -112,9 +117,9 @@ class Running:
         self.seen.update(found)
         return found
 
-    def left(self) -> dict[int, str]:
+    def left(self, table: Table | None = None) -> dict[int, str]:
         """What still lives of all that was seen."""
-        table = _processes()
+        table = _processes() if table is None else table
         return {
             pid: command
             for pid, command in self.seen.items()
@@ -143,12 +148,19 @@ class Running:
         line: dict[str, Any] = json.loads(self.stdout)
         return line
 
-    def result(self, within_s: float = 60.0) -> dict[str, Any]:
-        """The JSON object of a command that ends well by itself."""
-        assert self.process.wait(within_s) == 0, self.stderr
+    def result(self, within_s: float = 60.0, status: int = 0) -> dict[str, Any]:
+        """The JSON object of a command that ends by itself, well unless another status is meant."""
+        assert self.process.wait(within_s) == status, self.stderr
         assert self.stdout.count("\n") == 1
         value: dict[str, Any] = json.loads(self.stdout)
         return value
+
+    def result_so_far(self, within_s: float = 60.0) -> dict[str, Any]:
+        """The JSON object of a load that is ended here and now."""
+        self.process.terminate()
+        result = self.result(within_s, INTERRUPTED)
+        assert result["interrupted"] is True
+        return result
 
     def end(self, number: int = signal.SIGINT, within_s: float = 10.0) -> int:
         """Signal it, as a terminal does where that is SIGINT; its exit status."""
@@ -169,9 +181,9 @@ class Running:
         files = {Path(word) for word in words if word.endswith("/topology.yaml")}
         return [file.parent for file in files if file.parent.exists()]
 
-    def clean_up(self) -> None:
-        self.look()
-        for pid in [self.process.pid] * (self.process.poll() is None) + list(self.left()):
+    def clean_up(self, table: Table) -> None:
+        self.look(table)
+        for pid in [self.process.pid] * (self.process.poll() is None) + list(self.left(table)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(10)
@@ -273,8 +285,9 @@ def _starting(where: Path) -> Iterator[Start]:
         return running[-1]
 
     yield start_it
+    table = _processes()
     for one in running:
-        one.clean_up()
+        one.clean_up(table)
 
 
 @pytest.fixture

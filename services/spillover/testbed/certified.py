@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-import httpx
-
 from spillover.live.tls.contexts import trusting_context
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
+from spillover.testbed.asking import Asking
 
 DIRECTORY = "certificates"
 CA_FILE = "ca.crt"
@@ -57,7 +56,6 @@ class Certified:
         own = self._certify(self._directory, topology, cluster)
         return {**rest, **{variable: str(own / name) for name, variable in VARIABLES.items()}}
 
-    def client(self, headers: dict[str, str]) -> httpx.AsyncClient:
+    def asking(self, shown: dict[str, str]) -> Asking:
         """Returns what asks the nodes, with these headers."""
-        trusted = True if self.ca_file is None else trusting_context(str(self.ca_file))
-        return httpx.AsyncClient(timeout=2.0, trust_env=False, headers=headers, verify=trusted)
+        return Asking(shown, trusting_context(str(self.ca_file)) if self.is_wanted else None)

@@ -10,13 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import httpx
-
 from spillover.inputs.topology_file import read_topology
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
-from spillover.testbed.asking import told
+from spillover.testbed.asking import Asking
 from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.supervisor import Testbed
 
@@ -43,29 +41,29 @@ class Following:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        async with self._bed.certified.client(self._bed.shown) as client:
+        async with self._bed.certified.asking(self._bed.shown) as asking:
             try:
                 while True:
                     await asyncio.sleep(LOOK_S)
-                    await self._look(client)
+                    await self._look(asking)
             finally:
                 for task in self._ending:
                     task.cancel()
 
-    async def _look(self, client: httpx.AsyncClient) -> None:
+    async def _look(self, asking: Asking) -> None:
         running = [one for one in self._bed.nodes.values() if one.process.returncode is None]
         if not running:
             return
         self._turn += 1
         node = running[self._turn % len(running)]
         url = node.url
-        state = await told(client, f"{url}/state")
+        state = await asking.told(url)
         if "down" in state:
             self._tell_down(node, is_down=bool(state["down"]))
         seen = _seen(state.get("configuration"))
         if seen is None or seen <= self._seen:
             return
-        config = await told(client, f"{url}/admin/config")
+        config = await asking.told(url, "/admin/config")
         try:
             text = config.get("topology")
             topology = read_topology(str(text), url, self._bed.topology.name)
@@ -110,9 +108,9 @@ class Following:
         bed = self._bed
         node = bed.nodes[cluster]
         until_s = time.monotonic() + bed.drain_timeout_s
-        async with bed.certified.client(bed.shown) as client:
+        async with bed.certified.asking(bed.shown) as asking:
             while node.process.returncode is None and time.monotonic() < until_s:
-                state = await told(client, f"{node.url}/state")
+                state = await asking.told(node.url)
                 if _is_left(state):
                     break
                 if cluster in bed.topology.cluster_ids:

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-import httpx
-
 from spillover.live.http.bearer import TOKEN_VARIABLE
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import RunError
@@ -181,22 +179,14 @@ class ProducerBed:
         limit_s = time.monotonic() + READY_WITHIN_S
         waiting = dict(self.urls)
         shown = {} if self._own is None else self._own.shown
-        async with self.certified.client(shown) as client:
+        async with self.certified.asking(shown) as asking:
             while waiting:
                 for name, url in list(waiting.items()):
                     if self._processes[name].returncode is not None:
                         raise RunError(f"producer {name} did not start: {self.last_words(name)}")
-                    if await _answers(client, name, url):
+                    if (await asking.told(url)).get("producer") == name:
                         del waiting[name]
                 if waiting and time.monotonic() > limit_s:
                     names = ", ".join(waiting)
                     raise RunError(f"not ready within {READY_WITHIN_S:.0f} s: producer {names}")
                 await asyncio.sleep(READY_POLL_S)
-
-
-async def _answers(client: httpx.AsyncClient, name: str, url: str) -> bool:
-    try:
-        told = (await client.get(f"{url}/state")).json()
-        return bool(told["producer"] == name)
-    except (httpx.HTTPError, ValueError, LookupError, TypeError):
-        return False

@@ -24,7 +24,6 @@ from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
-from spillover.testbed.asking import answers, is_up
 from spillover.testbed.certified import Certified, Certify
 from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.own_token import make_own_token
@@ -272,15 +271,17 @@ class Testbed:
     async def _all_ready(self) -> None:
         limit_s = time.monotonic() + READY_WITHIN_S
         waiting = dict(self.nodes)
-        async with self.certified.client(self.shown) as client:
+        async with self.certified.asking(self.shown) as asking:
             while waiting:
                 for node in self.nodes.values():
                     self._check_alive(node)
                 for node in list(waiting.values()):
-                    if await is_up(client, node.url):
-                        del waiting[node.cluster]
+                    if not await asking.is_up(node.url):
+                        break  # the others later: nodes that start have enough to do
+                    del waiting[node.cluster]
                 if waiting and time.monotonic() > limit_s:
-                    names = ", ".join(waiting)
+                    late = [c for c, one in waiting.items() if not await asking.is_up(one.url)]
+                    names = ", ".join(late or waiting)
                     self.keeps_logs = True
                     where = f"cluster {names}; logs in {self.directory}"
                     raise RunError(f"not ready within {READY_WITHIN_S:.0f} s: {where}")
@@ -342,9 +343,9 @@ class Testbed:
         """Once it answers; not if it ends before."""
         if self._on_return is None:
             return
-        async with self.certified.client(self.shown) as client:
+        async with self.certified.asking(self.shown) as asking:
             while node.process.returncode is None:
-                if await answers(client, node.url, node.cluster):
+                if await asking.answers(node.url, node.cluster):
                     self._on_return(node)
                     return
                 await asyncio.sleep(BACK_POLL_S)
