@@ -254,6 +254,8 @@ def test_a_machine_that_is_woken_in_time_is_told_nothing():
 class Hourglass:
     """Timers that a test rings, and whose time it sets."""
 
+    next_s = math.inf
+
     def __init__(self):
         self.now_s = 0.0
         self.set = []

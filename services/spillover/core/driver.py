@@ -39,6 +39,10 @@ class Timers(Protocol):
     def clock(self) -> Callable[[], float]:
         """Returns what tells the time; all instants of the driver are of this clock."""
 
+    @property
+    def next_s(self) -> float:
+        """Returns an instant before which nothing is due."""
+
     def at(self, due_s: float, ring: Callable[[float], None]) -> Timer:
         """Call `ring(due_s)` at that time, or soon after."""
 
@@ -107,7 +111,8 @@ class Driver(Generic[E, C]):
         """Hand an event in, at `now_s` if it had a meant instant, else now."""
         if now_s is None:
             now_s = self._clock()
-            self._timers.run_due(now_s)
+            if self._timers.next_s <= now_s:
+                self._timers.run_due(now_s)
         if self._closed:
             return
         self._inbox.append((event, now_s))

@@ -31,6 +31,12 @@ def tenant_of(request_id: str) -> str:
     return request_id.partition(_BETWEEN)[0] if _BETWEEN in request_id else ""
 
 
+def parts_of(request_id: str) -> tuple[str, str]:
+    """Returns whose it is, and what its client calls it."""
+    tenant, _, name = request_id.rpartition(_BETWEEN)
+    return tenant, name
+
+
 def told_inside(request_id: str) -> str:
     """Returns what handlers and operators know it by, who see those of all tenants: TENANT/NAME, or
     the name alone."""

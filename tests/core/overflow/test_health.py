@@ -321,7 +321,7 @@ def test_a_share_is_one_and_fades(ends):
         share.add(now_s, failed=failed)
         assert 0.0 <= share.at(now_s) <= 1.0
     assert share.at(now_s + SHARE_FORGET_S) == pytest.approx(share.at(now_s) / 2)
-    assert bool(share) == (share.at(now_s) > 0.0)
+    assert (share.last > 0.0) == (share.at(now_s) > 0.0)
 
 
 def test_a_share_fades_whatever_comes_next():
@@ -339,7 +339,7 @@ def test_a_share_that_is_next_to_nothing_is_none():
     share = Share()
     share.add(0.0, failed=True)
     successes = 0
-    while share and successes < 100:
+    while share.last and successes < 100:
         share.add(0.0, failed=False)
         successes += 1
     assert 30 <= successes <= 40

@@ -23,8 +23,8 @@ def refusal(commands):
 def test_an_eighth_is_for_answers_and_a_tenth_of_the_rest_for_clients():
     """To the byte."""
     held = Held(LIMIT)
-    assert (held.fits(700, True), held.fits(701, True)) == (True, False)
-    assert (held.fits(630, False), held.fits(631, False)) == (True, False)
+    assert (held.refusal(700, True), held.refusal(701, True)) == (None, Refusal.TOO_LARGE)
+    assert (held.refusal(630, False), held.refusal(631, False)) == (None, Refusal.TOO_LARGE)
     held.request_bytes, held.moving_bytes = 500, 50
     assert (held.room_bytes, held.total_bytes) == (150, 550)
     held.move(1000)

@@ -72,14 +72,16 @@ def test_due_deadlines_come_out_in_order_and_only_of_the_living(times, dead):
     for ref, time_s in enumerate(times):
         deadlines.add(time_s, ref)
     living -= dead
+    deadlines.find_next()
     expected = sorted((times[ref], ref) for ref in living if times[ref] <= 50)
-    assert deadlines.first_s() == min((times[ref] for ref in living), default=math.inf)
+    assert deadlines.next_s == min((times[ref] for ref in living), default=math.inf)
     popped = []
     while (ref := deadlines.pop_due(50.0)) is not None:
         popped.append((times[ref], ref))
         living.remove(ref)
+        deadlines.find_next()
     assert popped == expected
-    assert deadlines.first_s() > 50
+    assert deadlines.next_s > 50
 
 
 def test_stale_deadlines_are_bounded():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 from pydantic_core import from_json
@@ -91,14 +91,13 @@ NO_HEADERS = Headers()
 """Of most requests. Nobody writes to it."""
 
 
-def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+def read_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
     """Raises Problem `invalid`, with the name of the request where that could be read."""
-    meant = [header for header in headers if header[0] in _MEANT]
-    if not meant:
+    if _MEANT.isdisjoint(dict(headers)):
         return NO_HEADERS
     read = Headers()
     try:
-        read.read(meant)
+        read.read([header for header in headers if header[0] in _MEANT])
     except Problem as problem:
         problem.id = read.key
         raise

@@ -107,47 +107,31 @@ class Admission:
             return SLOW_START_SHARE
         return accept_probability(waiting, fitting.working) * self._health.start_share
 
-    def refusal(self, visit: Visit) -> Refusal | None:
-        """Returns why the visit can be neither started, kept nor handed on; None if it is to be
-        decided.
-        """
-        if self.draining:
-            return Refusal.DRAINING
-        held, size_bytes = self._held, visit.request.size_bytes
-        if held.fits(size_bytes, visit.is_home):
-            return None
-        if not held.can_fit(size_bytes, visit.is_home):
-            return Refusal.TOO_LARGE
-        if not visit.is_home:
-            held.wanted_bytes = size_bytes
-        return Refusal.MEMORY_FULL
-
     def objection(self, visit: Visit, now_s: float) -> Refusal | None:
         """Returns why the visit should not join the queue; None if it may."""
-        servers, is_home, fitting = self._servers, visit.is_home, visit.group.fitting
-        if self.draining:
-            return Refusal.DRAINING
-        if servers.down or not (fitting.up if is_home else fitting.working):
-            return Refusal.NO_SERVERS if visit.group.is_known else Refusal.UNKNOWN_TYPE
-        if not is_home and self.elsewhere_first:
-            return Refusal.DEGRADED
-        if servers.seats(visit):
-            return None
-        if self._refuses_blocked and self.blocks(visit):
-            return Refusal.BLOCKED
-        return self._objection_to_wait(visit, now_s)
-
-    def _objection_to_wait(self, visit: Visit, now_s: float) -> Refusal | None:
         settings, servers, is_home = self._settings, self._servers, visit.is_home
-        is_full_now = is_full(
-            servers.waiting, is_home, settings.queue_limit, settings.foreign_limit
-        )
-        if is_full_now or self._has_enough_like(visit):
-            return Refusal.QUEUE_FULL
-        stay_s = servers.stay_s(visit, now_s)
-        if stay_s and is_too_late(stay_s, visit.deadline_s - now_s, is_home):
-            return Refusal.TOO_LATE
-        return None
+        fitting = visit.group.fitting
+        why: Refusal | None = None
+        if self.draining:
+            why = Refusal.DRAINING
+        elif servers.down or not (fitting.up if is_home else fitting.working):
+            why = Refusal.NO_SERVERS if visit.group.is_known else Refusal.UNKNOWN_TYPE
+        elif not is_home and self.elsewhere_first:
+            why = Refusal.DEGRADED
+        elif servers.seats(visit):
+            pass  # it waits at a server, not in the queue
+        elif self._refuses_blocked and self.blocks(visit):
+            why = Refusal.BLOCKED
+        elif is_full(servers.waiting, is_home, settings.queue_limit, settings.foreign_limit) or (
+            # What was asked for has a server, or will have one by the time that it is here.
+            not (is_home or visit.pulled) and self._has_enough_foreign(fitting)
+        ):
+            why = Refusal.QUEUE_FULL
+        else:
+            stay_s = servers.stay_s(visit, now_s)
+            if stay_s and is_too_late(stay_s, visit.deadline_s - now_s, is_home):
+                why = Refusal.TOO_LATE
+        return why
 
     def blocks(self, visit: Visit) -> bool:
         """Returns whether there are servers that fit the visit, and no place on any."""
@@ -155,13 +139,6 @@ class Admission:
         if servers.down or servers.resting or not visit.group.fitting.up:
             return False
         return not (servers.may_start(visit) or servers.seats(visit))
-
-    def _has_enough_like(self, visit: Visit) -> bool:
-        """Whether as many of the neighbors' requests wait as may, and this is another one. What was
-        asked for has a server, or will have one by the time that it is here."""
-        if visit.is_home or visit.pulled:
-            return False
-        return self._has_enough_foreign(visit.group.fitting)
 
     def _has_enough_foreign(self, fitting: FittingServers) -> bool:
         """Whether as many of the neighbors' requests wait for these servers as may."""

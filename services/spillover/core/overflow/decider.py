@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 
 from spillover.core.overflow.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
-from spillover.core.overflow.health import WELL
 from spillover.core.overflow.history import WENT_FIRST, History, Note
 from spillover.core.overflow.neighbors import Knowledge, Neighbors
 from spillover.core.overflow.pool import Granted, ServerPool
@@ -63,16 +62,15 @@ class Decider:
         self._nobody = (False,) * len(self._neighbors)
         self._weights = [0.0] * len(self._neighbors)
 
-    def choose(
+    def choose(  # noqa: PLR0917
         self,
         visit: Visit,
         own: OwnLoad,
         now_s: float,
-        *,
         objection: Refusal | None,
-        may_forward: bool,
-        all_degraded: bool = False,
-        health: str = WELL,
+        may_forward: bool,  # noqa: FBT001 - by position: on the way of every request
+        all_degraded: bool,  # noqa: FBT001
+        health: str,
     ) -> int:
         """Returns the handle of the neighbor to give the visit to, or KEEP, also where that is not
         allowed and no neighbor is eligible. No server is free for it. `objection` is why the visit
@@ -114,10 +112,6 @@ class Decider:
             visit.group.neighbors.sent(choice, now_s)
         return choice
 
-    def started(self, visit: Visit, servers: ServerPool, now_s: float, health: str = WELL) -> None:
-        """Put on record that a server was free, so that nothing was to be decided."""
-        self._note(visit, STARTED, 0, servers, now_s, None, health)
-
     def granted(self, visit: Visit, grant: Granted | None, now_s: float) -> None:
         """Put on record what a visit was given that starts: with the decision, if that has just
         been made."""
@@ -135,25 +129,17 @@ class Decider:
         decision.outcome, decision.older_went = KEPT, True
         self.log.add(Note(decision.at_s, older.request.id, WENT_FIRST, neighbor))
 
-    def kept(self, visit: Visit, servers: ServerPool, now_s: float, health: str) -> None:
-        """Put on record that a request waits for a server of this cluster, whatever a policy would
-        say."""
-        self._note(visit, KEPT, servers.waiting, servers, now_s, None, health)
-
-    def refused(self, visit: Visit, servers: ServerPool, now_s: float, reason: Refusal) -> None:
-        """Put on record that a request was not taken, without a choice."""
-        self._note(visit, REFUSED, servers.waiting, servers, now_s, reason)
-
-    def _note(  # noqa: PLR0917 - by position: on the way of every request
+    def note(
         self,
         visit: Visit,
         outcome: str,
-        queue_length: int,
         servers: ServerPool,
         now_s: float,
         objection: Refusal | None,
-        health: str = WELL,
+        health: str,
     ) -> None:
+        """Put on record what came of a request without asking the policy: STARTED, since a server
+        was free, KEPT to wait for one whatever a policy would say, or REFUSED."""
         self.log.add(
             Decision(
                 now_s,
@@ -161,7 +147,7 @@ class Decider:
                 outcome,
                 KEEP,
                 self.policy,
-                queue_length,
+                0 if outcome == STARTED else servers.waiting,
                 servers.busy,
                 servers.total,
                 len(visit.request.path),

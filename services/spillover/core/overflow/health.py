@@ -80,27 +80,25 @@ RECOVERING = "recovering"
 class Share:
     """A running share of failures, which fades while nothing ends."""
 
-    __slots__ = ("_last_s", "_value")
+    __slots__ = ("_last_s", "last")
 
     def __init__(self) -> None:
-        self._value = 0.0
+        self.last = 0.0
+        """What it was when something ended last."""
         self._last_s = 0.0
-
-    def __bool__(self) -> bool:
-        return self._value > 0.0
 
     def add(self, now_s: float, *, failed: bool) -> None:
         """One more outcome."""
         value = self.at(now_s)
         value += (failed - value) * SHARE_WEIGHT
-        self._value = value if value > SHARE_LEAST else 0.0
+        self.last = value if value > SHARE_LEAST else 0.0
         self._last_s = now_s
 
     def at(self, now_s: float) -> float:
         """Returns the share as it counts now."""
-        if not self._value:
+        if not self.last:
             return 0.0
-        return self._value * math.exp2(-max(0.0, now_s - self._last_s) / SHARE_FORGET_S)
+        return self.last * math.exp2(-max(0.0, now_s - self._last_s) / SHARE_FORGET_S)
 
 
 class Health:
@@ -212,7 +210,7 @@ class Health:
         weight = REST_WEIGHT if rest_s else 1.0
         self._total = weighed(self._total, failed, usual, since_last_s, weight)
         self.here.add(now_s, failed=failed)
-        self.is_calm = not (self._total or self.degraded or self.here)
+        self.is_calm = not (self._total or self.degraded or self.here.last)
         if self.degraded:
             return self._ended_degraded(now_s, failed=failed, is_home=is_home, not_run=not_run)
         if not failed or self._total < DEGRADED_AT:

@@ -8,6 +8,8 @@ keep a request out.
 
 from __future__ import annotations
 
+from spillover.model.request import Refusal
+
 UNLIMITED_BYTES = 2**62
 
 RESERVE_SHARE = 8
@@ -51,7 +53,8 @@ class Held:
     @property
     def takes_foreign(self) -> bool:
         """Returns whether a neighbor's request fits, as far as its size can be known before."""
-        return self.total_bytes + self.wanted_bytes <= self._foreign_limit_bytes
+        wanted_bytes = self.request_bytes + self.moving_bytes + self.wanted_bytes
+        return wanted_bytes <= self._foreign_limit_bytes
 
     def move(self, moving_bytes: int, wanted_bytes: int = 0) -> None:
         """What is moving has changed, or a neighbor's request of this size was not read."""
@@ -59,10 +62,16 @@ class Held:
         if wanted_bytes and self.can_fit(wanted_bytes, False):
             self.wanted_bytes = wanted_bytes
 
-    def fits(self, size_bytes: int, is_home: bool) -> bool:
-        """Returns whether a request of this size fits now."""
+    def refusal(self, size_bytes: int, is_home: bool) -> Refusal | None:
+        """Returns why a request of this size is not taken now; None if it fits."""
         limit_bytes = self._home_limit_bytes if is_home else self._foreign_limit_bytes
-        return self.request_bytes + self.moving_bytes + size_bytes <= limit_bytes
+        if self.request_bytes + self.moving_bytes + size_bytes <= limit_bytes:
+            return None
+        if size_bytes > limit_bytes:
+            return Refusal.TOO_LARGE
+        if not is_home:
+            self.wanted_bytes = size_bytes
+        return Refusal.MEMORY_FULL
 
     def can_fit(self, size_bytes: int, is_home: bool) -> bool:
         """Returns whether it would fit if there were nothing else."""

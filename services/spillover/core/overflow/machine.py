@@ -37,11 +37,11 @@ from spillover.core.overflow.admission import Admission
 from spillover.core.overflow.asking import first_to_go, questions, to_offer, work_for
 from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
-from spillover.core.overflow.decisions import Decision
+from spillover.core.overflow.decisions import KEPT, REFUSED, STARTED, Decision
 from spillover.core.overflow.evidence import EVIDENCE, learn
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Groups
-from spillover.core.overflow.health import Health
+from spillover.core.overflow.health import WELL, Health
 from spillover.core.overflow.history import (
     BEGAN,
     CANCEL_ASKED,
@@ -168,7 +168,7 @@ class NodeMachine(NodeFacts):
 
     def next_deadline(self) -> float:
         return min(
-            self.register.deadlines.first_s(),
+            self.register.deadlines.next_s,
             self._gossip.next_s,
             self.neighbors.next_silence_s,
             self.servers.next_s,
@@ -204,7 +204,10 @@ class NodeMachine(NodeFacts):
                 self.health.came(now_s)
         elif event.load is not None:
             self._heard_with(visit, event, event.load, now_s)
-        if (refusal := self.admission.refusal(visit)) is not None:
+        held, size_bytes = self.register.held, event.request.size_bytes
+        if self.admission.draining:
+            self._refuse_untried(visit, Refusal.DRAINING, now_s)
+        elif (refusal := held.refusal(size_bytes, visit.is_home)) is not None:
             self._refuse_untried(visit, refusal, now_s)
         elif event.deadline_s <= now_s:
             self._accept(visit)
@@ -309,7 +312,7 @@ class NodeMachine(NodeFacts):
     def _wait_first(self, visit: Visit, now_s: float) -> None:
         """It was older than all that wait now, or nearly so."""
         servers = cast("FifoServers", self.servers)
-        self.decider.kept(visit, servers, now_s, self.condition)
+        self.decider.note(visit, KEPT, servers, now_s, None, self.condition)
         self.register.enter(visit, QUEUED, now_s)
         servers.rejoin(visit)
 
@@ -319,23 +322,21 @@ class NodeMachine(NodeFacts):
         settings, away, servers = self.settings, self.register.away, self.servers
         may_keep = may_keep and objection is None and not self.admission.elsewhere_first
         if self._unlike and may_keep and (servers.on_block == QUEUE or servers.seats(visit)):
-            self.decider.kept(visit, servers, now_s, self.condition)
+            self.decider.note(visit, KEPT, servers, now_s, None, self.condition)
             return KEEP
         group = visit.group
         load = group.home_load.at(now_s, group.fitting.departure_s) if self._tells_load else 0.0
         unreported = group.neighbors.unreported()
         own = group.estimates.own_load(visit, may_keep, load, now_s, unreported)
-        return self.decider.choose(
-            visit,
-            own,
-            now_s,
-            objection=objection,
-            may_forward=len(visit.request.path) < settings.max_hops
+        could_wait = servers.waiting - (visit.place is not None) + away
+        may_forward = (
+            len(visit.request.path) < settings.max_hops
             and away < settings.away_limit
-            and servers.waiting - (visit.place is not None) + away
-            < settings.queue_limit + settings.away_limit,
-            all_degraded=self.health.degraded and not self.neighbors.knowledge().any_well,
-            health=self.condition,
+            and could_wait < settings.queue_limit + settings.away_limit
+        )
+        all_degraded = self.health.degraded and not self.neighbors.knowledge().any_well
+        return self.decider.choose(
+            visit, own, now_s, objection, may_forward, all_degraded, self.condition
         )
 
     def _place(self, visit: Visit, choice: int, now_s: float, *, pulled: bool = False) -> None:
@@ -360,7 +361,7 @@ class NodeMachine(NodeFacts):
 
     def _refuse_untried(self, visit: Visit, reason: Refusal, now_s: float) -> None:
         """Refuse what is not offered to any neighbor, so that no choice is on record."""
-        self.decider.refused(visit, self.servers, now_s, reason)
+        self.decider.note(visit, REFUSED, self.servers, now_s, reason, WELL)
         self._refuse(visit, reason, now_s)
 
     def _refuse(self, visit: Visit, reason: Refusal, now_s: float) -> None:
@@ -387,7 +388,7 @@ class NodeMachine(NodeFacts):
     # --- servers ------------------------------------------------------------------------------
 
     def _start_at_once(self, visit: Visit, now_s: float) -> None:
-        self.decider.started(visit, self.servers, now_s, self.health.state)
+        self.decider.note(visit, STARTED, self.servers, now_s, None, self.health.state)
         self._start(visit, now_s)
 
     def _start(self, visit: Visit, now_s: float) -> None:
@@ -568,7 +569,7 @@ class NodeMachine(NodeFacts):
             if visit.target.ramp_since_s is not None:
                 self.neighbors.pace(visit.target, now_s)
             failed = answer.outcome is FAILED
-            tells = visit.is_home and (failed or self.health.elsewhere)
+            tells = visit.is_home and (failed or self.health.elsewhere.last > 0.0)
             if (
                 tells
                 and answer.outcome in EVIDENCE

@@ -49,6 +49,8 @@ _OF_ROWS = ("accept", "reported_s", "known", "accepting", "degraded", "invited",
 _TOLD = attrgetter(*_OF_ROWS)
 """All of them at once: where loads are told with all else, a decision in two needs them anew."""
 
+_SENT = attrgetter("sent_s")
+
 _NOTHING_TOLD: tuple[tuple[Any, ...], ...] = ((),) * len(_OF_ROWS)
 
 
@@ -273,7 +275,7 @@ class Neighbors:
     def unreported(self) -> tuple[int, ...]:
         """Returns, by position, how many own requests a neighbor could not know of by what it
         told."""
-        return tuple([len(row.sent_s) for row in self.by_handle.values()])
+        return tuple(map(len, map(_SENT, self.by_handle.values())))
 
     def sent(self, handle: int, now_s: float) -> None:
         """A request is on its way there. Where it is a probe, the next one waits for another

@@ -76,6 +76,7 @@ class Register:
         that it was never accepted."""
         self.leave(visit)
         del self.visits[visit.ref]
+        self.deadlines.find_next()
         self.held.request_bytes -= visit.request.size_bytes
         if visit.is_home:
             self._home["accepted"] -= 1
@@ -85,6 +86,7 @@ class Register:
     def end(self, visit: Visit, outcome: Outcome) -> None:
         self.leave(visit)
         del self.visits[visit.ref]
+        self.deadlines.find_next()
         self.held.request_bytes -= visit.request.size_bytes
         if visit.is_home:
             self._home["failed" if outcome in FAILURES else outcome] += 1

@@ -44,6 +44,7 @@ class FifoServers(Pauses):
         "now_s",
         "service_s",
         "stuck",
+        "up",
         "waiting",
         "waiting_foreign",
     )
@@ -51,6 +52,8 @@ class FifoServers(Pauses):
     def __init__(self, total: int, service_s: float, delivery_s: float) -> None:
         self.now_s = 0.0
         self.total = total
+        self.up = total
+        """Of `FittingServers`: any server fits."""
         self.busy = 0
         self._busy_max = total
         """`total`, or more after it has become fewer."""
@@ -109,15 +112,11 @@ class FifoServers(Pauses):
         """There are so many from now on. What runs keeps its server, which then is there no
         more."""
         self._busy_max = max(total, self.busy)
-        self.total = total
+        self.total = self.up = total
 
     def fitting(self, _: int) -> FifoServers:
         """Returns itself: any server fits."""
         return self
-
-    @property
-    def up(self) -> int:
-        return self.total
 
     @property
     def ahead(self) -> int:
@@ -125,7 +124,7 @@ class FifoServers(Pauses):
 
     @property
     def idle(self) -> int:
-        return self.total - self.busy if self.ready else 0
+        return 0 if self.down or self.resting else max(0, self.total - self.busy)
 
     def may_start(self, _: Visit) -> bool:
         return self.busy < self.total and not self.down and not self.resting

@@ -36,34 +36,37 @@ class Counters:
 class Histogram:
     """A histogram without labels of its own. Buckets are upper bounds, inclusive."""
 
-    __slots__ = ("_bounds", "_counts", "_signal", "_sum")
+    __slots__ = ("bounds", "counts", "signal", "total")
 
     def __init__(self, signal: Signal) -> None:
-        self._signal = signal
-        self._bounds = signal.buckets
-        self._counts = [0] * (len(signal.buckets) + 1)
-        self._sum = 0.0
+        self.signal = signal
+        self.bounds = signal.buckets
+        self.counts = [0] * (len(signal.buckets) + 1)
+        self.total = 0.0
+        """The sum of all values."""
 
     def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
 
     @property
     def count(self) -> int:
         """Returns how many values there were."""
-        return sum(self._counts)
-
-    @property
-    def total(self) -> float:
-        """Their sum."""
-        return self._sum
+        return sum(self.counts)
 
     def collect(self, source: str, label: str = "cluster") -> Metric:
-        family = HistogramMetricFamily(self._signal.name, self._signal.help, labels=[label])
-        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
-        buckets = list(zip(bounds, accumulate(self._counts), strict=True))
-        family.add_metric([source], buckets=buckets, sum_value=self._sum)
+        family = HistogramMetricFamily(self.signal.name, self.signal.help, labels=[label])
+        bounds = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
+        buckets = list(zip(bounds, accumulate(self.counts), strict=True))
+        family.add_metric([source], buckets=buckets, sum_value=self.total)
         return family
+
+
+def observe_each(histograms: tuple[Histogram, ...], values: tuple[float, ...]) -> None:
+    """Tells each of them one value, all of the same thing that happened."""
+    for histogram, value in zip(histograms, values, strict=True):
+        histogram.counts[bisect_left(histogram.bounds, value)] += 1
+        histogram.total += value
 
 
 def counter(

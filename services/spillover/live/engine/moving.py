@@ -6,30 +6,28 @@ What these bytes are is the business of whoever reads or writes them. Small ones
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from spillover.core.overflow.held import Held
+from spillover.live.engine.timers import Timers
 
 STEPS = 64
 """The machine is told when this part of the limit has changed, and when nothing moves any more."""
 
 
 class Moving:
-    """A count, and who is told of it: not in the midst of reading, but before anything else. `held`
-    is what the machine knows, and is not changed here."""
+    """A count, and who is told of it: not in the midst of reading, but before anything else, since
+    it is due at once. `held` is what the machine knows, and is not changed here."""
 
-    __slots__ = ("_held", "_loop", "_step_bytes", "_tell", "bytes", "is_news")
+    __slots__ = ("_held", "_is_news", "_step_bytes", "_tell", "_timers", "bytes")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, held: Held, tell: Callable[[int], None]
-    ) -> None:
-        self._loop = loop
+    def __init__(self, timers: Timers, held: Held, tell: Callable[[int], None]) -> None:
+        self._timers = timers
         self._held = held
         self._step_bytes = held.limit_bytes // STEPS
         self._tell = tell
         self.bytes = 0
-        self.is_news = False
+        self._is_news = False
         """Whether the machine has yet to be told."""
 
     @property
@@ -40,15 +38,13 @@ class Moving:
     def add(self, size_bytes: int) -> None:
         """So much more is moving, or less."""
         self.bytes += size_bytes
-        if self.is_news:
+        if self._is_news:
             return
         known_bytes = self._held.moving_bytes
         if abs(self.bytes - known_bytes) > self._step_bytes or (known_bytes and not self.bytes):
-            self.is_news = True
-            self._loop.call_soon(self.tell)
+            self._is_news = True
+            self._timers.at(self._timers.clock(), self._ring)
 
-    def tell(self) -> None:
-        """Tell, if there is news."""
-        if self.is_news:
-            self.is_news = False
-            self._tell(self.bytes)
+    def _ring(self, _: float) -> None:
+        self._is_news = False
+        self._tell(self.bytes)

@@ -54,7 +54,8 @@ class Timers:
         self._made = 0
         self._cancelled = 0
         self._closed = False
-        self._armed_s = math.inf
+        self.next_s = math.inf
+        """What the alarm is set to: nothing is due before. In the past while timers ring."""
         self._lag_s = 0.0
 
     def __len__(self) -> int:
@@ -67,7 +68,7 @@ class Timers:
             return timer
         self._made += 1
         heapq.heappush(self._heap, (due_s, self._made, timer))
-        if due_s < self._armed_s:
+        if due_s < self.next_s:
             self._arm(due_s)
         return timer
 
@@ -109,16 +110,16 @@ class Timers:
         self._alarm.close()
 
     def _arm(self, due_s: float) -> None:
-        self._armed_s = due_s
+        self.next_s = due_s
         self._alarm.set(due_s)
 
     def _wake(self) -> None:
         now_s = self.clock()
-        if self._armed_s <= now_s:
-            self._lag_s = max(self._lag_s, now_s - self._armed_s)
-        self._armed_s = -math.inf  # what is set while others ring is armed below
+        if self.next_s <= now_s:
+            self._lag_s = max(self._lag_s, now_s - self.next_s)
+        self.next_s = -math.inf  # what is set while others ring is armed below
         self.run_due(now_s)
-        self._armed_s = math.inf
+        self.next_s = math.inf
         while self._heap and self._heap[0][2].ring is None:
             heapq.heappop(self._heap)
             self._cancelled -= 1

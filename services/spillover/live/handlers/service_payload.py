@@ -38,10 +38,15 @@ class ServiceTimes:
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:
         """Returns what is wrong with the payload's own service time, in one line."""
-        try:
-            service_s = self._read_s(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return f"payload.service_ms: {error}"
+        service_s, view = self._default_s, memoryview(payload)
+        if view[0] == ord("{"):
+            first = _FIRST_FIELD.match(view) if len(view) > LARGE_BYTES else None
+            try:
+                service_ms = _decode(payload).service_ms if first is None else float(first[1])
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                return f"payload.service_ms: {error}"
+            if service_ms is not None:
+                service_s = service_ms / 1e3
         if not 0.0 <= service_s * 1e3 <= SERVICE_MS_MAX:
             return (
                 f"payload.service_ms: expected 0 to {SERVICE_MS_MAX:.0f}, got {service_s * 1e3:g}"
@@ -51,16 +56,7 @@ class ServiceTimes:
 
     def read_s(self, payload: msgspec.Raw) -> float:
         """Returns the service time in seconds, of a payload that has no problem."""
-        if payload is not self._last:
-            return self._read_s(payload)
+        if payload is not self._last and (problem := self.problem_with(payload)) is not None:
+            raise ValueError(problem)
         self._last = None  # nor kept alive
         return self._last_s
-
-    def _read_s(self, payload: msgspec.Raw) -> float:
-        view = memoryview(payload)
-        if view[0] != ord("{"):
-            return self._default_s
-        if len(view) > LARGE_BYTES and (first := _FIRST_FIELD.match(view)) is not None:
-            return float(first[1]) / 1e3
-        service_ms = _decode(payload).service_ms
-        return self._default_s if service_ms is None else service_ms / 1e3

@@ -16,7 +16,13 @@ from prometheus_client.registry import Collector
 
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
-from spillover.live.engine.metric_types import Counters, Histogram, counter, gauges
+from spillover.live.engine.metric_types import (
+    Counters,
+    Histogram,
+    counter,
+    gauges,
+    observe_each,
+)
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.recent import REFUSED, Recent
 from spillover.live.overflow.relay import Relays
@@ -53,6 +59,7 @@ class NodeMetrics(Collector):
         self._system_time = Histogram(signals.SYSTEM_TIME)
         self._queue_wait = Histogram(signals.QUEUE_WAIT)
         self._hops = Histogram(signals.HOPS)
+        self._of_done = self._system_time, self._queue_wait, self._hops
         self.passed_head = Histogram(signals.PASSED_HEAD)
         self.passed_ends: Mapping[str, int] = {}
         """What became of answers that had begun to pass through."""
@@ -99,9 +106,8 @@ class NodeMetrics(Collector):
         self._requests[outcome,] += 1
         if outcome is DONE:
             total_s = answer.total_s
-            self._system_time.observe(total_s)
-            self._queue_wait.observe(answer.queued_s)
-            self._hops.observe(len(answer.path) - 1)
+            hops = len(answer.path) - 1
+            observe_each(self._of_done, (total_s, answer.queued_s, hops))
             self.recent.done(total_s)
         else:
             self.recent.ended(outcome)

@@ -94,10 +94,12 @@ class NodeShell:
         self._link_random = _stream(seed, f"links/{cluster_id}")  # not to shift the machine's
         loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = loop.create_future()
-        self.timers = Timers(loop, finest_alarm)
-        self.writes = WriteBatch(loop)
+        self.timers, self.writes = Timers(loop, finest_alarm), WriteBatch(loop)
+        self.interpreters: dict[type[ev.Command], Callable[[Any], None]] = {}
+        self._driver = self._make_driver(journal)
+        self.feed = self._driver.feed
         held = self.machine.held
-        self.moving = Moving(loop, held, self._moved)
+        self.moving = Moving(self.timers, held, self._moved)
         self.names = _names_of(topology, held.limit_bytes)
         self.clients = PeerClients(topology, credentials, self.writes, self.moving)
         self.room = Room(held, self.moving, self.names)
@@ -118,9 +120,7 @@ class NodeShell:
         fed, told = (count(1).__next__, self.feed), (self.waiters, self.relays)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, *told)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, *told)
-        self.interpreters = self._interpreters(confirm)
-        driven = (self.machine, self.timers, self.interpreters, self.fail)
-        self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
+        self.interpreters |= self._interpreters(confirm)
         for neighbor in neighbors:
             self.links.open(self.machine.neighbors.index[neighbor.id], neighbor)
 
@@ -183,11 +183,6 @@ class NodeShell:
             link.allow(self.machine.settings.away_limit)
 
     # --- what routes call ---------------------------------------------------------------------
-
-    def feed(self, event: ev.Event) -> None:
-        if self.moving.is_news:
-            self.moving.tell()
-        self._driver.feed(event)
 
     def visit_of(self, request_id: str) -> Visit | None:
         """Returns the visit here of a request that a neighbor has handed over."""
@@ -314,7 +309,7 @@ class NodeShell:
             log_request(entry, answer)
 
     def _moved(self, moving_bytes: int) -> None:
-        self._driver.feed(ev.BytesMoving(moving_bytes))
+        self.feed(ev.BytesMoving(moving_bytes))
         self.room.make()
 
     def _publish(self, command: ev.Publish) -> None:
@@ -349,14 +344,11 @@ class NodeShell:
             self._failed.set_exception(error)
             self._failed.exception()  # retrieved: it also comes out where the event came in
 
-    def _service_ended(self, event: ev.ServiceEnded | ev.NotStarted, at_s: float | None) -> None:
-        self._driver.feed(event, at_s)
-
     def _health_changed(self, is_up: bool) -> None:  # noqa: FBT001 - of `OnHealth`
-        self._driver.feed(ev.ServersUp() if is_up else ev.ServersDown())
+        self.feed(ev.ServersUp() if is_up else ev.ServersDown())
 
     def _server_changed(self, server: int, is_up: bool) -> None:  # noqa: FBT001 - `OnServerHealth`
-        self._driver.feed(ev.ServersUp(server) if is_up else ev.ServersDown(server))
+        self.feed(ev.ServersUp(server) if is_up else ev.ServersDown(server))
 
     # --- parts --------------------------------------------------------------------------------
 
@@ -370,9 +362,15 @@ class NodeShell:
         machine = ConfirmingMachine if confirms else NodeMachine
         return machine(settings, ways, random, self.started_s)
 
+    def _make_driver(
+        self, journal: Callable[[ev.Event, float], None] | None
+    ) -> Driver[ev.Event, ev.Command]:
+        driven = (self.machine, self.timers, self.interpreters, self.fail)
+        return Driver(*driven, journal=journal, on_late=ev.HeldUp)
+
     def _make_workers(self) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool
-        told = (f"{self._source}: cluster {cluster.id}", self.timers, self._service_ended)
+        told = (f"{self._source}: cluster {cluster.id}", self.timers, self.feed)
         passing = (self.moving, self.relays)
         if pool is None:
             return make_workers(cluster, *told, self._health_changed, *passing)

@@ -15,7 +15,7 @@ import msgspec
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.access import TENANT
-from spillover.model.ids import ClusterId, RequestId, name_of, request_id_of, tenant_of
+from spillover.model.ids import ClusterId, RequestId, parts_of, request_id_of
 from spillover.model.load import LoadNow
 from spillover.model.request import (
     DONE,
@@ -48,6 +48,9 @@ Path = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1)]
 BoundedPath = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1, max_length=1000)]
 Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
+
+UNREADABLE = (ValueError, RecursionError)
+"""What decoding raises: bad JSON, bad fields, bad UTF-8; nested too deep."""
 
 T = TypeVar("T")
 
@@ -183,7 +186,7 @@ def decoded(decode: Callable[[bytes], T], message: bytes) -> T:
     """Returns what is read of a message. Raises MalformedMessage."""
     try:
         return decode(message)
-    except (ValueError, RecursionError) as error:  # bad JSON, bad fields, bad UTF-8; too deep
+    except UNREADABLE as error:
         raise MalformedMessage(str(error)) from error
 
 
@@ -197,9 +200,10 @@ def encode_forward(
     """Returns a request as `caller` hands it on, UNSAID but in version 1. In parts that follow each
     other: a large payload is sent as it lies."""
     payload, trace = memoryview(request.work), request.trace
+    tenant, name = parts_of(request.id)
     is_large = len(payload) > JOIN_LIMIT_BYTES
     body = ForwardBody(
-        id=name_of(request.id),
+        id=name,
         path=request.path,
         remaining_ms=remaining_s * 1e3,
         payload=NOTHING if is_large else request.work,
@@ -213,7 +217,7 @@ def encode_forward(
         federation=caller.federation,
         load=None if load is None else LoadBody(*load),
         pulled=pulled,
-        tenant=tenant_of(request.id),
+        tenant=tenant,
     )
     if not is_large:
         return (_encode(body),)
@@ -223,7 +227,10 @@ def encode_forward(
 
 def decode_forward(body: bytes) -> Forwarded:
     """Raises MalformedMessage."""
-    forward = decoded(_decode_forward, body)
+    try:
+        forward = _decode_forward(body)
+    except UNREADABLE as error:
+        raise MalformedMessage(str(error)) from error
     _check_forward(forward)
     parent = forward.traceparent
     request = Request(
@@ -287,7 +294,7 @@ def check_clusters(field: str, clusters: Iterable[str]) -> None:
 
 def encode_answer(answer: Answer, stay: Stay) -> bytes:
     """Returns an answer as it goes back along the path."""
-    rejected = answer.outcome is Outcome.REJECTED
+    rejected, retry_after_s = answer.outcome is Outcome.REJECTED, answer.retry_after_s
     return _encode(
         AnswerBody(
             outcome=Outcome.FAILED if rejected else answer.outcome,
@@ -303,20 +310,19 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
             return_ms=answer.return_s * 1e3,
             upstream_status=answer.upstream_status,
             upstream_body=NOTHING if answer.upstream_body is None else answer.upstream_body,
-            retry_after_ms=_ms(answer.retry_after_s),
+            retry_after_ms=None if retry_after_s is None else retry_after_s * 1e3,
             rejected=rejected,
             load=None if answer.load is None else LoadBody(*answer.load),
         )
     )
 
 
-def _ms(duration_s: float | None) -> float | None:
-    return None if duration_s is None else duration_s * 1e3
-
-
 def decode_answer(body: bytes) -> tuple[Answer, Stay]:
     """Returns an answer, and the request's stay at the neighbor. Raises MalformedMessage."""
-    message = decoded(_decode_answer, body)
+    try:
+        message = _decode_answer(body)
+    except UNREADABLE as error:
+        raise MalformedMessage(str(error)) from error
     answer = Answer(
         Outcome.REJECTED if message.rejected else message.outcome,
         message.path,
@@ -342,8 +348,8 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
 def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
     """Returns the message that a request which `caller` has handed on is to be cancelled; UNSAID
     but in version 1."""
-    who = (caller.cluster, caller.to, caller.federation)
-    return _encode(CancelBody(name_of(request_id), *who, tenant_of(request_id)))
+    tenant, name = parts_of(request_id)
+    return _encode(CancelBody(name, caller.cluster, caller.to, caller.federation, tenant))
 
 
 def decode_cancel(body: bytes) -> tuple[Caller | None, RequestId]:

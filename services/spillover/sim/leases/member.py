@@ -73,8 +73,11 @@ class _Clockwork:
         self._around.timer(self._me, delay_ms, ring, due_s)
         return self
 
+    next_s = math.inf
+    """No event rings anything: a node is woken as late as the world has it."""
+
     def run_due(self, now_s: float) -> None:
-        """A node is woken as late as the world has it."""
+        """Nothing is."""
 
     def cancel(self) -> None:
         """The world takes nothing back; the driver knows which of its timers counts."""

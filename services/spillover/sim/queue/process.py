@@ -6,6 +6,7 @@ Which machine it runs, and what a message is, is not known here.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -109,6 +110,10 @@ class Timers:
 
     def cancel(self) -> None:
         self._ring = None
+
+    @property
+    def next_s(self) -> float:
+        return math.inf if self._ring is None else self._due_s
 
     def run_due(self, now_s: float) -> None:
         if self._ring is not None and self._due_s <= now_s:
