@@ -20,7 +20,7 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
-from spillover.apps.node.intake import Headers, read_headers
+from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
@@ -69,6 +69,7 @@ class ProxyDoor:
         self._doors = doors
         self._own = shell.cluster.id
         self.shell = shell
+        self.clock = shell.timers.clock
         self.bounds = bounds or Bounds()
         self.ready = asyncio.Event()
         self.connections: set[DoorConnection] = set()
@@ -147,6 +148,8 @@ class ProxyDoor:
 
     def route_of(self, head: RequestHead) -> Route | None:
         """Returns the first route that fits."""
+        if not self._routes:
+            return None
         target, method = head.target.decode("latin-1"), head.method
         has_dots = _DOTS.search(head.target.partition(b"?")[0]) is not None
         for route in self._routes:
@@ -169,8 +172,10 @@ class ProxyDoor:
     ) -> None:
         """A request has come whole. Raises Problem where it is not taken."""
         head, tenant = asked
-        meant = [(name.lower(), value) for name, value in head.fields]
-        headers = read_headers([one for one in meant if one[0] in _SERVER_NAMES])
+        headers = NO_HEADERS
+        if not _SERVER_NAMES.isdisjoint(head.names):
+            both = zip(head.names, head.fields, strict=True)
+            headers = read_headers([(name, one[1]) for name, one in both if name in _SERVER_NAMES])
         route = self.route_of(head)
         fields = onward(head, way, len(body))
         if tenant and headers.key is not None:

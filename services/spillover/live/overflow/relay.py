@@ -236,6 +236,7 @@ class Relays:
         self._begun.pop(ref, None)
         # What the source still writes comes to nothing: it may not know yet.
         sink, relay.sink = relay.sink, _Nowhere()
+        relay.source = None  # which holds the relay: neither must wait for a garbage collection
         if not relay.has_begun:
             sink.settle(told)
             return

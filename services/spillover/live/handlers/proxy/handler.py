@@ -29,13 +29,14 @@ from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange, TakenBack
-from spillover.live.handlers.proxy.heads import Refused, in_trace, upstream_head, values
+from spillover.live.handlers.proxy.heads import Refused, upstream_head, values
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
 from spillover.model.passed import Fields, MalformedPassed, PassedHead, PassedRequest
 from spillover.model.request import DONE
 from spillover.model.topology import Cluster
+from spillover.model.trace_context import TraceContext
 from spillover.model.upstream_urls import UpstreamUrl
 
 UNQUEUED_MAX = 64
@@ -78,8 +79,7 @@ def passed_exchange(
     on_end: Callable[[Response | BaseException], None],
 ) -> PassedExchange:
     """Send a request to an upstream. Raises ValueError if it cannot be sent."""
-    authority = upstream.origin.partition("//")[2].encode()
-    head = upstream_head(request, authority, added)
+    head = upstream_head(request, upstream.authority, added)
     exchange = PassedExchange(
         request.method,
         upstream.origin,
@@ -191,7 +191,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         asked = command.request
         if (trace := asked.trace) is not None:
             url = upstream.origin + request.path.removeprefix("*")  # of OPTIONS: all of it
-            fields = in_trace(request.headers, trace.sent_to(request.method, url))
+            fields = _in_trace(request.headers, trace.sent_to(request.method, url))
             request = replace(request, headers=fields)
         added = added_fields(asked.id, command.deadline_s - call.sent_s)
         upstream.running += 1
@@ -299,3 +299,16 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
 def _said(upstream: Upstream, status: int) -> Ended:
     problem = f"upstream {upstream.name} answered {status}"
     return Ended(problem=problem, details=problem, upstream_answered=True, status=status)
+
+
+def _in_trace(fields: Fields, trace: TraceContext) -> Fields:
+    """The fields of a request with its place in a trace as it is now: as they are, where
+    nobody on the way has another one than who asked."""
+    parent = trace.parent.encode()
+    if values(fields, b"traceparent") == [parent]:
+        return fields
+    kept = [one for one in fields if one[0].lower() not in (b"traceparent", b"tracestate")]
+    kept.append((b"traceparent", parent))
+    if trace.state:
+        kept.append((b"tracestate", trace.state.encode()))
+    return tuple(kept)
