@@ -270,9 +270,11 @@ class DoorConnection(asyncio.Protocol):
             return rest
         self._body = head.body()
         self.due_s = now_s + door.bounds.body_s
-        if head.awaits_continue and not rest:
+        if rest:
+            return self._read_body(head, rest)
+        if head.awaits_continue:
             door.shell.writes.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
-        return rest
+        return b""
 
     def _read_body(self, head: RequestHead, data: bytes) -> bytes:
         body = self._body

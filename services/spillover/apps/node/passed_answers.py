@@ -206,7 +206,8 @@ class PassedAnswer:
             self._break_off()
             return
         self._unwritten = written
-        asyncio.get_running_loop().call_soon(self.flush)
+        if not flow.is_whole:
+            asyncio.get_running_loop().call_soon(self.flush)
         if self._line.write_paused:
             flow.pause()
 

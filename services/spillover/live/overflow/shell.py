@@ -108,7 +108,7 @@ class NodeShell:
         period_s, streams_max = topology.gossip_period_ms / 1e3, self.clients.streams_max
         self.streams = ReportStreams(self._emulated, period_s, self.configured, streams_max)
         self.waiters = Waiters()
-        self.relays = self.metrics.watched(Relays(self.feed, self.waiters, self.timers))
+        self.relays = self.metrics.watched(Relays(self.feed, self.waiters, self.timers, self._put))
         self.relays.go_by(self.cluster)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
@@ -188,6 +188,10 @@ class NodeShell:
         if self.moving.is_news:
             self.moving.tell()
         self._driver.feed(event)
+
+    def _put(self, event: ev.Event) -> None:
+        """To be handled with the next one."""
+        self._driver.put(event)
 
     def visit_of(self, request_id: str) -> Visit | None:
         """Returns the visit here of a request that a neighbor has handed over."""

@@ -31,10 +31,14 @@ class TakenBack(NotDelivered):
 @dataclass(slots=True, eq=False, kw_only=True)
 class PassedExchange(OutgoingRequest):
     """`on_begin` once, `on_piece` with its body as it comes, and `on_end` with a Response (without
-    the body) if it came whole."""
+    the body) if it came whole. Where it `takes_whole`, an answer that is there at once is told by
+    `on_end` alone, as `at_once`."""
 
     on_begin: Callable[[PassedHead], None]
     on_piece: Callable[[bytes], None]
+    takes_whole: bool = False
+    at_once: tuple[PassedHead, bytes] | None = None
+    """The head and the body."""
     trailers: Fields = ()
     has_begun: bool = False
     """Whether the head has come."""
@@ -83,6 +87,10 @@ class PassedConnection(Connection):
             return
         if answer is not None:
             exchange.has_begun = True
+            if body.done and exchange.takes_whole:
+                exchange.at_once = answer.head, piece
+                self._end(exchange, body, self._keep_alive and not body.rest)
+                return
             exchange.on_begin(answer.head)
         if piece and exchange.connection is self:
             exchange.on_piece(piece)

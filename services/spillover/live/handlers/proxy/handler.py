@@ -69,6 +69,11 @@ class Relays(Protocol):
     def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
         """A whole answer that begins if the machine says so."""
 
+    def whole(
+        self, event: ResponseBegan, head: PassedHead, body: bytes, trailers: Fields
+    ) -> None:
+        """A whole answer begins; the machine is told of its end next."""
+
 
 def passed_exchange(
     upstream: Upstream,
@@ -77,6 +82,8 @@ def passed_exchange(
     on_head: Callable[[PassedHead], None],
     on_piece: Callable[[bytes], None],
     on_end: Callable[[Response | BaseException], None],
+    *,
+    takes_whole: bool = False,
 ) -> PassedExchange:
     """Send a request to an upstream. Raises ValueError if it cannot be sent."""
     head = upstream_head(request, upstream.authority, added)
@@ -87,6 +94,7 @@ def passed_exchange(
         0,
         on_begin=on_head,
         on_piece=on_piece,
+        takes_whole=takes_whole,
     )
     upstream.client.dispatch(exchange, head, (request.body,) if request.body else ())
     return exchange
@@ -203,6 +211,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
                 partial(self._head_came, call),
                 partial(self._piece_came, call),
                 partial(self._came_back, call, upstream),
+                takes_whole=True,
             )
         except ValueError as error:  # what no connection can bear must not end the node
             upstream.running -= 1
@@ -247,7 +256,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         upstream.running -= 1
         if isinstance(came_to, Response):
             assert exchange is not None  # noqa: S101 - its head has come
-            self._whole(call, upstream, exchange.trailers)
+            self._whole(call, upstream, exchange)
         elif call.relay is not None:
             self._broken_off(call, upstream, reason_of(came_to))
         elif isinstance(came_to, TakenBack) and call.taken_back < TAKEN_BACK_MAX:
@@ -261,25 +270,33 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         else:
             self._no_answer(call, upstream, reason_of(came_to))
 
-    def _whole(self, call: _Call, upstream: Upstream, trailers: Fields) -> None:
+    def _whole(self, call: _Call, upstream: Upstream, exchange: PassedExchange) -> None:
         upstream.attempt = 0
-        assert call.head is not None  # noqa: S101 - it has come
-        if call.relay is None:
+        ref, trailers = call.command.ref, exchange.trailers
+        if exchange.at_once is not None:
+            call.head, call.held = exchange.at_once
+        head = call.head
+        assert head is not None  # noqa: S101 - it has come
+        is_short = len(call.held) <= HELD_BACK_MAX_BYTES
+        if call.relay is None and is_short and head.status in self._not_run_statuses:
             refusal = self._refusal(call, upstream)
             refusal.is_held = True
-            self._relays.hold(call.command.ref, call.head, call.held, trailers)
+            self._relays.hold(ref, head, call.held, trailers)
             self._not_done(call, upstream, refusal)
             return
         took_s = time.monotonic() - call.sent_s
-        call.relay.end(trailers)
-        if call.head.status < FAILED_FROM:
+        service_s = service_time_s(call.command)
+        if call.relay is not None:
+            call.relay.end(trailers)
+        else:
+            self._relays.whole(ResponseBegan(ref, service_s), head, call.held, trailers)
+        if head.status < FAILED_FROM:
             self.upstreams.worked(upstream, took_s)
-            del self._calls[call.command.ref]
-            ended = ServiceEnded(call.command.ref, DONE, service_time_s(call.command))
-            self._on_end(ended, None)
+            del self._calls[ref]
+            self._on_end(ServiceEnded(ref, DONE, service_s), None)
             return
         self.upstreams.failed(upstream, took_s)
-        self._end(call, _said(upstream, call.head.status))
+        self._end(call, _said(upstream, head.status))
 
     def _broken_off(self, call: _Call, upstream: Upstream, reason: str) -> None:
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s)

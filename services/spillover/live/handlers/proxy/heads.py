@@ -234,14 +234,18 @@ _MEANT = _FRAMING | {b"connection", b"expect", b"upgrade"}
 def _meant(fields: Fields, names: Sequence[bytes]) -> dict[bytes, list[bytes]]:
     """Those that mean something to the door. One written with _ is another name to us and the same
     one to services that know headers as variables: it is refused, where it could do harm."""
-    meant: dict[bytes, list[bytes]] = {}
-    for name, field in zip(names, fields, strict=True):
-        if name in _MEANT:
-            meant.setdefault(name, []).append(field[1])
-        elif b"_" in name:
+    if b"_" in b",".join(names):
+        for name in names:
             with_dashes = name.replace(b"_", b"-")
-            if with_dashes in _NEVER_OF_THE_HOP | _FRAMING or with_dashes.startswith(OURS):
+            is_ours = with_dashes in _NEVER_OF_THE_HOP | _FRAMING or with_dashes.startswith(OURS)
+            if is_ours and with_dashes != name:
                 raise Refused(400, f"header: expected {with_dashes.decode()}")
+    meant: dict[bytes, list[bytes]] = {}
+    for name in _MEANT.intersection(names):
+        if names.count(name) == 1:
+            meant[name] = [fields[names.index(name)][1]]
+        else:
+            meant[name] = values(fields, name)
     return meant
 
 

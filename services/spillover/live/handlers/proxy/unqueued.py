@@ -67,7 +67,10 @@ class Unqueued:
 
 
 class UnqueuedCall:
-    """One of them."""
+    """One of them. The flow of its answer."""
+
+    is_whole = False
+    """What has come of it is handed on at once."""
 
     def __init__(
         self,
