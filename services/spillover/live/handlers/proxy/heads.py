@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from spillover.live.handlers.proxy.framing import (
-    FIELDS_MAX,
     Body,
     ByLength,
     Chunked,
@@ -132,11 +131,7 @@ def read_request(head: bytes) -> RequestHead:
         raise Refused(431, str(error)) from error
     except Malformed as error:
         raise Refused(400, str(error)) from error
-    return _meaning(start, fields, [name.lower() for name, _ in fields])
-
-
-def _meaning(start: bytes, fields: Fields, names: Sequence[bytes]) -> RequestHead:
-    """What a head says that was taken apart."""
+    names = [name.lower() for name, _ in fields]
     method, target, is_old = _start_of(start)
     meant = _meant(fields, names)
     options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
@@ -309,12 +304,6 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
     return tuple(kept)
 
 
-def with_key(fields: Fields, key: bytes) -> Fields:
-    """Returns the same with this for an `Idempotency-Key`."""
-    return tuple((name, key if name.lower() == b"idempotency-key" else value)
-                 for name, value in fields)  # fmt: skip
-
-
 def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
     if not options:
         return _OF_THE_HOP
@@ -325,20 +314,24 @@ def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
 def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
     """Returns a request's head as it is sent to a service at `authority`, with what the node adds.
     Raises ValueError if it cannot be sent so; neighbors may say anything."""
+    head = own_head(request, authority, added)
+    if read_request(head[:-2]).size_bytes != len(request.body):
+        raise ValueError("its head does not fit its body")
+    return head
+
+
+def own_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
+    """Returns the same of a request that the door of this very node has read."""
     start = b"%b %b HTTP/1.1" % (request.method.encode("ascii", "replace"), request.target)
     fields = request.headers + added
     names = [name.lower() for name, _ in fields]
     if b"host" not in names:
-        fields, names = ((b"Host", authority), *fields), [b"host", *names]
+        fields = ((b"Host", authority), *fields)
     if b"te" in names:
-        fields, names = (*fields, (b"Connection", b"TE")), [*names, b"connection"]
+        fields = (*fields, (b"Connection", b"TE"))
     head = write_head(start, fields)
     if head is None:
         raise ValueError("its head would be read as another one")
-    if len(fields) > FIELDS_MAX:
-        raise Refused(431, f"expected at most {FIELDS_MAX} headers")
-    if _meaning(start, fields, names).size_bytes != len(request.body):
-        raise ValueError("its head does not fit its body")
     return head
 
 
