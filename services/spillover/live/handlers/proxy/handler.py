@@ -69,9 +69,7 @@ class Relays(Protocol):
     def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
         """A whole answer that begins if the machine says so."""
 
-    def whole(
-        self, event: ResponseBegan, head: PassedHead, body: bytes, trailers: Fields
-    ) -> None:
+    def whole(self, event: ResponseBegan, head: PassedHead, body: bytes, trailers: Fields) -> None:
         """A whole answer begins; the machine is told of its end next."""
 
 
