@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from spillover.core.overflow import events as ev
@@ -96,6 +98,33 @@ def test_no_more_goes_to_a_neighbor_that_has_stopped_to_accept(story, event):
     node.hear(0, sequence=2, accepting=False)
     (reply,) = node.tell(ev.ForwardAnswered(2, Answer(Outcome.DONE, ("a", "b")), 0, 0))
     assert isinstance(reply, ev.Reply)
+
+
+def went(commands):
+    return [(c.ref, c.neighbor) for c in commands if isinstance(c, ev.Forward)]
+
+
+@pytest.mark.parametrize("event", LEAVING)
+def test_what_was_lost_at_a_neighbor_goes_there_again_ever_more_rarely(story, event):
+    """It may have run there each time. Without a pause that would be with each of its reports."""
+    node = queue_at_one_that_leaves(story, event, waiting=1, neighbors=("b",))
+    went_s = []
+    for number in range(1, 401):
+        now_s = number / 20
+        if went(node.hear(0, now_s=now_s, sequence=number)):
+            went_s.append(now_s)
+            assert went(node.tell(ev.ForwardLost(1))) == []
+    pauses_s = [later - before for before, later in pairwise(went_s)]
+    assert pauses_s == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0], abs=0.051)
+
+
+@pytest.mark.parametrize("event", LEAVING)
+def test_what_was_lost_goes_to_another_neighbor_at_once(story, event):
+    node = queue_at_one_that_leaves(story, event, waiting=1)
+    assert went(node.hear(0)) == [(1, 0)]
+    assert went(node.tell(ev.ForwardLost(1))) == []
+    assert went(node.hear(0, now_s=0.05, sequence=2)) == []
+    assert went(node.hear(1, now_s=0.05)) == [(1, 1)]
 
 
 def test_who_stays_hands_on_nothing_for_an_answer(story):

@@ -13,6 +13,7 @@ import logging
 import math
 import socket
 import struct
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, cast
 
 from spillover.apps.http.exchange import (
@@ -68,6 +69,7 @@ class Door(Protocol):
     shell: NodeShell
     bounds: Bounds
     pseudonym: str
+    clock: Callable[[], float]
     body_limit_bytes: int
     loop: asyncio.AbstractEventLoop
 
@@ -96,7 +98,7 @@ class DoorConnection(asyncio.Protocol):
         self._way = Way("", "http", door.pseudonym)
         self._head_bytes = HeadBytes()
         self._head: RequestHead | None = None
-        """Of the request that is read or under way."""
+        """Of the request that is read."""
         self._body: Body | None = None
         """While it is read."""
         self._parts: list[bytes] = []
@@ -175,7 +177,7 @@ class DoorConnection(asyncio.Protocol):
         good is found out by beginning the first of them."""
         answer = self._answer
         self._door.shell.writes.flush()
-        if self._discards or self._way.scheme == "https":
+        if self._discards or self._way.scheme == b"https":
             return False  # TLS has no half-closed connections
         if answer is None and not self._ahead:
             return False
@@ -241,39 +243,46 @@ class DoorConnection(asyncio.Protocol):
         return b""
 
     def _read_head(self, data: bytes) -> bytes:
-        if not self._head_bytes.has_begun:
+        head_bytes, door = self._head_bytes, self._door
+        is_new = not head_bytes.has_begun
+        if is_new:
             data = data.lstrip(b"\r\n") if data[:1] in (b"\r", b"\n") else data
             if not data:
                 return b""
-            self.due_s = self._door.shell.now_s + self._door.bounds.head_s
-        found = self._head_bytes.feed(data)
+        found = head_bytes.feed(data)
+        self._received_s = now_s = door.clock()
         if found is None:
+            self.due_s = now_s + door.bounds.head_s if is_new else self.due_s
             return b""
         lines, rest = found
-        head = read_request(lines)
-        self._received_s = self._door.shell.now_s
-        self._head = head
+        head = self._head = read_request(lines)
         if len(head.fields) > FIELDS_MAX - ADDED_MAX:
             raise TooLong(f"expected at most {FIELDS_MAX - ADDED_MAX} headers")
-        self._tenant = self._door.tenant_of(head, self._way.client)
-        if has_passed(head.fields, self._way.pseudonym):
+        self._tenant = door.tenant_of(head, self._way.client)
+        if b"via" in head.names and has_passed(head.fields, self._way.pseudonym):
             detail = "the request was here before: its upstream leads back to this door"
             raise Problem("loop_detected", detail)
-        if head.size_bytes > self._door.body_limit_bytes:
-            raise too_large(self._door.body_limit_bytes, whole=False)
+        if head.size_bytes > door.body_limit_bytes:
+            raise too_large(door.body_limit_bytes, whole=False)
         self._check_room(max(0, head.size_bytes))
-        self.due_s = self._received_s + self._door.bounds.body_s
-        body = self._body = head.body()
-        if body.done:
+        if not head.size_bytes:
             self._whole(head, b"")
-        elif head.awaits_continue and not rest:
-            self._door.shell.writes.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
-        return rest
+            return rest
+        self._body = head.body()
+        self.due_s = now_s + door.bounds.body_s
+        if rest:
+            return self._read_body(head, rest)
+        if head.awaits_continue:
+            door.shell.writes.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
+        return b""
 
     def _read_body(self, head: RequestHead, data: bytes) -> bytes:
         body = self._body
         assert body is not None  # noqa: S101 - its head has come
         piece = body.feed(data)
+        if body.done and not self._parts and len(piece) == head.size_bytes:
+            self._whole(head, piece)  # at once, as it mostly comes
+            return body.rest
         if piece:
             self._parts.append(piece)
             self._size_bytes += len(piece)
@@ -291,11 +300,7 @@ class DoorConnection(asyncio.Protocol):
 
     def _check_room(self, more_bytes: int) -> None:
         """A body is read only if there is room for it in the cluster."""
-        moving = self._door.shell.moving
-        moving.add(more_bytes)
-        is_too_much = moving.is_too_much
-        moving.add(-more_bytes)
-        if is_too_much:
+        if not self._door.shell.moving.has_room(more_bytes):
             self._door.shell.metrics.home_refused(Refusal.MEMORY_FULL)
             raise Problem("queue_full", NO_ROOM, retry_after_s=NO_ROOM_S)
 
@@ -314,6 +319,7 @@ class DoorConnection(asyncio.Protocol):
             self._door.pass_on(answer, asked, self._way, body, self._received_s)
         except Problem as problem:
             answer.refuse(problem)
+        self._head = None
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what cannot be read on, behind what was answered before."""
@@ -343,7 +349,7 @@ class DoorConnection(asyncio.Protocol):
         self._answer = None
         self._head = None
         if self._discards and not self.half_closed:
-            self.due_s = self._door.shell.now_s + LINGER_S
+            self.due_s = self._door.clock() + LINGER_S
             if self.transport.can_write_eof():
                 self.transport.write_eof()
             return
@@ -355,7 +361,7 @@ class DoorConnection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Unless the client has not read the last answers: they must not pile up."""
-        if self.write_paused or self._is_over:
+        if not (self._read_paused or self._ahead) or self.write_paused or self._is_over:
             return
         if self._read_paused:
             self._read_paused = False
@@ -390,13 +396,13 @@ class DoorConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close it once all is sent that was written."""
         self._door.shell.writes.flush()
-        self.due_s = self._door.shell.now_s + self._door.bounds.unread_s
+        self.due_s = self._door.clock() + self._door.bounds.unread_s
         self.transport.close()
 
     # --- bounds -------------------------------------------------------------------------------
 
     def _await_request(self) -> None:
-        self.due_s = self._door.shell.now_s + self._door.bounds.idle_s
+        self.due_s = self._door.clock() + self._door.bounds.idle_s
 
     def too_late(self, now_s: float) -> None:
         """What was awaited has not come in time."""

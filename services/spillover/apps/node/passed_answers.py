@@ -18,7 +18,7 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.framing import Malformed, TooLong, split_head
+from spillover.live.handlers.proxy.framing import write_head
 from spillover.live.handlers.proxy.heads import (
     LENGTH_DIGITS_MAX,
     Refused,
@@ -55,7 +55,8 @@ _PROXY_ERRORS = {
 """By reason (RFC 9209, section 2.3); all others are faults of the request."""
 
 _BODYLESS = (204, 304)
-_OF_A_HOP = (b"transfer-encoding", b"connection")
+_OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
+_OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
 _EVENTS = b"text/event-stream"
 
 _log = logging.getLogger(__name__)
@@ -95,16 +96,6 @@ def proxy_status(reason: str) -> bytes:
     """Returns the header by which errors of ours are told from those of the service."""
     error = _PROXY_ERRORS.get(reason, "http_request_error")
     return b"spillover; error=" + error.encode()
-
-
-def _is_read_alike(head: bytes, count: int) -> bool:
-    """Whether these lines are read as so many fields, behind the first one, and nothing else."""
-    try:
-        return len(split_head(head)[1]) == count
-    except TooLong:
-        return True  # as many as are told
-    except Malformed:
-        return False
 
 
 def _is_of_events(head: PassedHead) -> bool:
@@ -147,12 +138,14 @@ class PassedAnswer:
     """The sink of one request (`live.overflow.relay`)."""
 
     __slots__ = (
-        "_head",
-        "_is_of_events",
+        "_is_old",
         "_keep_alive",
         "_left_bytes",
         "_line",
+        "_method",
+        "_passed",
         "_shell",
+        "_takes_trailers",
         "_unwritten",
         "call",
         "entry",
@@ -168,10 +161,14 @@ class PassedAnswer:
     def __init__(self, shell: NodeShell, line: ClientLine, head: RequestHead) -> None:
         self._shell = shell
         self._line = line
-        self._head = head
+        # Of what was asked no more than this, as long as the answer may take.
+        self._method = head.method
+        self._is_old = head.is_old
+        self._takes_trailers = head.takes_trailers
         self._keep_alive = head.keep_alive
         self.is_chunked = False
-        self._is_of_events = False
+        self._passed: PassedHead | None = None
+        """The service's own head."""
         self._left_bytes: int | None = None
         """Of a length that was told."""
         self._unwritten = b""
@@ -201,6 +198,7 @@ class PassedAnswer:
     def begin(self, head: PassedHead, so_far: SoFar, flow: Flow) -> None:
         self.flow = flow
         self.has_begun = True
+        self._passed = head
         if self._line.is_gone:
             return
         written = self._written(head, so_far)
@@ -208,7 +206,8 @@ class PassedAnswer:
             self._break_off()
             return
         self._unwritten = written
-        asyncio.get_running_loop().call_soon(self.flush)
+        if not flow.is_whole:
+            asyncio.get_running_loop().call_soon(self.flush)
         if self._line.write_paused:
             flow.pause()
 
@@ -250,13 +249,13 @@ class PassedAnswer:
         if self._left_bytes:
             self._break_off()
             return
-        lines = b""
-        if trailers and self._head.takes_trailers:
-            lines = b"".join([b"%b: %b\r\n" % field for field in trailers])
-            if not _is_read_alike(b"\r\n" + lines, len(trailers)):
+        last = b"0\r\n\r\n" if self.is_chunked else b""
+        if last and trailers and self._takes_trailers:
+            written = write_head(b"0", trailers)
+            if written is None:
                 self._break_off()  # a neighbor must not write a second answer
                 return
-        last = b"0\r\n%b\r\n" % lines if self.is_chunked else b""
+            last = written
         if self._unwritten:
             unwritten, self._unwritten = self._unwritten, b""
             self._line.write_later(unwritten + last)
@@ -307,14 +306,15 @@ class PassedAnswer:
         if not self.is_over:
             self.is_over = True
             self._shell.writes.flush()  # what was answered before comes first
-            write_problem(self._line, problem, self._head.method, keep_alive=self._keep_alive)
+            write_problem(self._line, problem, self._method, keep_alive=self._keep_alive)
 
     def _written(self, head: PassedHead, so_far: SoFar) -> bytes | None:
         """The head as it is sent; None if it cannot be."""
-        fields = [field for field in head.headers if field[0].lower() not in _OF_A_HOP]
-        lengths = values(head.headers, b"content-length")
-        bodyless = self._head.method == "HEAD" or head.status in _BODYLESS
-        self.is_chunked = not (bodyless or lengths or self._head.is_old)
+        fields = head.headers
+        names = [name.lower() for name, _ in fields]
+        lengths = values(fields, b"content-length") if b"content-length" in names else []
+        bodyless = self._method == "HEAD" or head.status in _BODYLESS
+        self.is_chunked = not (bodyless or lengths or self._is_old)
         if lengths and not bodyless:
             is_number = lengths[0].isdigit() and len(lengths[0]) <= LENGTH_DIGITS_MAX
             if len(lengths) > 1 or not is_number:
@@ -322,21 +322,17 @@ class PassedAnswer:
             self._left_bytes = int(lengths[0])
         elif bodyless:
             self._left_bytes = 0
-        elif self._head.is_old:
+        elif self._is_old:
             self._keep_alive = False
-        if not (self.is_chunked and self._head.takes_trailers):
-            fields = [field for field in fields if field[0].lower() != b"trailer"]
-        self._is_of_events = _is_of_events(head)
-        if self.is_chunked:
-            fields.append((b"Transfer-Encoding", b"chunked"))
+        dropped = _OF_A_HOP if self.is_chunked and self._takes_trailers else _OF_A_HOP_OR_NOBODY
+        if not dropped.isdisjoint(names):
+            fields = tuple([field for field in fields if field[0].lower() not in dropped])
+        added = self._of_ours(so_far)
         if not self._keep_alive:
-            fields.append((b"Connection", b"close"))
-        fields += self._of_ours(so_far)
-        start = b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason)
-        written = b"".join([start, *(b"%b: %b\r\n" % field for field in fields)])
-        if not _is_read_alike(written, len(fields)):  # neighbors may say anything
-            return None
-        return written + b"\r\n"
+            added = ((b"Connection", b"close"), *added)
+        if self.is_chunked:
+            added = ((b"Transfer-Encoding", b"chunked"), *added)
+        return write_head(b"HTTP/1.1 %d %b" % (head.status, head.reason), fields + added)
 
     def _of_ours(self, so_far: SoFar) -> Fields:
         timing = b"queued;dur=%.3f, network;dur=%.3f, service;dur=%.3f" % (
@@ -355,7 +351,8 @@ class PassedAnswer:
         self.flush()
         self.is_over = True
         words = b""
-        if self.tells_events and self._is_of_events and self._left_bytes is None:
+        passed, left_bytes = self._passed, self._left_bytes
+        if self.tells_events and left_bytes is None and passed and _is_of_events(passed):
             told = {"reason": "handler_failed", "detail": problem or "the answer broke off"}
             event = b"\nevent: error\ndata: %b\n\n" % msgspec.json.encode(told)
             words = b"%x\r\n%b\r\n" % (len(event), event) if self.is_chunked else event

@@ -20,22 +20,17 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
-from spillover.apps.node.intake import Headers, read_headers
+from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
-from spillover.live.handlers.proxy.heads import (
-    RequestHead,
-    Way,
-    onward,
-    with_key,
-)
+from spillover.live.handlers.proxy.heads import RequestHead, Way, onward
 from spillover.live.handlers.proxy.unqueued import Unqueued
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import OncePerPeriod
 from spillover.live.tls.handshakes import Handshake, at_door
 from spillover.model.ids import RequestId, name_of, request_id_of, told_inside
-from spillover.model.passed import PassedHead, PassedRequest
+from spillover.model.passed import Fields, PassedHead, PassedRequest
 from spillover.model.request import Refusal, Request
 from spillover.model.routes import Route
 
@@ -69,6 +64,7 @@ class ProxyDoor:
         self._doors = doors
         self._own = shell.cluster.id
         self.shell = shell
+        self.clock = shell.timers.clock
         self.bounds = bounds or Bounds()
         self.ready = asyncio.Event()
         self.connections: set[DoorConnection] = set()
@@ -147,6 +143,8 @@ class ProxyDoor:
 
     def route_of(self, head: RequestHead) -> Route | None:
         """Returns the first route that fits."""
+        if not self._routes:
+            return None
         target, method = head.target.decode("latin-1"), head.method
         has_dots = _DOTS.search(head.target.partition(b"?")[0]) is not None
         for route in self._routes:
@@ -169,13 +167,15 @@ class ProxyDoor:
     ) -> None:
         """A request has come whole. Raises Problem where it is not taken."""
         head, tenant = asked
-        meant = [(name.lower(), value) for name, value in head.fields]
-        headers = read_headers([one for one in meant if one[0] in _SERVER_NAMES])
+        headers = NO_HEADERS
+        if not _SERVER_NAMES.isdisjoint(head.names):
+            both = zip(head.names, head.fields, strict=True)
+            headers = read_headers([(name, one[1]) for name, one in both if name in _SERVER_NAMES])
         route = self.route_of(head)
         fields = onward(head, way, len(body))
         if tenant and headers.key is not None:
             # The service must not take two tenants' requests for the same one.
-            fields = with_key(fields, told_inside(request_id_of(tenant, headers.key)).encode())
+            fields = _with_key(fields, told_inside(request_id_of(tenant, headers.key)).encode())
         passed = PassedRequest(head.method, head.target, fields, body)
         deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
         if tenant:
@@ -241,3 +241,9 @@ class ProxyDoor:
         if route is not None and route.deadline_ms is not None:
             return route.deadline_ms
         return self._default_deadline_ms
+
+
+def _with_key(fields: Fields, key: bytes) -> Fields:
+    """The same with this for an `Idempotency-Key`."""
+    return tuple((name, key if name.lower() == b"idempotency-key" else value)
+                 for name, value in fields)  # fmt: skip

@@ -66,14 +66,19 @@ def first_to_go(node: NodeFacts, decision: Decision, now_s: float) -> Visit | No
     return _better_off_with(neighbor, group, line, there_s, max_hops, now_s, own_only=True)
 
 
-def to_offer(line: Iterable[Visit], neighbor: Neighbor, count: int, *, every: bool) -> list[Visit]:
+def to_offer(
+    line: Iterable[Visit], neighbor: Neighbor, count: int, now_s: float, *, every: bool
+) -> list[Visit]:
     """Returns what is offered to a neighbor that says it accepts, also if it refused before: of
-    what waits, `every` kind or only those that no server here fits."""
+    what waits, `every` kind or only those that no server here fits. What was lost waits a while
+    before it is tried there again."""
     asked, handle = neighbor.id, neighbor.handle
     new_there = (
         visit
         for visit in islice(line, LOOKS_MAX)
-        if asked not in visit.request.path and (every or not visit.group.fitting.up)
+        if asked not in visit.request.path
+        and (every or not visit.group.fitting.up)
+        and (visit.again_s <= now_s or handle not in visit.tried)
     )
     offered = list(islice(new_there, count))
     for visit in offered:

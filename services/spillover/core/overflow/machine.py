@@ -601,6 +601,7 @@ class NodeMachine(NodeFacts):
             self._end(visit, Outcome.CANCELLED, now_s, f"whether it ran is not known: {lost}")
         elif visit.request.keyed:
             self._doubtful.add(visit.ref)
+            visit.was_lost(now_s)
             self._place_again(visit, now_s)
         else:
             self._end(visit, Outcome.UNKNOWN, now_s, lost)
@@ -871,7 +872,7 @@ class NodeMachine(NodeFacts):
             return
         leaving = self.draining or self.servers.down or self.admission.elsewhere_first
         if leaving or self._unlike:
-            offered = to_offer(self.servers, neighbor, count, every=leaving)
+            offered = to_offer(self.servers, neighbor, count, now_s, every=leaving)
             self._offer_all(offered, now_s)
 
     def _offer(self, visit: Visit, now_s: float) -> None:

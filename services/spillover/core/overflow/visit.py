@@ -11,9 +11,16 @@ from spillover.core.overflow.events import HOME, ResponseBegan, ServiceEnded, So
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Request
+from spillover.policy.backoff import backoff_s
 
 if TYPE_CHECKING:
     from spillover.core.overflow.groups import Group
+
+
+AGAIN_FIRST_S = 0.1
+AGAIN_LONGEST_S = 5.0
+"""Pauses before a neighbor that may have run a request, and was lost with it, is given it again:
+each time it may run once more. Without them it would be, with each report of a neighbor."""
 
 
 class VisitState(StrEnum):
@@ -37,11 +44,13 @@ class Visit:
     """What the machine knows of one visit. Durations add up over decisions taken again."""
 
     __slots__ = (
+        "again_s",
         "answering",
         "cancelling",
         "deadline_s",
         "group",
         "is_home",
+        "losses",
         "network_s",
         "origin",
         "place",
@@ -81,6 +90,10 @@ class Visit:
         """This cluster has asked for it."""
         self.tried: tuple[int, ...] = ()
         """Handles of neighbors that refused or lost it: not asked again during this visit."""
+        self.losses = 0
+        """How often it was lost while it was away: it may have run there each time."""
+        self.again_s = 0.0
+        """From when on it is offered again to a neighbor that it was tried at."""
         self.undone: str | None = None
         """Why it surely was not run when it was last tried here."""
         self.refused_with: int | None = None
@@ -94,6 +107,11 @@ class Visit:
     def is_new(self) -> bool:
         """Not accepted yet, so that it may still be refused."""
         return self.state is ARRIVED and not self.tried
+
+    def was_lost(self, now_s: float) -> None:
+        """No answer will come from where it is, and it may have run there."""
+        self.again_s = now_s + backoff_s(self.losses, AGAIN_FIRST_S, AGAIN_LONGEST_S, 0.0)
+        self.losses += 1
 
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
         """Returns an answer given here, with what the visit has cost so far."""

@@ -33,7 +33,11 @@ class Moving:
     @property
     def is_too_much(self) -> bool:
         """Returns whether what is moving is more than there is room for beside the requests."""
-        return self.bytes > self._held.room_bytes + self._held.moving_bytes
+        return not self.has_room(0)
+
+    def has_room(self, more_bytes: int) -> bool:
+        """Returns whether it would not be too much with so many more."""
+        return self.bytes + more_bytes <= self._held.room_bytes + self._held.moving_bytes
 
     def add(self, size_bytes: int) -> None:
         """So much more is moving, or less."""

@@ -44,6 +44,10 @@ class Flow(Protocol):
     def resume(self) -> None:
         """Have it go on. Does nothing where it was not paused."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Returns whether all of it is there: the end follows."""
+
 
 class Sink(Protocol):
     """Gets the answer to one passed request: `begin`, pieces, and `end` or `break_off`; or `settle`
@@ -150,7 +154,7 @@ class Relay:
 
 
 class Relays:
-    """All of a node's, by ref. `feed` hands events to the machine.
+    """All of a node's, by ref. `feed` hands events to the machine, and `put` such as others follow.
 
     An answer may be paused for `stall_s`, say nothing for `idle_s`, and take `total_s` in all.
     """
@@ -160,8 +164,10 @@ class Relays:
         feed: Callable[[Any], None],
         waiters: Waiters,
         timers: Timers,
+        put: Callable[[Any], None] | None = None,
     ) -> None:
         self._feed = feed
+        self._put = put or feed
         self._waiters = waiters
         self._timers = timers
         self.stall_s, self.idle_s, self.total_s = 60.0, 300.0, math.inf
@@ -217,16 +223,26 @@ class Relays:
         self._feed(event)
         return relay
 
+    def whole(
+        self, event: ev.ResponseBegan, head: PassedHead, body: bytes, trailers: Fields
+    ) -> None:
+        """All of an answer is there at once. Its end is told next."""
+        relay = self._open.get(event.ref)
+        if relay is not None:
+            relay.hold(head, [body] if body else [], trailers)
+            self._put(event)
+
     def began(self, command: ev.Began) -> None:
         """Of the machine: an answer has begun."""
         relay = self._open[command.ref]
-        self._begun[command.ref] = relay
         now_s = time.monotonic()
         relay.began_s = relay.waits_s = now_s
         if command.origin == ev.HOME:
             self.on_head(now_s - relay.taken_s)
+        if not relay.is_whole:
+            self._begun[command.ref] = relay
         relay.begin(command.so_far)
-        if not self._sweeps:
+        if self._begun and not self._sweeps:
             self._sweeps = True
             self._timers.at(now_s + SWEEP_S, self._sweep)
 
@@ -236,6 +252,7 @@ class Relays:
         self._begun.pop(ref, None)
         # What the source still writes comes to nothing: it may not know yet.
         sink, relay.sink = relay.sink, _Nowhere()
+        relay.source = None  # which holds the relay: neither must wait for a garbage collection
         if not relay.has_begun:
             sink.settle(told)
             return

@@ -97,7 +97,7 @@ class NodeShell:
         self.timers, self.writes = Timers(loop, finest_alarm), WriteBatch(loop)
         self.interpreters: dict[type[ev.Command], Callable[[Any], None]] = {}
         self._driver = self._make_driver(journal)
-        self.feed = self._driver.feed
+        self.feed, put = self._driver.feed, self._driver.put
         held = self.machine.held
         self.moving = Moving(self.timers, held, self._moved)
         self.names = _names_of(topology, held.limit_bytes)
@@ -110,7 +110,9 @@ class NodeShell:
         period_s, streams_max = topology.gossip_period_ms / 1e3, self.clients.streams_max
         self.streams = ReportStreams(self._emulated, period_s, self.configured, streams_max)
         self.waiters = Waiters()
-        self.relays = self.metrics.watched(Relays(self.feed, self.waiters, self.timers))
+        self.relays = self.metrics.watched(
+            Relays(self.feed, self.waiters, self.timers, self._driver.put)
+        )
         self.relays.go_by(self.cluster)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)

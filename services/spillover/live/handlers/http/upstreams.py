@@ -66,6 +66,7 @@ class Upstream:
     ) -> None:
         self.name = url.name
         self.origin = url.origin
+        self.authority = url.origin.partition("//")[2].encode()
         self.place = place
         self.running = 0
         self.up = True

@@ -10,6 +10,8 @@ answer has no body.
 from __future__ import annotations
 
 import re
+import string
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from spillover.model.passed import Fields
@@ -24,7 +26,8 @@ CHUNK_LINE_MAX_BYTES = 256
 """Of the line with a chunk's length and its extensions."""
 
 _FIELD = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n]*)\r\n")
-_CONTROL = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
+_CONTROL = bytes({*range(0x20), 0x7F} - set(b"\t"))
+_TOKEN = b"!#$%&'*+-.^_`|~" + (string.digits + string.ascii_letters).encode()
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)(?!\Z)")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 
@@ -71,18 +74,30 @@ class HeadBytes:
 
 def split_head(head: bytes) -> Parts:
     """Returns the first line and the fields of a head. Raises Malformed."""
-    start, _, lines = head.partition(b"\r\n")
-    if not _is_text(head):
+    count = _count_lines(head)
+    if count < 0:
         raise Malformed("expected no control characters")
-    return start, split_fields(lines)
+    start, _, lines = head.partition(b"\r\n")
+    return start, _split_fields(lines, count - 1)
 
 
-def split_fields(lines: bytes) -> Fields:
-    """Returns fields, each line of which ends with CR and LF. Raises Malformed."""
+def write_head(start: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """Returns a head with the empty line behind it; None where it would be read as other lines than
+    these."""
+    head = b"\r\n".join([start, *[b": ".join(field) for field in fields], b"\r\n"])
+    names = [name for name, _ in fields]
+    if _count_lines(head) != len(names) + 2 or b"".join(names).translate(None, _TOKEN):
+        return None
+    return head if all(names) else None
+
+
+def _split_fields(lines: bytes, count: int) -> Fields:
+    """Returns the fields that so many lines are, without control characters, each of which ends
+    with CR and LF. Raises Malformed."""
     if not lines:
         return ()
     fields: list[tuple[bytes, bytes]] = _FIELD.findall(lines)  # half the time of a loop
-    if len(fields) != lines.count(b"\r\n"):
+    if len(fields) != count:
         is_folded = b"\r\n " in lines or b"\r\n\t" in lines or lines[:1] in (b" ", b"\t")
         what = "no line that begins with a blank" if is_folded else "NAME: VALUE"
         raise Malformed(f"header: expected {what}")
@@ -93,12 +108,11 @@ def split_fields(lines: bytes) -> Fields:
     return tuple(fields)
 
 
-def _is_text(lines: bytes) -> bool:
-    """Whether these are whole lines without control characters, each with both characters of its
-    end."""
+def _count_lines(lines: bytes) -> int:
+    """How many lines end in these bytes; -1 where there are control characters in them, or one half
+    alone of a line's end."""
     ends = lines.count(b"\r\n")
-    is_whole = ends == lines.count(b"\n") == lines.count(b"\r")
-    return is_whole and len(lines.translate(None, _CONTROL)) == len(lines)
+    return ends if len(lines) - len(lines.translate(None, _CONTROL)) == 2 * ends else -1
 
 
 class Body(Protocol):
@@ -233,6 +247,7 @@ class Chunked:
             self.done = True
             if end > start + 2:
                 lines = data[start : end - 2]
-                if len(lines) > HEAD_LIMIT_BYTES or not _is_text(lines):
+                count = _count_lines(lines)
+                if len(lines) > HEAD_LIMIT_BYTES or count < 0:
                     raise Malformed("trailers: expected lines without control characters")
-                self.trailers = split_fields(lines)
+                self.trailers = _split_fields(lines, count)

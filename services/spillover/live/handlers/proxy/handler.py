@@ -29,13 +29,14 @@ from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange, TakenBack
-from spillover.live.handlers.proxy.heads import Refused, in_trace, upstream_head, values
+from spillover.live.handlers.proxy.heads import Refused, own_head, upstream_head, values
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
 from spillover.model.passed import Fields, MalformedPassed, PassedHead, PassedRequest
 from spillover.model.request import DONE
 from spillover.model.topology import Cluster
+from spillover.model.trace_context import TraceContext
 from spillover.model.upstream_urls import UpstreamUrl
 
 UNQUEUED_MAX = 64
@@ -68,18 +69,21 @@ class Relays(Protocol):
     def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
         """A whole answer that begins if the machine says so."""
 
+    def whole(self, event: ResponseBegan, head: PassedHead, body: bytes, trailers: Fields) -> None:
+        """A whole answer begins; the machine is told of its end next."""
+
 
 def passed_exchange(
     upstream: Upstream,
     request: PassedRequest,
-    added: Fields,
+    head: bytes,
     on_head: Callable[[PassedHead], None],
     on_piece: Callable[[bytes], None],
     on_end: Callable[[Response | BaseException], None],
+    *,
+    takes_whole: bool = False,
 ) -> PassedExchange:
-    """Send a request to an upstream. Raises ValueError if it cannot be sent."""
-    authority = upstream.origin.partition("//")[2].encode()
-    head = upstream_head(request, authority, added)
+    """Send a request to an upstream, with this head."""
     exchange = PassedExchange(
         request.method,
         upstream.origin,
@@ -87,6 +91,7 @@ def passed_exchange(
         0,
         on_begin=on_head,
         on_piece=on_piece,
+        takes_whole=takes_whole,
     )
     upstream.client.dispatch(exchange, head, (request.body,) if request.body else ())
     return exchange
@@ -191,24 +196,26 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         asked = command.request
         if (trace := asked.trace) is not None:
             url = upstream.origin + request.path.removeprefix("*")  # of OPTIONS: all of it
-            fields = in_trace(request.headers, trace.sent_to(request.method, url))
+            fields = _in_trace(request.headers, trace.sent_to(request.method, url))
             request = replace(request, headers=fields)
         added = added_fields(asked.id, command.deadline_s - call.sent_s)
-        upstream.running += 1
         try:
-            exchange = passed_exchange(
-                upstream,
-                request,
-                added,
-                partial(self._head_came, call),
-                partial(self._piece_came, call),
-                partial(self._came_back, call, upstream),
-            )
+            head_of = upstream_head if asked.path else own_head  # a neighbor's or a client's
+            head = head_of(request, upstream.authority, added)
         except ValueError as error:  # what no connection can bear must not end the node
-            upstream.running -= 1
             status = error.status if isinstance(error, Refused) else 400
             self._end(call, Ended(problem=one_line(error), rejected=True, status=status))
             return
+        upstream.running += 1
+        exchange = passed_exchange(
+            upstream,
+            request,
+            head,
+            partial(self._head_came, call),
+            partial(self._piece_came, call),
+            partial(self._came_back, call, upstream),
+            takes_whole=True,
+        )
         if exchange.on_end is not None:
             call.exchange = exchange
 
@@ -247,7 +254,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         upstream.running -= 1
         if isinstance(came_to, Response):
             assert exchange is not None  # noqa: S101 - its head has come
-            self._whole(call, upstream, exchange.trailers)
+            self._whole(call, upstream, exchange)
         elif call.relay is not None:
             self._broken_off(call, upstream, reason_of(came_to))
         elif isinstance(came_to, TakenBack) and call.taken_back < TAKEN_BACK_MAX:
@@ -261,25 +268,33 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         else:
             self._no_answer(call, upstream, reason_of(came_to))
 
-    def _whole(self, call: _Call, upstream: Upstream, trailers: Fields) -> None:
+    def _whole(self, call: _Call, upstream: Upstream, exchange: PassedExchange) -> None:
         upstream.attempt = 0
-        assert call.head is not None  # noqa: S101 - it has come
-        if call.relay is None:
+        ref, trailers = call.command.ref, exchange.trailers
+        if exchange.at_once is not None:
+            call.head, call.held = exchange.at_once
+        head = call.head
+        assert head is not None  # noqa: S101 - it has come
+        is_short = len(call.held) <= HELD_BACK_MAX_BYTES
+        if call.relay is None and is_short and head.status in self._not_run_statuses:
             refusal = self._refusal(call, upstream)
             refusal.is_held = True
-            self._relays.hold(call.command.ref, call.head, call.held, trailers)
+            self._relays.hold(ref, head, call.held, trailers)
             self._not_done(call, upstream, refusal)
             return
         took_s = time.monotonic() - call.sent_s
-        call.relay.end(trailers)
-        if call.head.status < FAILED_FROM:
+        service_s = service_time_s(call.command)
+        if call.relay is not None:
+            call.relay.end(trailers)
+        else:
+            self._relays.whole(ResponseBegan(ref, service_s), head, call.held, trailers)
+        if head.status < FAILED_FROM:
             self.upstreams.worked(upstream, took_s)
-            del self._calls[call.command.ref]
-            ended = ServiceEnded(call.command.ref, DONE, service_time_s(call.command))
-            self._on_end(ended, None)
+            del self._calls[ref]
+            self._on_end(ServiceEnded(ref, DONE, service_s), None)
             return
         self.upstreams.failed(upstream, took_s)
-        self._end(call, _said(upstream, call.head.status))
+        self._end(call, _said(upstream, head.status))
 
     def _broken_off(self, call: _Call, upstream: Upstream, reason: str) -> None:
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
@@ -299,3 +314,16 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
 def _said(upstream: Upstream, status: int) -> Ended:
     problem = f"upstream {upstream.name} answered {status}"
     return Ended(problem=problem, details=problem, upstream_answered=True, status=status)
+
+
+def _in_trace(fields: Fields, trace: TraceContext) -> Fields:
+    """The fields of a request with its place in a trace as it is now: as they are, where
+    nobody on the way has another one than who asked."""
+    parent = trace.parent.encode()
+    if values(fields, b"traceparent") == [parent]:
+        return fields
+    kept = [one for one in fields if one[0].lower() not in (b"traceparent", b"tracestate")]
+    kept.append((b"traceparent", parent))
+    if trace.state:
+        kept.append((b"tracestate", trace.state.encode()))
+    return tuple(kept)

@@ -8,8 +8,8 @@ How bytes become heads is in `framing`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 from spillover.live.handlers.proxy.framing import (
     Body,
@@ -19,9 +19,9 @@ from spillover.live.handlers.proxy.framing import (
     TooLong,
     ToTheEnd,
     split_head,
+    write_head,
 )
 from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead, PassedRequest
-from spillover.model.trace_context import TraceContext
 
 CHUNKED = -1
 """In place of a length."""
@@ -61,7 +61,15 @@ OURS = b"spillover-"
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"host"})
 
+_OURS_ALONE = frozenset({b"spillover-request-id", b"spillover-path"})
+"""Of an answer: nobody else says them."""
+
+_LISTS = frozenset({b"forwarded", b"x-forwarded-for", b"via"})
+"""Where each hop is told."""
+
 _NO_BODY = frozenset({204, 304})
+_NONE: frozenset[bytes] = frozenset()
+_Meant: TypeAlias = dict[bytes, list[bytes]]
 
 
 class Refused(Malformed):
@@ -78,6 +86,8 @@ class RequestHead(NamedTuple):
     method: str
     target: bytes
     fields: Fields
+    names: Sequence[bytes]
+    """Of the fields, in lower case."""
     options: frozenset[bytes]
     """Of `Connection`, in lower case."""
     is_old: bool
@@ -95,7 +105,7 @@ class RequestHead(NamedTuple):
     @property
     def takes_trailers(self) -> bool:
         """Returns whether who asks reads trailers."""
-        return any(b"trailers" in tokens(value) for value in values(self.fields, b"te"))
+        return b"te" in self.names and b"trailers" in _options(values(self.fields, b"te"))
 
     def body(self) -> Body:
         """Returns what reads the body."""
@@ -120,24 +130,35 @@ def read_request(head: bytes) -> RequestHead:
         raise Refused(431, str(error)) from error
     except Malformed as error:
         raise Refused(400, str(error)) from error
+    names = [name.lower() for name, _ in fields]
     method, target, is_old = _start_of(start)
-    meant = _meant(fields)
-    options = frozenset(one for value in meant.get(b"connection", ()) for one in tokens(value))
-    authority, target = _target_of(method, target)
-    host = _host_of(meant.get(b"host", []), authority, is_old=is_old)
+    meant = _meant(fields, names)
+    options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
+    authority, target = (None, target) if target[:1] == b"/" else _target_of(method, target)
+    host = _host_of(meant.get(b"host", ()), authority, is_old=is_old)
     size_bytes = _size_of(meant, is_old=is_old)
-    expected = [one for value in meant.get(b"expect", ()) for one in tokens(value)]
-    if any(one != b"100-continue" for one in expected):
-        raise Refused(417, "Expect: expected 100-continue or nothing")
+    awaits = b"expect" in meant and _expects(meant[b"expect"])
     if b"upgrade" in options and any(
         one != b"h2c" for value in meant.get(b"upgrade", ()) for one in tokens(value)
     ):
         raise Refused(501, "Upgrade: another protocol is not passed through")
     tells_size = size_bytes == CHUNKED or b"content-length" in meant
-    awaits = bool(expected) and not is_old and size_bytes != 0
+    awaits = awaits and not is_old and size_bytes != 0
     return RequestHead(
-        method, target, fields, options, is_old, host, size_bytes, tells_size, awaits
+        method, target, fields, names, options, is_old, host, size_bytes, tells_size, awaits
     )
+
+
+def _options(lines: Sequence[bytes]) -> frozenset[bytes]:
+    return frozenset([one for value in lines for one in tokens(value)])
+
+
+def _expects(lines: Sequence[bytes]) -> bool:
+    """Whether to be told to go on."""
+    expected = _options(lines)
+    if expected - {b"100-continue"}:
+        raise Refused(417, "Expect: expected 100-continue or nothing")
+    return bool(expected)
 
 
 def _start_of(start: bytes) -> tuple[str, bytes, bool]:
@@ -155,9 +176,7 @@ def _start_of(start: bytes) -> tuple[str, bytes, bool]:
 
 
 def _target_of(method: str, target: bytes) -> tuple[bytes | None, bytes]:
-    """The authority, if it is told, and the target as origin-form."""
-    if target.startswith(b"/"):
-        return None, target
+    """The authority, if it is told, and what does not start with / as origin-form."""
     if target == b"*":
         if method != "OPTIONS":
             raise Refused(400, "*: expected OPTIONS")
@@ -171,7 +190,7 @@ def _target_of(method: str, target: bytes) -> tuple[bytes | None, bytes]:
     return authority, path if path[:1] in (b"/", b"*") else b"/" + path
 
 
-def _host_of(hosts: list[bytes], authority: bytes | None, *, is_old: bool) -> bytes:
+def _host_of(hosts: Sequence[bytes], authority: bytes | None, *, is_old: bool) -> bytes:
     """Empty where an HTTP/1.0 client does not tell."""
     if len(hosts) > 1 or not (hosts or is_old):
         raise Refused(400, "Host: expected once")
@@ -185,7 +204,7 @@ def _host_of(hosts: list[bytes], authority: bytes | None, *, is_old: bool) -> by
     return host
 
 
-def _size_of(meant: dict[bytes, list[bytes]], *, is_old: bool) -> int:
+def _size_of(meant: _Meant, *, is_old: bool) -> int:
     lengths = meant.get(b"content-length", [])
     codings = meant.get(b"transfer-encoding", [])
     if codings:
@@ -204,34 +223,48 @@ def _size_of(meant: dict[bytes, list[bytes]], *, is_old: bool) -> int:
 
 
 _MEANT = _FRAMING | {b"connection", b"expect", b"upgrade"}
+_MEANT_OF_ANSWERS = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 
 
-def _meant(fields: Fields) -> dict[bytes, list[bytes]]:
+def _meant(fields: Fields, names: Sequence[bytes]) -> _Meant:
     """Those that mean something to the door. One written with _ is another name to us and the same
     one to services that know headers as variables: it is refused, where it could do harm."""
-    meant: dict[bytes, list[bytes]] = {}
-    for name, value in fields:
-        lower = name.lower()
-        if lower in _MEANT:
-            meant.setdefault(lower, []).append(value)
-        elif b"_" in lower:
-            with_dashes = lower.replace(b"_", b"-")
-            if with_dashes in _NEVER_OF_THE_HOP | _FRAMING or with_dashes.startswith(OURS):
+    if b"_" in b",".join(names):
+        for name in names:
+            with_dashes = name.replace(b"_", b"-")
+            is_ours = with_dashes in _NEVER_OF_THE_HOP | _FRAMING or with_dashes.startswith(OURS)
+            if is_ours and with_dashes != name:
                 raise Refused(400, f"header: expected {with_dashes.decode()}")
-    return meant
+    return _picked(fields, names, _MEANT)
+
+
+def _picked(fields: Fields, names: Sequence[bytes], wanted: frozenset[bytes]) -> _Meant:
+    """The values of the fields of those names that are there: few of many, mostly once."""
+    picked = {}
+    for name in wanted.intersection(names):
+        is_once = names.count(name) == 1
+        picked[name] = [fields[names.index(name)][1]] if is_once else values(fields, name)
+    return picked
 
 
 # --- what is passed on ------------------------------------------------------------------------
 
 
-class Way(NamedTuple):
-    """Where a request comes in: what is told about it."""
+class Way:
+    """Where a request comes in: what is told about it. `client` is the address of who asks, empty
+    if that is not known; `pseudonym` this door's among all that a request may pass."""
 
-    client: str
-    """The address of who asks; empty if that is not known."""
-    scheme: str
-    pseudonym: str
-    """Of this door, among all that a request may pass."""
+    __slots__ = ("address", "client", "element", "pseudonym", "scheme", "via")
+
+    def __init__(self, client: str, scheme: str, pseudonym: str) -> None:
+        self.client = client
+        self.pseudonym = pseudonym
+        node = f'"[{client}]"' if ":" in client else client or "unknown"
+        self.scheme = scheme.encode()
+        # As they are told, in `X-Forwarded-For`, `Forwarded` and `Via`.
+        self.address = (client or "unknown").encode()
+        self.element = f"for={node};proto={scheme}".encode()
+        self.via = pseudonym.encode()
 
 
 def has_passed(fields: Fields, pseudonym: str) -> bool:
@@ -247,54 +280,36 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
     The way is told once: lines of one list become one, to which this hop is added.
     """
     dropped = _dropped(head.options)
-    lists: dict[bytes, list[bytes]] = {b"forwarded": [], b"x-forwarded-for": [], b"via": []}
+    names, host = head.names, head.host
+    lists: dict[bytes, list[bytes]] = {}
     kept: list[tuple[bytes, bytes]] = []
-    seen = set()
-    for field in head.fields:
-        name = field[0].lower()
-        if name in lists:
-            lists[name].append(field[1])
+    for name, field in zip(names, head.fields, strict=True):
+        if name in _LISTS:
+            lists.setdefault(name, []).append(field[1])
         elif not (name in dropped or name == b"expect" or name.startswith(OURS)):
-            seen.add(name)
             kept.append(field)
     if head.size_bytes == CHUNKED:
         kept.append((b"Content-Length", b"%d" % size_bytes))
-    if head.host and b"host" not in seen:
-        kept.insert(0, (b"Host", head.host))
+    if host and b"host" not in names:
+        kept.insert(0, (b"Host", host))
     if head.takes_trailers:
         kept.append((b"TE", b"trailers"))
-    _tell_way(kept, lists, way, head)
-    if b"x-forwarded-proto" not in seen:
-        kept.append((b"X-Forwarded-Proto", way.scheme.encode()))
-    if head.host and b"x-forwarded-host" not in seen:
-        kept.append((b"X-Forwarded-Host", head.host))
+    element = b'%b;host="%b"' % (way.element, host) if host else way.element
+    via = (b"1.0 " if head.is_old else b"1.1 ") + way.via
+    hop = (b"Forwarded", element), (b"X-Forwarded-For", way.address), (b"Via", via)
+    for title, added in hop:
+        told = lists.get(title.lower()) if lists else None
+        kept.append((title, b", ".join([*told, added]) if told else added))
+    if b"x-forwarded-proto" not in names:
+        kept.append((b"X-Forwarded-Proto", way.scheme))
+    if host and b"x-forwarded-host" not in names:
+        kept.append((b"X-Forwarded-Host", host))
     return tuple(kept)
 
 
-def with_key(fields: Fields, key: bytes) -> Fields:
-    """Returns the same with this for an `Idempotency-Key`."""
-    return tuple((name, key if name.lower() == b"idempotency-key" else value)
-                 for name, value in fields)  # fmt: skip
-
-
-def _tell_way(
-    kept: list[tuple[bytes, bytes]], lists: dict[bytes, list[bytes]], way: Way, head: RequestHead
-) -> None:
-    client = way.client
-    node = f'"[{client}]"' if ":" in client else client or "unknown"
-    element = f"for={node};proto={way.scheme}".encode()
-    if head.host:
-        element += b';host="%b"' % head.host
-    version = b"1.0" if head.is_old else b"1.1"
-    for name, title, added in (
-        (b"forwarded", b"Forwarded", element),
-        (b"x-forwarded-for", b"X-Forwarded-For", (client or "unknown").encode()),
-        (b"via", b"Via", b"%b %b" % (version, way.pseudonym.encode())),
-    ):
-        kept.append((title, b", ".join([*lists[name], added])))
-
-
-def _dropped(options: Iterable[bytes]) -> frozenset[bytes]:
+def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
+    if not options:
+        return _OF_THE_HOP
     named = (one for one in options if not one.startswith(OURS))
     return _OF_THE_HOP | (frozenset(named) - _NEVER_OF_THE_HOP)
 
@@ -302,34 +317,25 @@ def _dropped(options: Iterable[bytes]) -> frozenset[bytes]:
 def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
     """Returns a request's head as it is sent to a service at `authority`, with what the node adds.
     Raises ValueError if it cannot be sent so; neighbors may say anything."""
-    start = b"%b %b HTTP/1.1" % (request.method.encode("ascii", "replace"), request.target)
-    lines = [start]
-    names = set()
-    for name, value in (*request.headers, *added):
-        names.add(name.lower())
-        lines.append(b"%b: %b" % (name, value))
-    if b"host" not in names:
-        lines.insert(1, b"Host: %b" % authority)
-    if b"te" in names:
-        lines.append(b"Connection: TE")
-    head = b"\r\n".join([*lines, b""])
-    read = read_request(head)
-    if read.size_bytes != len(request.body) or len(read.fields) != len(lines) - 1:
+    head = own_head(request, authority, added)
+    if read_request(head[:-2]).size_bytes != len(request.body):
         raise ValueError("its head does not fit its body")
-    return head + b"\r\n"
+    return head
 
 
-def in_trace(fields: Fields, trace: TraceContext) -> Fields:
-    """Returns the fields of a request with its place in a trace as it is now: as they are, where
-    nobody on the way has another one than who asked."""
-    parent = trace.parent.encode()
-    if values(fields, b"traceparent") == [parent]:
-        return fields
-    kept = [one for one in fields if one[0].lower() not in (b"traceparent", b"tracestate")]
-    kept.append((b"traceparent", parent))
-    if trace.state:
-        kept.append((b"tracestate", trace.state.encode()))
-    return tuple(kept)
+def own_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
+    """Returns the same of a request that the door of this very node has read."""
+    start = b"%b %b HTTP/1.1" % (request.method.encode("ascii", "replace"), request.target)
+    fields = request.headers + added
+    names = [name.lower() for name, _ in fields]
+    if b"host" not in names:
+        fields = ((b"Host", authority), *fields)
+    if b"te" in names:
+        fields = (*fields, (b"Connection", b"TE"))
+    head = write_head(start, fields)
+    if head is None:
+        raise ValueError("its head would be read as another one")
+    return head
 
 
 class AnswerHead(NamedTuple):
@@ -352,35 +358,43 @@ def read_answer(head: bytes, method: str) -> AnswerHead | None:
         raise Malformed("it switched to another protocol without being asked")
     if status < 200:
         return None
-    options = {one for value in values(fields, b"connection") for one in tokens(value)}
-    lengths = set(values(fields, b"content-length"))
-    body = _answer_body(fields, lengths, is_old=is_old)
+    names = [name.lower() for name, _ in fields]
+    meant = _picked(fields, names, _MEANT_OF_ANSWERS)
+    options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
+    lengths = meant.get(b"content-length", ())
+    body = _answer_body(lengths, meant.get(b"transfer-encoding", ()), is_old=is_old)
     if method == "HEAD" or status in _NO_BODY:
         body = ByLength(0)
     dropped = _dropped(options)
-    kept = []
-    for field in fields:
-        name = field[0].lower()
-        if name == b"content-length" and not lengths:
-            continue
-        lengths -= {field[1]} if name == b"content-length" else set()
-        if name not in dropped and name not in (b"spillover-request-id", b"spillover-path"):
-            kept.append(field)
-    if isinstance(body, Chunked):
-        kept += [field for field in fields if field[0].lower() == b"trailer"]
+    if len(lengths) > 1 or not (dropped.isdisjoint(names) and _OURS_ALONE.isdisjoint(names)):
+        fields = _kept(fields, names, dropped, keeps_trailer=isinstance(body, Chunked))
     keep_alive = not is_old and b"close" not in options and not isinstance(body, ToTheEnd)
-    return AnswerHead(PassedHead(status, reason, tuple(kept)), body, keep_alive)
+    return AnswerHead(PassedHead(status, reason, fields), body, keep_alive)
 
 
-def _answer_body(fields: Fields, lengths: set[bytes], *, is_old: bool) -> Body:
-    codings = values(fields, b"transfer-encoding")
+def _kept(
+    fields: Fields, names: Sequence[bytes], dropped: frozenset[bytes], *, keeps_trailer: bool
+) -> Fields:
+    """What passes of an answer's fields: its length once, and last which trailers follow."""
+    kept: list[tuple[bytes, bytes]] = []
+    has_length = False
+    for name, field in zip(names, fields, strict=True):
+        if name in dropped or name in _OURS_ALONE or (has_length and name == b"content-length"):
+            continue
+        has_length = has_length or name == b"content-length"
+        kept.append(field)
+    if keeps_trailer:
+        kept += [field for name, field in zip(names, fields, strict=True) if name == b"trailer"]
+    return tuple(kept)
+
+
+def _answer_body(lengths: Sequence[bytes], codings: Sequence[bytes], *, is_old: bool) -> Body:
     if codings:
         if lengths or is_old or len(codings) > 1 or codings[0].lower() != b"chunked":
             raise Malformed("Transfer-Encoding: expected chunked alone, and no length besides")
         return Chunked()
     if not lengths:
         return ToTheEnd()
-    (length, *others) = lengths
-    if others or _LENGTH.fullmatch(length) is None:
+    if len(set(lengths)) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
         raise Malformed("Content-Length: expected one number")
-    return ByLength(int(length))
+    return ByLength(int(lengths[0]))
