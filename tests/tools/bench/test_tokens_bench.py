@@ -309,12 +309,12 @@ def test_only_a_blocked_job_may_go_without_an_answer(outcome, reason, is_told):
     record = Record(
         index=0, cluster=home, intended_s=0.0, sent_lag_s=0.0, outcome=outcome, reason=reason
     )
+    played = "tokens", [Arrival(0.0, home)], fates_of([record])
     if is_told:
         with pytest.raises(RunError, match=f"tokens: job 0 has failed: {outcome}, {reason}"):
-            jobs_of("tokens", [Arrival(0.0, home)], fates_of([record]))
+            jobs_of(*played)
     else:
-        (job,) = jobs_of("tokens", [Arrival(0.0, home)], fates_of([record]))
-        assert job.time_ms is None
+        assert [job.time_ms for job in jobs_of(*played)] == [None]
 
 
 def workload(name):

@@ -110,9 +110,7 @@ class NodeShell:
         period_s, streams_max = topology.gossip_period_ms / 1e3, self.clients.streams_max
         self.streams = ReportStreams(self._emulated, period_s, self.configured, streams_max)
         self.waiters = Waiters()
-        self.relays = self.metrics.watched(
-            Relays(self.feed, self.waiters, self.timers, self._driver.put)
-        )
+        self.relays = self.metrics.watched(Relays(self.feed, self.waiters, self.timers, put))
         self.relays.go_by(self.cluster)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
