@@ -305,10 +305,8 @@ def test_only_a_blocked_job_may_go_without_an_answer(outcome, reason, is_told):
     from spillover.tools.bench.load_process import fates_of
     from spillover.tools.bench.tokens.outcome import jobs_of
 
-    home = ClusterId("r1")
-    record = Record(
-        index=0, cluster=home, intended_s=0.0, sent_lag_s=0.0, outcome=outcome, reason=reason
-    )
+    home, sent = ClusterId("r1"), {"index": 0, "intended_s": 0.0, "sent_lag_s": 0.0}
+    record = Record(cluster=home, outcome=outcome, reason=reason, **sent)
     played = "tokens", [Arrival(0.0, home)], fates_of([record])
     if is_told:
         with pytest.raises(RunError, match=f"tokens: job 0 has failed: {outcome}, {reason}"):
