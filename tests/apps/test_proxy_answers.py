@@ -327,7 +327,7 @@ def test_a_status_that_says_not_run_is_decided_again_elsewhere():
 
 
 @pytest.mark.parametrize("ids", [("a",), ("a", "b")], ids=len)
-@pytest.mark.parametrize("size", [4, 100_000])
+@pytest.mark.parametrize("size", [4, 20_000, 100_000])
 def test_where_nobody_else_takes_it_the_answer_is_passed_as_it_is(ids, size):
     """One that is longer than what is held back is passed at once."""
 

@@ -91,6 +91,8 @@ class Line:
 class Flow:
     """Never paused."""
 
+    is_whole = False
+
     def pause(self):
         pass
 

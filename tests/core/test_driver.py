@@ -99,6 +99,29 @@ def test_what_is_due_rings_before_an_event():
     run(main)
 
 
+def test_what_is_put_is_handled_before_what_follows():
+    """What is due rings before either."""
+
+    async def main():
+        bench = Bench()
+        bench.machine.commands = {"put": [Note("command")]}
+        due_s = time.monotonic() + 0.001
+        bench.timers.at(due_s, lambda at_s: bench.driver.feed(Note("due"), at_s))
+        while time.monotonic() < due_s:
+            pass
+        bench.driver.put(Note("put"))
+        assert bench.machine.texts() == ["due"]
+        bench.driver.feed(Note("event"))
+        assert bench.machine.texts() == ["due", "put", "event"]
+        assert bench.carried_out == [Note("command")]
+        bench.driver.close()
+        bench.driver.put(Note("late"))
+        bench.driver.feed(Note("late"))
+        assert bench.machine.texts() == ["due", "put", "event"]
+
+    run(main)
+
+
 def test_events_from_commands_wait_their_turn():
     """All commands of one event are carried out before the next event is handled."""
 

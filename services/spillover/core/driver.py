@@ -129,8 +129,10 @@ class Driver(Generic[E, C]):
 
     def put(self, event: E) -> None:
         """Hand an event in that is handled before the next one, which follows at once."""
+        now_s = self._clock()
+        self._timers.run_due(now_s)
         if not self._closed:
-            self._inbox.append((event, self._clock()))
+            self._inbox.append((event, now_s))
 
     def answer(self, event: E) -> None:
         """Hand in the answer to the command that is just being carried out: it comes before the

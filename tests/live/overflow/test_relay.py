@@ -195,6 +195,34 @@ def test_an_answer_that_begins_and_ends_while_the_machine_is_busy_passes_in_orde
     node.check_empty()
 
 
+@pytest.mark.parametrize("body", [b"all of it", b""])
+def test_what_is_there_at_once_is_got_as_what_comes_in_pieces(body):
+    """Nothing is left to pause."""
+    node, sink = Node(), Told()
+    entry = node.take(sink)
+    node.relays.whole(ev.ResponseBegan(entry.ref, 0.5), HEAD, body, ((b"A", b"b"),))
+    assert sink.flow.is_whole
+    assert node.relays.begun == 0
+    sink.flow.pause()
+    sink.flow.resume()
+    node.feed(ev.ServiceEnded(entry.ref, DONE, 0.5))
+    pieces = [body] if body else []
+    assert sink.told == [("begin", HEAD, ("a",)), *pieces, ("end", ((b"A", b"b"),), DONE)]
+    assert node.relays.ends == {"whole": 1, "truncated": 0, "cancelled": 0}
+    node.check_empty()
+
+
+def test_what_is_there_at_once_for_nobody_comes_to_nothing():
+    node, sink = Node(), Told()
+    entry = node.take(sink)
+    node.feed(ev.Cancelled(entry.ref))
+    (settled,) = sink.told
+    node.relays.whole(ev.ResponseBegan(entry.ref, 0.5), HEAD, b"late", ())
+    node.feed(ev.ServiceEnded(entry.ref, DONE, 0.5))
+    assert sink.told == [settled]
+    node.check_empty()
+
+
 def test_what_has_not_begun_settles():
     node, first, second = Node(queue_limit=0), Told(), Told()
     entry = node.take(first)

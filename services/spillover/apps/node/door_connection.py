@@ -361,7 +361,7 @@ class DoorConnection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Unless the client has not read the last answers: they must not pile up."""
-        if self.write_paused or self._is_over:
+        if not (self._read_paused or self._ahead) or self.write_paused or self._is_over:
             return
         if self._read_paused:
             self._read_paused = False

@@ -24,18 +24,13 @@ from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
-from spillover.live.handlers.proxy.heads import (
-    RequestHead,
-    Way,
-    onward,
-    with_key,
-)
+from spillover.live.handlers.proxy.heads import RequestHead, Way, onward
 from spillover.live.handlers.proxy.unqueued import Unqueued
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import OncePerPeriod
 from spillover.live.tls.handshakes import Handshake, at_door
 from spillover.model.ids import RequestId, name_of, request_id_of, told_inside
-from spillover.model.passed import PassedHead, PassedRequest
+from spillover.model.passed import Fields, PassedHead, PassedRequest
 from spillover.model.request import Refusal, Request
 from spillover.model.routes import Route
 
@@ -180,7 +175,7 @@ class ProxyDoor:
         fields = onward(head, way, len(body))
         if tenant and headers.key is not None:
             # The service must not take two tenants' requests for the same one.
-            fields = with_key(fields, told_inside(request_id_of(tenant, headers.key)).encode())
+            fields = _with_key(fields, told_inside(request_id_of(tenant, headers.key)).encode())
         passed = PassedRequest(head.method, head.target, fields, body)
         deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
         if tenant:
@@ -246,3 +241,9 @@ class ProxyDoor:
         if route is not None and route.deadline_ms is not None:
             return route.deadline_ms
         return self._default_deadline_ms
+
+
+def _with_key(fields: Fields, key: bytes) -> Fields:
+    """The same with this for an `Idempotency-Key`."""
+    return tuple((name, key if name.lower() == b"idempotency-key" else value)
+                 for name, value in fields)  # fmt: skip

@@ -34,7 +34,8 @@ class WriteBatch:
 
     def holds(self, transport: asyncio.WriteTransport) -> bool:
         """Returns whether anything for this connection has not left yet."""
-        return any(one is transport for one, _ in self._writes)
+        writes = self._writes
+        return bool(writes) and any(one is transport for one, _ in writes)
 
     def flush(self) -> None:
         """Write all of it now. Comes before anything that is written without this."""

@@ -86,16 +86,21 @@ class PassedConnection(Connection):
             exchange.break_off(f"the answer is not valid HTTP: {error}")
             return
         if answer is not None:
-            exchange.has_begun = True
-            if body.done and exchange.takes_whole:
-                exchange.at_once = answer.head, piece
-                self._end(exchange, body, self._keep_alive and not body.rest)
-                return
-            exchange.on_begin(answer.head)
+            piece = self._begin(exchange, answer, piece)
         if piece and exchange.connection is self:
             exchange.on_piece(piece)
         if body.done and exchange.connection is self:
             self._end(exchange, body, self._keep_alive and not body.rest)
+
+    @staticmethod
+    def _begin(exchange: PassedExchange, answer: AnswerHead, piece: bytes) -> bytes:
+        """The head has come, and this piece with it. Returns what of it is still to be told."""
+        exchange.has_begun = True
+        if exchange.takes_whole and answer.body.done:
+            exchange.at_once = answer.head, piece
+            return b""
+        exchange.on_begin(answer.head)
+        return piece
 
     def _read_head(self, exchange: PassedExchange, data: bytes) -> tuple[AnswerHead | None, bytes]:
         """The final head, if it is there, and what follows it."""

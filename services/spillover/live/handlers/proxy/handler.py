@@ -29,7 +29,7 @@ from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange, TakenBack
-from spillover.live.handlers.proxy.heads import Refused, upstream_head, values
+from spillover.live.handlers.proxy.heads import Refused, own_head, upstream_head, values
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
@@ -69,24 +69,21 @@ class Relays(Protocol):
     def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
         """A whole answer that begins if the machine says so."""
 
-    def whole(
-        self, event: ResponseBegan, head: PassedHead, body: bytes, trailers: Fields
-    ) -> None:
+    def whole(self, event: ResponseBegan, head: PassedHead, body: bytes, trailers: Fields) -> None:
         """A whole answer begins; the machine is told of its end next."""
 
 
 def passed_exchange(
     upstream: Upstream,
     request: PassedRequest,
-    added: Fields,
+    head: bytes,
     on_head: Callable[[PassedHead], None],
     on_piece: Callable[[bytes], None],
     on_end: Callable[[Response | BaseException], None],
     *,
     takes_whole: bool = False,
 ) -> PassedExchange:
-    """Send a request to an upstream. Raises ValueError if it cannot be sent."""
-    head = upstream_head(request, upstream.authority, added)
+    """Send a request to an upstream, with this head."""
     exchange = PassedExchange(
         request.method,
         upstream.origin,
@@ -202,22 +199,23 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             fields = _in_trace(request.headers, trace.sent_to(request.method, url))
             request = replace(request, headers=fields)
         added = added_fields(asked.id, command.deadline_s - call.sent_s)
-        upstream.running += 1
         try:
-            exchange = passed_exchange(
-                upstream,
-                request,
-                added,
-                partial(self._head_came, call),
-                partial(self._piece_came, call),
-                partial(self._came_back, call, upstream),
-                takes_whole=True,
-            )
+            head_of = upstream_head if asked.path else own_head  # a neighbor's or a client's
+            head = head_of(request, upstream.authority, added)
         except ValueError as error:  # what no connection can bear must not end the node
-            upstream.running -= 1
             status = error.status if isinstance(error, Refused) else 400
             self._end(call, Ended(problem=one_line(error), rejected=True, status=status))
             return
+        upstream.running += 1
+        exchange = passed_exchange(
+            upstream,
+            request,
+            head,
+            partial(self._head_came, call),
+            partial(self._piece_came, call),
+            partial(self._came_back, call, upstream),
+            takes_whole=True,
+        )
         if exchange.on_end is not None:
             call.exchange = exchange
 

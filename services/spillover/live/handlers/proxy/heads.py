@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from spillover.live.handlers.proxy.framing import (
-    FIELDS_MAX,
     Body,
     ByLength,
     Chunked,
@@ -70,6 +69,7 @@ _LISTS = frozenset({b"forwarded", b"x-forwarded-for", b"via"})
 
 _NO_BODY = frozenset({204, 304})
 _NONE: frozenset[bytes] = frozenset()
+_Meant: TypeAlias = dict[bytes, list[bytes]]
 
 
 class Refused(Malformed):
@@ -105,9 +105,7 @@ class RequestHead(NamedTuple):
     @property
     def takes_trailers(self) -> bool:
         """Returns whether who asks reads trailers."""
-        return b"te" in self.names and any(
-            b"trailers" in tokens(value) for value in values(self.fields, b"te")
-        )
+        return b"te" in self.names and b"trailers" in _options(values(self.fields, b"te"))
 
     def body(self) -> Body:
         """Returns what reads the body."""
@@ -132,11 +130,7 @@ def read_request(head: bytes) -> RequestHead:
         raise Refused(431, str(error)) from error
     except Malformed as error:
         raise Refused(400, str(error)) from error
-    return _meaning(start, fields, [name.lower() for name, _ in fields])
-
-
-def _meaning(start: bytes, fields: Fields, names: Sequence[bytes]) -> RequestHead:
-    """What a head says that was taken apart."""
+    names = [name.lower() for name, _ in fields]
     method, target, is_old = _start_of(start)
     meant = _meant(fields, names)
     options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
@@ -210,7 +204,7 @@ def _host_of(hosts: Sequence[bytes], authority: bytes | None, *, is_old: bool) -
     return host
 
 
-def _size_of(meant: dict[bytes, list[bytes]], *, is_old: bool) -> int:
+def _size_of(meant: _Meant, *, is_old: bool) -> int:
     lengths = meant.get(b"content-length", [])
     codings = meant.get(b"transfer-encoding", [])
     if codings:
@@ -229,9 +223,10 @@ def _size_of(meant: dict[bytes, list[bytes]], *, is_old: bool) -> int:
 
 
 _MEANT = _FRAMING | {b"connection", b"expect", b"upgrade"}
+_MEANT_OF_ANSWERS = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 
 
-def _meant(fields: Fields, names: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+def _meant(fields: Fields, names: Sequence[bytes]) -> _Meant:
     """Those that mean something to the door. One written with _ is another name to us and the same
     one to services that know headers as variables: it is refused, where it could do harm."""
     if b"_" in b",".join(names):
@@ -240,13 +235,16 @@ def _meant(fields: Fields, names: Sequence[bytes]) -> dict[bytes, list[bytes]]:
             is_ours = with_dashes in _NEVER_OF_THE_HOP | _FRAMING or with_dashes.startswith(OURS)
             if is_ours and with_dashes != name:
                 raise Refused(400, f"header: expected {with_dashes.decode()}")
-    meant: dict[bytes, list[bytes]] = {}
-    for name in _MEANT.intersection(names):
-        if names.count(name) == 1:
-            meant[name] = [fields[names.index(name)][1]]
-        else:
-            meant[name] = values(fields, name)
-    return meant
+    return _picked(fields, names, _MEANT)
+
+
+def _picked(fields: Fields, names: Sequence[bytes], wanted: frozenset[bytes]) -> _Meant:
+    """The values of the fields of those names that are there: few of many, mostly once."""
+    picked = {}
+    for name in wanted.intersection(names):
+        is_once = names.count(name) == 1
+        picked[name] = [fields[names.index(name)][1]] if is_once else values(fields, name)
+    return picked
 
 
 # --- what is passed on ------------------------------------------------------------------------
@@ -309,12 +307,6 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
     return tuple(kept)
 
 
-def with_key(fields: Fields, key: bytes) -> Fields:
-    """Returns the same with this for an `Idempotency-Key`."""
-    return tuple((name, key if name.lower() == b"idempotency-key" else value)
-                 for name, value in fields)  # fmt: skip
-
-
 def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
     if not options:
         return _OF_THE_HOP
@@ -325,20 +317,24 @@ def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
 def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
     """Returns a request's head as it is sent to a service at `authority`, with what the node adds.
     Raises ValueError if it cannot be sent so; neighbors may say anything."""
+    head = own_head(request, authority, added)
+    if read_request(head[:-2]).size_bytes != len(request.body):
+        raise ValueError("its head does not fit its body")
+    return head
+
+
+def own_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
+    """Returns the same of a request that the door of this very node has read."""
     start = b"%b %b HTTP/1.1" % (request.method.encode("ascii", "replace"), request.target)
     fields = request.headers + added
     names = [name.lower() for name, _ in fields]
     if b"host" not in names:
-        fields, names = ((b"Host", authority), *fields), [b"host", *names]
+        fields = ((b"Host", authority), *fields)
     if b"te" in names:
-        fields, names = (*fields, (b"Connection", b"TE")), [*names, b"connection"]
+        fields = (*fields, (b"Connection", b"TE"))
     head = write_head(start, fields)
     if head is None:
         raise ValueError("its head would be read as another one")
-    if len(fields) > FIELDS_MAX:
-        raise Refused(431, f"expected at most {FIELDS_MAX} headers")
-    if _meaning(start, fields, names).size_bytes != len(request.body):
-        raise ValueError("its head does not fit its body")
     return head
 
 
@@ -363,10 +359,10 @@ def read_answer(head: bytes, method: str) -> AnswerHead | None:
     if status < 200:
         return None
     names = [name.lower() for name, _ in fields]
-    options = _options(values(fields, b"connection")) if b"connection" in names else _NONE
-    lengths = values(fields, b"content-length") if b"content-length" in names else []
-    codings = values(fields, b"transfer-encoding") if b"transfer-encoding" in names else []
-    body = _answer_body(lengths, codings, is_old=is_old)
+    meant = _picked(fields, names, _MEANT_OF_ANSWERS)
+    options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
+    lengths = meant.get(b"content-length", ())
+    body = _answer_body(lengths, meant.get(b"transfer-encoding", ()), is_old=is_old)
     if method == "HEAD" or status in _NO_BODY:
         body = ByLength(0)
     dropped = _dropped(options)

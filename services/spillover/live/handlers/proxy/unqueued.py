@@ -18,6 +18,7 @@ from spillover.live.handlers.proxy.handler import (
     added_fields,
     passed_exchange,
 )
+from spillover.live.handlers.proxy.heads import own_head
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId
@@ -123,10 +124,11 @@ class UnqueuedCall:
             self._end(self._owner.upstreams.problem())
             return
         self._tried.append(upstream)
+        added = added_fields(self._id, self._deadline_s - now_s)
         exchange = passed_exchange(
             upstream,
             self._request,
-            added_fields(self._id, self._deadline_s - now_s),
+            own_head(self._request, upstream.authority, added),
             self._on_head,
             self._on_piece,
             partial(self._came_back, upstream),
