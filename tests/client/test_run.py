@@ -127,11 +127,15 @@ def test_what_is_wrong_is_told_before_anything_is_sent(nodes):
             {"key": ""},
             {"key": " x"},
             {"key": "a\nb"},
+            {"key": 7},
             {"type": ""},
+            {"type": 7},
             {"deadline_s": 0.0},
             {"deadline_s": float("nan")},
             {"deadline_s": 1e9},
+            {"deadline_s": None},
             {"priority": 10},
+            {"priority": "1"},
             {"key": "k", "at_most_once": True},
         ):
             with pytest.raises(InputError) as error:
@@ -376,7 +380,18 @@ def test_a_client_stays_in_its_loop():
 
 @pytest.mark.parametrize(
     "nodes",
-    [[], "", "127.0.0.1:8101", "https://x?a", "http://x?a=1", "http://u@x", ["http://x", "y"]],
+    [
+        [],
+        "",
+        "127.0.0.1:8101",
+        "https://x?a",
+        "http://x?a=1",
+        "http://u@x",
+        ["http://x", "y"],
+        None,
+        [None],
+        b"http://x",
+    ],
 )
 def test_a_wrong_url_is_told_at_once(nodes):
     with pytest.raises(InputError, match="expected"):

@@ -283,12 +283,21 @@ class AsyncSpillover:
         self._unnamed.clear()
 
 
-def checked_urls(nodes: str | Sequence[str]) -> list[str]:
+def checked_urls(nodes: object) -> list[str]:
     """Returns base URLs as they are called. Raises InputError, which names the one that is none."""
-    given = [nodes] if isinstance(nodes, str) else list(nodes)
+    if isinstance(nodes, str | bytes) or not isinstance(nodes, Iterable):
+        nodes = [nodes]
+    given = list(nodes)
     if not given:
         raise InputError("nodes", "", "expected the url of at least one node")
-    return [Server(url).url for url in given]
+    return [_checked_url(url) for url in given]
+
+
+def _checked_url(url: object) -> str:
+    """What users leave out is often None: of a variable of the environment, of a column."""
+    if not isinstance(url, str):
+        raise InputError("nodes", "", f"expected a url, got {url!r:.80}")
+    return Server(url).url
 
 
 def read_answer(call: Call, node: str, response: Response) -> Answer:

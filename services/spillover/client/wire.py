@@ -146,30 +146,34 @@ def deadline_header(left_s: float) -> tuple[bytes, bytes]:
     return (b"spillover-deadline-ms", b"%d" % max(left_s * 1e3, 1.0))
 
 
-def option_headers(type_: str, priority: int) -> tuple[tuple[bytes, bytes], ...]:
+def option_headers(type_: object, priority: int) -> tuple[tuple[bytes, bytes], ...]:
     """Returns what else is said of a request. Raises InputError for what cannot be meant."""
     headers = []
     if type_ != "default":
-        if not is_name(type_, TYPE_LENGTH_MAX):
+        if not isinstance(type_, str) or not is_name(type_, TYPE_LENGTH_MAX):
             raise InputError("type", "", _name_expected(TYPE_LENGTH_MAX, type_))
         headers.append((b"spillover-type", type_.encode()))
     if priority:
-        if not 0 <= priority <= 9:
+        if priority not in range(10):
             raise InputError("priority", "", f"expected 0 to 9, got {priority!r}")
         headers.append((b"spillover-priority", b"%d" % priority))
     return tuple(headers)
 
 
-def checked_key(key: str) -> str:
-    """Raises InputError for what cannot be a name."""
-    if not is_name(key, NAME_LENGTH_MAX):
+def checked_key(key: object) -> str:
+    """Raises InputError for what cannot be a name, numbers among it."""
+    if not isinstance(key, str) or not is_name(key, NAME_LENGTH_MAX):
         raise InputError("key", "", _name_expected(NAME_LENGTH_MAX, key))
     return key
 
 
 def checked_seconds(name: str, seconds: float, most_s: float = math.inf) -> float:
     """Raises InputError for what is no time to wait."""
-    if not 0.0 < seconds <= most_s:
+    try:
+        is_time = 0.0 < seconds <= most_s
+    except TypeError:  # None, or text
+        is_time = False
+    if not is_time:
         most = f" to {most_s:.0f}" if most_s < math.inf else ""
         raise InputError(name, "", f"expected seconds above 0{most}, got {seconds!r}")
     return seconds

@@ -125,6 +125,21 @@ def test_who_is_built_on_in_the_end_has_not_lost_either() -> None:
     assert one.superseded is None
 
 
+def test_who_has_lost_after_all_is_told_again() -> None:
+    """What was built on it lost, against what was built on the one that had won at first."""
+    one, winner = machine("a"), machine("b")
+    propose(one, 0, hops(3))
+    propose(winner, 0, hops(4))
+    lost = one.current
+    built, last = chain("c", 5, base=lost), chain("d", 6, base=winner.current)
+    one.handle(ev.Received(winner.current, "b"), 0.0)
+    one.handle(ev.Received(built, "c"), 0.0)
+    one.check()
+    told = ev.Superseded(lost, last.stamp)
+    assert one.handle(ev.Received(last, "d"), 0.0) == [ev.Adopt(last), told]
+    assert one.superseded == lost
+
+
 def test_who_is_built_on_has_not_lost() -> None:
     one = machine("a")
     propose(one, 0, hops(3))
@@ -186,6 +201,8 @@ class Beside(RuleBasedStateMachine):
         self.texts: dict[Stamp, Configuration] = {Stamp(0): FILE}
         self.now: dict[str, Stamp] = dict.fromkeys(NAMES, Stamp(0))
         self.taken: dict[str, Stamp | None] = dict.fromkeys(NAMES, None)
+        self.lost = dict.fromkeys(NAMES, False)
+        """Whether that is not in what counts there."""
         self.asked: dict[str, str] = {}
         self.epochs = dict.fromkeys(NAMES, 1)
         self.now_s = 0.0
@@ -207,9 +224,9 @@ class Beside(RuleBasedStateMachine):
                     self.asked[name] = neighbor
         present = self.now[name]
         has_lost = mine is not None and mine != present and mine not in self.whole[present]
-        assert [one.lost.stamp for one in lost] == ([mine] if has_lost else [])
-        if has_lost:
-            self.taken[name] = None
+        assert [one.lost.stamp for one in lost] == [mine] * (has_lost and not self.lost[name])
+        self.lost[name] = has_lost
+        assert (self.machines[ClusterId(name)].superseded is not None) == has_lost
         return commands
 
     @rule(name=st.sampled_from(NAMES), behind=st.sampled_from([0, 0, 0, 1]))
@@ -219,7 +236,7 @@ class Beside(RuleBasedStateMachine):
         stamp = Stamp(before.version + 1, name, self.epochs[ClusterId(name)])
         if not behind:
             self.whole[stamp] = self.whole[before] | {before}
-            self.taken[name] = stamp
+            self.taken[name], self.lost[name] = stamp, False
         event = ev.Proposed(self.count, before.version - behind, hops(self.count))
         commands = self.tell(name, event)
         if behind:
@@ -246,7 +263,7 @@ class Beside(RuleBasedStateMachine):
     def start_again(self, name: str) -> None:
         self.epochs[ClusterId(name)] += 1
         self.machines[ClusterId(name)] = machine(name, self.epochs[ClusterId(name)])
-        self.now[name], self.taken[name] = Stamp(0), None
+        self.now[name], self.taken[name], self.lost[name] = Stamp(0), None, False
         self.asked.pop(name, None)
 
     @invariant()

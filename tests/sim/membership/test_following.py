@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spillover.core.membership.choosing import RULES
+from spillover.core.membership.session_events import Connected, Lost
 from spillover.sim.engine.world import World
 from spillover.sim.membership.following import follow
-from spillover.sim.membership.parties import Life
+from spillover.sim.membership.parties import Life, Looker
 from spillover.sim.membership.rebalancing import rebalance, reconfigurations
 from spillover.sim.membership.sessions import Sessions
 
@@ -52,25 +53,61 @@ def test_changes_that_overlap_are_repaired(gap_s, lists):
         assert max(step.clients.values()) <= 1.04 * step.mean
 
 
+def pass_time(world, time_s):
+    until_s = world.now_s + time_s
+    world.at(until_s, lambda: None)
+    world.run(lambda: world.now_s >= until_s)
+
+
+class Losses(Looker):
+    """How long each client was without a session."""
+
+    def __init__(self):
+        self.since_s = {}
+        self.took_s = []
+        self.connects = 0
+
+    def connecting(self, *_):
+        self.connects += bool(self.since_s)
+
+    def after(self, client, event, now_s):
+        if isinstance(event, Lost) and client.session is None:
+            self.since_s.setdefault(client, now_s)
+        elif isinstance(event, Connected) and client in self.since_s:
+            self.took_s.append(now_s - self.since_s.pop(client))
+
+
+@pytest.mark.parametrize(("each", "within_s"), [(25, 0.1), (100, 1.0), (300, 3.75)])
+def test_clients_of_a_dead_node_are_elsewhere_as_soon_as_survivors_let_them_in(each, within_s):
+    """So many for each of two survivors, 99 of 100: 50 at once and 100 a second. Beyond that at
+    most half as long again, and no storm of connects."""
+    world, losses, clients = World(), Losses(), 2 * each
+    sessions = Sessions(
+        world, "abc", "abc", clients, 1, over_s=clients / 50, starts="a" * clients, looker=losses
+    )
+    pass_time(world, 30.0)
+    assert sessions.counts()["a"] == clients
+    sessions.end(sessions.nodes["a"], Life.DOWN)
+    pass_time(world, 30.0)
+    assert len(losses.took_s) == clients
+    assert sorted(losses.took_s)[clients * 99 // 100] <= within_s
+    assert losses.connects <= 10 * clients
+
+
 def test_only_the_clients_of_a_dead_node_move():
     world = World()
     sessions = Sessions(world, "abcde", "abcde", 500, 1, over_s=10.0, starts=list("abcde") * 100)
 
-    def after(time_s):
-        until_s = world.now_s + time_s
-        world.at(until_s, lambda: None)
-        world.run(lambda: world.now_s >= until_s)
-
-    after(15.0)
+    pass_time(world, 15.0)
     assert sessions.counts() == dict.fromkeys("abcde", 100)
     at = {client: client.session.node.name for client in sessions.clients}
     sessions.end(sessions.nodes["c"], Life.DOWN)
-    after(3.0)
+    pass_time(world, 3.0)
     moved = [client for client in sessions.clients if client.session.node.name != at[client]]
     assert {at[client] for client in moved} == {"c"}
     assert len(moved) == 100
     sessions.configure("abde")
-    after(30.0)
+    pass_time(world, 30.0)
     counts = sessions.counts().values()
     assert sum(counts) == 500
     assert max(counts) - min(counts) <= 25

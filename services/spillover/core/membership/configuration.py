@@ -184,7 +184,8 @@ class ConfigurationMachine:
     def _look_for_mine(self) -> None:
         """Tell if what was taken here last is not in what counts."""
         if self.superseded is not None and self.current.builds_on(self.superseded.stamp):
-            self.superseded = None  # what counts now was made of it by somebody who had it
+            # What counts now was made of it by somebody who had it; that may lose in its turn.
+            self._mine, self.superseded = self.superseded, None
         mine = self._mine
         if mine is not None and not self.current.builds_on(mine.stamp):
             self._mine, self.superseded = None, mine
