@@ -25,6 +25,8 @@ from support.malformed import BATCH, BODY, IS_SOAK, Dialect, Sender
 from support.secure_federation import SecureFederation, name_of
 
 BEGINNINGS = 100_000 if IS_SOAK else 3000
+LIMIT_S = 1800.0 if IS_SOAK else 30.0
+"""For all of them."""
 AT_ONCE = 50
 DESCRIPTORS = Path("/proc/self/fd")
 
@@ -96,7 +98,7 @@ def test_malformed_beginnings_leave_nothing(tmp_path):
             failures = alone.credentials["a"].failures
             assert failures["in", "no_tls"] > BEGINNINGS / 10
 
-    run(main)
+    run(main, limit_s=LIMIT_S)
 
 
 DIALECT = Dialect(
@@ -136,7 +138,7 @@ def test_malformed_requests_behind_a_handshake_leave_nothing(tmp_path):
             await until(lambda: _sockets() <= sockets)
             await until(lambda: _objects() <= objects)
 
-    run(main)
+    run(main, limit_s=LIMIT_S)
 
 
 def test_a_server_name_that_is_no_text(tmp_path, capfd):

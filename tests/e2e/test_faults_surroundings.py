@@ -74,7 +74,9 @@ def test_resets_in_the_middle(endure_alone, tmp_path, free_ports):
     for reckoning, counts in asyncio.run(both()):
         assert all(count > 0 for count in counts.values()), counts
         assert reckoning.ends(keyed=True) == {"done"}
-        assert reckoning.outcomes(keyed=False)["outcome_unknown"] > 0
+        # With certificates most resets hit connections on which no request has left yet.
+        unknown = reckoning.outcomes(keyed=False)["outcome_unknown"]
+        assert unknown > 0 or federations.IS_SECURE
 
 
 async def _arm(ring, ways):

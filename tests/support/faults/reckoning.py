@@ -25,6 +25,8 @@ longest pause between attempts."""
 
 NOT_DEFINITE = frozenset({"outcome_unknown", "unreachable", "wrong"})
 NEVER_RUN = frozenset({"queue_full", "draining", "not_ready"})
+SAID_BEFORE, SAID_AFTER = 300, 2000
+"""Characters of a log that are told around what must not stand there."""
 LOG_OF_A_FAULT_OF_OURS = ("Traceback", "internal error", "the ledger is off", "Task exception")
 
 HOME_HELD = ("queued", "running", "away")
@@ -222,4 +224,8 @@ async def _check_health(bed: Bed, reckoning: Reckoning) -> None:
         reckoning.wrongs.append(f"{cluster} does not serve")
     for cluster in bed.clusters:
         said = bed.log(cluster).read_text()
-        reckoning.wrongs += [f"{cluster} logs {w!r}" for w in LOG_OF_A_FAULT_OF_OURS if w in said]
+        for wrong in LOG_OF_A_FAULT_OF_OURS:
+            before, found, after = said.partition(wrong)
+            if found:
+                told = f"{before[-SAID_BEFORE:]}{found}{after[:SAID_AFTER]}"
+                reckoning.wrongs.append(f"{cluster} logs {wrong!r}: {told}")
