@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import Protocol, TypeAlias
 
+from spillover.live.http.chunks import one_chunk
 from spillover.model.passed import Fields
 
 HEAD_LIMIT_BYTES = 65_536
@@ -153,15 +154,6 @@ class ToTheEnd:
 _SIZE, _DATA, _BEHIND_DATA, _TRAILERS = range(4)
 
 
-def _one_chunk(data: bytes) -> bytes:
-    """Returns what is in a chunk, if that is all there is: as it mostly comes, of streams. Nothing
-    for anything else."""
-    end = data.find(b"\r\n", 0, CHUNK_LINE_MAX_BYTES)
-    told = _CHUNK.fullmatch(data, 0, end)
-    is_one = told is not None and len(data) == end + int(told[1], 16) + 4
-    return data[end + 2 : -2] if is_one and data.endswith(b"\r\n") else b""
-
-
 class Chunked:
     """In chunks, with trailers. Extensions are left out."""
 
@@ -182,7 +174,7 @@ class Chunked:
         if self._pending:
             looked = max(0, len(self._pending) - 3)
             data, self._pending = self._pending + data, b""
-        elif self._at == _SIZE and (piece := _one_chunk(data)):
+        elif self._at == _SIZE and (piece := one_chunk(data)):
             return piece
         pieces = []
         start, size = 0, len(data)
