@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.live.http.connection import Connection, OutgoingRequest, Response
-from spillover.live.http.small_reads import SmallReadsConnection
 from spillover.model.errors import OutcomeUnknown
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -70,14 +69,8 @@ class Wire(asyncio.Transport):
     def write(self, _data):
         assert not self.closing
 
-    def is_reading(self):
-        return True
-
     def is_closing(self):
         return self.closing
-
-    def set_protocol(self, _protocol):
-        """What it is read by is up to the test as well."""
 
     def abort(self):
         self.closing = True
@@ -188,41 +181,3 @@ def test_no_bytes_confuse_it(data, prefix):
     [came_to] = ends
     assert isinstance(came_to, OutcomeUnknown | Response)
     assert wire.closing or isinstance(came_to, Response)
-
-
-def streamed(kind, segments):
-    """What is handed on of an answer as it comes on a connection of this kind, what it comes to,
-    and what becomes of the connection."""
-    owner, pieces, ends = Owner(), [], []
-    connection = kind(owner)
-    wire = Wire(connection)
-    exchange = OutgoingRequest("GET", "http://127.0.0.1:1/", ends.append, 1000)
-    exchange.on_head = lambda _status, _headers: pieces.append
-    connection.send(exchange, b"GET / HTTP/1.1\r\n\r\n", b"")
-    wire.deliver(segments)
-    [came_to] = ends
-    return b"".join(map(bytes, pieces)), type(came_to), owner.told[0], wire.closing
-
-
-CHUNKS = [b"%x\r\n%b\r\n" % (size, bytes(range(65, 65 + size))) for size in (1, 9, 10, 26)]
-ODD = [
-    b"A\r\n0123456789\r\n", b"0a\r\n0123456789\r\n", b"a;x=y\r\n0123456789\r\n",
-    b"a\r\n012345678\r\n", b"a\r\n0123456789x\n", b"+a\r\n0123456789\r\n", b"\r\nab\r\n",
-    b"a\r\n0123456789", b"0\r\n\r\n", b"0\r\nA: b\r\n\r\n", b"2\r\n\r\n\r\n", b"5\r\n2\r\nab\r\n",
-    b"a", b"\r\n", b"zz\r\n",
-]  # fmt: skip
-
-
-@given(
-    segments=st.lists(st.sampled_from([*CHUNKS, *CHUNKS, *ODD]), max_size=6),
-    cuts=st.lists(st.integers(1, 200), max_size=3),
-)
-def test_a_chunk_that_comes_alone_is_read_as_all_others(segments, cuts):
-    """A short way must not be another reader: not of what is cut, odd, or no chunk at all."""
-    segments = [CHUNKED, *segments, b"0\r\n\r\n"]
-    told = streamed(SmallReadsConnection, segments)
-    assert told == streamed(Connection, segments)
-    whole = b"".join(segments)
-    places = [0, *sorted({cut for cut in cuts if cut < len(whole)}), len(whole)]
-    body, came_to, *_ = streamed(SmallReadsConnection, [whole[a:b] for a, b in pairwise(places)])
-    assert (body, came_to) == told[:2]

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import Final
 
-from spillover.live.http.chunks import one_chunk
 from spillover.live.http.connection import Connection
 
 READ_BYTES: Final = 65_536
@@ -68,38 +66,10 @@ def read_in_parts(transport: asyncio.Transport, owner: asyncio.Protocol) -> None
 
 
 class SmallReadsConnection(Connection):
-    """A connection that is read so. Of an answer that is handed on as it comes, a chunk that comes
-    by itself is kept from the parser, which stands between two chunks before and after it: that
-    takes most of the time of a stream."""
+    """A connection that is read so."""
 
-    __slots__ = ("_chunk_ended", "_is_between_chunks")
-
-    def _await_answer(self) -> None:
-        super()._await_answer()
-        self._chunk_ended = self._is_between_chunks = False
+    __slots__ = ()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         read_in_parts(self._transport, self)
-
-    def data_received(self, data: bytes) -> None:
-        exchange = self.exchange
-        if self._is_between_chunks and exchange is not None and exchange.on_body is not None:
-            piece = one_chunk(data)
-            if piece:
-                exchange.heard_s = time.monotonic()
-                try:
-                    exchange.on_body(piece)
-                except Exception as error:  # noqa: BLE001  it belongs to whoever reads the stream
-                    exchange.fail(error)
-                return
-        super().data_received(data)
-        self._is_between_chunks = self._chunk_ended and data.endswith(b"\r\n")
-
-    def on_chunk_header(self) -> None:
-        """Of the parser: a chunk begins."""
-        self._chunk_ended = False
-
-    def on_chunk_complete(self) -> None:
-        """Of the parser."""
-        self._chunk_ended = True

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from typing import Protocol, TypeAlias
 
-from spillover.live.http.chunks import one_chunk
 from spillover.model.passed import Fields
 
 HEAD_LIMIT_BYTES = 65_536
@@ -154,6 +153,16 @@ class ToTheEnd:
 _SIZE, _DATA, _BEHIND_DATA, _TRAILERS = range(4)
 
 
+def _one_chunk(data: bytes) -> bytes:
+    """Returns what is in a chunk, if that is all there is, with its length as most write it: as it
+    mostly comes, of streams. Nothing for anything else."""
+    end = data.find(b"\r\n", 1, CHUNK_LINE_MAX_BYTES)
+    size_bytes = len(data) - end - 4
+    if end < 0 or size_bytes <= 0 or not data.startswith(b"%x\r\n" % size_bytes):
+        return b""
+    return data[end + 2 : -2] if data.endswith(b"\r\n") else b""
+
+
 class Chunked:
     """In chunks, with trailers. Extensions are left out."""
 
@@ -174,7 +183,7 @@ class Chunked:
         if self._pending:
             looked = max(0, len(self._pending) - 3)
             data, self._pending = self._pending + data, b""
-        elif self._at == _SIZE and (piece := one_chunk(data)):
+        elif self._at == _SIZE and (piece := _one_chunk(data)):
             return piece
         pieces = []
         start, size = 0, len(data)
