@@ -12,7 +12,7 @@ from spillover.live.engine.timers import Timers
 from spillover.live.overflow.agreement import Agreement, Terms
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.passed_link import PassedLink
-from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_piece
+from spillover.live.overflow.passed_wire import encode_end, encode_head, piece_head
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import STREAM
 from spillover.live.overflow.relay import Relays
@@ -28,8 +28,8 @@ STAY = Stay(0.0, 0.0, 0.0)
 HTTP = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n" % STREAM
 FRAMES = (
     encode_head(PassedHead(200, b"OK", ()), SoFar(("a", "b"), 0.0, 0.0, 0.0), STAY),
-    b"".join(encode_piece(b"some")),
-    b"".join(encode_piece(b"more")),
+    piece_head(4) + b"some",
+    piece_head(4) + b"more",
     encode_end((), Answer(DONE, ("a", "b")), STAY),
 )
 CHUNKS = tuple(b"%x\r\n%b\r\n" % (len(frame), frame) for frame in FRAMES)

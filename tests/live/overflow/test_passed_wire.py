@@ -20,7 +20,7 @@ from spillover.live.overflow.passed_wire import (
     encode_end,
     encode_head,
     encode_pass,
-    encode_piece,
+    piece_head,
 )
 from spillover.live.overflow.wire import UNSAID, MalformedMessage, Stay
 from spillover.model.load import LoadNow
@@ -39,11 +39,14 @@ class Read:
 
     def __init__(self):
         self.told = []
-        self.reader = FrameReader(
-            lambda message: self.told.append(("head", *decode_head(message))),
-            self.told.append,
-            lambda message: self.told.append(("end", *decode_end(message))),
-        )
+        self.reader = FrameReader(self)
+
+    def begin(self, message):
+        self.told.append(("head", *decode_head(message)))
+        return self.told.append
+
+    def end(self, message):
+        self.told.append(("end", *decode_end(message)))
 
     def feed(self, whole, cuts=()):
         """All of it, cut into parts at these places."""
@@ -57,10 +60,15 @@ class Read:
         return b"".join(one for one in self.told if isinstance(one, bytes))
 
 
+def frame(piece):
+    """With some of the body."""
+    return piece_head(len(piece)) + piece
+
+
 def answer_of(*pieces):
     """An answer in frames, whole."""
     frames = [encode_head(PASSED_HEAD, SO_FAR, STAY)]
-    frames += [b"".join(encode_piece(piece)) for piece in pieces]
+    frames += [frame(piece) for piece in pieces]
     return b"".join([*frames, encode_end(FIELDS, ANSWER, STAY)])
 
 
@@ -88,7 +96,7 @@ def test_no_part_of_an_answer_is_taken_for_all_of_it():
 
 
 def test_a_piece_is_handed_on_in_parts_as_they_come():
-    piece, read = b"".join(encode_piece(b"abcdef")), Read()
+    piece, read = frame(b"abcdef"), Read()
     read.feed(encode_head(PASSED_HEAD, SO_FAR, STAY))
     for k in range(len(piece)):
         read.feed(piece[k : k + 1])
@@ -102,11 +110,11 @@ WHOLE_END = encode_end(FIELDS, ANSWER, STAY)
 @pytest.mark.parametrize(
     "frames",
     [
-        b"".join(encode_piece(b"x")),
+        frame(b"x"),
         WHOLE_END,
         WHOLE_HEAD * 2,
         WHOLE_HEAD + WHOLE_END + b"B",
-        WHOLE_HEAD + WHOLE_END + b"".join(encode_piece(b"x")),
+        WHOLE_HEAD + WHOLE_END + frame(b"x"),
         WHOLE_HEAD + b"X" + bytes(4),
         FRAME.pack(HEAD, MESSAGE_LIMIT_BYTES + 1),
         FRAME.pack(HEAD, 3) + b"abc",

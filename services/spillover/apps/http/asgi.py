@@ -69,6 +69,8 @@ class AsgiCall:
         }
         try:
             await app(scope, self._receive, self._send)
+            if exchange.has_left_task:
+                return
             if not (exchange.disconnected or exchange.response_complete):
                 raise RuntimeError("it returned without a whole answer")  # noqa: TRY301 - as the rest
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer

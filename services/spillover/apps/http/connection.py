@@ -66,16 +66,31 @@ class HttpConnection(asyncio.Protocol):
     arrives in one piece never sets one.
     """
 
-    peer: Any = None
-    certificate: PeerCertificate | None = None
-    on_flow: Callable[[bool], None] | None = None
-    shown: Any = None
-    _here: Address | None = None
-    _idle_timer: Timer = None
-    _head_timer: Timer = None
-    _body_timer: Timer = None
-    _put_off_timer: Timer = None
-    _exchange_timer: Timer = None
+    __slots__ = (
+        "_awaits_continue", "_body_timer", "_bounds", "_direct", "_discarded_bytes",
+        "_exchange_timer", "_half_closed", "_head_begun", "_head_bytes", "_head_timer",
+        "_headers", "_here", "_hosts", "_idle_since_s", "_idle_timer", "_in_body",
+        "_is_of_page", "_loop", "_may_write", "_parser", "_post_url", "_put_off",
+        "_put_off_timer", "_read_paused", "_running", "_same_without_upgrade", "_service",
+        "_unread", "_url", "_why_malformed", "certificate", "client", "exchange", "moving",
+        "on_flow", "on_gone", "peer", "pipeline", "shown", "transport", "unread",
+        "write_paused", "writes"
+    )  # fmt: skip
+
+    transport: asyncio.Transport
+    client: Address | None
+    _here: Address | None
+    certificate: PeerCertificate | None
+    peer: Any
+    shown: Any
+    on_flow: Callable[[bool], None] | None
+    _idle_since_s: float
+    """By the loop's clock: when the last request was answered, or the connection made."""
+    _idle_timer: Timer
+    _head_timer: Timer
+    _body_timer: Timer
+    _put_off_timer: Timer
+    _exchange_timer: Timer
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -85,8 +100,7 @@ class HttpConnection(asyncio.Protocol):
         self._loop = service.loop
         self.writes = service.edge.writes or WriteBatch(service.loop)
         self.moving = service.edge.moving
-        self.transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self.client: Address | None = None
+        self.peer = self.shown = self.on_flow = None
         self._unread: UnreadAnswers | None = None
         self._parser = _new_parser(self)
         # Requests.
@@ -94,8 +108,8 @@ class HttpConnection(asyncio.Protocol):
         """The newest one: it is read. None before the first head."""
         self._running: Exchange | None = None
         """The one that is being answered."""
-        self.pipeline: deque[Exchange] = deque()
-        """Those that wait for the answers before theirs."""
+        self.pipeline: deque[Exchange] | None = None
+        """Those that wait for the answers before theirs, if there ever were any."""
         self._put_off: Exchange | None = None
         """A request whose body is collected before anybody hears of the request."""
         self.on_gone: Callable[[], None] | None = None
@@ -125,8 +139,8 @@ class HttpConnection(asyncio.Protocol):
         self._read_paused = False
         self.write_paused = False
         self._may_write: asyncio.Event | None = None
-        self._idle_since_s = 0.0
-        """By the loop's clock: when the last request was answered, or the connection made."""
+        self._idle_timer = self._head_timer = self._body_timer = None
+        self._put_off_timer = self._exchange_timer = None
 
     @property
     def body_s(self) -> float:
@@ -172,7 +186,7 @@ class HttpConnection(asyncio.Protocol):
             on_gone()
         # Each holds this: the bodies they hold must not wait for a full garbage collection.
         self._running = self.exchange = None
-        self.pipeline.clear()
+        self.pipeline = None
         self._parser = None
 
     def _tell_reset(self, exc: Exception | None) -> None:
@@ -345,6 +359,7 @@ class HttpConnection(asyncio.Protocol):
         exchange.is_of_page = self._is_of_page
         if before is not None and not before.response_complete:
             self._pause_reading()
+            self.pipeline = self.pipeline or deque()
             self.pipeline.append(exchange)
         elif is_direct and not (self._awaits_continue or self._is_of_page):
             self._put_off = exchange

@@ -93,6 +93,7 @@ class Exchange:
         "awaits_continue",
         "begun_s",
         "disconnected",
+        "has_left_task",
         "header_lines",
         "headers",
         "is_of_page",
@@ -143,6 +144,8 @@ class Exchange:
         self.news: asyncio.Event | None = None
         """Where it has a task: set when there is more of the body, and at the end of either side's
         part."""
+        self.has_left_task = False
+        """Whether its answer goes on although its task has ended."""
 
     @property
     def connection(self) -> Line:
@@ -299,11 +302,21 @@ class Exchange:
             self._line.writes.flush()
             self.write(head)
 
-    def write(self, *parts: Buffer) -> None:
-        """One more part of an answer that has begun. It is written at once: what is not sent must
-        be known before more of it is read."""
-        if not (self.disconnected or self._line.transport.is_closing()):
-            write_parts(self._line.transport, *parts)
+    def leave_task(self) -> None:
+        """The answer that has begun goes on without the task, which would take more memory than all
+        else of a stream."""
+        self.has_left_task, self.news = True, None
+
+    def write(self, part: Buffer, *rest: Buffer) -> None:
+        """More of an answer that has begun. It is written at once: what is not sent must be known
+        before more of it is read."""
+        transport = self._line.transport
+        if self.disconnected or transport.is_closing():
+            return
+        if rest:
+            transport.writelines((part, *rest))
+        else:
+            transport.write(part)
 
     def end(self, *, close: bool = False) -> None:
         """The answer is whole."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spillover.apps.http.exchange import STATUS_LINE, Exchange
-from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
+from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
 from spillover.live.overflow.protocol import STREAM
 from spillover.live.overflow.wire import Stay
 
@@ -34,14 +34,13 @@ class PassedOutlet:
         told = (_HEAD, closes, exchange.header_lines, len(frame), frame)
         exchange.begin(b"%b%b%b\r\n%x\r\n%b\r\n" % told, on_flow)
 
-    def write(self, *parts: Buffer) -> None:
+    def write(self, frame_head: bytes, data: bytes) -> None:
         """Of `passed_back.Outlet`: one chunk."""
-        size_bytes = sum(map(len, parts))
-        chunk = (b"%x\r\n" % size_bytes, *parts, b"\r\n")
+        size_bytes = len(frame_head) + len(data)
         if size_bytes <= JOIN_LIMIT_BYTES:
-            self._exchange.write(b"".join(chunk))
+            self._exchange.write(b"%x\r\n%b%b\r\n" % (size_bytes, frame_head, data))
         else:
-            self._exchange.write(*chunk)
+            self._exchange.write(b"%x\r\n%b" % (size_bytes, frame_head), data, b"\r\n")
 
     def end(self, frame: bytes) -> None:
         """Of `passed_back.Outlet`."""

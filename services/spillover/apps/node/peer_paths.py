@@ -130,17 +130,19 @@ class PeerPaths:
         take = shell.foreign_requests.take_passed
         ref, future = take(forwarded, deadline_s, peer.neighbor, outlet)
         del body, forwarded  # the answer may take long
+        exchange.headers.clear()
         exchange.watch(partial(shell.foreign_requests.abandon, ref))
         try:
             settled = await future
         except asyncio.CancelledError:
-            if future.lost or outlet.has_begun:
+            if outlet.has_begun:
+                exchange.leave_task()
+                return
+            if future.lost:
                 exchange.break_off()
                 return
             has_not_run = shell.surely_never_ran(ref)
             raise node_ended(name, has_not_run=has_not_run) from None
-        if outlet.has_begun:  # all of it has left
-            return
         if not isinstance(settled, Answer):
             raise _refusal(name, settled)
         stay = outlet.stay(shell.now_s, future.waited_s)

@@ -367,6 +367,8 @@ class Connection(asyncio.Protocol):
             self._until_eof = not coding.rstrip().lower().endswith(b"chunked")
             if (exchange := self.exchange) is not None and exchange.on_head is not None:
                 exchange.on_body = exchange.on_head(status, self._headers)
+                if exchange.on_body is not None:
+                    self._headers = {}
         elif length is None:
             self._until_eof = status not in _BODYLESS_STATUSES
         elif (

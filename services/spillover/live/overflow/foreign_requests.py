@@ -27,7 +27,7 @@ Settled: TypeAlias = Answer | ev.Refuse
 
 class Settling(asyncio.Future[Settled]):
     """What a request will come to. Cancelled if there will be no answer: because the node ends, or
-    because the link has lost it."""
+    because the link has lost it; or because it has begun, and leaves as it comes."""
 
     waited_s = 0.0
     """How long it waited on the emulated link, once it is settled: what emulates the link back."""
@@ -92,7 +92,7 @@ class ForeignRequests:
         self, forwarded: Forwarded, deadline_s: float, origin: int, outlet: Outlet
     ) -> tuple[int, Settling]:
         """Take a request over that passes through. If its answer begins, it leaves by the outlet;
-        the future comes to what it was once it has left, or is cancelled if that breaks off."""
+        the future is cancelled then."""
         ref, request = self._next_ref(), forwarded.request
         future = Settling(loop=asyncio.get_running_loop())
         if self.closed:
@@ -104,6 +104,7 @@ class ForeignRequests:
         way = Way(
             self._emulated_links.get(origin),
             partial(self._send_back, ref),
+            partial(self._began, ref),
             partial(self._left, ref),
             partial(self._broke, ref),
         )
@@ -112,12 +113,15 @@ class ForeignRequests:
         self._feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
         return ref, future
 
-    def _left(self, ref: int, answer: Answer) -> None:
-        """The end of an answer that passed through has left."""
+    def _began(self, ref: int) -> None:
+        """The head of an answer that passes through has left."""
         if ref in self._open:
-            future = self._take_out(ref)
-            if not future.done():
-                future.set_result(answer)
+            self._open[ref].cancel()
+
+    def _left(self, ref: int) -> None:
+        """So has its end."""
+        if ref in self._open:
+            _ = self._take_out(ref)
 
     def _broke(self, ref: int) -> None:
         """The rest of an answer is lost on its way back: nobody waits for it any more."""

@@ -14,9 +14,8 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from spillover.core.overflow import events as ev
-from spillover.live.engine.write_batch import Buffer
 from spillover.live.overflow.emulated_link import EmulatedLink
-from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_piece
+from spillover.live.overflow.passed_wire import encode_end, encode_head, piece_head
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES, Flow
 from spillover.live.overflow.waiters import Told
 from spillover.live.overflow.wire import Stay
@@ -34,8 +33,8 @@ class Outlet(Protocol):
         """Say that frames follow, this one first. `on_flow` is told True while the neighbor does
         not read."""
 
-    def write(self, *parts: Buffer) -> None:
-        """A frame, in parts that follow each other."""
+    def write(self, frame_head: bytes, data: bytes) -> None:
+        """A frame, of which the rest follows its head."""
 
     def end(self, frame: bytes) -> None:
         """The last one."""
@@ -54,8 +53,10 @@ class Way(NamedTuple):
     """None if it is no neighbor any more: nothing is emulated then."""
     settle: Callable[[Told], None]
     """Nothing has begun: this is all that the request comes to."""
-    left: Callable[[Answer], None]
-    """The end has left."""
+    began: Callable[[], None]
+    """The head has left: all that follows leaves by the outlet."""
+    left: Callable[[], None]
+    """So has the end."""
     broke: Callable[[], None]
     """The link has lost a frame: the answer is broken off."""
 
@@ -89,7 +90,7 @@ class PassedBack:
         """Of `relay.Sink`."""
         link = self._way.link
         if link is None or link.is_clear:
-            self._outlet.write(*encode_piece(data))
+            self._outlet.write(piece_head(len(data)), data)
             return
         self._unsent_bytes += len(data)
         self._send(partial(self._write_piece, data))
@@ -128,16 +129,17 @@ class PassedBack:
 
     def _write_head(self, head: PassedHead, so_far: ev.SoFar, sent_s: float) -> None:
         self._outlet.begin(encode_head(head, so_far, self._stay(sent_s)), self._on_flow)
+        self._way.began()
 
     def _write_piece(self, data: bytes) -> None:
         self._unsent_bytes -= len(data)
-        self._outlet.write(*encode_piece(data))
+        self._outlet.write(piece_head(len(data)), data)
         self._resume()
 
     def _write_end(self, trailers: Fields, answer: Answer, sent_s: float) -> None:
         self._is_over = True
         self._outlet.end(encode_end(trailers, answer, self._stay(sent_s)))
-        self._way.left(answer)
+        self._way.left()
 
     def _stay(self, sent_s: float) -> Stay:
         now_s = time.monotonic()

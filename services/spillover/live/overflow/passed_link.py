@@ -18,7 +18,7 @@ from spillover.live.http.client import Response
 from spillover.live.http.connection import OnBody
 from spillover.live.http.small_reads import SmallReadsConnection
 from spillover.live.overflow import passed_wire
-from spillover.live.overflow.passed_wire import FrameReader
+from spillover.live.overflow.passed_wire import FrameReader, OnPiece
 from spillover.live.overflow.peer_link import ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
@@ -80,6 +80,8 @@ class PassedLink(PeerLink):
 class _Coming:
     """The source of an answer that comes over a link in frames."""
 
+    __slots__ = ("_end", "_legs_s", "_relay", "_relays", "_way")
+
     def __init__(
         self, way: ForwardWay, relays: Relays, end: Callable[[ev.ForwardAnswered], None]
     ) -> None:
@@ -95,22 +97,23 @@ class _Coming:
         if status != 200 or headers.get(b"content-type") != STREAM:
             return None
         self._way.command.request.work = None  # it was needed only to be handed over again
-        return FrameReader(self._on_begin, self._on_piece, self._on_end).feed
+        return FrameReader(self).feed
 
-    def _on_begin(self, message: bytes) -> None:
+    # --- what frames tell ---------------------------------------------------------------------
+
+    def begin(self, message: bytes) -> OnPiece:
+        """Of `passed_wire.Messages`."""
         head, so_far, stay = passed_wire.decode_head(message)
         sent_s = 0.0 if self._way.asked is None else self._way.asked.sent_s
         legs_s = stay.legs(self._way.decided_s, sent_s, time.monotonic())
         self._legs_s = (*legs_s, max(0.0, sent_s - self._way.left_s))
         began = ev.ResponseBegan(self._way.command.ref, so_far=so_far, leg_s=self._legs_s[0])
         self._relay = self._relays.begin(began, self, head)
+        return self._relay.piece
 
-    def _on_piece(self, data: bytes) -> None:
+    def end(self, message: bytes) -> None:
+        """Of `passed_wire.Messages`."""
         assert self._relay is not None  # noqa: S101 - the head comes first
-        self._relay.piece(data)
-
-    def _on_end(self, message: bytes) -> None:
-        assert self._relay is not None  # noqa: S101 - as above
         trailers, answer = passed_wire.decode_end(message)
         self._relay.end(trailers)
         self.resume()  # the connection has its own end to read

@@ -11,12 +11,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from spillover.core.overflow.events import SoFar
-from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
+from spillover.live.engine.write_batch import Buffer
 from spillover.live.overflow.wire import (
     NOTHING,
     Caller,
@@ -35,11 +35,13 @@ from spillover.model.passed import Fields, PassedHead, decode_fields, encode_fie
 from spillover.model.request import Answer, Request
 
 HEAD, BODY, END = b"HBE"
+_FIRST, _OTHERS = (HEAD,), (BODY, END)
 
 MESSAGE_LIMIT_BYTES = 262_144
 """Of a frame that is no piece of a body."""
 
 FRAME: Final = struct.Struct(">BI")
+_pack, _unpack_from = FRAME.pack, FRAME.unpack_from
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -100,10 +102,9 @@ def decode_head(message: bytes) -> tuple[PassedHead, SoFar, Stay]:
     return decoded(PassedHead.decode, bytes(encoded)), SoFar(body.path, *way), stay
 
 
-def encode_piece(data: bytes) -> tuple[Buffer, ...]:
-    """Returns a frame with some of the body, in parts that follow each other."""
-    head = FRAME.pack(BODY, len(data))
-    return (head + data,) if len(data) <= JOIN_LIMIT_BYTES else (head, data)
+def piece_head(size_bytes: int) -> bytes:
+    """Returns how a frame begins with so much of the body, which follows."""
+    return _pack(BODY, size_bytes)
 
 
 def encode_end(trailers: Fields, answer: Answer, stay: Stay) -> bytes:
@@ -135,20 +136,30 @@ def _apart(message: memoryview) -> tuple[memoryview, memoryview]:
     return message[_LENGTH.size : end], message[end:]
 
 
+OnPiece: TypeAlias = Callable[[bytes], None]
+
+
+class Messages(Protocol):
+    """What takes one answer that comes in frames. Both may raise MalformedMessage."""
+
+    def begin(self, message: bytes) -> OnPiece:
+        """The head. Returns what takes the body, piece by piece."""
+
+    def end(self, message: bytes) -> None:
+        """It was whole."""
+
+
 class FrameReader:
     """Reads the frames of one answer, as they come. Pieces of the body are handed on at once, in
     parts where they have come in parts; messages whole."""
 
-    def __init__(
-        self,
-        on_head: Callable[[bytes], None],
-        on_piece: Callable[[bytes], None],
-        on_end: Callable[[bytes], None],
-    ) -> None:
-        self._on_message = {HEAD: on_head, END: on_end}
-        self._on_piece = on_piece
-        self._expected: tuple[int, ...] = (HEAD,)
-        """Which kinds may come next."""
+    __slots__ = ("_has_ended", "_kept", "_kind", "_left_bytes", "_messages", "_on_piece")
+
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+        self._on_piece: OnPiece | None = None
+        """Between the head and the end."""
+        self._has_ended = False
         self._kind = 0
         self._left_bytes = 0
         """Of the frame that is read."""
@@ -157,9 +168,12 @@ class FrameReader:
 
     def feed(self, data: bytes | bytearray) -> None:
         """More has come. Raises MalformedMessage."""
-        if not (self._kind or self._kept) and self._is_piece(data):
-            self._on_piece(bytes(data[FRAME.size :]))
-            return
+        if self._on_piece is not None and not (self._kind or self._kept):
+            size_bytes = len(data) - FRAME.size
+            # A frame with a piece of the body and nothing else: as it mostly comes, of streams.
+            if size_bytes > 0 and _unpack_from(data) == (BODY, size_bytes):
+                self._on_piece(bytes(data[FRAME.size :]))
+                return
         at, end = 0, len(data)
         while at < end:
             if not self._kind:
@@ -168,22 +182,12 @@ class FrameReader:
             part = bytes(data[at : at + self._left_bytes])
             at += len(part)
             self._left_bytes -= len(part)
-            if self._kind == BODY:
-                if part:
-                    self._on_piece(part)
-            else:
+            if self._kind != BODY:
                 self._kept += part
+            elif part and self._on_piece is not None:
+                self._on_piece(part)
             if not self._left_bytes:
                 self._finish()
-
-    def _is_piece(self, data: bytes | bytearray) -> bool:
-        """Whether this is a whole frame with a piece of the body and nothing else: as it mostly
-        comes, of streams."""
-        if len(data) <= FRAME.size or BODY not in self._expected:
-            return False
-        kind, length = FRAME.unpack_from(data)
-        is_whole: bool = kind == BODY and len(data) == FRAME.size + length
-        return is_whole
 
     def _begin(self, data: bytes | bytearray, at: int) -> int:
         """Read how a frame begins, as far as it is there. Returns where the rest is."""
@@ -193,7 +197,7 @@ class FrameReader:
             return len(data)
         kind, length = FRAME.unpack(self._kept)
         self._kept = b""
-        if kind not in self._expected:
+        if self._has_ended or kind not in (_FIRST if self._on_piece is None else _OTHERS):
             raise MalformedMessage(f"expected another kind of frame, got {kind}")
         if kind != BODY and not _LENGTH.size <= length <= MESSAGE_LIMIT_BYTES:
             limits = f"{_LENGTH.size} to {MESSAGE_LIMIT_BYTES} bytes"
@@ -205,6 +209,8 @@ class FrameReader:
 
     def _finish(self) -> None:
         kind, message, self._kind, self._kept = self._kind, self._kept, 0, b""
-        self._expected = () if kind == END else (BODY, END)
-        if kind != BODY:
-            self._on_message[kind](message)
+        if kind == HEAD:
+            self._on_piece = self._messages.begin(message)
+        elif kind == END:
+            self._on_piece, self._has_ended = None, True
+            self._messages.end(message)

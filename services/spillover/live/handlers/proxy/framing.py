@@ -168,12 +168,13 @@ _SIZE, _DATA, _BEHIND_DATA, _TRAILERS = range(4)
 
 
 def _one_chunk(data: bytes) -> bytes:
-    """Returns what is in a chunk, if that is all there is: as it mostly comes, of streams. Nothing
-    for anything else."""
-    end = data.find(b"\r\n", 0, CHUNK_LINE_MAX_BYTES)
-    told = _CHUNK.fullmatch(data, 0, end)
-    is_one = told is not None and len(data) == end + int(told[1], 16) + 4
-    return data[end + 2 : -2] if is_one and data.endswith(b"\r\n") else b""
+    """Returns what is in a chunk, if that is all there is, with its length as most write it: as it
+    mostly comes, of streams. Nothing for anything else."""
+    end = data.find(b"\r\n", 1, CHUNK_LINE_MAX_BYTES)
+    size_bytes = len(data) - end - 4
+    if end < 0 or size_bytes <= 0 or not data.startswith(b"%x\r\n" % size_bytes):
+        return b""
+    return data[end + 2 : -2] if data.endswith(b"\r\n") else b""
 
 
 class Chunked:

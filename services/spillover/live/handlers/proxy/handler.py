@@ -229,6 +229,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         ref = call.command.ref
         began = ResponseBegan(ref, service_time_s(call.command))
         call.relay = self._relays.begin(began, call, head)
+        if call.exchange is not None:
+            call.exchange.on_piece = call.relay.piece  # a call less for each
 
     def _piece_came(self, call: _Call, data: bytes) -> None:
         relay = call.relay

@@ -59,8 +59,7 @@ def _case(what: str, where: str) -> str:
 
 
 UNITS = {IDLE: "KiB", ALL: "MB", STALL: "KiB", LARGE: "MiB"}
-WHERE = ("local", "one hop")
-CASES = {where: tuple(_case(what, where) for what in UNITS) for where in WHERE}
+CASES = {where: tuple(_case(what, where) for what in UNITS) for where in HOPS}
 
 
 async def _resident(way: Way) -> list[int]:
@@ -154,4 +153,4 @@ async def _of_one(
             return figures
 
 
-STAGES = tuple(Stage(CASES[where], partial(measure_memory, where)) for where in WHERE)
+STAGES = tuple(Stage(CASES[where], partial(measure_memory, where)) for where in HOPS)
