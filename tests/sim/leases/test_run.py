@@ -32,6 +32,7 @@ def test_what_is_even_stays_where_it_is(partitions, troubles):
     assert (result.unowned_ms_max, result.double_owned_ms) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("challenges", "periods"), [("all", 150), ("one", 500)])
 def test_the_blogs_rule_under_load_moves_hundreds_for_nothing(challenges, periods):
     """Its confession; and without load, with halves read for waits, the tie at one apart."""
@@ -42,6 +43,7 @@ def test_the_blogs_rule_under_load_moves_hundreds_for_nothing(challenges, period
     assert run(STALLED, partitions=17, **scene).moves > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", ["sentences", "parentheses"])
 def test_either_other_reading_of_the_waits_has_no_ties_and_the_same_failure(waits):
     """Both sentences, or both parentheses: calm as the document says, until a node is late."""

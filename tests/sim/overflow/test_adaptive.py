@@ -109,6 +109,7 @@ def test_bursts_end_sooner_with_fewer_moves(seed):
     assert own["forwarded_share"] <= 0.92 * paper["forwarded_share"]
 
 
+@pytest.mark.slow
 def test_a_hot_neighbor_does_not_starve_local_users():
     """Six times what it can do comes to a, half elsewhere: under the paper's rule b's own clients
     wait 12 services behind that on average. At most 2 m foreign requests before them are two

@@ -147,7 +147,7 @@ SEEDS = few_at_first(all_in_soak(range(1, 21), 2), 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("begins_s", [0.0, 8.0])
+@pytest.mark.parametrize("begins_s", few_at_first([8.0, 0.0], 1))
 @pytest.mark.parametrize("retry_after_ms", [0.0, 5000.0])
 def test_what_surely_was_not_run_reaches_no_client(seed, begins_s, retry_after_ms):
     """503: it is decided again, by Tokyo for its own clients and by Paris for its."""
@@ -227,7 +227,7 @@ def test_a_site_without_clients_of_its_own_asks_little_of_others(seed):
 
 
 @pytest.mark.parametrize(
-    "share", few_at_first([0.05, 0.2, 0.4, 1.0, 0.1, 0.15, 0.25, 0.3, 0.6, 0.8], 4)
+    "share", few_at_first([0.2, 0.4, 0.05, 1.0, 0.1, 0.15, 0.25, 0.3, 0.6, 0.8], 2)
 )
 @pytest.mark.parametrize("seed", [1, *SEEDS[2:5]])
 def test_nothing_goes_back_and_forth(seed, share):

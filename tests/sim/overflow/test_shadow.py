@@ -10,19 +10,20 @@ from spillover.inputs.fault_file import load_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.sim.overflow.run import run_overflow
 from spillover_loadgen.workloads import bursts
+from support.few import few_at_first
+
+RUNS = [
+    ("paper", "adaptive", "random:3"),
+    ("two-choice", "adaptive", None),
+    ("adaptive", "paper", None),
+    ("adaptive", "paper", "random:3"),
+]
 
 
-@pytest.mark.parametrize(
-    ("policy", "shadow", "faults"),
-    [
-        ("paper", "adaptive", "random:3"),
-        ("two-choice", "adaptive", None),
-        ("adaptive", "paper", None),
-        ("adaptive", "paper", "random:3"),
-    ],
-)
-def test_a_shadow_changes_no_request(policy, shadow, faults):
+@pytest.mark.parametrize("made", few_at_first(RUNS, 1))
+def test_a_shadow_changes_no_request(made):
     """Neither without faults nor with them, where messages draw too."""
+    policy, shadow, faults = made
     topology = load_topology("ring5").with_policy(policy)
     schedule = bursts(topology.cluster_ids, duration_s=12.0, seed=3)
     times = []

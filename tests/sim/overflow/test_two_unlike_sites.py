@@ -30,6 +30,7 @@ def mean_ms(runs, kind):
     return mean(time_ms for run in runs for time_ms in run.types[kind].system_time_ms)
 
 
+@pytest.mark.slow
 def test_a_type_that_is_idle_elsewhere_waits_no_longer_than_in_one_pool(runs):
     """Its requests take no longer than in one pool of all servers, plus the way between the sites.
     Measured: 178 ms over sites, 161 ms in one pool with a way of 20 ms, 557 ms each by itself."""
@@ -38,6 +39,7 @@ def test_a_type_that_is_idle_elsewhere_waits_no_longer_than_in_one_pool(runs):
     assert mean_ms(runs["isolated"], "llm") > 2 * (shared_ms + way_ms)
 
 
+@pytest.mark.slow
 def test_the_other_types_pay_nothing_for_it(runs):
     """The one that shares big servers with the bursts is not slower than without neighbors, and one
     that only one site serves, on a server of its own, takes the same time to the last bit."""
@@ -46,6 +48,7 @@ def test_the_other_types_pay_nothing_for_it(runs):
         assert one.types["search"].system_time_ms == other.types["search"].system_time_ms
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_refused(runs):
     """All are done, wherever they ran; and every policy had the same requests."""
     for policy, each in runs.items():

@@ -12,6 +12,7 @@ from spillover.model.errors import InputError
 from spillover.sim.queue.full import simulate
 from spillover.sim.queue.wires import FETCH, IN_PAPER, OFFER, POINTER
 from spillover.sim.theory.queue.system import ProbingSystem, alike, fast_and_slow
+from support.few import few_at_first
 
 
 def paper(load, producers=20, **changes):
@@ -55,21 +56,23 @@ def test_both_engines_agree(load, agree):
     assert half["wait_mean"] < 0.1
 
 
-@pytest.mark.parametrize(
-    ("changes", "options"),
-    [
-        ({}, {}),
-        ({"max_hops": 1, "buffers": 1}, {}),
-        ({}, {"avoid_visited": True}),
-        ({"producers_per_consumer": 3}, {}),
-        ({"kinds": fast_and_slow(10, 0.005, share=0.5, factor=3.0)}, {}),
-    ],
-)
-def test_both_engines_agree_in_short(changes, options, agree):
+SYSTEMS = [
+    ({}, {}),
+    ({"max_hops": 1, "buffers": 1}, {}),
+    ({}, {"avoid_visited": True}),
+    ({"producers_per_consumer": 3}, {}),
+    ({"kinds": fast_and_slow(10, 0.005, share=0.5, factor=3.0)}, {}),
+]
+
+
+@pytest.mark.parametrize("asked", few_at_first(SYSTEMS, 1))
+def test_both_engines_agree_in_short(asked, agree):
     """Whatever is asked of them."""
+    changes, options = asked
     agree(paper(150, 10, **changes), 3000, **options)
 
 
+@pytest.mark.slow
 def test_looking_after_those_who_wait_shortens_waits():
     """What the service does beyond the document: sweeps find objects elsewhere."""
     system = paper(100, 10, max_hops=1, buffers=2)
@@ -80,6 +83,7 @@ def test_looking_after_those_who_wait_shortens_waits():
     assert waits[0] < 0.9 * waits[1]
 
 
+@pytest.mark.slow
 def test_the_legs_that_the_service_adds_take_time():
     """At a low load an object is found elsewhere now and then; its offer, its address and the
     fetching take three messages more."""

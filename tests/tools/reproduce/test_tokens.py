@@ -11,6 +11,8 @@ from spillover.inputs.pool_file import load_pool
 from spillover.tools.reproduce import tokens
 from spillover.tools.reproduce.figure import Effort
 
+pytestmark = pytest.mark.slow
+
 BY_NAME = {figure.name: figure for figure in tokens.FIGURES}
 JOBS = 40_000
 
