@@ -26,6 +26,8 @@ BURSTS = ("--workload", "bursts", "--seed", "1", "--duration-s", "12", "--json")
 BURSTS_RATIO_MAX = 1.25
 BURSTS_RATIO_LATE_MAX = 2.0
 """Where the load generator itself was late, which counts as waiting."""
+BURSTS_RUNS = 3
+"""Made again where it was: that says more of what runs beside it than of the sites."""
 
 SPILLOVER = (sys.executable, "-m", "spillover")
 LOADGEN = (sys.executable, "-m", "spillover_loadgen")
@@ -107,9 +109,12 @@ def test_idle_it_takes_little(beds, bed, require):
 
 def test_bursts_take_as_long_as_simulated(beds, bed):
     """The same schedule, from this machine at the published ports, and in the simulator."""
-    beds.until(bed.is_well, 30.0, "a federation that is well")
     targets = [f"--target={cluster}={url}" for cluster, url in bed.urls.items()]
-    measured = json.loads(beds.sh(*LOADGEN, "run", *targets, *BURSTS, limit_s=90.0))
+    for _ in range(BURSTS_RUNS):
+        beds.until(bed.is_well, 30.0, "a federation that is well")
+        measured = json.loads(beds.sh(*LOADGEN, "run", *targets, *BURSTS, limit_s=90.0))
+        if measured["kept_up"]:
+            break
     command = (*SPILLOVER, "sim", "overflow", "--topology", "ring5", *BURSTS)
     simulated = json.loads(beds.sh(*command))
     mean_ms, simulated_ms = (each["system_time_ms"]["mean"] for each in (measured, simulated))

@@ -32,6 +32,7 @@ ROTATION_S = float(os.environ.get("SPILLOVER_ROTATION_S", "6"))
 ROUND_S_MAX = 4.0
 """The load goes on for as long as the last round, which has begun in time."""
 RENEWED = "certificates are renewed"
+LOOK_S = 0.05
 
 
 @dataclass
@@ -88,7 +89,10 @@ class Sites:
             self.certify(cluster, authority, *trusted)
             node.process.send_signal(signal.SIGHUP)
             until(lambda node=node, seen=seen: node.stderr.count(RENEWED) > seen, 10.0)
-        until(lambda: self.neighbors() == NEIGHBORS, 10.0, self.said())
+        self.hear_each_other()
+
+    def hear_each_other(self):
+        until(lambda: self.neighbors() == NEIGHBORS, 10.0, self.said, every_s=LOOK_S)
 
     def neighbors(self):
         """Of each that answers: who is alive."""
@@ -110,7 +114,7 @@ def sites(module_start, tmp_path_factory):
     for cluster in CLUSTERS:
         sites.run(cluster)
     until(lambda: all("node listens" in node.stderr for node in sites.nodes.values()), 30.0)
-    until(lambda: sites.neighbors() == NEIGHBORS, 10.0, sites.said())
+    sites.hear_each_other()
     return sites
 
 

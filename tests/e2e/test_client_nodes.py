@@ -17,6 +17,7 @@ pytestmark = pytest.mark.threes
 SERVED_WITHIN_S = 1.0
 DYING_S = 0.1
 """Until a killed process has let go of its sockets."""
+BACK_S = 20.0
 
 
 async def _asking(client, answers, stop):
@@ -30,9 +31,17 @@ async def _asking(client, answers, stop):
         answers.append((begun_s, time.monotonic() - begun_s, outcome))
 
 
-def _kill_while_asked(urls, pid, *, asked_after_s, retries=None):
-    """Eight ask the first node, which is killed; eight more begin once that is seen. Gives when it
-    was killed, and all that was answered."""
+def _answers(cluster, killed_s, answers):
+    """Whether it is home to any request that was made after the kill."""
+    since_s = killed_s + DYING_S
+    later = [one for begun_s, _, one in answers if begun_s > since_s and isinstance(one, Answer)]
+    return any(one.path[0] == cluster for one in later)
+
+
+def _kill_while_asked(urls, pid, *, asked_after_s, retries=None, back=""):
+    """Eight ask the first node, which is killed; eight more begin once that is seen. They go on
+    for a while, from when `back` answers again if that is to. Gives when it was killed, and all
+    that was answered."""
 
     async def main():
         answers, stop = [], asyncio.Event()
@@ -46,6 +55,8 @@ def _kill_while_asked(urls, pid, *, asked_after_s, retries=None):
                 await until(lambda: client.nodes.choose(time.monotonic()) == urls[1], 1.0)
                 for _ in range(8):
                     group.create_task(_asking(client, answers, stop))
+                if back:
+                    await until(lambda: _answers(back, killed_s, answers), BACK_S, every_s=0.05)
                 await turn(asked_after_s)
                 stop.set()
             return killed_s, answers, client.stats
@@ -57,7 +68,7 @@ def test_others_take_over_at_once_and_only_what_was_there_is_unknown(up):
     bed, urls = up("ring5", "--seed", "1", "--no-restart")
     homes = [urls["b"], urls["a"]]
     killed_s, answers, stats = _kill_while_asked(
-        homes, bed.nodes()["b"], asked_after_s=3.0, retries=Retries(comeback_s=1.0)
+        homes, bed.nodes()["b"], asked_after_s=1.5, retries=Retries(comeback_s=0.5)
     )
     lost = [begun_s for begun_s, _, outcome in answers if not isinstance(outcome, Answer)]
     assert all(isinstance(one, Answer | OutcomeUnknown) for _, _, one in answers)
@@ -75,7 +86,9 @@ def test_a_node_that_comes_back_costs_no_error(up):
     """What it had is sent to it again, under the same names."""
     bed, urls = up("ring5", "--seed", "1")
     homes = [urls["b"], urls["a"]]
-    killed_s, answers, stats = _kill_while_asked(homes, bed.nodes()["b"], asked_after_s=6.0)
+    killed_s, answers, stats = _kill_while_asked(
+        homes, bed.nodes()["b"], asked_after_s=1.0, back="b"
+    )
     assert all(isinstance(outcome, Answer) for _, _, outcome in answers)
     after = [one.path[0] for begun_s, _, one in answers if begun_s > killed_s + DYING_S]
     assert {"a", "b"} == set(after)

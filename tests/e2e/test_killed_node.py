@@ -30,7 +30,7 @@ def killed(up, generate, watch, until, held, tmp_path):
         bed, urls = up("ring5", "--seed", "1", "--no-restart")
         out = tmp_path / "records.jsonl"
         load = generate(
-            urls, "--workload", "bursts", "--duration-s", "8", "--seed", "1",
+            urls, "--workload", "bursts", "--duration-s", "6", "--seed", "1",
             "--out", str(out), *options,
         )  # fmt: skip
         with watch({cluster: urls[cluster] for cluster in (HOT, DEAD, OTHER)}) as looks:

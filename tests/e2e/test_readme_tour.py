@@ -29,8 +29,14 @@ STEP_S = 120.0
 
 KEEPS_RUNNING = ("uvicorn ", "spillover up ", "spillover lease run ")
 
+LOADGEN = (
+    "spillover-loadgen run --target a=http://127.0.0.1:8101 --target b=http://127.0.0.1:8102 "
+    "--workload poisson --rate 100 --duration-s "
+)
+
 SHORTER = {
-    "spillover lease demo": "spillover lease demo --quick --records 20000",
+    f"{LOADGEN}10": f"{LOADGEN}2",
+    "spillover lease demo": "spillover lease demo --quick --records 20000 --max-lease-ms 1200",
     "spillover reproduce --out figures": "spillover reproduce membership-2 --out figures",
 }
 """The same, in less time: each has a test of its own that runs it whole."""

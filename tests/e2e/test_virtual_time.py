@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.pairs
 
-SCHEDULE = ("--workload", "bursts", "--duration-s", "12", "--seed", "1")
+SCHEDULE = ("--workload", "bursts", "--duration-s", "10", "--seed", "1")
 
 
 @pytest.mark.parametrize("policy", ["isolated", "paper"])

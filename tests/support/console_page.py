@@ -6,10 +6,31 @@ import importlib.util
 import os
 import shutil
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
 LIMIT_MS = 40_000
+
+
+class Chromium:
+    """A browser that is started again where it has died: it is not what is tested."""
+
+    def __init__(self, playwright, path):
+        # In containers shared memory is small, and pages die for want of it.
+        options = ["--disable-dev-shm-usage"] + ["--no-sandbox"] * (os.getuid() == 0)
+        self._launch = partial(
+            playwright.chromium.launch, executable_path=path, args=options, timeout=2 * LIMIT_MS
+        )
+        self._browser = self._launch()
+
+    def new_context(self, **options):
+        if not self._browser.is_connected():
+            self._browser = self._launch()
+        return self._browser.new_context(**options)
+
+    def close(self):
+        self._browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +41,8 @@ def chromium(require):
 
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     require(path, "chromium on the PATH (Debian: apt-get install chromium)")
-    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=sandbox)
+        browser = Chromium(playwright, path)
         yield browser
         browser.close()
 

@@ -21,7 +21,8 @@ from spillover.apps.node.console_view import PERIOD_S, cluster_view
 from spillover.apps.node.views import NodeState
 from spillover.live.process.listening import bind_socket
 
-STARTS_S = 10.0
+STARTS_S = 40.0
+"""As long as the page may take for anything: threads wait for each other on a busy machine."""
 
 
 def state_of(cluster, neighbors=(), **fields):
@@ -73,8 +74,16 @@ def console_of(own, links, tell):
         begun.set_result((asyncio.get_running_loop(), server))
         await server.serve([listening])
 
+    def run(listening):
+        try:
+            asyncio.run(serve(listening))
+        except Exception as error:
+            if begun.done():
+                raise
+            begun.set_exception(error)  # the test fails by it, and not for want of time
+
     with bind_socket("127.0.0.1", 0) as listening:
-        serving = threading.Thread(target=lambda: asyncio.run(serve(listening)))
+        serving = threading.Thread(target=run, args=(listening,), daemon=True)
         serving.start()
         loop, server = begun.result(STARTS_S)
         try:

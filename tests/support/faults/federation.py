@@ -31,6 +31,7 @@ from support.commands import free_ports
 
 READY_S = 30.0
 ASK_S = 1.0
+LOOK_S = 0.1
 
 SYNC, ASYNC = "python:fault_effects:run", "python:fault_effects:run_async"
 
@@ -233,7 +234,7 @@ class Federation:
         while not all(map(_hears_all, (states := await self.states()).values())):
             if time.monotonic() - began_s > timeout_s:
                 raise TimeoutError("\n".join(self._ails(c, state) for c, state in states.items()))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(LOOK_S)
         return time.monotonic() - began_s
 
     def _ails(self, cluster: str, state: dict[str, Any] | None) -> str:

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from spillover.model.errors import PeerError
 
 QUIET_S = 2.0
-WATCH_S = 0.05
+WATCH_S = 0.2
+"""A look at a node costs it as much as several requests."""
 HEALTHY_S = 5.0
 """For a stream of reports that was given up to be opened anew: at most a silence of 2.5 s and the
 longest pause between attempts."""
@@ -195,7 +196,7 @@ async def _wrong_with_rest(bed: Bed) -> list[str]:
             return []
         if time.monotonic() > limit_s:
             return [f"not at rest: {states}"]
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)
 
 
 def _rests(state: Any) -> bool:

@@ -428,7 +428,7 @@ def test_the_command_puts_tokens_beside_rules_and_theory(tmp_path):
 @pytest.mark.usefixtures("with_numba")
 def test_a_server_is_taken_out_and_put_back_while_jobs_come(tmp_path):
     """No job is lost by that, and no token: else there is no result."""
-    result = bench(tmp_path, "--case", "changing comte8", "--duration-s", "9")
+    result = bench(tmp_path, "--case", "changing comte8", "--duration-s", "6")
     exact = {row["case"]: row["peer_value"] for row in result["rows"]}
     names = [f"changing comte8, {phase}: blocked" for phase in ("all", "s10 out", "s10 back")]
     assert list(exact) == names
