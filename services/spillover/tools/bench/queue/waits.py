@@ -155,7 +155,8 @@ def _note(played: _Played, session: Session) -> None:
     alone = simulate(system, int(plan.of(*OBJECTS)), plan.seed, probe_expiry_s=EXPIRY_S, legs=legs)
     model = solve(system)
     model_wait_s = model.wait_mean + _beyond_model_s(system, model, legs)
-    probes = [came.probes for run in ours for came in run]
+    since_s = played.load.warm_up_s
+    probes = [came.probes for run in ours for came in run if came.at_s >= since_s]
     for what, unit, scale, value, field, of_model, error in (
         ("wait for an object", "ms", 1e3, _wait_of, "wait_mean", model_wait_s,
          played.legs.half_width_s(probes)),
