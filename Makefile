@@ -43,9 +43,13 @@ style: .venv/.complete
 	$(BIN)/lint-imports
 
 # pytest rewrites each test file once: on a clean checkout every worker would, all at the same time,
-# which takes a core of each as long as a thousand tests. What is wrong is told by the tests' own run.
-collected: .venv/.complete
-	@$(BIN)/pytest --collect-only -qq $(ARGS) >/dev/null 2>&1 || :
+# which takes a core of each as long as a thousand tests. Later each rewrites only what has changed.
+# What is wrong is told by the tests' own run.
+collected: .venv/.collected
+
+.venv/.collected: .venv/.complete
+	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || :
+	@touch $@
 
 # Beside the tests, many of which wait: what is wrong is told where it is found, and by the status.
 types: .venv/.complete

@@ -45,6 +45,8 @@ LONGEST = (
 """Files of the threes that begin first, so that no worker is left alone with one in the end."""
 FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
 """Directories of rules: nothing there is bound to real time."""
+COMPUTE = FAIL_AT_ONCE | {"inputs", "model", "reproduce"}
+"""Directories whose tests wait for nothing."""
 REAL_SERVERS = {"redis_server", "redis_servers"}
 """Fixtures that start processes, as the tests do that ask for them."""
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
@@ -130,10 +132,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave unread what its place or its markers tell to be for other passes: to read all
     tests takes a worker as long as to run a thousand. None: that is not known before."""
     only, name = config.getoption("only"), collection_path.name
-    if only in {None, "together"} or not name.startswith("test_"):
+    if only is None or not name.startswith("test_"):
         return None
     is_real = bool(REAL & set(collection_path.parts))
     text = collection_path.read_text("utf-8")
+    if only == "together":
+        is_of_others = is_real or KIND_OF_FILE.search(text) is not None
+        return (is_of_others and "mark.together" not in text) or None
     if only == "quick":
         return is_real or ALL_SLOW.search(text) is not None or None
     is_without_kind = is_real or "mark.e2e" in text
@@ -144,8 +149,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what follows from a test's place, and leave out what is for other passes."""
-    if config.getoption("only") == "threes":
-        items.sort(key=_is_shorter)
+    match config.getoption("only"):
+        case "threes":
+            items.sort(key=_is_shorter)
+        case "together" | "quick":
+            items[:] = _in_turns(items)
     for item in items:
         if _kind(item) != "together":
             item.add_marker(pytest.mark.realtime)
@@ -181,6 +189,20 @@ def _is_shorter(item: pytest.Item) -> bool:
     return item.path.stem.removeprefix("test_") not in LONGEST
 
 
+def _in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Returns them with files that compute between files that wait, so that all cores are busy all
+    the time. The last files of either are short ones, those of `core` and of `apps`."""
+    files: tuple[list[Path], list[Path]] = ([], [])
+    for path, item in {item.path: item for item in items}.items():
+        files[bool(COMPUTE & set(_parts(item)))].append(path)
+    places = {
+        path: (number + 0.5) / len(some)
+        for some in files
+        for number, path in enumerate(sorted(some, reverse=True))
+    }
+    return sorted(items, key=lambda item: places[item.path])
+
+
 def _kind(item: pytest.Item) -> str:
     """Which of KINDS: as the nearest marker says."""
     said = (marker.name for marker in item.iter_markers() if marker.name in KINDS)
@@ -210,28 +232,28 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """For `-n auto`: one more than the cores that this process may use, since many tests wait.
-    Twice as many are no faster, and make limits tight."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `-n auto`: one more than the cores that this process may use, since many tests wait,
+    though hardly any of `make check`. Twice as many are no faster, and make limits tight."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    return min(cores + 1, WORKERS_MAX)
+    return min(cores + (config.getoption("only") != "quick"), WORKERS_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Threes: each file is a series on one worker, and those about faults are one together, since
-    they use the same federations again."""
-    if config.getoption("only") != "threes":
+    """Each file is a series on one worker, so that what its tests share is made once, and of the
+    threes those about faults are one together, since they use the same federations again."""
+    if config.getoption("dist") != "loadscope":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
     class Series(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = Path(nodeid.partition("::")[0]).stem
-            return "faults" if file.startswith("test_faults_") else file
+            file = nodeid.partition("::")[0]
+            return "faults" if "/test_faults_" in file else file
 
     return Series(config, log)
 
