@@ -85,8 +85,13 @@ class Opening:
     async def _shake_hands(self, connection: Connection, securing: Securing) -> None:
         """Open it, with a handshake before it is told."""
         over = asyncio.get_running_loop().create_future()
-        handshake = Handshake(connection, securing.newest(), set(), securing.name, over)
-        transport, _ = await self._open_socket(lambda: handshake)
+
+        def make() -> Handshake:
+            """Not before there is a socket: else loops complain that its transport is open."""
+            return Handshake(connection, securing.newest(), set(), securing.name, over)
+
+        transport, protocol = await self._open_socket(make)
+        handshake = cast("Handshake", protocol)
         try:
             await over
         except BaseException:
