@@ -286,7 +286,7 @@ def test_such_a_site_tells_of_each_neighbor_that_goes_by_another_one(nodes, capl
     """Once of each, however often it is heard."""
 
     async def main():
-        topology = nodes.topology_of("d", "e", "f", links=("de", "ef", "fd"))
+        topology = nodes.topology_of("d", "e", "f", links=map(tuple, ("de", "ef", "fd")))
         async with nodes.Federation(topology, wary=("e",)) as federation:
             d = federation["d"]
             assert (await put(d, await fields_of(d) | {"max_hops": 3}))[0] == 200
