@@ -134,7 +134,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     only, name = config.getoption("only"), collection_path.name
     if only is None or not name.startswith("test_"):
         return None
-    is_real = bool(REAL & set(collection_path.parts))
+    is_real = bool(REAL & set(collection_path.relative_to(TESTS).parts))
     text = collection_path.read_text("utf-8")
     if only == "together":
         is_of_others = is_real or KIND_OF_FILE.search(text) is not None

@@ -28,6 +28,8 @@ class NodeProcess:
     """On the monotonic clock."""
     starts_again_in_s: float | None = None
     """Once it has ended: when another one takes its place; None if nobody will, unasked."""
+    is_returning: bool = False
+    """Started in the place of another one, and has not answered yet."""
     problem: str = ""
     """Why no other one could be started in its place."""
 

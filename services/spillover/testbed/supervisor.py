@@ -228,7 +228,8 @@ class Testbed:
         they do so anyway."""
         if self._watching:
             for node in self.nodes.values():
-                _signal(node, signal.SIGHUP)
+                if not node.is_returning:
+                    _signal(node, signal.SIGHUP)
 
     def kill(self) -> None:
         """End every node at once."""
@@ -336,17 +337,18 @@ class Testbed:
             dead.problem, dead.started_s = error.strerror or str(error), time.monotonic()
             return dead
         self.nodes[dead.cluster] = node
+        node.is_returning = True
         await self._tell_return(node)
+        node.is_returning = False
         return node
 
     async def _tell_return(self, node: NodeProcess) -> None:
         """Once it answers; not if it ends before."""
-        if self._on_return is None:
-            return
         async with self.certified.asking(self.shown) as asking:
             while node.process.returncode is None:
                 if await asking.answers(node.url, node.cluster):
-                    self._on_return(node)
+                    if self._on_return is not None:
+                        self._on_return(node)
                     return
                 await asyncio.sleep(BACK_POLL_S)
 

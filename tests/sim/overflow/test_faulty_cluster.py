@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.model.faults import FaultSchedule, LinkFault
+from spillover.model.faults import GIVEN_UP_AFTER_S, FaultSchedule, LinkFault
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World
@@ -128,6 +128,21 @@ def test_a_forward_to_one_that_dies(keyed):
     assert len(play.times_s("a", ev.ForwardLost)) == 1
     play.until(10.0)
     assert handed_on.outcome == (Outcome.DONE if keyed else Outcome.UNKNOWN)
+
+
+def test_a_forward_to_one_that_dies_behind_a_cut():
+    """Nobody can say so; the own kernel gives the connection up when it has heard nothing for as
+    long as it waits, whatever else is heard from then on."""
+    play = Play(fields={"policy": "paper"}, cluster_fields={"a": {"queue_limit": 0}})
+    play.send(0.5, work_s=2.0)
+    handed_on = play.send(0.6, work_s=1.0, keyed=False)
+    play.link(0.999, "cut", ("b", "a"))
+    play.at(1.0, play["b"].crash)
+    play.at(1.2, play["b"].restart)
+    given_up_s = 1.0 + DELAY_S + GIVEN_UP_AFTER_S
+    play.until(given_up_s + 1e-6)
+    assert play.times_s("a", ev.ForwardLost) == [pytest.approx(given_up_s)]
+    assert handed_on.outcome == Outcome.UNKNOWN
 
 
 def test_what_is_sent_to_the_dead_is_refused():

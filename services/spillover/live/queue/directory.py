@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from spillover.live.http.client import Response
+from spillover.live.http.head import Server
 from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import Headers, client_of, error_of
 from spillover.model.addresses import may_be_led_to
@@ -36,7 +37,7 @@ def checked_urls(urls: Sequence[str] | str, trust: Trust) -> tuple[str, ...]:
         raise InputError("urls", "", "expected the URL of at least one producer, got none")
     for url in found:
         client_of(url, trust)
-    return found
+    return tuple(Server(url).url for url in found)
 
 
 async def find_producers(

@@ -229,11 +229,12 @@ class FaultyLink:
         self._tell(leg, event)
 
     def reset(self, leg: Leg) -> None:
-        """The neighbor has died with the request: its kernel breaks the connection."""
+        """The neighbor has died with the request: its kernel breaks the connection, or ours does,
+        if the way is cut for so long that the other's word is given up."""
         if leg.back is not None:
             leg.back.withdraw()
         lost = partial(self._tell, leg, link.Broken(leg.command.ref))
-        self._back.send(lost, None, may_be_lost=False)
+        self._back.send(lost, lost, may_be_lost=False)
 
     def _closed(self, leg: Leg) -> None:
         self._there.deliver(self._abandon, leg)

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from spillover.model.errors import RunError
@@ -81,13 +82,17 @@ async def _measure_killed(session: Session) -> None:
                 look = await _until(crowd, lambda look: sum(look["clients"].values()) == clients)
                 its_own = look["clients"]["s1"]
                 os.kill(nodes["s1"].pid, signal.SIGKILL)
-                await _until(crowd, lambda look: look["lost"] > 0 and not look["unconnected"])
+                await _until(crowd, partial(_are_elsewhere, its_own))
                 found = await crowd.finish()
         elsewhere.append(found["elsewhere_ms"]["p99"])
         others.append(float(found["lost"] - its_own + found["moved"]))
     _add(session, ELSEWHERE, elsewhere)
     _add(session, OTHERS, others)
     session.note(f"killed node: one of {servers}, with {clients} clients in all")
+
+
+def _are_elsewhere(its_own: int, look: dict[str, Any]) -> bool:
+    return bool(look["lost"] >= its_own and not look["unconnected"])
 
 
 async def _until(crowd: CrowdProcess, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

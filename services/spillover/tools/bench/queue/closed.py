@@ -257,6 +257,8 @@ class _Play:
         if answer.status == 303:
             client = self._clients[answer.headers[b"spillover-producer"].decode()]
             answer = await client.request("GET", f"/objects/{grant}", timeout_s=CALL_S)
+            if answer.status != 200:
+                raise RunError(f"expected the object of {grant}, got {answer.status}")
         if answer.status != 200:
             return False
         now_s = self._now_s()

@@ -14,7 +14,8 @@ from spillover.model.errors import RunError
 from spillover.sim.queue.replay import Came
 
 STRETCHES = 10
-"""Of each run; the first ones of all runs are one, and so on."""
+"""Of all runs, one after the other: of ten runs each is one, so that it counts too by what whole
+runs differ."""
 STUDENT_T = 2.262
 """The 97.5 % quantile of Student's law with STRETCHES - 1 degrees of freedom."""
 
@@ -43,10 +44,11 @@ def estimate(
     """Returns the mean of objects that came in that time of each run. Raises RunError if hardly any
     did."""
     sums, counts = [0.0] * STRETCHES, [0] * STRETCHES
-    for run in runs:
+    for number, run in enumerate(runs):
         for came in run:
             if since_s <= came.at_s < until_s:
-                stretch = int((came.at_s - since_s) / (until_s - since_s) * STRETCHES)
+                tenth = int((came.at_s - since_s) / (until_s - since_s) * STRETCHES)
+                stretch = (number * STRETCHES + tenth) // len(runs)
                 sums[stretch] += value(came)
                 counts[stretch] += 1
     total = sum(counts)
