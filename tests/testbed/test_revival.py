@@ -66,6 +66,7 @@ def test_a_node_that_fails_at_every_start_is_given_up(broken):
             on_death=lambda node: told.append((node.end_of_life(), node.starts_again_in_s)),
             on_return=lambda _: back.set(),
             drain_timeout_s=0.0,
+            first_port=8950,  # where no test beside this one takes the port of a dead node
         )
         async with bed:
             url = bed.urls["a"]

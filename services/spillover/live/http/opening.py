@@ -84,11 +84,11 @@ class Opening:
 
     async def _shake_hands(self, connection: Connection, securing: Securing) -> None:
         """Open it, with a handshake before it is told."""
-        over = asyncio.get_running_loop().create_future()
+        over, context = asyncio.get_running_loop().create_future(), securing.newest()
 
         def make() -> Handshake:
             """Not before there is a socket: else loops complain that its transport is open."""
-            return Handshake(connection, securing.newest(), set(), securing.name, over)
+            return Handshake(connection, context, set(), securing.name, over)
 
         transport, protocol = await self._open_socket(make)
         handshake = cast("Handshake", protocol)

@@ -24,7 +24,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import SAID_LIMIT_BYTES, Ended, one_line
-from spillover.live.handlers.ends import service_time_s
+from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
@@ -286,17 +286,17 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             return
         took_s = time.monotonic() - call.sent_s
         service_s = service_time_s(call.command)
+        del self._calls[ref]  # what is due may end the request now, and finds nothing to stop
         if call.relay is not None:
             call.relay.end(trailers)
         else:
             self._relays.whole(ResponseBegan(ref, service_s), head, call.held, trailers)
         if head.status < FAILED_FROM:
             self.upstreams.worked(upstream, took_s)
-            del self._calls[ref]
             self._on_end(ServiceEnded(ref, DONE, service_s), None)
-            return
-        self.upstreams.failed(upstream, took_s)
-        self._end(call, _said(upstream, head.status))
+        else:
+            self.upstreams.failed(upstream, took_s)
+            self._on_end(event_of(call.command, _said(upstream, head.status)), None)
 
     def _broken_off(self, call: _Call, upstream: Upstream, reason: str) -> None:
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
