@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean, stdev
+from typing import Any
 
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import PeerError, RunError
@@ -29,8 +30,8 @@ from spillover.tools.bench.queue.closed import (
 
 PRODUCERS_MIN = 3
 EACH_PER_S = 4.0
-"""How often an object is found in each of the three ways; with six producers each is asked as often
-as one of those that are measured."""
+"""How often an object is found in each of the three ways: with six producers each is asked somewhat
+less often than one of those that are measured."""
 LIES_S = 0.02
 """How long an object lies in the mean before it is taken: whoever has it sleeps by then."""
 EACH_MIN = 2
@@ -96,6 +97,7 @@ class Legs:
             await prepare(clients)
             while not over.is_set() or len(self.after_s) < EACH_MIN:
                 await watcher.look(counts=time.monotonic() >= counts_s)
+            await watcher.settle()
         except PeerError as error:
             raise RunError(f"a producer: {error}") from None
         finally:
@@ -118,6 +120,8 @@ class _Watcher:
         self._legs = legs
         self._name = f"{time.time_ns():x}"
         self._takes = 0
+        self._in_use: tuple[HttpClient, str] | None = None
+        """Who has the last object's grant, and where it is settled."""
 
     async def look(self, *, counts: bool) -> None:
         """One object in each of the three ways."""
@@ -143,6 +147,7 @@ class _Watcher:
         body = body_of_take(
             "watcher", f"{self._name}-{self._takes}", len(way), access, avoid_visited=True
         )
+        settling = self.settle()  # beside the next, as consumers do
         client, begun_s = self._clients[way[0]], time.monotonic()
         answer = await client.request(
             "POST", "/take", headers=[JSON_TYPE], body=body, timeout_s=CALL_S
@@ -155,8 +160,16 @@ class _Watcher:
             answer = await client.request("GET", f"/objects/{grant}", timeout_s=CALL_S)
             fetched_s.append(time.monotonic() - begun_s)
         _check(answer, way)
-        await client.request("POST", f"/grants/{grant}/ack", timeout_s=CALL_S)
+        await settling
+        self._in_use = client, f"/grants/{grant}/ack"
         return found_s, fetched_s
+
+    def settle(self) -> asyncio.Future[Any]:
+        """Acknowledges what is in use, if anything is; the future ends when that is done."""
+        in_use, self._in_use = self._in_use, None
+        if in_use is None:
+            return asyncio.gather()
+        return in_use[0].request("POST", in_use[1], timeout_s=CALL_S)
 
 
 def _check(answer: Response, way: Sequence[str]) -> None:
