@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support import commands, console_page, waiting
+from support import commands, console_page, ports, waiting
 from support.faults import federation, reckoning
 from support.faults import load as loads
 
@@ -66,7 +66,7 @@ def rings(tmp_path_factory) -> Iterator[Callable[[int], list[Any]]]:
             spoiled.append(ring)
         for _ in range(count - len(running)):
             directory = tmp_path_factory.mktemp("ring")
-            ring = federation.Federation(directory=directory, ports=commands.free_ports(4))
+            ring = federation.Federation(directory=directory, ports=ports.free_ports(4))
             running.append(ring)
             asyncio.run(ring.start())
         return running[:count]

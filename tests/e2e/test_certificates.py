@@ -21,7 +21,8 @@ from spillover.live.tls.contexts import trusting_context
 from spillover.model.certified_names import certified_name
 from spillover.model.errors import NotDelivered
 from support.certificates import Authority, put
-from support.commands import SPILLOVER, ask, free_ports
+from support.commands import SPILLOVER, ask
+from support.ports import free_ports
 from support.waiting import until
 
 pytestmark = pytest.mark.threes

@@ -20,8 +20,8 @@ from statistics import fmean
 import psutil
 import pytest
 
-from support.commands import free_ports
 from support.console_page import cluster, fact, give_secret, has_no_sideways_scroll, tile
+from support.ports import free_ports
 from support.queue_service import Producer
 
 pytestmark = pytest.mark.threes

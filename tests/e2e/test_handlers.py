@@ -17,7 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from support.commands import ROW, SPILLOVER, free_row
+from support.commands import ROW, SPILLOVER
+from support.ports import free_row
 
 pytestmark = pytest.mark.together
 

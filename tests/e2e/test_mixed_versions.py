@@ -16,10 +16,11 @@ from itertools import pairwise
 import pytest
 
 from spillover.live.overflow.protocol import VERSION, VERSIONS
-from support import commands, releases
+from support import releases
 from support.faults import federation, reckoning
 from support.faults import load as loads
 from support.loop import until
+from support.ports import free_ports
 
 pytestmark = pytest.mark.threes
 
@@ -80,7 +81,7 @@ def run_bed(tmp_path):
 
     def run(main, trees, clusters=CLUSTERS, *, healthy=True):
         links = [link for link in federation.RING_LINKS if set(link) <= set(clusters)]
-        ports = commands.free_ports(len(clusters))
+        ports = free_ports(len(clusters))
         bed = Bed(directory=tmp_path / "bed", ports=ports, clusters=clusters, links=links)
         for cluster in clusters:
             bed.options[cluster] = ["--drain-timeout-s", str(DRAIN_S)]

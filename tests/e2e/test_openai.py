@@ -19,6 +19,7 @@ import openai
 import pytest
 
 from support import commands
+from support.ports import free_ports, free_row
 from support.waiting import until
 
 pytestmark = pytest.mark.threes
@@ -50,7 +51,7 @@ links: [{{between: [a, b]}}, {{between: [b, c]}}]
 
 def start_mock(start, directory):
     """Its url."""
-    (port,) = commands.free_ports(1)
+    (port,) = free_ports(1)
     directory.joinpath("fakellm.yaml").write_text(RULES)
     start(*MOCK, "support.counted_openai:app", "--port", str(port), cwd=directory)
     url = f"http://127.0.0.1:{port}"
@@ -76,12 +77,12 @@ def sites(module_start, tmp_path_factory):
     """The mock's url, those of the nodes, and the doors by the number of hops."""
     directory = tmp_path_factory.mktemp("sites")
     mock = start_mock(module_start, directory)
-    doors = [f"http://127.0.0.1:{port}" for port in commands.free_ports(3)]
+    doors = [f"http://127.0.0.1:{port}" for port in free_ports(3)]
     with listening() as gone, listening() as silent:
         ports = {"gone": gone.getsockname()[1], "silent": silent.getsockname()[1]}
         file = directory / "sites.yaml"
         file.write_text(SITES.format(mock=mock, doors=doors, **ports))
-        options = ("--json", "--port", str(commands.free_row(3)))
+        options = ("--json", "--port", str(free_row(3)))
         bed = module_start(*commands.SPILLOVER, "up", str(file), *options)
         urls = bed.ready()
         gone.close()
@@ -149,7 +150,7 @@ def block(name):
 
 def test_the_example_as_it_is_printed(sites, up, tmp_path):
     mocks = [sites[0]] * 2
-    doors = [f"http://127.0.0.1:{port}" for port in commands.free_ports(2)]
+    doors = [f"http://127.0.0.1:{port}" for port in free_ports(2)]
     there = dict(zip((f"http://127.0.0.1:900{n}" for n in (1, 2)), mocks, strict=True))
     there |= zip((f"http://127.0.0.1:820{n}" for n in (1, 2)), doors, strict=True)
     for name in ("llm-sites.yaml", "chat.py"):
@@ -157,7 +158,7 @@ def test_the_example_as_it_is_printed(sites, up, tmp_path):
         for printed, url in there.items():
             text = text.replace(printed, url)
         tmp_path.joinpath(name).write_text(text)
-    up("llm-sites.yaml", "--port", str(commands.free_row(2)), cwd=tmp_path)
+    up("llm-sites.yaml", "--port", str(free_row(2)), cwd=tmp_path)
     told = subprocess.run(
         [sys.executable, "chat.py"],
         cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import free_ports
+from support.ports import free_ports
 from support.queue_service import Producer, call, fetched, until
 
 pytestmark = pytest.mark.threes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import free_ports
+from support.ports import free_ports
 from support.waiting import until
 
 pytestmark = pytest.mark.threes

@@ -15,7 +15,8 @@ pytest.importorskip("cryptography")
 from spillover.cli import main
 from spillover.client import Spillover
 from spillover.model.errors import NotDelivered
-from support.commands import LOADGEN, SPILLOVER, free_row
+from support.commands import LOADGEN, SPILLOVER
+from support.ports import free_row
 from support.waiting import until
 
 pytestmark = pytest.mark.threes

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,13 +17,14 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import pytest
 
+from support.ports import free_ports, free_row
 from support.waiting import until
 
 READY_S = 60.0
@@ -33,8 +32,6 @@ INTERRUPTED = 130
 """The exit status of what was ended by a signal."""
 SPILLOVER = (sys.executable, "-m", "spillover")
 LOADGEN = (sys.executable, "-m", "spillover_loadgen")
-PORTS = random.Random(os.getpid())
-"""Asked on and on: a test does not find the ports of the last one, whose neighbors may call yet."""
 ROW = 20
 """Clusters of the largest testbed."""
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -189,29 +186,6 @@ class Running:
         self.process.wait(10)
         for directory in self.temporary_directories():
             shutil.rmtree(directory)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now, below those that systems give to clients."""
-    found: list[int] = []
-    while len(found) < count:
-        port = PORTS.randrange(20_000, 30_000)
-        if port in found:
-            continue
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
-
-
-def free_row(count: int) -> int:
-    """The first of so many ports in a row that are free now."""
-    while True:
-        first = PORTS.randrange(20_000, 30_000 - count)
-        with suppress(OSError), ExitStack() as probes:
-            for port in range(first, first + count):
-                probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
 
 
 class Watch:

@@ -18,8 +18,8 @@ from spillover.core.overflow.events import ServersDown
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Link, Topology
-from support.commands import free_ports
 from support.loop import until
+from support.ports import free_ports
 
 _forks = multiprocessing.get_context("forkserver")
 # Not this module: that process does not know yet where tests are.

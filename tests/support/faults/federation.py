@@ -27,7 +27,7 @@ from spillover.model.certified_names import certified_name
 from spillover.model.errors import PeerError
 from support import HANDLERS
 from support.certificates import Authority, put
-from support.commands import free_ports
+from support.ports import free_ports
 
 READY_S = 30.0
 ASK_S = 1.0
