@@ -28,7 +28,7 @@ from spillover.tools.bench.display import _table
 from spillover.tools.bench.model import BenchPlan, BenchResult, Row
 from spillover.tools.bench.tokens import STAGES, dispatchers, sharing_servers
 from spillover.tools.bench.tokens.rules import Shortest, Static, TwoChoices
-from spillover.tools.bench.tokens.workloads import SETTLED_S, WORKLOADS, Workload
+from spillover.tools.bench.tokens.workloads import DISPATCHES_OF, SETTLED_S, WORKLOADS, Workload
 from spillover.tools.processes.child import Child
 from spillover_loadgen import driver
 from spillover_loadgen.record import Outcome, Record
@@ -488,7 +488,16 @@ def test_lost_tokens_are_told(held, available, out, unaccounted, is_told):
 
 def test_cases_have_names_of_their_own():
     names = [case for stage in STAGES for case in stage.cases]
-    assert len(names) == len(set(names)) == len(WORKLOADS)
+    assert len(names) == len(set(names)) == len(WORKLOADS) + len(DISPATCHES_OF)
+
+
+def test_a_dispatch_is_measured_beside_a_plain_cluster(capsys):
+    assert main(["bench", "tokens", "--quick", "--json", "--case", "dispatch, l"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["case"] for row in rows] == list(DISPATCHES_OF.values())
+    for row in rows:
+        assert 0 < row["peer_value"] < row["value"] < 1000
+        assert (row["peer"], row["unit"]) == ("plain cluster", "us")
 
 
 def test_bad_usage_is_told_in_one_line(capsys):

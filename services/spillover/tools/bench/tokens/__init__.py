@@ -3,7 +3,7 @@ server for a job, on the same schedules, and beside the exact values of theory.
 
 `workloads` says what is played and what counts, `sides` who plays it, `sharing_servers` is what
 does the work, `dispatchers` with their `rules` what stands beside us (`rivals`), `outcome` the
-arithmetic, `measuring` the order of it all.
+arithmetic, `measuring` the order of it all. `dispatch` is apart: what one costs, and no network.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spillover.tools.bench.model import Stage
-from spillover.tools.bench.tokens.workloads import WORKLOADS, Workload
+from spillover.tools.bench.tokens.workloads import DISPATCHES_OF, WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from spillover.tools.bench.session import Session
@@ -25,4 +25,13 @@ async def _measure(workload: Workload, session: Session) -> None:
     await measure(workload, session)
 
 
-STAGES = tuple(Stage((workload.name,), partial(_measure, workload)) for workload in WORKLOADS)
+async def _measure_dispatch(session: Session) -> None:
+    from spillover.tools.bench.tokens.dispatch import measure  # noqa: PLC0415 - as above
+
+    await measure(session)
+
+
+STAGES = (
+    Stage(tuple(DISPATCHES_OF.values()), _measure_dispatch),
+    *(Stage((workload.name,), partial(_measure, workload)) for workload in WORKLOADS),
+)

@@ -19,6 +19,7 @@ from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.pool import Pool
 from spillover.model.schedule import Schedule
+from spillover.model.token_orders import ORDERS
 from spillover.tools.bench.model import BenchPlan
 from spillover_loadgen import workloads
 
@@ -32,6 +33,8 @@ CPU_S_OF_A_JOB_ALONE = 1.1e-3
 """With the one side of nodes that plays a pool which changes."""
 CPU_SHARE = 0.7
 """Of all cores: with more, all would be late."""
+DISPATCHES_OF = {order: f"dispatch, {order}" for order in ORDERS}
+"""Cases without jobs that take time (`dispatch`), by the pool's order."""
 REPLICAS_MAX = 32
 REPLICAS_QUICK = 2
 QUICK_S = 3.0
