@@ -193,7 +193,14 @@ def test_what_reached_nobody_needs_no_token():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("share", -0.1), ("floor_per_s", float("nan")), ("rounds", 0), ("comeback_s", float("inf"))],
+    [
+        ("share", -0.1),
+        ("share", "0.2"),
+        ("floor_per_s", float("nan")),
+        ("rounds", 0),
+        ("rounds", "5"),
+        ("comeback_s", float("inf")),
+    ],
 )
 def test_what_cannot_be_meant_is_refused(field, value):
     with pytest.raises(InputError, match=field):

@@ -404,7 +404,26 @@ def test_a_file_without_cas_is_told_at_once(tmp_path):
             AsyncSpillover("https://x", ca_file=str(file))
 
 
-@pytest.mark.parametrize("wrong", [{"token": "a b"}, {"token": ""}, {"connections_max": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"token": "a b"},
+        {"token": ""},
+        {"token": 5},
+        {"connections_max": 0},
+        {"connections_max": "5"},
+        {"connections_max": True},
+        {"retries": 5},
+        {"ca_file": 5},
+        {"redis_url": "redis://127.0.0.1", "federation": "plain"},
+        {"redis_url": 5, "federation": "plain", "follow": True},
+        {"redis_url": "http://127.0.0.1", "federation": "plain", "follow": True},
+        {"redis_url": "redis://127.0.0.1?retry=1", "federation": "plain", "follow": True},
+        {"federation": "", "redis_url": "redis://127.0.0.1", "follow": True},
+        {"federation": None, "redis_url": "redis://127.0.0.1", "follow": True},
+    ],
+    ids=str,
+)
 def test_a_wrong_option_is_told_at_once(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         AsyncSpillover("http://x", **wrong)

@@ -94,15 +94,20 @@ def test_the_rules_for_the_configuration_suffice(redis_servers, redis_server):
     wanted = of_file(topology).next(("a", 1), topology, short_text(topology))
     heard = []
 
-    with user_of(redis_server, "configuration", FEDERATION=name) as url:
+    nodes = user_of(redis_server, "configuration", FEDERATION=name)
+    clients = user_of(redis_server, "clients", FEDERATION=name)
+    with nodes as url, clients as url_of_clients:
 
         async def main():
             store = ConfigurationStore(url, name)
-            listening = asyncio.create_task(store.listen(heard.append))
+            reading = ConfigurationStore(url_of_clients, name)
+            listening = [asyncio.create_task(one.listen(heard.append)) for one in (store, reading)]
             assert await store.put(wanted, Stamp(0)) is None
-            await until(lambda: wanted in heard)
-            listening.cancel()
+            await until(lambda: heard.count(wanted) > 1)
+            for task in listening:
+                task.cancel()
             await store.close()
+            await reading.close()
 
         asyncio.run(main())
 
@@ -115,7 +120,10 @@ FORBIDDEN = (
 )
 
 
-@pytest.mark.parametrize(("user", "place"), [("leases", "GROUP"), ("configuration", "FEDERATION")])
+@pytest.mark.parametrize(
+    ("user", "place"),
+    [("leases", "GROUP"), ("configuration", "FEDERATION")],
+)
 def test_the_rules_allow_nothing_else(user, place, redis_servers, redis_server):
     """Nobody else's keys and channels, not from within a script either, and nothing that is about
     the server."""
@@ -133,5 +141,19 @@ def test_the_rules_allow_nothing_else(user, place, redis_servers, redis_server):
             assert client.eval("return 1", 0) == 1
             with pytest.raises(exceptions.ResponseError, match="access"):
                 client.eval(script, 0)
+    finally:
+        ask("ACL", "DELUSER", own)
+
+
+def test_the_rules_for_clients_let_them_read_and_change_nothing(redis_servers, redis_server):
+    name = redis_servers.new_name()
+    own, ask = f"clients-{name}", redis_server.client.execute_command
+    key = f"{{spillover:{name}}}:configuration"
+    ask("ACL", "SETUSER", own, *rules_of("clients", FEDERATION=name))
+    try:
+        assert ask("ACL", "DRYRUN", own, "HGET", key, "body") == "OK"
+        changing = (f"HSET {key} body x", f"DEL {key}", f"PUBLISH {key} 1", "EVAL return 0")
+        for command in (*FORBIDDEN, *changing):
+            assert ask("ACL", "DRYRUN", own, *command.split()) != "OK", command
     finally:
         ask("ACL", "DELUSER", own)

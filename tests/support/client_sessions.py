@@ -14,6 +14,11 @@ def urls(names):
     return [f"http://{name}" for name in names]
 
 
+def stored(names, version=1, *, by="a"):
+    """What the store of configurations has."""
+    return told("", names, version, by=by)
+
+
 def told(cluster, names, version=1, *, by="a", clients=1, rank=0, surplus=0.0):
     """An announcement."""
     return Announcement(cluster, version, by, 0, servers(names), clients, rank, surplus)

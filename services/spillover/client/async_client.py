@@ -8,9 +8,10 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
+from os import PathLike
 from random import Random
 from types import TracebackType
-from typing import Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
 
 from spillover.client import wire
 from spillover.client.call import Call, Header, Stats
@@ -19,13 +20,16 @@ from spillover.client.job import AsyncJob
 from spillover.client.mapping import OnProgress, Window, length_of, map_async
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import Retries
-from spillover.client.session import Following
+from spillover.client.session import Following, store_at
 from spillover.client.wire import Answer
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.connection import Response
 from spillover.live.http.head import Server
 from spillover.live.http.trust import Trust
 from spillover.model.errors import InputError, SpilloverError
+
+if TYPE_CHECKING:
+    from spillover.live.membership.store import ConfigurationStore
 
 P = TypeVar("P")
 
@@ -52,7 +56,9 @@ class AsyncSpillover:
 
     With `follow` the client has a session at one node from its first request on. It learns there
     which nodes there are, takes its even part of any that join, and leaves those that go. Without,
-    it stays with the nodes that it was given, in their order: sites are not all as near.
+    it stays with the nodes that it was given, in their order: sites are not all as near. Where
+    nodes keep their configuration in Redis, `redis_url` and the name of the `federation` let a
+    client that follows read it there, too: it finds nodes when all that it knew have gone.
 
     Where urls are https, a node has to prove that it is the host of its url, to a CA of `ca_file`,
     else of the file that the environment names as SPILLOVER_CA_FILE, else of the system.
@@ -70,17 +76,21 @@ class AsyncSpillover:
         connections_max: int = CONNECTIONS_MAX,
         retries: Retries | None = None,
         follow: bool = False,
-        ca_file: str | None = None,
+        redis_url: str | None = None,
+        federation: str | None = None,
+        ca_file: str | PathLike[str] | None = None,
     ) -> None:
-        if connections_max < 1:
-            raise InputError("connections_max", "", f"expected at least 1, got {connections_max!r}")
+        wire.checked_count("connections_max", connections_max)
+        if not isinstance(retries, Retries | None):
+            raise InputError("retries", "", f"expected a Retries, got {retries!r:.80}")
         self._nodes = Nodes(checked_urls(nodes), Random())
         at_most = max(min(connections_max, _files_at_hand() // 2), 1)
         shown = bearer_headers(token)
         trust = Trust(ca_file)
         headers = (wire.JSON_HEADER, *shown)
         self._calls = Calls(self._nodes, headers, retries or Retries(), at_most, trust)
-        self._following = Following(self._nodes, shown, trust) if follow else None
+        store = _store(redis_url, federation, follows=follow)
+        self._following = Following(self._nodes, shown, trust, store) if follow else None
         if self._following is not None:
             self._calls.on_begin = self._following.start
         self._unnamed: dict[str, tuple[str, float]] = {}
@@ -281,6 +291,21 @@ class AsyncSpillover:
             if until_s > now_s:
                 self._calls.call_off(node, name)
         self._unnamed.clear()
+
+
+def _store(
+    redis_url: str | None, federation: str | None, *, follows: bool
+) -> ConfigurationStore | None:
+    if redis_url is None and federation is None:
+        return None
+    if not follows:
+        raise InputError("redis_url", "", "expected with follow=True alone")
+    if not isinstance(redis_url, str):
+        raise InputError("redis_url", "", "expected the url of the nodes' Redis with `federation`")
+    if not isinstance(federation, str) or not federation:
+        expected = "expected the name of the federation, as in its topology, with `redis_url`"
+        raise InputError("federation", "", expected)
+    return store_at(redis_url, federation)
 
 
 def checked_urls(nodes: object) -> list[str]:

@@ -22,8 +22,8 @@ from collections.abc import (
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from spillover.client.wire import Answer
-from spillover.model.errors import InputError, SpilloverError
+from spillover.client.wire import Answer, checked_count
+from spillover.model.errors import SpilloverError
 
 P = TypeVar("P")
 
@@ -59,8 +59,7 @@ class Window:
     earlier one, or for whoever takes the answers."""
 
     def __init__(self, at_most: int, total: int | None, *, ordered: bool) -> None:
-        if at_most < 1:
-            raise InputError("at_most", "", f"expected at least 1, got {at_most!r}")
+        checked_count("at_most", at_most)
         self._at_most = at_most
         self._total = total
         self._ordered = ordered

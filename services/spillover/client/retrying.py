@@ -50,11 +50,14 @@ class Retries:
     def __post_init__(self) -> None:
         """Raises InputError for what cannot be meant."""
         for name in ("share", "floor_per_s", "comeback_s"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                expected = f"expected a number of at least 0, got {getattr(self, name)!r}"
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0.0 <= value < math.inf:
+                expected = f"expected a number of at least 0, got {value!r:.80}"
                 raise InputError("retries", name, expected)
-        if self.rounds < 1:
-            raise InputError("retries", "rounds", f"expected at least 1, got {self.rounds!r}")
+        rounds: object = self.rounds
+        if not isinstance(rounds, int) or rounds < 1:
+            expected = f"expected a whole number of at least 1, got {rounds!r:.80}"
+            raise InputError("retries", "rounds", expected)
 
 
 class RetryBudget:

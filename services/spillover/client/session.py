@@ -1,18 +1,28 @@
 """A client that follows the federation: it has a session at one node, is told there which nodes
 there are, and goes where the rule says (decision 0041). Requests go to the node of the session; the
-others are where they go when it fails.
+others are where they go when it fails. Given the Redis in which nodes keep the configuration, it
+reads there, too, which nodes there are.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 from spillover.client.nodes import Nodes
+from spillover.core.membership.session_events import servers_of
 from spillover.live.http.client import HttpClient
 from spillover.live.http.trust import Trust
 from spillover.live.membership.session_shell import SessionShell, session_of
+from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
+
+if TYPE_CHECKING:
+    from spillover.live.membership.store import ConfigurationStore
+    from spillover.model.configuration import Configuration
 
 CONNECT_S = 2.0
 USER_TIMEOUT_S = 10.0
@@ -20,10 +30,18 @@ USER_TIMEOUT_S = 10.0
 
 class Following:
     """Keeps `nodes` as the federation has them, from `start` to `close`. `headers` go with what is
-    asked for."""
+    asked for. With a `store` it hears from there, too, until it is closed."""
 
-    def __init__(self, nodes: Nodes, headers: Sequence[tuple[bytes, bytes]], trust: Trust) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        headers: Sequence[tuple[bytes, bytes]],
+        trust: Trust,
+        store: ConfigurationStore | None = None,
+    ) -> None:
         self._nodes = nodes
+        self._store = store
+        self._listening: asyncio.Task[None] | None = None
         self._headers = headers
         self._trust = trust
         self._random = Random()
@@ -42,13 +60,25 @@ class Following:
         urls = self._nodes.urls
         self._session = session_of(name, urls, self._random, self._client, self._changed)
         self._session.start()
+        if self._store is not None:
+            listening = self._store.listen(self._stored)
+            self._listening = asyncio.create_task(listening, name="the configuration in Redis")
 
     async def close(self) -> None:
-        """Leave the node."""
+        """Leave the node, and the store."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+        if self._store is not None:
+            await self._store.close()
         if self._session is not None:
             await self._session.close()
         for client in self._clients.values():
             await client.close()
+
+    def _stored(self, kept: Configuration) -> None:
+        if self._session is not None:
+            self._session.listed(kept.stamp, servers_of(kept.topology))
 
     def _changed(self) -> None:
         session = self._session
@@ -73,3 +103,15 @@ class Following:
                 tls=self._trust.of(url),
             )
         return client
+
+
+def store_at(redis_url: str, federation: str) -> ConfigurationStore:
+    """Returns the store of a federation's configuration. Raises InputError if the url is none, or
+    the library is not there, which is loaded only here."""
+    check_extra("redis_url", "leases", "redis")
+    from spillover.live.membership.store import ConfigurationStore  # noqa: PLC0415
+
+    try:
+        return ConfigurationStore(redis_url, federation)
+    except InputError as error:
+        raise InputError("redis_url", "", error.expected) from None

@@ -7,6 +7,7 @@ import concurrent.futures
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from functools import partial
+from os import PathLike
 from threading import Lock
 from types import TracebackType
 from typing import Literal, Self, TypeVar, overload
@@ -49,7 +50,9 @@ class Spillover:
         connections_max: int = CONNECTIONS_MAX,
         retries: Retries | None = None,
         follow: bool = False,
-        ca_file: str | None = None,
+        redis_url: str | None = None,
+        federation: str | None = None,
+        ca_file: str | PathLike[str] | None = None,
     ) -> None:
         self._client = AsyncSpillover(
             nodes,
@@ -57,6 +60,8 @@ class Spillover:
             connections_max=connections_max,
             retries=retries,
             follow=follow,
+            redis_url=redis_url,
+            federation=federation,
             ca_file=ca_file,
         )
         self._lock = Lock()

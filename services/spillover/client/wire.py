@@ -167,6 +167,12 @@ def checked_key(key: object) -> str:
     return key
 
 
+def checked_count(name: str, count: object) -> None:
+    """Raises InputError for what is no whole number of at least 1."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InputError(name, "", f"expected a whole number of at least 1, got {count!r:.80}")
+
+
 def checked_seconds(name: str, seconds: float, most_s: float = math.inf) -> float:
     """Raises InputError for what is no time to wait."""
     try:

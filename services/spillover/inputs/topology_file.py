@@ -23,8 +23,6 @@ from spillover.model.topology import OF_PASSING, Topology
 _OF_POOLS = ("classes", "types", "on_block", "discipline", "order")
 """Fields of clusters that are only along with a list of servers."""
 
-"""Those that are only along with a proxy: handler."""
-
 
 def load_topology(name_or_path: str) -> Topology:
     """Returns the built-in topology of that name, else the one in the YAML file at that path.

@@ -21,6 +21,7 @@ from spillover.core.membership.session_events import (
     Connected,
     Ended,
     Leave,
+    Listed,
     Lost,
     NotReached,
     Parting,
@@ -29,7 +30,7 @@ from spillover.core.membership.session_events import (
     TimerFired,
     Use,
 )
-from support.client_sessions import told, urls
+from support.client_sessions import stored, told, urls
 
 
 def in_session(names="abc", *, at=None, version=1, **options):
@@ -297,3 +298,43 @@ def test_ranks_that_are_said_again_have_the_surplus_go():
     client, attempt, here = in_session("abc", at="a", version=2)
     assert client.handle(Announced(attempt, told(here, "abc", 2, clients=20, rank=19)), 10.0) == []
     assert math.isinf(client.next_deadline())
+
+
+def test_what_the_store_has_is_asked_when_all_that_is_known_has_gone():
+    client = ClientSession("me", urls("ab"), Random(1))
+    asked = asked_in_turn(client, client.handle(Started(), 0.0), 0.0)
+    assert set(asked) == {"a", "b"}, "it pauses now"
+    commands = client.handle(Listed(stored("cd", 7)), 0.1)
+    asked = asked_in_turn(client, commands, 0.1)
+    assert (set(asked[:2]), set(asked[2:])) == ({"c", "d"}, {"a", "b"})
+    assert client.handle(Listed(stored("cd", 7)), 0.1) == [], "nobody new: it does not spin"
+    (again,) = client.handle(TimerFired(), client.next_deadline())
+    commands = client.handle(Connected(again.attempt, told("c", "cd", 7)), 20.0)
+    assert [type(command) for command in commands] == [Use]
+    client.check()
+
+
+def test_a_change_that_the_store_tells_is_acted_on_by_the_rank_that_the_node_tells_soon():
+    """Of nine clients at one of two servers, a third one takes three: those with the first ranks,
+    though each has heard of it in the store first."""
+    for hears_first in (False, True):
+        moved = []
+        for rank in range(9):
+            client, attempt, _ = in_session("ab", at="a")
+            if hears_first:
+                assert client.handle(Listed(stored("abc", 2)), 1.0) == []
+            said = told("a", "abc", 2, clients=9, rank=rank)
+            assert client.handle(Announced(attempt, said), 1.1) == []
+            moved += [rank] * len(connects(client.handle(TimerFired(), client.next_deadline())))
+        assert len(moved) == 3, hears_first
+
+
+def test_the_store_alone_moves_clients_too_and_lies_move_none():
+    client, _, _ = in_session("ab", at="a", version=3)
+    for lie in (stored("", 9), stored("bb", 9), stored("b", 2)):
+        assert client.handle(Listed(lie), 1.0) == []
+        assert math.isinf(client.next_deadline())
+    assert client.refused == 2
+    assert client.handle(Listed(stored("b", 4)), 1.0) == []
+    (asked,) = client.handle(TimerFired(), client.next_deadline())
+    assert asked.server.url == "http://b"

@@ -16,13 +16,14 @@ from spillover.core.membership.session_events import (
     Connect,
     Connected,
     Leave,
+    Listed,
     Lost,
     NotReached,
     Parting,
     Started,
     TimerFired,
 )
-from support.client_sessions import told, urls
+from support.client_sessions import stored, told, urls
 
 NAMES = "abcdefgh"
 LISTS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=6, unique=True)
@@ -105,6 +106,14 @@ class AnythingMayHappen(RuleBasedStateMachine):
         for attempt, name in list(self.sessions.items()):
             said = told(name, names, self.version, clients=clients, rank=rank)
             self.feed(Announced(attempt, said))
+
+    @rule(names=LISTS, back=st.integers(0, 3), is_new=st.booleans())
+    def the_store_says(self, names, back, is_new):
+        """Something old, what nodes say too, or what they have not heard yet."""
+        if is_new:
+            self.names, self.version = names, self.version + 1
+            self.up |= set(names)
+        self.feed(Listed(stored(names if back else self.names, self.version - back)))
 
     @precondition(lambda self: self.sessions)
     @rule(names=LISTS, back=st.integers(0, 3), rank=st.integers(-3, 12))

@@ -17,8 +17,9 @@ TO_THE_END = b"HTTP/1.1 200 OK\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
-async def streaming(*pieces, stays_open=False):
-    """A client of a server that sends these pieces one after the other, then ends or waits."""
+async def streaming(*pieces, stays_open=False, drips=b""):
+    """A client of a server that sends these pieces one after the other, then ends, or waits, and
+    sends `drips` a hundred times a second."""
     gone = asyncio.Event()
 
     async def answer(reader, writer):
@@ -26,9 +27,11 @@ async def streaming(*pieces, stays_open=False):
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
-        if stays_open:
-            await reader.read()
-            gone.set()
+        while stays_open and not gone.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(reader.read(), 0.01 if drips else None)
+                gone.set()
+            writer.write(drips)
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
@@ -94,13 +97,18 @@ def test_a_stream_that_goes_wrong_raises(run, pieces, kind, what):
     run(main())
 
 
+@pytest.mark.parametrize("drips", [b"", chunk(b"x")], ids=["silent", "drips"])
 @pytest.mark.parametrize("pieces", [[], [CHUNKED], [CHUNKED + chunk(b"a\n")]], ids=len)
-def test_silence_ends_a_stream(run, pieces):
-    """A server that sends nothing for the time given is taken for dead, and let go."""
+def test_silence_ends_a_stream(run, pieces, drips):
+    """A server that sends no line for the time given is taken for dead, and let go: bytes that
+    never become one say nothing."""
 
     async def main():
-        async with streaming(*pieces, stays_open=True) as (client, gone):
-            with pytest.raises(PeerError, match=r"nothing arrived for 0\.05 s"):
+        async with streaming(*pieces, stays_open=True, drips=drips if pieces else b"") as (
+            client,
+            gone,
+        ):
+            with pytest.raises(PeerError, match=r"no line arrived for 0\.05 s"):
                 await client.stream_lines("/s", lambda _line: None, silence_s=0.05)
             await gone.wait()
 

@@ -101,7 +101,10 @@ def test_a_page_that_cannot_be_written_is_told_first(capsys, tmp_path):
     assert "--report: expected a file that can be written" in capsys.readouterr().err
 
 
-def test_a_page_is_of_membership_alone(capsys):
+def test_a_page_is_of_membership_alone(capsys, tmp_path):
+    page = str(tmp_path / "page.html")
+    assert main(["bench", "membership", "--case", "killed", "--report", page]) == 2
+    assert "--report: expected a --case that a page is on" in capsys.readouterr().err
     assert main(["bench", "node", "--report", "page.html"]) == 2
     assert "--report: expected with bench membership alone" in capsys.readouterr().err
 

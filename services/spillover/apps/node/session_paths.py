@@ -16,7 +16,7 @@ from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import JSON_LINE, rate_limited
 from spillover.core.membership.letting_in import LettingIn
-from spillover.core.membership.session_events import Server
+from spillover.core.membership.session_events import servers_of
 from spillover.live.membership.client_metrics import ClientMetrics
 from spillover.live.membership.clients import Clients, Session
 from spillover.live.overflow.shell import NodeShell
@@ -212,8 +212,3 @@ def _limits(topology: Topology) -> tuple[float, int, int]:
         topology.client_connects_burst,
         topology.client_sessions_max,
     )
-
-
-def servers_of(topology: Topology) -> list[Server]:
-    """Returns where clients can be: the clusters with a url."""
-    return [Server(one.id, one.url) for one in topology.clusters if one.url is not None]

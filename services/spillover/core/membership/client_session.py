@@ -15,6 +15,9 @@ in any order, then the other group, then all that are known, with a pause that g
 has a session, at a server that it may stay with, stays there, and tries again for a while. One
 that its server asks to wait has time if it is connected: the list stays even if it comes again.
 
+What the store of configurations says, where the client has one, counts as what a node says to one
+that has just come, until the node has said it too. Without a session it is more servers to ask.
+
 A whole round without success makes it forget how new its list is: a federation that was started
 anew counts from 0 again.
 
@@ -40,6 +43,7 @@ from spillover.core.membership.session_events import (
     Ended,
     Event,
     Leave,
+    Listed,
     Lost,
     NotReached,
     Parting,
@@ -91,6 +95,8 @@ class ClientSession:
         self._change_wait_s = change_wait_s
         self.servers = self._given
         """The list that was last acted on."""
+        self._stored: tuple[Server, ...] = ()
+        """What the store said last."""
         self._stamp: tuple[int, str, int] | None = None
         """Of the newest list that was heard of."""
         self.in_use: Server | None = None
@@ -117,6 +123,7 @@ class ClientSession:
             Connected: self._connected,
             NotReached: self._not_reached,
             Announced: self._announced,
+            Listed: self._listed,
             Parting: self._part,
             Lost: self._lost,
             Ended: lambda _, __: self._end(),
@@ -198,6 +205,22 @@ class ClientSession:
         if event.attempt == self._session:
             self._hear(event.announcement, now_s, ranked=True)
 
+    def _listed(self, event: Listed, now_s: float) -> None:
+        told = event.announcement
+        if not told.can_be_meant:
+            self.refused += 1
+            return
+        if self._session is not None:
+            self._stored = told.servers
+            self._hear(told, now_s, ranked=False)
+            return
+        known = {server.url.rstrip("/") for server in self._known()}
+        self._stored = told.servers
+        new = [one for one in told.servers if one.url.rstrip("/") not in known]
+        self._line.extendleft(self._shuffled(new))
+        if new and math.isfinite(self._again_s):
+            self._ask_next(now_s)
+
     def _part(self, event: Parting, now_s: float) -> None:
         if event.attempt == self._session and not self._parting:
             self._parting = True
@@ -237,14 +260,22 @@ class ClientSession:
         if not told.can_be_meant:
             self.refused += 1
             return
+        if ranked and self._news is not None:
+            stored, _ = self._news
+            if not stored.cluster and told.stamp == stored.stamp:
+                self._news = told, True
+                return
         is_repeated = ranked and told.stamp == self._stamp and told.surplus > 0.0
         if self._stamp is not None and told.stamp <= self._stamp and not is_repeated:
             return
         self._stamp = told.stamp
+        own = self.in_use
+        assert own is not None
         if (
             not is_repeated
             and self._news is None
             and {one.id for one in told.servers} == set(self._keys(told))
+            and any(self._is_same(one, own) for one in told.servers)
         ):
             self.servers = told.servers
             return
@@ -371,10 +402,11 @@ class ClientSession:
     def _known(self) -> list[Server]:
         """Returns all servers that were ever told, but for what is in use: unless that has asked
         to go, and perhaps takes clients again."""
-        urls = {server.url.rstrip("/") for server in self.servers}
-        given = [server for server in self._given if server.url not in urls]
+        known = {server.url.rstrip("/"): server for server in self.servers}
+        for server in (*self._stored, *self._given):
+            known.setdefault(server.url.rstrip("/"), server)
         own = self.in_use
-        everyone = (*self.servers, *given)
+        everyone = known.values()
         if own is None or self._parting:
             return list(everyone)
         return [one for one in everyone if not self._is_same(one, own)] or list(everyone)

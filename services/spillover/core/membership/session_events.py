@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from spillover.model.topology import Topology
+
 SERVERS_MAX = 1000
 """In a list: what is longer is none."""
 
@@ -16,11 +18,16 @@ class Server(NamedTuple):
     url: str
 
 
+def servers_of(topology: Topology) -> tuple[Server, ...]:
+    """Returns where clients can be: the clusters with a url."""
+    return tuple(Server(one.id, one.url) for one in topology.clusters if one.url is not None)
+
+
 class Announcement(NamedTuple):
     """What a node tells a client of the federation, and of the client's place at the node."""
 
     cluster: str
-    """The node's own."""
+    """The node's own; empty where it was read in the store of configurations."""
     version: int
     by: str
     """With `by_epoch`, whose configuration of this version it is: of two the later one counts."""
@@ -81,6 +88,13 @@ class Announced:
 
 
 @dataclass(slots=True)
+class Listed:
+    """The store of configurations has this one: no node has said it, and it has no rank."""
+
+    announcement: Announcement
+
+
+@dataclass(slots=True)
 class Parting:
     """The node will take nothing more: its clients are to go elsewhere within this time."""
 
@@ -106,7 +120,7 @@ class TimerFired:
 
 
 Event: TypeAlias = (
-    Started | Connected | NotReached | Announced | Parting | Lost | Ended | TimerFired
+    Started | Connected | NotReached | Announced | Listed | Parting | Lost | Ended | TimerFired
 )
 
 

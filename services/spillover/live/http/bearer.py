@@ -17,6 +17,7 @@ def bearer_headers(token: str | None) -> tuple[tuple[bytes, bytes], ...]:
         token, source = os.environ.get(TOKEN_VARIABLE, "").strip(), TOKEN_VARIABLE
         if not token:
             return ()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
+    is_text = isinstance(token, str)  # what users leave out is often none
+    if not is_text or not token or not token.isascii() or not token.isprintable() or " " in token:
         raise InputError(source, "", "expected printable ASCII characters without blanks")
     return ((b"authorization", b"Bearer " + token.encode()),)

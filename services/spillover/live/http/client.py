@@ -232,7 +232,8 @@ class HttpClient:
 
         Returns when the server ends the answer. Raises PeerError if no connection can be had, the
         status is not 200, the answer breaks off or ends within a line, a line is too long, or
-        nothing arrives for `silence_s`. What `on_line` raises ends the stream and comes out here.
+        no line is complete for `silence_s`. What `on_line` raises ends the stream and comes out
+        here.
         """
         head = self._server.head("GET", path, headers, 0)
         lines = LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
@@ -243,7 +244,7 @@ class HttpClient:
         self.dispatch(exchange, head, (b"",))
         try:
             if silence_s is not None:
-                await _while_heard(exchange, answer, silence_s)
+                await _while_heard(exchange, lines, answer, silence_s)
             await answer
         finally:
             answer.cancel()
@@ -376,13 +377,16 @@ class HttpClient:
         self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
 
 
-async def _while_heard(exchange: OutgoingRequest, answer: Awaited, silence_s: float) -> None:
-    """Wait for the end of a stream, and break it off when nothing arrives for `silence_s`."""
+async def _while_heard(
+    exchange: OutgoingRequest, lines: LineSplitter, answer: Awaited, silence_s: float
+) -> None:
+    """Wait for the end of a stream, and break it off when no line is complete for `silence_s`:
+    bytes alone say nothing."""
     rest_s = silence_s
     while not answer.done():
         await asyncio.wait([answer], timeout=rest_s)
         if exchange.connection is None:
             continue  # it has ended, or not been sent, which the connect timeout bounds
-        rest_s = exchange.heard_s + silence_s - time.monotonic()
+        rest_s = max(exchange.sent_s, lines.heard_s) + silence_s - time.monotonic()
         if rest_s <= 0:
-            exchange.break_off(f"nothing arrived for {silence_s:g} s")
+            exchange.break_off(f"no line arrived for {silence_s:g} s")

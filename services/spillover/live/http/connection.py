@@ -84,8 +84,6 @@ class OutgoingRequest:
     opening: asyncio.Task[Connection] | None = None
     timer: asyncio.TimerHandle | None = None
     sent_s: float = 0.0
-    heard_s: float = 0.0
-    """When anything last arrived; kept up only for streams."""
 
     def break_off(self, what: str) -> None:
         """Fail with the error that tells whether anything of the request had been written."""
@@ -216,7 +214,7 @@ class Connection(asyncio.Protocol):
         """Write a request; it ends with the answer or with OutcomeUnknown."""
         self.exchange = exchange
         exchange.connection = self
-        exchange.sent_s = exchange.heard_s = time.monotonic()
+        exchange.sent_s = time.monotonic()
         if self._writes is not None:
             self._writes.write(self._transport, head, *body)
         else:
@@ -260,7 +258,6 @@ class Connection(asyncio.Protocol):
         if self._overhead_bytes > OVERHEAD_LIMIT_BYTES:
             self._fault = f"head or framing of the answer exceeds {OVERHEAD_LIMIT_BYTES} bytes"
         if exchange.on_body is not None and self._head_complete:
-            exchange.heard_s = time.monotonic()
             self._stream(exchange, exchange.on_body)
         if self._answer is not None:
             self._finish(exchange, self._answer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 
 from spillover.model.errors import PeerError
@@ -16,10 +18,13 @@ class LineSplitter:
         self._on_line = on_line
         self._limit_bytes = limit_bytes
         self._rest = bytearray()
+        self.heard_s = -math.inf
+        """When a line was last complete."""
 
     def feed(self, piece: bytes | bytearray) -> None:
         self._rest += piece
         if b"\n" in piece:
+            self.heard_s = time.monotonic()
             *lines, self._rest = self._rest.split(b"\n")
             for line in lines:
                 self._check(line)

@@ -26,6 +26,7 @@ from spillover.core.membership.session_events import (
     Ended,
     Event,
     Leave,
+    Listed,
     Lost,
     NotReached,
     Parting,
@@ -97,6 +98,11 @@ class SessionShell:
 
     def start(self) -> None:
         self._feed(Started())
+
+    def listed(self, stamp: tuple[int, str, int], servers: Sequence[Server]) -> None:
+        """Take in what the store of configurations has."""
+        told = Announcement("", *stamp, tuple(servers), 0, 0, 0.0)
+        self._feed(Listed(self._with_servers(told)))
 
     async def close(self) -> None:
         """Leave, and let go of everything."""

@@ -73,8 +73,12 @@ def run_bench(name: str, plan: BenchPlan, say: Callable[[str], None]) -> BenchRe
     check_extra("a benchmark", "bench", *_PACKAGES)
     for extra, packages in _MORE_PACKAGES.get(name, {}).items():
         check_extra(f"bench {name}", extra, *packages)
-    stages: tuple[Stage, ...] = importlib.import_module(BENCHES[name]).STAGES
+    bench = importlib.import_module(BENCHES[name])
+    stages: tuple[Stage, ...] = bench.STAGES
     session = Session(plan, say)
+    if plan.report is not None and not session.wants(*bench.REPORTED):
+        expected = f"expected a --case that a page is on, such as {bench.REPORTED[0]!r}"
+        raise InputError("--report", "", expected)
     machine = describe_machine(_MEASURED[name])
     asyncio.run(session.run(stages))
     rows, notes, details = tuple(session.rows), tuple(session.notes), tuple(session.details)

@@ -11,3 +11,5 @@ from __future__ import annotations
 from spillover.tools.bench.membership import measuring, one_node
 
 STAGES = (*measuring.STAGES, *one_node.STAGES)
+REPORTED = tuple(case for stage in measuring.STAGES for case in stage.cases)
+"""What a page can be written on."""
