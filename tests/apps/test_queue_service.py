@@ -294,6 +294,17 @@ def test_a_wrong_take_names_its_field(producer: Producer, asked: dict, field: st
     assert field in answer.told["detail"]
 
 
+def test_the_producer_that_is_asked_counts_as_one_to_visit() -> None:
+    with producers(3) as (first, second, _):
+        second.put(b"there")
+        only = {"access": {"p2": 1.0}, "avoid_visited": True}
+        answer = first.take(max_hops=3, **only)
+        assert reason(answer) == (422, "invalid")
+        assert "expected at most 2" in answer.told["detail"]
+        body, base, _ = fetched(first.take(max_hops=2, **only))
+        assert (body, base) == (b"there", second.url)
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b'{"consumer":"c"}'])
 def test_a_take_that_is_no_such_object(producer: Producer, body: bytes) -> None:
     assert reason(call(f"{producer.url}/take", "POST", body)) == (422, "invalid")

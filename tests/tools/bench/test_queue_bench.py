@@ -1,4 +1,4 @@
-"""`spillover bench queue`: one case, all sides measured, nothing lost."""
+"""`spillover bench queue`: one case of each kind, all sides measured, nothing lost."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import sys
 
 import pytest
 
+from spillover.live.queue.store import ObjectStore
+from spillover.model.errors import RunError
 from spillover.tools.bench.catalog import run_bench
 from spillover.tools.bench.model import BenchPlan
-from spillover.tools.bench.queue import waits
+from spillover.tools.bench.queue import killed, waits
 from spillover.tools.bench.queue.rabbitmq import why_not
 
 BENCH = [sys.executable, "-m", "spillover", "bench", "queue", "--quick", "--json"]
@@ -64,3 +66,32 @@ def test_waits_are_beside_the_simulator_and_the_model(monkeypatch):
     assert paired.value == probes.value
     assert 1.0 < paired.peer_value <= 3.0
     assert rows["take, and object", None].value > 0
+
+
+@pytest.mark.e2e
+@pytest.mark.threes
+def test_one_of_four_producers_is_killed_and_nothing_is_lost(monkeypatch):
+    """It holds objects then, and others go on."""
+    for name in ("PRODUCERS", "CONSUMERS"):
+        monkeypatch.setattr(killed, name, 4)
+    told = run_bench("queue", BenchPlan(quick=True, runs=1, case="killed"), lambda _: None)
+    assert [(row.case, row.unit, row.peer) for row in told.rows] == [
+        (killed.GIVEN, "per s", killed.BEFORE),
+        (killed.WAITED, "ms", killed.BEFORE),
+    ]
+    for row in told.rows:
+        assert row.value > 0
+        assert row.peer_value > 0
+
+
+def test_an_object_that_the_killed_producer_has_lost_is_told(tmp_path):
+    seen = killed._Seen(accepted={b"p1 1", b"p1 2", b"p1 3", b"p2 1"}, settled={b"p1 1"})
+    store = ObjectStore(tmp_path, killed.DEAD, "test")
+    store.recover()
+    store.put(2, "text/plain", b"p1 2").result(30.0)
+    store.close()
+    with pytest.raises(RunError, match="1 objects that the killed producer had accepted are lost"):
+        killed._check_store(tmp_path, seen)
+    seen.settled.add(b"p1 3")
+    killed._check_store(tmp_path, seen)
+    assert killed._missing(seen) == {b"p2 1"}

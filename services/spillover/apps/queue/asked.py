@@ -55,8 +55,9 @@ def read_body(body: bytes, model: type[T]) -> T:
         raise Problem("invalid", f"body: {error}") from None
 
 
-def check_take(take: TakeBody, producers: Collection[str]) -> dict[str, float]:
-    """Returns the access probabilities: those given, else all alike. Raises Problem `invalid`."""
+def check_take(take: TakeBody, producers: Collection[str], own: str) -> dict[str, float]:
+    """Returns the access probabilities: those given, else all alike. The probe visits the `own`
+    producer first, whatever its probability. Raises Problem `invalid`."""
     access = take.access
     if access is None:
         access = dict.fromkeys(producers, 1.0 / len(producers))
@@ -68,7 +69,7 @@ def check_take(take: TakeBody, producers: Collection[str]) -> dict[str, float]:
     if abs(total - 1.0) > ACCESS_ERROR_MAX:
         expected = f"expected probabilities that sum to 1, got {total:.9g}"
         raise Problem("invalid", f"body.access: {expected}")
-    reachable = sum(share > 0.0 for share in access.values())
+    reachable = len({own, *(name for name, share in access.items() if share > 0.0)})
     if take.avoid_visited and take.max_hops > reachable:
         expected = (
             f"expected at most {reachable}, as many as there are producers to visit, since "

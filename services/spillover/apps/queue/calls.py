@@ -100,7 +100,7 @@ class QueueCalls:
         """POST /take."""
         shell = self._shell
         asked = read_body(await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S), TakeBody)
-        access = check_take(asked, shell.public_urls)
+        access = check_take(asked, shell.public_urls, shell.settings.id)
         if asked.probe_id in shell.machine.takes:
             problem = "expected the id of no probe that is under way"
             raise Problem("conflict", f"body.probe_id: {problem}, got {asked.probe_id!r}")
@@ -130,6 +130,7 @@ class QueueCalls:
                 where = f"{shell.public_urls[offer.producer]}/objects/{offer.grant}"
                 headers = _of_grant(offer.grant, offer.producer, offer.probes)
                 exchange.answer(303, [(b"location", where.encode()), *headers], b"")
+                _leave(exchange)
             case ev.NoObject():
                 headers = [(b"spillover-probes", b"%d" % answer.probes)]
                 await _answer_empty(send, 204, headers)
@@ -227,6 +228,7 @@ class QueueCalls:
         try:
             if body.content is not None and body.size_bytes <= FILE_BYTES_MIN:
                 exchange.answer(200, headers, body.content)  # in one write
+                _leave(exchange)
                 shell.metrics.sent_bytes += body.size_bytes
                 whole = not exchange.disconnected
             else:
@@ -255,6 +257,13 @@ class QueueCalls:
             if shell.now_s - extended_s > shell.settings.visibility_s / 4:
                 extended_s = shell.now_s
                 shell.feed(ev.Extended(NOBODY, give.grant))
+
+
+def _leave(exchange: Exchange) -> None:
+    """Have the answer leave now. What else this turn of the loop does, a consumer need not wait
+    for: the object whose place its own made free is read, and a peer hears that its offer is
+    taken."""
+    exchange.connection.writes.flush()
 
 
 def _piece(piece: bytes | memoryview) -> Message:
