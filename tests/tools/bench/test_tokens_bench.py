@@ -491,15 +491,6 @@ def test_cases_have_names_of_their_own():
     assert len(names) == len(set(names)) == len(WORKLOADS) + len(DISPATCHES_OF)
 
 
-def test_a_dispatch_is_measured_beside_a_plain_cluster(capsys):
-    assert main(["bench", "tokens", "--quick", "--json", "--case", "dispatch, l"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["case"] for row in rows] == list(DISPATCHES_OF.values())
-    for row in rows:
-        assert 0 < row["peer_value"] < row["value"] < 1000
-        assert (row["peer"], row["unit"]) == ("plain cluster", "us")
-
-
 def test_bad_usage_is_told_in_one_line(capsys):
     assert main(["bench", "tokens", "--policy", "paper"]) == 2
     assert capsys.readouterr() == ("", "spillover: --policy: expected with bench peers alone\n")

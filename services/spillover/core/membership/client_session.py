@@ -95,8 +95,7 @@ class ClientSession:
         self._change_wait_s = change_wait_s
         self.servers = self._given
         """The list that was last acted on."""
-        self._stored: tuple[Server, ...] = ()
-        """What the store said last."""
+        self._stored: tuple[Server, ...] = ()  # what the store said last
         self._stamp: tuple[int, str, int] | None = None
         """Of the newest list that was heard of."""
         self.in_use: Server | None = None
@@ -109,14 +108,12 @@ class ClientSession:
         """Whom to ask next."""
         self._wanted: tuple[Server, ...] = ()
         """Where it should be: one that has a session may come back to them."""
-        self._rounds = 0
-        self._asked_to_wait = 0
+        self._rounds = self._asked_to_wait = 0
         self._news: tuple[Announcement, bool] | None = None
         """What is to be acted on, and whether its rank counts."""
-        self._parting = False
+        self._parting = self._ended = False
         self._act_s = self._again_s = self._expires_s = math.inf
         """When to act on the news, to ask the next in line, and to give up the attempt."""
-        self._ended = False
         self._commands: list[Command] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Started: lambda _, now_s: self._start(now_s),
