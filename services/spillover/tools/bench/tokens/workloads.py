@@ -26,9 +26,10 @@ from spillover_loadgen import workloads
 SETTLED_S = 60.0
 """Jobs count from then on: pools begin empty, and forget that with a time constant of 15 s at load
 1, where it is longest."""
-CPU_S_OF_A_JOB = 4.5e-3
+CPU_S_OF_A_JOB = 7.0e-3
 """What one takes in all processes of all sides together, two of nodes and five of dispatchers, as
-this benchmark tells it (AMD EPYC)."""
+this benchmark tells it on a slow day (AMD EPYC; 4.5 ms on a good one). Too little, and all sides
+are late."""
 CPU_S_OF_A_JOB_ALONE = 1.1e-3
 """With the one side of nodes that plays a pool which changes."""
 CPU_SHARE = 0.7
