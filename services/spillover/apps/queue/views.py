@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from itertools import islice
@@ -34,7 +35,7 @@ class Limits(BaseModel):
 
     buffers: int
     object_limit_bytes: int
-    held_limit_bytes: float
+    held_limit_bytes: int | None
     unacked: int
     dead: int
     deliveries: int
@@ -169,10 +170,11 @@ def queue_state(shell: QueueShell, about: About) -> QueueState:
 
 
 def _limits(settings: ProducerSettings, about: About) -> Limits:
+    held_bytes = settings.held_limit_bytes
     return Limits(
         buffers=settings.buffers,
         object_limit_bytes=about.object_limit_bytes,
-        held_limit_bytes=settings.held_limit_bytes,
+        held_limit_bytes=None if math.isinf(held_bytes) else int(held_bytes),
         unacked=settings.unacked_limit,
         dead=settings.dead_limit,
         deliveries=settings.deliveries_max,
