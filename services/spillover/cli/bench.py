@@ -6,6 +6,7 @@ import argparse
 import json
 import signal
 from pathlib import Path
+from types import FrameType
 
 from spillover.cli.parsing import some_of, whole_number_in
 from spillover.policy.overflow.choosers import POLICY_NAMES
@@ -58,10 +59,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """As Ctrl-C, which cancels what runs in good order. Shells have what runs in the background
+    ignore that one."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.default_int_handler(number, frame)
+    signal.raise_signal(signal.SIGINT)
+
+
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    # As Ctrl-C, which cancels what runs in good order.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _interrupt)
     runs_full = RUNS_OF.get(options.name, RUNS)
     plan = BenchPlan(
         runs=options.runs or (1 if options.quick else runs_full),

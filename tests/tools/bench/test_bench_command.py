@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from spillover.cli import main
+from spillover.cli.bench import _interrupt
 from spillover.model.extras import how_to_get
 from spillover.tools.bench import catalog
 from spillover.tools.bench.node import STAGES
@@ -107,3 +108,14 @@ def test_cases_have_names_of_their_own():
     """--case picks by them."""
     names = [case for stage in STAGES for case in stage.cases]
     assert len(names) == len(set(names)) >= 11
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.default_int_handler], ids=["bg", "fg"])
+def test_sigterm_ends_it_also_in_the_background(handler):
+    """Where shells have it ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _interrupt(signal.SIGTERM, None)
+    finally:
+        signal.signal(signal.SIGINT, before)
