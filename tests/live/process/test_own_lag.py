@@ -171,7 +171,7 @@ def test_a_stream_that_has_spoken_is_not_called_silent_by_a_loop_that_was_held_u
                 asyncio.get_running_loop().call_soon(hold_up, HELD_UP_S)
                 held_up.set()
 
-        with pytest.raises(PeerError, match="nothing arrived"):
+        with pytest.raises(PeerError, match="no line arrived"):
             await client.stream_lines("/", hear, silence_s=LIMIT_S)
         assert lines == [b"a", b"a"]
         await client.close()
