@@ -1,4 +1,5 @@
-"""Requests of some hundred clients, half of them with a key, and what each client was told.
+"""Requests of some hundred clients, half of them with a key, until a fault is healed, and what each
+client was told.
 
 A client with a key does as a real one would: when its connection fails it sends the same request
 again under the same key. Every fourth of all is asynchronous: it asks for the answer later, and
@@ -43,25 +44,28 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """`requests` of them, evenly over `over_s`, each of which keeps a server busy for `hold_ms`.
+    """`per_s` of them evenly, at least `least`, each of which keeps a server busy for `hold_ms`.
     `homes` has a letter for each in turn: an odd number, so that each home gets all kinds."""
 
-    requests: int = 400
-    over_s: float = 2.0
+    per_s: float = 200.0
+    least: int = 400
     homes: str = "aaaabaacaad"
     hold_ms: float = 30.0
 
 
-async def send(name: str, urls: Mapping[str, str], load: Load) -> list[Told]:
-    """Send them all, each at its instant whatever became of the others; until all have ended."""
+async def send(name: str, urls: Mapping[str, str], load: Load, healed: asyncio.Event) -> list[Told]:
+    """Send them, each at its instant whatever became of the others, until `healed`; returns once
+    all have ended. So a fault is in the middle of a load however slow the machine is."""
     clients = {home: HttpClient(urls[home]) for home in set(load.homes)}
     began_s = time.monotonic()
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = []
-            for index in range(load.requests):
+            tasks: list[asyncio.Task[Told]] = []
+            while len(tasks) < load.least or not healed.is_set():
+                index = len(tasks)
+                at_s = began_s + index / load.per_s
+                await asyncio.sleep(max(0.0, at_s - time.monotonic()))
                 told = _kind(name, index, load.homes[index % len(load.homes)])
-                at_s = began_s + load.over_s * index / load.requests
                 talk = _Talk(clients[told.home], told, load.hold_ms, at_s)
                 tasks.append(group.create_task(talk.from_start_to_end()))
     finally:
@@ -86,7 +90,6 @@ class _Talk:
     def __init__(self, client: HttpClient, told: Told, hold_ms: float, at_s: float) -> None:
         self._client = client
         self._told = told
-        self._at_s = at_s
         self._limit_s = at_s + PATIENCE_S
         self._body = json.dumps({"payload": {"work": told.work, "hold_ms": hold_ms}}).encode()
         self._headers = [(b"Idempotency-Key", told.work.encode())] if told.keyed else []
@@ -94,7 +97,6 @@ class _Talk:
             self._headers.append((b"Prefer", b"respond-async"))
 
     async def from_start_to_end(self) -> Told:
-        await asyncio.sleep(max(0.0, self._at_s - time.monotonic()))
         pause_s = PAUSE_FIRST_S
         while True:
             try:
