@@ -13,7 +13,7 @@ import pytest
 from support.faults import federation as federations
 from support.loop import until
 
-pytestmark = pytest.mark.threes
+pytestmark = [pytest.mark.threes, pytest.mark.timeout(300)]
 
 HOME, RELAY, RUNNER = "a", "b", "c"
 

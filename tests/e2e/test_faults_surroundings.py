@@ -20,7 +20,7 @@ from support.faults import load as loads
 from support.faults import reckoning as reckonings
 from support.faults import resets
 
-pytestmark = pytest.mark.threes
+pytestmark = [pytest.mark.threes, pytest.mark.timeout(300)]
 
 HOUR_S = 3600
 SEEN_S = 1.1

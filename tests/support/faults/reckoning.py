@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from spillover.model.errors import PeerError
 
-HEALED_S = 90.0
-"""For a fault to come and be healed: pytest's own limit ends a test after two minutes."""
+HEALED_S = 120.0
+"""For a fault to come and be healed: for a burst to spread, and a node to start again."""
 QUIET_S = 2.0
 WATCH_S = 0.2
 """A look at a node costs it as much as several requests."""
