@@ -5,9 +5,9 @@ one after it, at producers that nobody else uses. What differs between these is 
     at the next take, probe, offer, pointer; then fetch, object
     after it    the same, and a probe that finds nothing
 
-Whatever is not the wire is as with those that are measured: how often a producer is asked, how long
-an object lies, and that a take goes with an acknowledgement at some other producer. What is rested
-has left the caches of the processor, and is slower.
+What is rested has left the caches of the processor, and is slower. So whatever is not the wire is
+as with those that are measured, as far as it can be: how often a producer is asked and by whom, how
+long an object lies, and that a take goes with an acknowledgement at some other producer.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from spillover.sim.queue import wires as kinds
 from spillover.tools.bench.queue.closed import JSON_TYPE, body_of_take, prepare
 from spillover.tools.bench.queue.makers import CALL_S, OBJECT_BYTES
 
-GROUP = 3
-"""Producers that are looked at together, one object after the other; groups at the same time."""
+WAYS_MAX = 3
+"""Producers of the longest way. There is one object under way for so many that are watched."""
 LIES_S = 0.2
 """How long an object lies in the mean before it is taken."""
 PAUSE_S = 0.08
-"""In the mean, before the next one. So each of a group is asked about as often as one of those that
+"""In the mean, before the next one. So each producer is asked about as often as one of those that
 are measured where objects lie, at load 50 %."""
 EACH_MIN = 2
 NEXT_BUT_ONE, ELSEWHERE = 1e-5, 1e-14
@@ -89,22 +89,19 @@ class Legs:
         *,
         named: Sequence[str] = (),
     ) -> None:
-        """Look on at these producers, which know each other and are used by nobody else, from
-        `counts_s` on until it is over: GROUP of them together, and what is left over not at all.
-        Probes also name those `named`, which they know and do not ask, to be as long as others.
-        Raises RunError."""
+        """Look on at these producers, WAYS_MAX of them at least, which know each other and are used
+        by nobody else, from `counts_s` on until it is over. Probes also name those `named`, which
+        they know and do not ask, to be as long as others. Raises RunError."""
         clients = {name: HttpClient(url) for name, url in urls.items()}
         watcher = _Watcher(clients, [*urls, *named], Random(seed), self)
-        names = list(urls)
-        groups = [names[i : i + GROUP] for i in range(0, len(names) - GROUP + 1, GROUP)]
 
-        async def look_at(group: Sequence[str]) -> None:
+        async def look_on() -> None:
             while not over.is_set() or len(self.after_s) < EACH_MIN:
-                await watcher.look(group, counts=time.monotonic() >= counts_s)
+                await watcher.look(counts=time.monotonic() >= counts_s)
 
         try:
             await prepare(clients)
-            await asyncio.gather(*(look_at(group) for group in groups))
+            await asyncio.gather(*(look_on() for _ in range(len(urls) // WAYS_MAX)))
             await watcher.settle_all()
         except PeerError as error:
             raise RunError(f"a producer: {error}") from None
@@ -123,6 +120,8 @@ class _Watcher:
         legs: Legs,
     ) -> None:
         self._clients = clients
+        self._free = list(clients)
+        """Those that no object is at, or on its way to."""
         self._named = named
         self._random = random
         self._legs = legs
@@ -131,16 +130,18 @@ class _Watcher:
         self._in_use: list[tuple[HttpClient, str]] = []
         """Who has the grants of objects that came, and where they are settled."""
 
-    async def look(self, group: Sequence[str], *, counts: bool) -> None:
-        """One object in each of the three ways."""
-        for probes in (1, 2, 3):
+    async def look(self, *, counts: bool) -> None:
+        """One object in each of the three ways, each between other producers."""
+        for probes in range(1, WAYS_MAX + 1):
             await asyncio.sleep(self._random.expovariate(1.0 / PAUSE_S))
-            way = self._random.sample(group, probes)
+            way = self._random.sample(self._free, probes)
+            self._free = [name for name in self._free if name not in way]
             await self._clients[way[-1]].request(
                 "POST", "/objects", body=bytes(OBJECT_BYTES), timeout_s=CALL_S
             )
             await asyncio.sleep(self._random.expovariate(1.0 / LIES_S))
             sent, found_s, fetched_s = await self._take(way)
+            self._free += way
             if counts and sent == probes:
                 legs = self._legs
                 (legs.at_once_s, legs.next_s, legs.after_s)[probes - 1].append(found_s)

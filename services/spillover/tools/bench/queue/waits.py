@@ -40,7 +40,7 @@ CASES = {
 }
 PRODUCERS = CONSUMERS = 20
 WATCHED = 9
-"""More producers, on which `legs` looks, in groups."""
+"""More producers, on which `legs` looks."""
 PRODUCTION_PER_S = 5.0
 """Of each: so slow that no process waits for the processor."""
 PLACES = 2
