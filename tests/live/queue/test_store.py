@@ -102,6 +102,38 @@ def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
         opened(tmp_path / "file")
 
 
+def test_what_is_acknowledged_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not just with the system, whose power may fail: a file and its name before the row that names
+    it, and the row before anybody is told."""
+    store = opened(tmp_path)
+    assert store._database.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    synced: list[tuple[int, int]] = []
+
+    def fsync(file: int) -> None:
+        usual(file)
+        other = sqlite3.connect(tmp_path / "queue.sqlite3")
+        (rows,) = other.execute("SELECT count(*) FROM objects").fetchone()
+        other.close()
+        synced.append((os.fstat(file).st_ino, rows))
+
+    usual = os.fsync
+    monkeypatch.setattr(os, "fsync", fsync)
+    store.put(1, "", LARGE).result(10)
+    path = store.path_of(1)
+    assert synced == [(path.stat().st_ino, 0), (path.parent.stat().st_ino, 0)]
+    store.close()
+
+
+def test_larger_objects_are_files(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for number, size_bytes in ((1, FILE_BYTES_MIN), (2, FILE_BYTES_MIN + 1)):
+        store.put(number, "", bytes(size_bytes)).result(10)
+    assert [store.path_of(number).exists() for number in (1, 2)] == [False, True]
+    store.close()
+
+
 def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.put(1, "", b"x").result(10)

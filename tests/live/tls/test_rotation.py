@@ -71,6 +71,50 @@ def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors):
     _run(main)
 
 
+def test_what_is_wrong_again_after_it_was_right_is_told_again(files, authority, errors):
+    """Whether it was the old one that was right, or a new one."""
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        cert = Path(files.cert)
+        before = cert.read_bytes()
+        for times in (1, 2, 3):
+            cert.write_bytes(b"no certificate")
+            assert not await credentials.look()
+            assert len(errors()) == times
+            if times == 1:
+                cert.write_bytes(before)
+            else:
+                put(cert.parent, "a", authority.sign(NAME), authority)
+            assert await credentials.look() is (times > 1)
+
+    _run(main)
+
+
+def test_what_is_written_while_it_is_read_waits_for_the_next_look(files, authority):
+    """What was loaded may be half of one and half of the other."""
+
+    class Interrupted(Credentials):
+        def _read(self):
+            material = super()._read()
+            if further:
+                put(Path(files.cert).parent, "a", further.pop(), authority)
+            return material
+
+    further = [authority.sign(NAME)]
+
+    async def main():
+        credentials = Interrupted(files, NAME)
+        before = credentials.material
+        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+        assert not await credentials.look()
+        assert credentials.material is before
+        assert await credentials.look()
+        assert credentials.material.is_as_in_files()
+
+    _run(main)
+
+
 def test_no_thread_to_read_with_leaves_the_old_one_in_place(files, authority, errors):
     """A machine that is out of them: it is told once, and the next look finds what is new."""
 
@@ -113,6 +157,25 @@ def test_a_signal_is_sooner_than_the_next_look(files, authority):
     _run(main)
 
 
+def test_it_looks_once_for_each_signal(files):
+    """One that went on looking would keep a core busy for ever."""
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        looks = []
+        credentials.on_look.append(lambda _, **told: looks.append(told["renewed"]))
+        watching = asyncio.create_task(credentials.watch(3600.0))
+        for times in (1, 2):
+            credentials.wake()
+            await until(lambda: len(looks) >= times)  # noqa: B023
+            for _ in range(20):  # a look is one such turn through a thread
+                await asyncio.to_thread(int)
+            assert len(looks) == times
+        watching.cancel()
+
+    _run(main)
+
+
 def test_what_is_over(files, authority):
     """A certificate that has ended, and all that a CA had vouched for that has gone."""
 
@@ -134,6 +197,24 @@ def test_what_is_over(files, authority):
         await credentials.look()
         await credentials.look()
         assert seen == [[True, False, False], [True, True, False], [True, False, False]]
+
+    _run(main)
+
+
+def test_what_was_vouched_for_once_is_not_for_good(files, authority):
+    """CAs go one after the other: each time it is asked anew who vouches for whom."""
+
+    async def main():
+        others = [Authority("second CA"), Authority("third CA")]
+        credentials = Credentials(files, NAME)
+        der = ssl.PEM_cert_to_DER_cert(others[0].sign("b")[0].decode())
+        shown = PeerCertificate(frozenset(), 4e9, der)
+        seen = []
+        credentials.on_look.append(lambda one, **_: seen.append(one.is_over(shown)))
+        for trusted in ([authority, *others], others, others[1:]):
+            put(Path(files.cert).parent, "a", others[1].sign(NAME), *trusted)
+            assert await credentials.look()
+        assert seen == [False, False, True]
 
     _run(main)
 
