@@ -398,6 +398,18 @@ def test_a_client_that_reads_slowly_is_no_silence_of_the_service(clock):
     assert script.calls[2:] == ["nothing more of the answer came for 5 s"]
 
 
+def test_a_source_that_has_written_all_is_not_paused():
+    """What it read from may serve another request by now."""
+    node, sink = Node(), Told()
+    node.take(sink)
+    script, relay = node.begin(1)
+    relay.piece(b"x")
+    relay.end()
+    sink.flow.pause()
+    sink.flow.resume()
+    assert script.calls == []
+
+
 def test_the_time_in_the_queue_is_none_of_the_answer(clock):
     limits = {"passed_total_ms": 9000.0}
     node = Node()
