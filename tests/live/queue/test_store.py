@@ -9,9 +9,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random
+from types import NoneType
 
 import pytest
 
@@ -151,11 +153,17 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 @contextmanager
-def no_writing(store: ObjectStore) -> Iterator[None]:
-    """The disk does not write for a while."""
-    store._database.execute("PRAGMA query_only = ON")
+def no_writing(directory: Path) -> Iterator[None]:
+    """The disk refuses all that concerns an object, in the midst of its transaction."""
+    kinds = ("INSERT", "UPDATE", "DELETE")
+    refuse = "BEGIN SELECT RAISE(ABORT, 'no room'); END"
+    other = sqlite3.connect(directory / "queue.sqlite3", isolation_level=None)
+    for kind in kinds:
+        other.execute(f"CREATE TRIGGER no_{kind} BEFORE {kind} ON objects {refuse}")
     yield
-    store._database.execute("PRAGMA query_only = OFF")
+    for kind in kinds:
+        other.execute(f"DROP TRIGGER no_{kind}")
+    other.close()
 
 
 @contextmanager
@@ -173,60 +181,86 @@ def busy(directory: Path, store: ObjectStore, wishes: int) -> Iterator[None]:
     first.result(10)
 
 
+class Twin:
+    """What a store should hold, in a dict."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.store = opened(directory)
+        self.there: dict[int, tuple[int, int, bool]] = {}
+        self.owed: set[int] = set()
+        self.last = 0
+
+    def restart(self) -> None:
+        self.store.close()
+        self.owed.clear()
+        self.store = opened(self.directory)
+        found, last = self.store.recover()
+        assert last == self.last
+        there = [(one.number, (one.size_bytes, one.deliveries, bool(one.dead))) for one in found]
+        assert there == sorted(self.there.items())
+        files = {path.name for path in (self.directory / "objects").iterdir()}
+        large = [n for n, (size_bytes, *_) in self.there.items() if size_bytes > FILE_BYTES_MIN]
+        assert files == set(map(str, large))
+
+    def wrote(self) -> None:
+        """What the disk owes is written after what it was asked for, before all else."""
+        for number in self.owed:
+            self.there.pop(number, None)
+        self.owed.clear()
+        self.store.note(0, 0, dead=False).result(10)
+
+    def put(self, size_bytes: int, *, works: bool) -> None:
+        number = self.last + 1
+        self._done(self.store.put(number, "", bytes(size_bytes)), works=works)
+        if works:
+            self.there[number], self.last = (size_bytes, 0, False), number
+
+    def forget(self, number: int, *, works: bool) -> None:
+        self._done(self.store.forget(number), works=works)
+        if works:
+            self.there.pop(number)
+        else:
+            self.owed.add(number)
+
+    def note(self, number: int, deliveries: int, *, dead: bool, works: bool) -> None:
+        self._done(self.store.note(number, deliveries, dead=dead), works=works)
+        if works:
+            self.there[number] = self.there[number][0], deliveries, dead
+
+    def _done(self, done: Future[None], *, works: bool) -> None:
+        assert isinstance(done.exception(10), NoneType if works else StoreFull)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_any_history_is_that_of_a_dict(tmp_path: Path, seed: int) -> None:
     """Whatever is asked for, while the disk writes and while it does not, and over restarts."""
     random = Random(seed)
-    store = opened(tmp_path)
-    store.recover()
-    there: dict[int, tuple[int, int, bool]] = {}
-    last, owed = 0, set[int]()
-    for _ in range(60):
-        what = random.choice(["put", "put", "forget", "note", "restart"])  # noqa: TID251
-        number = random.choice([*there, 0])  # noqa: TID251
-        if what == "restart":
-            store.close()
-            store, owed = opened(tmp_path), set()
-            found, number = store.recover()
-            assert number == last
-            kept = {one.number: (one.size_bytes, one.deliveries, bool(one.dead)) for one in found}
-            assert kept == there
-            assert list(kept) == sorted(there)
-            files = {path.name for path in (tmp_path / "objects").iterdir()}
-            assert files == {str(n) for n, (size, *_) in there.items() if size > FILE_BYTES_MIN}
+    twin = Twin(tmp_path)
+    for _ in range(40):
+        what = random.random()
+        if what < 0.15:
+            twin.restart()
             continue
-        number = last + 1 if what == "put" else number
-        size, deliveries, dead = random.choice([0, 10, len(LARGE)]), random.randrange(9), seed > 1  # noqa: TID251
-
-        def ask(what=what, number=number, size=size, deliveries=deliveries, dead=dead):
-            if what == "put":
-                return store.put(number, "", bytes(size))
-            if what == "forget":
-                return store.forget(number)
-            return store.note(number, deliveries, dead=dead)
-
-        if random.random() < 0.3:
-            with no_writing(store):
-                assert isinstance(ask().exception(10), StoreFull)
-            if what == "forget":
-                owed.add(number)
-            continue
-        ask().result(10)
-        if what == "put":
-            there[number], last = (size, 0, False), number
-        elif what == "forget":
-            there.pop(number, None)
-        elif number in there:
-            there[number] = there[number][0], deliveries, dead
-        for gone in owed:
-            there.pop(gone, None)
-        owed = set()
-    store.close()
+        works = random.random() < 0.7
+        with nullcontext() if works else no_writing(tmp_path):
+            if what < 0.55 or not twin.there:
+                twin.put(random.choice([0, 10, len(LARGE)]), works=works)
+            elif what < 0.75:
+                twin.forget(random.choice(list(twin.there)), works=works)
+            else:
+                dead = random.random() < 0.5
+                number = random.choice(list(twin.there))
+                twin.note(number, random.randrange(9), dead=dead, works=works)
+        if works:
+            twin.wrote()
+    twin.restart()
+    twin.store.close()
 
 
 def test_what_could_not_be_written_leaves_no_file(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    with no_writing(store):
+    with no_writing(tmp_path):
         assert isinstance(store.put(1, "", LARGE).exception(10), StoreFull)
     assert not store.path_of(1).exists()
     store.close()
@@ -266,7 +300,7 @@ def test_what_is_owed_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     store = opened(tmp_path)
     for number in range(1, 5):
         store.put(number, "", b"x").result(10)
-    with no_writing(store):
+    with no_writing(tmp_path):
         for number in range(1, 5):
             store.forget(number).exception(10)
     store.put(5, "", b"x").result(10)

@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,17 +76,17 @@ def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors):
 
 def test_what_is_wrong_again_after_it_was_right_is_told_again(files, authority, errors):
     """Whether it was the old one that was right, or a new one."""
+    cert = Path(files.cert)
+    before, write = cert.read_bytes(), cert.write_bytes
 
     async def main():
         credentials = Credentials(files, NAME)
-        cert = Path(files.cert)
-        before = cert.read_bytes()
         for times in (1, 2, 3):
-            cert.write_bytes(b"no certificate")
+            write(b"no certificate")
             assert not await credentials.look()
             assert len(errors()) == times
             if times == 1:
-                cert.write_bytes(before)
+                write(before)
             else:
                 put(cert.parent, "a", authority.sign(NAME), authority)
             assert await credentials.look() is (times > 1)
@@ -118,10 +119,12 @@ def test_what_is_written_while_it_is_read_waits_for_the_next_look(files, authori
 
 
 def test_what_should_not_be_is_told_of_new_ones_too(files, authority, caplog):
+    readable_by_all = partial(Path(files.key).chmod, 0o604)
+
     async def main():
         credentials = Credentials(files, NAME)
         put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
-        Path(files.key).chmod(0o604)
+        readable_by_all()
         assert await credentials.look()
 
     with caplog.at_level(logging.WARNING, "spillover.live.tls.rotation"):
