@@ -82,9 +82,10 @@ class PeerPaths:
     def forward_whole(self, exchange: Exchange) -> None:
         """The same, of one that came whole."""
         try:
-            if exchange.size_bytes > self._forward_limit_bytes:
-                raise too_large(self._forward_limit_bytes, whole=True)
-            self._take(exchange, exchange.take(), exchange.begun_s or self._clock())
+            if exchange.size_bytes <= self._forward_limit_bytes:
+                self._take(exchange, exchange.take(), exchange.begun_s or self._clock())
+            else:
+                exchange.refuse(too_large(self._forward_limit_bytes, whole=True))
         except Problem as problem:
             exchange.refuse(problem)
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
