@@ -16,6 +16,7 @@ from spillover.core.membership.events import Reason
 from spillover.model.configuration import LINEAGE_MAX, Configuration, Stamp, of_file
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
+from support.few import examples
 
 NAMES = [ClusterId(name) for name in "abc"]
 
@@ -287,4 +288,4 @@ class Beside(RuleBasedStateMachine):
 
 
 TestBeside = Beside.TestCase
-TestBeside.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestBeside.settings = settings(max_examples=examples(100), stateful_step_count=30)
