@@ -30,7 +30,7 @@ from support.certificates import Authority, put
 from support.loop import until
 from support.ports import free_ports
 
-READY_S = 60.0
+READY_S = 90.0
 """For nodes to start, or to start again, and to be heard by all their neighbors: a second by
 themselves, many more on a machine that has much to do."""
 SPREAD_S = 30.0

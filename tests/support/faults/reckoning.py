@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from spillover.model.errors import PeerError
 from support.waiting import slack
 
-HEALED_S = 120.0
+HEALED_S = 150.0
 """For a fault to come and be healed: for a burst to spread, and a node to start again."""
 QUIET_S = 2.0
 WATCH_S = 0.2
