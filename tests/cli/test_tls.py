@@ -8,6 +8,7 @@ import shutil
 import ssl
 import stat
 import threading
+from codecs import BOM_UTF8
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -242,7 +243,8 @@ def test_what_is_wrong_with_files_is_told(made, tmp_path, capsys):
     told(capsys, "renew", "--out", made, "--ca")
     told(capsys, "renew", "--out", made)
     wrong = problems(capsys, certificate, "--ca-file", foreign.path / "ca.crt")
-    assert "expected the CA that has issued it" in str(wrong)
+    ca = str(foreign.path / "ca.crt")
+    assert f"expected the CA that has issued {certificate}" in wrong[ca]
     (made / "paris/tls.key").chmod(0o644)
     said = told(capsys, "check", certificate)
     assert "anybody on this machine can read the key" in said["certificates"][0]["warnings"][0]
@@ -321,3 +323,25 @@ def test_bad_input_is_one_line(topology, made, tmp_path, capsys):
     assert "expected a CA in" in complaint(capsys, "renew", "--out", made)
     wrong = problems(capsys, file, "--key", made / "paris/tls.key", "--ca-file", made / "ca.crt")
     assert "expected certificates in PEM" in str(wrong)
+
+
+def test_what_is_wrong_stands_with_the_file_it_is_wrong_with(made, capsys):
+    """Of each of the three, and of the CAs of the whole directory."""
+    paris = made / "paris"
+    (paris / "tls.key").write_text("no key")
+    (paris / "ca.crt").write_bytes((paris / "tls.crt").read_bytes())
+    (made / "ca.crt").unlink()
+    (made / "tokyo/tls.crt").write_bytes(BOM_UTF8 + (made / "tokyo/tls.crt").read_bytes())
+    wrong = problems(capsys, made)
+    assert {place for place, words in wrong.items() if words} == {
+        str(made / name) for name in ("ca.crt", "paris/tls.key", "paris/ca.crt", "tokyo/tls.crt")
+    }
+    assert "No such file" in wrong[str(made / "ca.crt")]
+    assert "expected a private key in PEM" in wrong[str(paris / "tls.key")]
+    assert "expected certificates of CAs, got one for paris.sites" in wrong[str(paris / "ca.crt")]
+    assert "byte order mark (BOM)" in wrong[str(made / "tokyo/tls.crt")]
+    assert told(capsys, "check", made / "tokyo/ca.crt")["ok"]  # a file of CAs is one by itself
+    said = complaint(capsys, "check", made, "--cluster", "lima")
+    assert "--cluster: expected one of paris, tokyo, got 'lima'" in said
+    for url in ("https://", "https://x:99999"):
+        assert "WHAT: expected" in complaint(capsys, "check", url)

@@ -162,6 +162,7 @@ def _check(options: argparse.Namespace) -> int:
     from spillover.live.tls.material import TlsFiles
     from spillover.tools.certificates.checking import (
         Wanted,
+        check_cas,
         check_directory,
         check_files,
         check_url,
@@ -172,7 +173,7 @@ def _check(options: argparse.Namespace) -> int:
         _check_known(options.cluster, topology.cluster_ids)
     now = datetime.now(UTC)
     wanted = Wanted.of(topology, options.cluster, options.days_left)
-    path = Path(options.what)
+    path = Path(options.what or "nothing")
     if options.what.startswith("https://"):
         found = [check_url(options.what, options.ca_file, wanted, now)]
     elif path.is_dir():
@@ -181,6 +182,8 @@ def _check(options: argparse.Namespace) -> int:
                 option = f"--{name.replace('_', '-')}"
                 raise InputError(option, "", "expected without a directory, which has its own")
         found = check_directory(path, topology, options.cluster, options.days_left, now)
+    elif path.exists() and _has_cas_alone(options.what):
+        found = check_cas(options.what, options.days_left, now)
     elif path.exists():
         key, ca = (path.with_name(name) for name in ("tls.key", "ca.crt"))
         files = TlsFiles(
@@ -188,9 +191,18 @@ def _check(options: argparse.Namespace) -> int:
         )
         found = check_files(files, wanted, now)
     else:
-        expected = f"expected a directory, a certificate or https://HOST:PORT, got {options.what}"
+        expected = f"expected a directory, a certificate or https://HOST:PORT, got {options.what!r}"
         raise InputError("WHAT", "", expected)
     return _tell_found(found, as_json=options.json)
+
+
+def _has_cas_alone(file: str) -> bool:
+    from spillover.live.tls.material import is_ca, read_certificates
+
+    try:
+        return all(map(is_ca, read_certificates(file)))
+    except InputError:
+        return False
 
 
 def _topology(options: argparse.Namespace) -> Topology:
