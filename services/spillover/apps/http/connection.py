@@ -70,7 +70,7 @@ class HttpConnection(asyncio.Protocol):
         "_awaits_continue", "_body_timer", "_bounds", "_direct", "_discarded_bytes",
         "_exchange_timer", "_half_closed", "_head_begun", "_head_bytes", "_head_timer",
         "_headers", "_here", "_hosts", "_idle_since_s", "_idle_timer", "_in_body",
-        "_is_of_page", "_loop", "_may_write", "_parser", "_post_url", "_put_off",
+        "_is_of_page", "_loop", "_may_write", "_parser", "_put_off",
         "_put_off_timer", "_read_paused", "_running", "_same_without_upgrade", "_service",
         "_unread", "_url", "_why_malformed", "certificate", "client", "exchange", "moving",
         "on_flow", "on_gone", "peer", "pipeline", "shown", "transport", "unread",
@@ -96,7 +96,6 @@ class HttpConnection(asyncio.Protocol):
         self._service = service
         self._bounds = service.bounds
         self._direct = service.edge.direct
-        self._post_url = b"" if self._direct is None else self._direct.post.encode()
         self._loop = service.loop
         self.writes = service.edge.writes or WriteBatch(service.loop)
         self.moving = service.edge.moving
@@ -344,14 +343,17 @@ class HttpConnection(asyncio.Protocol):
         before, direct, url = self.exchange, self._direct, self._url
         method: str = parser.get_method().decode("ascii")
         keep_alive = version != "1.0" and parser.should_keep_alive()
-        if direct is not None and url == self._post_url and method == "POST":
-            path, query, is_direct = direct.post, b"", True
+        post = direct.posts.get(url) if direct is not None and method == "POST" else None
+        if post is not None:
+            path, query, is_direct = post, b"", True
         else:
             parsed = httptools.parse_url(url)
             path, query = parsed.path.decode("ascii"), parsed.query or b""
             if "%" in path:
                 path = unquote(path)
-            is_direct = direct is not None and method == "GET" and path.startswith(direct.get_below)
+            is_direct = (
+                direct is not None and method == "GET" and path.startswith(direct.gets_below)
+            )
         exchange = Exchange(self, method, path, query, self._headers, keep_alive)
         self.exchange = exchange
         self._headers = []  # trailers are no headers

@@ -5,7 +5,7 @@ takes without a task, and what it writes and counts together. How that is done i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +41,12 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """What needs no task: POST to one path, and GET below another. Of no page: who may ask is for
+    """What needs no task: POST to some paths, and GET below others. Of no page: who may ask is for
     the app to check. `serve` is called with each, and answers now or later."""
 
-    post: str
-    get_below: str
+    posts: Mapping[bytes, str]
+    """Paths, by how they stand in a head."""
+    gets_below: tuple[str, ...]
     serve: Callable[[Exchange], None]
 
 

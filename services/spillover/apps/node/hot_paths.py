@@ -81,7 +81,7 @@ class HotPaths:
         self._home_requests = shell.home_requests
         self._waiters = shell.waiters
         self._problem_with = shell.workers.problem_with
-        direct = Direct(REQUESTS, LOOKUP_PREFIX, self.direct)
+        direct = Direct({REQUESTS.encode(): REQUESTS}, (LOOKUP_PREFIX,), self.direct)
         self.edge = Edge(direct, shell.writes, shell.moving, recalled_below=PEER_PREFIX)
         self._go_by()
         shell.on_change.append(self._go_by)
