@@ -19,7 +19,7 @@ from spillover.apps.http.doors import Doors
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange
 from spillover.apps.http.openapi import Described, describe, problems
 from spillover.apps.http.problems import BUG, Problem
-from spillover.apps.http.service import Direct, Edge
+from spillover.apps.http.service import Direct, DirectPost, Edge
 from spillover.apps.http.sites import Site
 from spillover.apps.queue.calls import Call, QueueCalls
 from spillover.apps.queue.console_view import queue_console
@@ -54,8 +54,7 @@ class QueueApp:
         self, shell: QueueShell, *, object_limit_bytes: int, access: Access | None = None
     ) -> None:
         calls = self._calls = QueueCalls(shell, object_limit_bytes)
-        posts = {path.encode(): path for path in calls.peers_messages}
-        self.edge = Edge(Direct(posts, (), self.direct))
+        self.edge = Edge(Direct([DirectPost(path, self.direct) for path in calls.peers_messages]))
         self._by_path: dict[str, dict[str, Call]] = {
             "/objects": {"POST": calls.offer},
             "/take": {"POST": calls.take},
