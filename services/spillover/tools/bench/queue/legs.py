@@ -25,7 +25,7 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import PeerError, RunError
 from spillover.sim.queue import wires as kinds
 from spillover.tools.bench.queue.closed import JSON_TYPE, body_of_take, prepare
-from spillover.tools.bench.queue.makers import CALL_S, OBJECT_BYTES
+from spillover.tools.bench.queue.makers import CALL_S, DEADLINE, OBJECT_BYTES
 
 WAYS_MAX = 3
 """Producers of the longest way. There is one object under way for so many that are watched."""
@@ -161,11 +161,11 @@ class _Watcher:
         settling = self._settle_elsewhere(client)  # beside the next, as consumers do
         begun_s = time.monotonic()
         answer = await client.request(
-            "POST", "/take", headers=[JSON_TYPE], body=body, timeout_s=CALL_S
+            "POST", "/take", headers=[JSON_TYPE, DEADLINE], body=body, timeout_s=CALL_S
         )
-        found_s, fetched_s = time.monotonic() - begun_s, []
         sent = int(answer.headers.get(b"spillover-probes", b"0"))
         grant = answer.headers.get(b"spillover-grant", b"").decode()
+        found_s, fetched_s = time.monotonic() - begun_s, []
         if answer.status == 303:
             client = self._clients[way[-1]]
             answer = await client.request("GET", f"/objects/{grant}", timeout_s=CALL_S)
