@@ -452,6 +452,17 @@ def test_an_answer_that_is_held_is_passed_only_if_the_machine_says_so():
     node.check_empty()
 
 
+def test_an_answer_that_has_ended_leaves_nothing_to_collect():
+    """Sources hold their relays: with the source's own end both go, and its buffers with them."""
+    node = Node()
+    node.take(Told())
+    _, relay = node.begin(1)
+    relay.end()
+    node.feed(ev.ServiceEnded(1, DONE, 1.0))
+    assert relay.source is None
+    node.check_empty()
+
+
 def test_the_end_of_the_node_breaks_off_what_has_begun():
     node, begun, waiting = Node(), Told(), Told()
     node.take(begun)
