@@ -344,6 +344,16 @@ def test_what_the_store_has_is_asked_when_all_that_is_known_has_gone():
     client.check()
 
 
+def test_what_the_store_has_is_remembered_by_who_has_a_session():
+    """It may be older than what the node says, and know of a server that answers all the same."""
+    client, attempt, _ = in_session("ab", at="a", version=7)
+    assert client.handle(Listed(stored("abx", 5)), 0.0) == []
+    asked = set(asked_in_turn(client, client.handle(Lost(attempt), 1.0), 1.0))
+    now_s = client.next_deadline()
+    asked |= set(asked_in_turn(client, client.handle(TimerFired(), now_s), now_s))
+    assert asked == set("abx")
+
+
 def test_a_change_that_the_store_tells_is_acted_on_by_the_rank_that_the_node_tells_soon():
     """Of nine clients at one of two servers, a third one takes three: those with the first ranks,
     though each has heard of it in the store first."""

@@ -88,6 +88,14 @@ def test_a_server_runs_one_job_and_others_have_their_seats():
     assert pool.counts("A")["held"] == 3
 
 
+def test_more_tokens_are_more_seats_at_once():
+    pool = driven({"A": 1}, {"A": ("A", 1)}, discipline="fcfs")
+    assert [pool.arrive(ref) for ref in range(4)] == ["A", "blocked", "blocked", "blocked"]
+    assert pool.limit(A=3) == []
+    assert (pool.servers.seated, pool.servers.blocked.count) == (2, 1)
+    assert pool.counts("A") == {"limit": 3, "available": 0, "held": 3, "out": 0, "retiring": 0}
+
+
 def test_the_token_decides_about_the_server_even_if_another_is_idle():
     """The longest available one is of a server that is busy: so the job has its seat there."""
     classes = {"A": ("A", 2), "B": ("B", 1)}
