@@ -48,6 +48,19 @@ def test_of_a_lower_limit_those_that_wait_longest_stay():
     assert [token.id for token in bucket.tokens(0)] == ["A-1", "A-2"]
 
 
+def test_a_lower_limit_takes_those_first_that_are_not_back_yet():
+    """What is there stays, as long available as it was."""
+    bucket = Bucket([("A", 3)], 0.0)
+    bucket.close(0)
+    bucket.open(0, 1.0)
+    (there,) = bucket.tokens(0)
+    number = there.number
+    bucket.set_limit(0, 1, 2.0)
+    bucket.check()
+    assert bucket.tokens(0) == [there]
+    assert (there.number, there.released_s) == (number, 1.0)
+
+
 def ended(bucket, ref, served):
     """A job comes and ends."""
     bucket.give_back(bucket.seize(0, ref), ref, served, 1.0)
