@@ -161,21 +161,6 @@ def test_of_two_that_are_set_apart_the_higher_wins_and_the_loser_is_told(nodes, 
         nodes.run(main)
 
 
-def test_what_is_set_is_heard_of_at_once(nodes):
-    """Also where reports are rare."""
-
-    async def main():
-        topology = nodes.topology_of("a", "b", "c", gossip_period_ms=60_000.0)
-        async with nodes.Federation(topology) as federation:
-            a, c = federation["a"], federation["c"]
-            for count in (1, 2, 3):
-                told = await fields_of(a)
-                assert (await put(a, told | {"max_hops": count}))[0] == 200
-                await nodes.until(lambda: version(c) == count)  # noqa: B023
-
-    nodes.run(main)
-
-
 def test_links_carry_as_many_requests_as_the_limits_now_allow(nodes):
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
