@@ -161,6 +161,21 @@ def test_of_two_that_are_set_apart_the_higher_wins_and_the_loser_is_told(nodes, 
         nodes.run(main)
 
 
+def test_neighbors_are_asked_where_neighbors_reach_them(nodes):
+    """That is a door of its own, where the other one is for clients alone."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a, b = federation["a"], federation["b"]
+            doors = {"url": "http://127.0.0.1:9", "peer_url": b.url}
+            own, other = a.shell.topology.clusters
+            a.shell.topology = replace(a.shell.topology, clusters=(own, replace(other, **doors)))
+            assert (await put(b, await fields_of(b) | {"max_hops": 3}))[0] == 200
+            await nodes.until(lambda: version(a) == 1)
+
+    nodes.run(main)
+
+
 def test_links_carry_as_many_requests_as_the_limits_now_allow(nodes):
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:

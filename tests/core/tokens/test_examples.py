@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +76,20 @@ def test_a_job_of_a_class_of_several_servers_goes_to_the_least_busy():
     pool.end(2)
     pool.end(1)
     assert [pool.arrive(6), pool.arrive(7)] == ["two", "one"]
+
+
+def test_a_server_that_has_ended_its_slow_start_has_ended_it_for_good():
+    """More tokens than there were then are shared evenly with the others."""
+    pool = driven({"A": 1, "B": 1}, {"all": ("A B", 4)})
+    pool.put(A=False)
+    pool.put(A=True)
+    ref, served = 0, []
+    while served.count("A") < 3:
+        served.append(pool.arrive(ref))
+        pool.end(ref)
+        ref += 1
+    pool.limit(all=10)
+    assert Counter(pool.arrive(ref + more) for more in range(10)) == {"A": 5, "B": 5}
 
 
 # --- one after another --------------------------------------------------------------------------
