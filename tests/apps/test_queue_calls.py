@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spillover.apps.queue import calls, views
+from spillover.apps.queue import calls, console_view, views
 from support.queue_service import call, connected, producers, until
 
 OFFER = b"POST /objects HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n"
@@ -110,3 +110,16 @@ def test_of_many_dead_objects_some_are_shown(monkeypatch: pytest.MonkeyPatch) ->
             one.tell(one.take().headers["spillover-grant"], "nack")
         assert [dead["size_bytes"] for dead in call(f"{one.url}/dead").told] == [1, 2]
         assert one.state["dead"] == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (None, {}),
+        (b"no state", {}),
+        (b"[1]", {}),
+        (b'{"buffered": 3, "dead": "<b>", "takes": null, "more": 1}', {"buffered": 3}),
+    ],
+)
+def test_of_what_a_peer_says_its_numbers_are_shown(said: bytes | None, shown: dict) -> None:
+    assert console_view._counts(said) == shown
