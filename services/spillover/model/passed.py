@@ -2,7 +2,8 @@
 came, byte for byte. What is dropped, added or refused of heads is not known here.
 
 Encoded by MessagePack, which carries bytes as they are: so a request is the `work` of a neighbor's
-`model.request.Request`; that of a client's is not encoded before it is handed on. Later versions may add fields at the end of each; they are not read here.
+`model.request.Request`; that of a client's is not encoded before it is handed on. Later versions
+may add fields at the end of each; they are not read here.
 """
 
 from __future__ import annotations

@@ -841,8 +841,8 @@ class NodeMachine(NodeFacts):
 
     def _tokens_set(self, event: ev.TokensSet, now_s: float) -> None:
         pool = cast("TokenPool", self.servers)
-        pool.set_limits(event.limits, now_s)
-        pool.put_in(event.servers_in, now_s)
+        pool.set_limits(event.limits)
+        pool.put_in(event.servers_in)
         self._servers_changed(now_s)
 
     def _serve_turned(self, now_s: float) -> None:
