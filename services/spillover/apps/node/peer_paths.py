@@ -274,8 +274,8 @@ class PeerPaths:
             raise Problem(
                 "invalid", f"path: it was at cluster {own} before", id=name_of(request.id)
             )
-        if request.hops > hops_max:
-            expected = f"expected at most {hops_max} hops, got {request.hops}"
+        if len(request.path) > hops_max:
+            expected = f"expected at most {hops_max} hops, got {len(request.path)}"
             raise Problem("invalid", f"path: {expected}", id=name_of(request.id))
 
     def other_version(self, exchange: Exchange) -> Problem:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias, cast
 import httptools
 
 from spillover.live.engine.moving import Moving
-from spillover.live.engine.write_batch import Buffer, WriteBatch, write_parts
+from spillover.live.engine.write_batch import Buffer, WriteBatch
 from spillover.live.http.known_heads import KnownHeads, whole_message
 from spillover.live.http.large_bodies import LARGE_BYTES, LargeBody
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
         if self._writes is not None:
             self._writes.write(self._transport, head, *body)
         else:
-            write_parts(self._transport, head, *body)
+            self._transport.writelines((head, *body))
 
     def pause_reading(self) -> None:
         """Leave what comes to the kernel."""
