@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spillover.core.overflow.visit import Visit
-from spillover.core.tokens.servers import TokenServers
+from spillover.core.overflow.servers import FifoServers
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.token_orders import LONGEST_AVAILABLE
+
+if TYPE_CHECKING:
+    from spillover.core.overflow.visit import Visit
+    from spillover.core.tokens.servers import TokenServers
 
 Count = Annotated[int, Field(ge=0)]
 Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -90,7 +93,7 @@ class TokensState(BaseModel):
 def pool_of(shell: NodeShell) -> TokenServers[Visit] | None:
     """Returns the pool of a node; None where its servers are alike."""
     servers = shell.machine.servers
-    return servers if isinstance(servers, TokenServers) else None
+    return None if isinstance(servers, FifoServers) else cast("TokenServers[Visit]", servers)
 
 
 def tokens_state(shell: NodeShell, pool: TokenServers[Visit]) -> TokensState:
