@@ -165,14 +165,14 @@ class PeerPaths:
         try:
             settled = await future
         except asyncio.CancelledError:
-            if outlet.has_begun:
-                exchange.leave_task()
-                return
             if future.lost:
                 exchange.break_off()
                 return
             has_not_run = shell.surely_never_ran(ref)
             raise node_ended(name, has_not_run=has_not_run) from None
+        if settled is None:
+            exchange.leave_task()
+            return
         if not isinstance(settled, Answer):
             raise _refusal(name, settled)
         stay = outlet.stay(shell.now_s, future.waited_s)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spillover.core.overflow.servers import FifoServers
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.token_orders import LONGEST_AVAILABLE
 
@@ -92,8 +91,8 @@ class TokensState(BaseModel):
 
 def pool_of(shell: NodeShell) -> TokenServers[Visit] | None:
     """Returns the pool of a node; None where its servers are alike."""
-    servers = shell.machine.servers
-    return None if isinstance(servers, FifoServers) else cast("TokenServers[Visit]", servers)
+    machine = shell.machine
+    return None if machine.settings.pool is None else cast("TokenServers[Visit]", machine.servers)
 
 
 def tokens_state(shell: NodeShell, pool: TokenServers[Visit]) -> TokensState:
