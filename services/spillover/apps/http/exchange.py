@@ -89,25 +89,10 @@ class Exchange:
     everybody else to read."""
 
     __slots__ = (
-        "awaits_continue",
-        "begun_s",
-        "connection",
-        "disconnected",
-        "has_left_task",
-        "header_lines",
-        "headers",
-        "is_of_page",
-        "keep_alive",
-        "method",
-        "more_body",
-        "news",
-        "path",
-        "pieces",
-        "query",
-        "response_complete",
-        "response_started",
-        "size_bytes",
-    )
+        "awaits_continue", "begun_s", "connection", "disconnected", "has_left_task",
+        "header_lines", "headers", "is_of_page", "keep_alive", "method", "more_body", "news",
+        "path", "pieces", "query", "response_complete", "response_started", "size_bytes"
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -281,9 +281,11 @@ class Connection(asyncio.Protocol):
             self._fault = f"head or framing of the answer exceeds {OVERHEAD_LIMIT_BYTES} bytes"
         if exchange.on_body is not None and self._head_complete:
             self._stream(exchange, exchange.on_body)
-        if self._answer is not None:
-            if whole is not None and self._heads is not None:
-                self._learn(self._answer, self._heads, *whole)
+        if (answer := self._answer) is not None:
+            if whole is not None and self._heads is not None and self._reusable:
+                status, headers, is_all = answer.status, answer.headers, answer.body == whole[2]
+                if is_all and headers.get(b"content-length") == whole[1] and 200 <= status <= 299:
+                    self._heads.learn(whole[0], (status, dict(headers)))
             self._finish(exchange, self._answer)
         elif self._fault is not None:
             exchange.break_off(self._fault)
@@ -304,15 +306,6 @@ class Connection(asyncio.Protocol):
         self._reusable = True
         self._finish(exchange, Response(status, told, body, exchange.sent_s, time.monotonic()))
         return True
-
-    def _learn(
-        self, answer: Response, heads: Heads, head: bytes, length: bytes, body: bytes
-    ) -> None:
-        """It came so."""
-        is_all = self._reusable and answer.body == body and not self._fault
-        is_same = answer.headers.get(b"content-length") == length
-        if is_all and is_same and 200 <= answer.status <= 299:
-            heads.learn(head, (answer.status, dict(answer.headers)))
 
     def _read_large(self, size_bytes: int) -> None:
         """Read the rest of a body without the parser; the next answer gets a new one."""
