@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
                 status, headers, is_all = answer.status, answer.headers, answer.body == whole[2]
                 if is_all and headers.get(b"content-length") == whole[1] and 200 <= status <= 299:
                     self._heads.learn(whole[0], (status, dict(headers)))
-            self._finish(exchange, self._answer)
+            self._finish(exchange, answer)
         elif self._fault is not None:
             exchange.break_off(self._fault)
         elif self._large_bytes and exchange.connection is self:
