@@ -14,7 +14,7 @@ from fastapi.responses import Response, StreamingResponse
 from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.audit import Audit
-from spillover.apps.http.cold import complete, new_app
+from spillover.apps.http.cold import complete, new_app, without_pydantic_1
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange
 from spillover.apps.http.openapi import Described, describe, problems
@@ -135,6 +135,7 @@ def _wrong_method(exchange: Exchange, by_method: dict[str, Call]) -> Problem:
     return Problem("method_not_allowed", detail, headers=[(b"allow", allowed.encode())])
 
 
+@without_pydantic_1()
 def create_cold_app(shell: QueueShell, about: About, *, has_tokens: bool = False) -> FastAPI:
     """Returns everything that carries no object."""
     app = new_app(f"Spillover queue producer {shell.settings.id}", shell.metrics.registry)

@@ -307,7 +307,7 @@ class HttpClient:
         oldest_s = time.monotonic() - self._idle_s_max
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.usable and connection.idle_since_s > oldest_s:
+            if connection.idle_since_s > oldest_s and connection.usable:
                 connection.send(exchange, head, body)
                 return
             connection.close()
