@@ -273,12 +273,23 @@ class Exchange:
         head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
         if self.method == "HEAD":
             body = b""
+        self._write_whole(head, body, close=close)
+
+    def answer_as_it_is(self, *parts: Buffer) -> None:
+        """As `answer_raw`, with a head that was written already. Not to HEAD."""
+        self._line.on_gone = None
+        if not self.disconnected:
+            self.response_started = self.response_complete = True
+            self._write_whole(*parts, close=not self.keep_alive)
+
+    def _write_whole(self, *parts: Buffer, close: bool) -> None:
+        line = self._line
         if close:
             line.writes.flush()
-            write_parts(line.transport, head, body)
+            write_parts(line.transport, *parts)
             line.transport.close()
         else:
-            line.writes.write(line.transport, head, body)
+            line.writes.write(line.transport, *parts)
         if self.news is not None:
             self.news.set()
         line.answered()

@@ -199,14 +199,32 @@ def encode_forward(
 ) -> tuple[Buffer, ...]:
     """Returns a request as `caller` hands it on, UNSAID but in version 1. In parts that follow each
     other: a large payload is sent as it lies."""
-    payload, trace = memoryview(request.work), request.trace
-    tenant, name = parts_of(request.id)
+    payload = memoryview(request.work)
     is_large = len(payload) > JOIN_LIMIT_BYTES
+    told = NOTHING if is_large else request.work
+    envelope = encode_envelope(request, caller, remaining_s, load, pulled, told)
+    if not is_large:
+        return (envelope,)
+    before, _, after = envelope.partition(_NO_PAYLOAD)  # no string holds a bare quote
+    return before + _PAYLOAD, payload, after
+
+
+def encode_envelope(
+    request: Request,
+    caller: Caller,
+    remaining_s: float,
+    load: LoadNow | None,
+    pulled: bool,  # noqa: FBT001 - as above
+    payload: msgspec.Raw = NOTHING,
+) -> bytes:
+    """Returns what is told of a request that is handed on, with this payload."""
+    trace = request.trace
+    tenant, name = parts_of(request.id)
     body = ForwardBody(
         id=name,
         path=request.path,
         remaining_ms=remaining_s * 1e3,
-        payload=NOTHING if is_large else request.work,
+        payload=payload,
         keyed=request.keyed,
         type=request.type,
         priority=request.priority,
@@ -219,10 +237,7 @@ def encode_forward(
         pulled=pulled,
         tenant=tenant,
     )
-    if not is_large:
-        return (_encode(body),)
-    before, _, after = _encode(body).partition(_NO_PAYLOAD)  # no string holds a bare quote
-    return before + _PAYLOAD, payload, after
+    return _encode(body)
 
 
 def decode_forward(body: bytes) -> Forwarded:
