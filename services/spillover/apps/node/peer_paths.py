@@ -100,6 +100,7 @@ class PeerPaths:
                 return
             has_not_run = shell.surely_never_ran(ref)
             raise node_ended(name_of(request.id), has_not_run=has_not_run) from None
+        assert settled is not None  # noqa: S101 - it does not pass through
         if not isinstance(settled, Answer):
             raise _refusal(name_of(request.id), settled)
         stay = wire.Stay(

@@ -19,6 +19,7 @@ from spillover.live.handlers.proxy.framing import (
     Malformed,
     TooLong,
     ToTheEnd,
+    count_lines,
     split_head,
     write_head,
     write_lines,
@@ -69,6 +70,16 @@ _OURS_ALONE = frozenset({b"spillover-request-id", b"spillover-path"})
 
 _LISTS = frozenset({b"forwarded", b"x-forwarded-for", b"via"})
 """Where each hop is told."""
+
+_CHANGED = _OF_THE_HOP | _LISTS | {b"expect", b"x-forwarded-proto", b"x-forwarded-host"}
+"""Requests with one of them are written anew for the service."""
+
+_AS_IT_IS = b'%b %b HTTP/1.1\r\n%bForwarded: %b;host="%b"\r\n%bX-Forwarded-Host: %b\r\n%b\r\n'
+HOP_LINES = 5
+"""Of those that tell of the way."""
+
+FIELD_BYTES = 128
+"""What a field takes in memory besides its bytes, about."""
 
 _NO_BODY = frozenset({204, 304})
 _NONE: frozenset[bytes] = frozenset()
@@ -265,7 +276,7 @@ class Way:
     """Where a request comes in: what is told about it. `client` is the address of who asks, empty
     if that is not known; `pseudonym` this door's among all that a request may pass."""
 
-    __slots__ = ("address", "client", "element", "pseudonym", "scheme", "via")
+    __slots__ = ("address", "client", "element", "lines", "pseudonym", "scheme", "via")
 
     def __init__(self, client: str, scheme: str, pseudonym: str) -> None:
         self.client = client
@@ -276,6 +287,8 @@ class Way:
         self.address = (client or "unknown").encode()
         self.element = f"for={node};proto={scheme}".encode()
         self.via = pseudonym.encode()
+        told = self.address, self.via, self.scheme
+        self.lines = b"X-Forwarded-For: %b\r\nVia: 1.1 %b\r\nX-Forwarded-Proto: %b\r\n" % told
 
 
 def has_passed(fields: Fields, pseudonym: str) -> bool:
@@ -318,6 +331,65 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
     return tuple(kept)
 
 
+class OwnRequest:
+    """A client's, as the door has read it: mostly it goes to the service as it is, with the way here
+    behind it. What has to be changed, and what goes to a neighbor, is when it goes."""
+
+    __slots__ = ("body", "head", "way")
+
+    def __init__(self, head: RequestHead, way: Way, body: bytes) -> None:
+        self.head = head
+        self.way = way
+        self.body = body
+
+    @property
+    def method(self) -> str:
+        return self.head.method
+
+    @property
+    def path(self) -> str:
+        """Returns the target without its query."""
+        return self.head.target.partition(b"?")[0].decode("latin-1")
+
+    @property
+    def size_bytes(self) -> int:
+        """Returns about what it takes to hold it: a field takes more than its bytes."""
+        head = self.head
+        return head.length_bytes + FIELD_BYTES * len(head.fields) + len(self.body)
+
+    def passed(self) -> PassedRequest:
+        """Returns it as it travels."""
+        head, body = self.head, self.body
+        return PassedRequest(head.method, head.target, onward(head, self.way, len(body)), body)
+
+    def encode(self) -> bytes:
+        """Of `PassedRequest`."""
+        return self.passed().encode()
+
+    @property
+    def goes_as_it_is(self) -> bool:
+        """Returns whether nothing of its head is dropped or changed on the way to a service."""
+        head, names = self.head, self.head.names
+        return (
+            not (head.options or head.is_old)
+            and _CHANGED.isdisjoint(names)
+            and b"host" in names
+            and OURS not in b",".join(names)
+        )
+
+    def head_with(self, added: Fields) -> bytes:
+        """Returns the head to a service: its lines, the way here, and what the node adds. Raises
+        ValueError if it would be read as another one."""
+        head, way = self.head, self.way
+        method, host = head.method.encode(), head.host
+        own = b"".join([b"%b: %b\r\n" % field for field in head.fields])
+        told = b"".join([b"%b: %b\r\n" % field for field in added])
+        sent = _AS_IT_IS % (method, head.target, own, way.element, host, way.lines, host, told)
+        if count_lines(sent) != len(head.fields) + HOP_LINES + len(added) + 2:
+            raise ValueError(ANOTHER)
+        return sent
+
+
 def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
     if not options:
         return _OF_THE_HOP
@@ -340,9 +412,13 @@ def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> by
     return head
 
 
-def own_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
+def own_head(request: PassedRequest | OwnRequest, authority: bytes, added: Fields) -> bytes:
     """Returns the same of a request that the door of this very node has read: what its lines mean
     is known."""
+    if isinstance(request, OwnRequest):
+        if request.goes_as_it_is:
+            return request.head_with(added)
+        request = request.passed()
     start, fields, _ = _sent(request, authority, added)
     head = write_lines(start, fields)
     if head is None:
