@@ -316,6 +316,30 @@ def test_a_neighbor_that_ends_breaks_off_what_comes_from_there(nodes):
     nodes.run(main)
 
 
+def test_an_end_that_waits_on_a_link_breaks_the_answer_off_when_its_node_ends(nodes):
+    """It never leaves: neither the neighbor nor the end of the node waits for it."""
+
+    async def main():
+        async with chain(nodes, "a", "b", delay_ms=1.0) as federation:
+            await fill(nodes, federation, "a")
+            sink = Told()
+            _, service = await ran_at(nodes, federation, "b", sink)
+            service.begin()
+            service.piece(b"x")
+            await nodes.until(lambda: sink.body)
+            shell = federation["b"].shell
+            shell.set_link(shell.machine.neighbors.index["a"], delay_s=60.0)
+            service.end()
+            await nodes.until(lambda: not shell.machine.register.visits)
+            assert not sink.how
+            shell.foreign_requests.close()
+            await nodes.until(lambda: sink.how)
+            assert (sink.how, sink.body) == ("broken", b"x")
+            await nodes.until(lambda: not federation["a"].machine.ledger.home["away"])
+
+    nodes.run(main)
+
+
 def test_what_passes_is_refused_where_nothing_passes(nodes):
     """And may run elsewhere: it is a refusal between nodes. So is what cannot be read."""
 

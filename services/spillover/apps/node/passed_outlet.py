@@ -29,6 +29,8 @@ class PassedOutlet:
         """Of `passed_back.Outlet`."""
         exchange = self._exchange
         told = (_HEAD, _closes(exchange), exchange.header_lines, len(frame), frame)
+        if exchange.is_gone:
+            return
         exchange.connection.transport.set_write_buffer_limits(UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES)
         exchange.begin(b"%b%b%b\r\n%x\r\n%b\r\n" % told, on_flow)
 

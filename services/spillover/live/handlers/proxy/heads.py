@@ -332,8 +332,8 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
 
 
 class OwnRequest:
-    """A client's, as the door has read it: mostly it goes to the service as it is, with the way here
-    behind it. What has to be changed, and what goes to a neighbor, is when it goes."""
+    """A client's, as the door has read it: mostly it goes to the service as it is, with the way
+    here behind it. What has to be changed, and what goes to a neighbor, is when it goes."""
 
     __slots__ = ("body", "head", "way")
 
