@@ -61,6 +61,7 @@ class Visit:
         "pulled",
         "queued_s",
         "ref",
+        "refused_there",
         "refused_with",
         "request",
         "since_s",
@@ -102,6 +103,8 @@ class Visit:
         """Why it surely was not run when it was last tried here."""
         self.refused_with: int | None = None
         """The status of an answer by which the service here has refused it, which is held back."""
+        self.refused_there: tuple[ClusterId, int] | None = None
+        """A neighbor whose service has refused it, and the status by which that said so."""
         self.answering = False
         """Its answer has begun to pass: it runs or is away, and nothing is decided about it."""
         self.cancelling = False
@@ -118,6 +121,22 @@ class Visit:
         pause_s = backoff_s(self.losses, AGAIN_FIRST_S, AGAIN_LONGEST_S, 0.0)
         self.again_s = {**self.again_s, self.target.handle: now_s + pause_s}
         self.losses += 1
+
+    def why_late(self) -> str | None:
+        """Returns why it was not done before its deadline, where that is known."""
+        if self.undone is not None:
+            return f"the deadline passed; when it was last tried here, {self.undone}"
+        if self.refused_there is not None:
+            cluster, status = self.refused_there
+            return f"the deadline passed; the service behind cluster {cluster} answered {status}"
+        return None
+
+    @property
+    def service_said(self) -> int | None:
+        """Returns the status by which a service has refused it, here or at a neighbor."""
+        if self.refused_with is None and self.refused_there is not None:
+            return self.refused_there[1]
+        return self.refused_with
 
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
         """Returns an answer given here, with what the visit has cost so far."""
