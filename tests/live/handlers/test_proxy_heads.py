@@ -8,17 +8,15 @@ import pytest
 from spillover.live.handlers.proxy import framing
 from spillover.live.handlers.proxy.framing import Chunked, HeadBytes, Malformed, TooLong
 from spillover.live.handlers.proxy.heads import (
-    OwnRequest,
     Refused,
     Way,
     has_passed,
     onward,
-    own_head,
     read_answer,
     read_request,
-    upstream_head,
     values,
 )
+from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, upstream_head
 from spillover.model.passed import PassedRequest
 from support.passed_requests import REFUSED, SEEN, get, without_way
 

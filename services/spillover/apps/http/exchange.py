@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from spillover.apps.http.problems import Problem
 from spillover.live.engine.moving import Moving
-from spillover.live.engine.write_batch import Buffer, WriteBatch, write_parts
+from spillover.live.engine.write_batch import Buffer, WriteBatch
 from spillover.live.http.large_bodies import LARGE_BYTES
 from spillover.live.tls.certified import PeerCertificate
 
@@ -259,11 +259,6 @@ class Exchange:
         """The whole answer, in one write at the end of the loop's turn, with the lines of the
         header as they are sent; the body's length is added here. Does nothing if the other side
         has gone."""
-        line = self._line
-        line.on_gone = None
-        if self.disconnected:
-            return
-        self.response_started = self.response_complete = True
         if not close and (self.awaits_continue or not self.keep_alive):
             # Not asked for, the body may come or not: what follows would mean nothing.
             close = True
@@ -271,25 +266,19 @@ class Exchange:
         self.awaits_continue = False
         header_lines += self.header_lines
         head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
-        if self.method == "HEAD":
-            body = b""
-        self._write_whole(head, body, close=close)
+        self.answer_as_it_is(head, b"" if self.method == "HEAD" else body, close=close)
 
-    def answer_as_it_is(self, *parts: Buffer) -> None:
-        """As `answer_raw`, with a head that was written already. Not to HEAD."""
-        self._line.on_gone = None
-        if not self.disconnected:
-            self.response_started = self.response_complete = True
-            self._write_whole(*parts, close=not self.keep_alive)
-
-    def _write_whole(self, *parts: Buffer, close: bool) -> None:
+    def answer_as_it_is(self, *parts: Buffer, close: bool = False) -> None:
+        """As `answer_raw`, with a head that is written already."""
         line = self._line
-        if close:
+        line.on_gone = None
+        if self.disconnected:
+            return
+        self.response_started = self.response_complete = True
+        line.writes.write(line.transport, *parts)
+        if close or not self.keep_alive:
             line.writes.flush()
-            write_parts(line.transport, *parts)
             line.transport.close()
-        else:
-            line.writes.write(line.transport, *parts)
         if self.news is not None:
             self.news.set()
         line.answered()

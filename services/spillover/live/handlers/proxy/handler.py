@@ -29,13 +29,8 @@ from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange, TakenBack
-from spillover.live.handlers.proxy.heads import (
-    OwnRequest,
-    Refused,
-    own_head,
-    upstream_head,
-    values,
-)
+from spillover.live.handlers.proxy.heads import Refused, values
+from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, upstream_head
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside

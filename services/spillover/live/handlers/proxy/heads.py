@@ -12,25 +12,20 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from spillover.live.handlers.proxy.framing import (
-    FIELDS_MAX,
     Body,
     ByLength,
     Chunked,
     Malformed,
     TooLong,
     ToTheEnd,
-    count_lines,
     split_head,
-    write_head,
-    write_lines,
 )
-from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead, PassedRequest
+from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead
 
 CHUNKED = -1
 """In place of a length."""
 
 LENGTH_DIGITS_MAX = 15
-ANOTHER = "its head would be read as another one"
 ADDED_MAX = 16
 """Headers that a node may add to those of a request."""
 
@@ -71,15 +66,8 @@ _OURS_ALONE = frozenset({b"spillover-request-id", b"spillover-path"})
 _LISTS = frozenset({b"forwarded", b"x-forwarded-for", b"via"})
 """Where each hop is told."""
 
-_CHANGED = _OF_THE_HOP | _LISTS | {b"expect", b"x-forwarded-proto", b"x-forwarded-host"}
+CHANGED = _OF_THE_HOP | _LISTS | {b"expect", b"x-forwarded-proto", b"x-forwarded-host"}
 """Requests with one of them are written anew for the service."""
-
-_AS_IT_IS = b'%b %b HTTP/1.1\r\n%bForwarded: %b;host="%b"\r\n%bX-Forwarded-Host: %b\r\n%b\r\n'
-HOP_LINES = 5
-"""Of those that tell of the way."""
-
-FIELD_BYTES = 128
-"""What a field takes in memory besides its bytes, about."""
 
 _NO_BODY = frozenset({204, 304})
 _NONE: frozenset[bytes] = frozenset()
@@ -146,12 +134,13 @@ def read_request(head: bytes) -> RequestHead:
         raise Refused(431, str(error)) from error
     except Malformed as error:
         raise Refused(400, str(error)) from error
-    return _understood(start, fields, [name.lower() for name, _ in fields], len(head))
+    return understood(start, fields, [name.lower() for name, _ in fields], len(head))
 
 
-def _understood(
+def understood(
     start: bytes, fields: Fields, names: Sequence[bytes], length_bytes: int
 ) -> RequestHead:
+    """Returns the same of a head whose lines are taken apart already."""
     method, target, is_old = _start_of(start)
     meant = _meant(fields, names)
     options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
@@ -331,115 +320,11 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
     return tuple(kept)
 
 
-class OwnRequest:
-    """A client's, as the door has read it: mostly it goes to the service as it is, with the way
-    here behind it. What has to be changed, and what goes to a neighbor, is when it goes."""
-
-    __slots__ = ("body", "head", "way")
-
-    def __init__(self, head: RequestHead, way: Way, body: bytes) -> None:
-        self.head = head
-        self.way = way
-        self.body = body
-
-    @property
-    def method(self) -> str:
-        return self.head.method
-
-    @property
-    def path(self) -> str:
-        """Returns the target without its query."""
-        return self.head.target.partition(b"?")[0].decode("latin-1")
-
-    @property
-    def size_bytes(self) -> int:
-        """Returns about what it takes to hold it: a field takes more than its bytes."""
-        head = self.head
-        return head.length_bytes + FIELD_BYTES * len(head.fields) + len(self.body)
-
-    def passed(self) -> PassedRequest:
-        """Returns it as it travels."""
-        head, body = self.head, self.body
-        return PassedRequest(head.method, head.target, onward(head, self.way, len(body)), body)
-
-    def encode(self) -> bytes:
-        """Of `PassedRequest`."""
-        return self.passed().encode()
-
-    @property
-    def goes_as_it_is(self) -> bool:
-        """Returns whether nothing of its head is dropped or changed on the way to a service."""
-        head, names = self.head, self.head.names
-        return (
-            not (head.options or head.is_old)
-            and _CHANGED.isdisjoint(names)
-            and b"host" in names
-            and OURS not in b",".join(names)
-        )
-
-    def head_with(self, added: Fields) -> bytes:
-        """Returns the head to a service: its lines, the way here, and what the node adds. Raises
-        ValueError if it would be read as another one."""
-        head, way = self.head, self.way
-        method, host = head.method.encode(), head.host
-        own = b"".join([b"%b: %b\r\n" % field for field in head.fields])
-        told = b"".join([b"%b: %b\r\n" % field for field in added])
-        sent = _AS_IT_IS % (method, head.target, own, way.element, host, way.lines, host, told)
-        if count_lines(sent) != len(head.fields) + HOP_LINES + len(added) + 2:
-            raise ValueError(ANOTHER)
-        return sent
-
-
 def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
     if not options:
         return _OF_THE_HOP
     named = (one for one in options if not one.startswith(OURS))
     return _OF_THE_HOP | (frozenset(named) - _NEVER_OF_THE_HOP)
-
-
-def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
-    """Returns a request's head as it is sent to a service at `authority`, with what the node adds.
-    Raises ValueError if it cannot be sent so; neighbors may say anything: that it is read as these
-    lines is not enough, they must mean what the door lets pass."""
-    start, fields, names = _sent(request, authority, added)
-    head = write_head(start, fields)
-    if head is None:
-        raise ValueError(ANOTHER)
-    if len(fields) > FIELDS_MAX:
-        raise Refused(431, f"expected at most {FIELDS_MAX} headers")
-    if _understood(start, fields, names, len(head)).size_bytes != len(request.body):
-        raise ValueError("its head does not fit its body")
-    return head
-
-
-def own_head(request: PassedRequest | OwnRequest, authority: bytes, added: Fields) -> bytes:
-    """Returns the same of a request that the door of this very node has read: what its lines mean
-    is known."""
-    if isinstance(request, OwnRequest):
-        if request.goes_as_it_is:
-            return request.head_with(added)
-        request = request.passed()
-    start, fields, _ = _sent(request, authority, added)
-    head = write_lines(start, fields)
-    if head is None:
-        raise ValueError(ANOTHER)
-    return head
-
-
-def _sent(
-    request: PassedRequest, authority: bytes, added: Fields
-) -> tuple[bytes, Fields, list[bytes]]:
-    """The first line of a head to a service, its fields, and their names in lower case."""
-    start = b"%b %b HTTP/1.1" % (request.method.encode("ascii", "replace"), request.target)
-    fields = request.headers + added
-    names = [name.lower() for name, _ in fields]
-    if b"host" not in names:
-        fields = ((b"Host", authority), *fields)
-        names.insert(0, b"host")
-    if b"te" in names:
-        fields = (*fields, (b"Connection", b"TE"))
-        names.append(b"connection")
-    return start, fields, names
 
 
 class AnswerHead(NamedTuple):

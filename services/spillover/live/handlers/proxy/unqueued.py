@@ -18,7 +18,7 @@ from spillover.live.handlers.proxy.handler import (
     added_fields,
     passed_exchange,
 )
-from spillover.live.handlers.proxy.heads import OwnRequest, own_head
+from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId
