@@ -338,3 +338,37 @@ def test_the_store_alone_moves_clients_too_and_lies_move_none():
     assert client.handle(Listed(stored("b", 4)), 1.0) == []
     (asked,) = client.handle(TimerFired(), client.next_deadline())
     assert asked.server.url == "http://b"
+
+
+def test_no_server_is_asked_twice_in_a_round():
+    """Whatever lists it came from: urls that were given, what the store says again and again, and
+    what is left when the session is lost on the way."""
+    client = ClientSession("me", [*urls("ab"), "http://a/"], Random(1))
+    commands = client.handle(Started(), 0.0)
+    for version, names in enumerate(("c", "d", "cd", "dc"), 1):
+        assert client.handle(Listed(stored(names, version)), 0.0) == []
+        client.check()
+    assert sorted(asked_in_turn(client, commands, 0.0)) == ["a", "b", "c", "d"]
+
+    client, attempt, _ = in_session("ab", at="a")
+    client.handle(Announced(attempt, told("a", "bc", 2)), 0.0)
+    commands = client.handle(TimerFired(), client.next_deadline())
+    assert client.handle(Lost(attempt), 5.0) == []  # it is on its way
+    client.check()
+    assert sorted(asked_in_turn(client, commands, 5.0)) == ["a", "b", "c"]
+
+
+def test_one_that_a_newer_list_leaves_out_is_not_come_back_to():
+    """Also where the client is on its way to the same server by both lists."""
+    client, attempt, _ = in_session("a", change_wait_s=0.0)
+    client.handle(Announced(attempt, told("a", "abc", 2, clients=3, rank=2)), 0.0)
+    (asked,) = client.handle(TimerFired(), 0.0)
+    there = asked.server.id
+    client.handle(Announced(attempt, told("a", ("a", there, "d"), 3)), 1.0)
+    assert client.handle(TimerFired(), 1.0) == []
+    client.handle(NotReached(asked.attempt), 2.0)
+    later = []
+    while math.isfinite(client.next_deadline()):
+        now_s = client.next_deadline()
+        later += asked_in_turn(client, client.handle(TimerFired(), now_s), now_s)
+    assert set(later) == {there}  # which it may come back to; it stays where it is

@@ -376,6 +376,55 @@ def test_the_limits_are_those_of_the_cluster(clock):
     assert (script.calls, node.stopped) == ([], [1])
 
 
+def test_a_client_that_reads_slowly_is_no_silence_of_the_service(clock):
+    """How long nothing has come counts from when the service could go on."""
+    limits = {"passed_idle_ms": 5000.0, "passed_stall_ms": 60_000.0}
+    node, sink = Node(), Told()
+    node.relays.go_by(Cluster(id="a", servers=1, handler="proxy:http://h", **limits))
+    node.take(sink)
+    script, _ = node.begin(1)
+    node.bell.ring()
+    sink.flow.pause()
+    for _ in range(3):
+        clock.now_s += 10.0
+        node.bell.ring()
+    sink.flow.resume()
+    node.bell.ring()
+    clock.now_s += 4.0
+    node.bell.ring()
+    assert script.calls == ["pause", "resume"]
+    clock.now_s += 1.0
+    node.bell.ring()
+    assert script.calls[2:] == ["nothing more of the answer came for 5 s"]
+
+
+def test_a_source_that_has_written_all_is_not_paused():
+    """What it read from may serve another request by now."""
+    node, sink = Node(), Told()
+    node.take(sink)
+    script, relay = node.begin(1)
+    relay.piece(b"x")
+    relay.end()
+    sink.flow.pause()
+    sink.flow.resume()
+    assert script.calls == []
+
+
+def test_the_time_in_the_queue_is_none_of_the_answer(clock):
+    limits = {"passed_total_ms": 9000.0}
+    node = Node()
+    node.relays.go_by(Cluster(id="a", servers=1, handler="proxy:http://h", **limits))
+    node.take(Told())
+    clock.now_s += 100.0
+    node.begin(1)
+    clock.now_s += 8.0
+    node.bell.ring()
+    assert node.stopped == []
+    clock.now_s += 1.0
+    node.bell.ring()
+    assert node.stopped == [1]
+
+
 def test_an_answer_that_is_held_is_passed_only_if_the_machine_says_so():
     said = PassedHead(429, b"Much", ())
     node, sink = Node(), Told()

@@ -27,9 +27,14 @@ from spillover.model.certified_names import certified_name
 from spillover.model.errors import PeerError
 from support import HANDLERS
 from support.certificates import Authority, put
+from support.loop import until
 from support.ports import free_ports
 
-READY_S = 30.0
+READY_S = 60.0
+"""For nodes to start, or to start again, and to be heard by all their neighbors: a second by
+themselves, many more on a machine that has much to do."""
+SPREAD_S = 30.0
+"""For a burst to come to a cluster, at the pace of whoever hands it on."""
 ASK_S = 1.0
 LOOK_S = 0.1
 
@@ -102,7 +107,7 @@ class Federation:
         for cluster in self.clusters:
             self.log(cluster).touch()
             self.spawn(cluster)
-        await self.healthy(READY_S)
+        await self.healthy()
 
     def spawn(self, cluster: str) -> None:
         """Start it, for the first time or again. Its log goes on."""
@@ -216,18 +221,16 @@ class Federation:
             status, told = await self.call(way[0], "PUT", path, faults, timeout_s=10.0)
             assert status == 200, told
 
-    async def holds_foreign(self, cluster: str, least: int = 2, timeout_s: float = 10.0) -> None:
+    async def holds_foreign(self, cluster: str, least: int = 2) -> None:
         """Until the burst has come to it: it has this many of its neighbors' requests."""
-        async with asyncio.timeout(timeout_s):
-            while True:
-                state = await self.state(cluster)
-                if state is not None:
-                    foreign = state["ledger"]["foreign"]
-                    if foreign["queued"] + foreign["running"] + foreign["handed_on"] >= least:
-                        return
-                await asyncio.sleep(0.01)
 
-    async def healthy(self, timeout_s: float) -> float:
+        async def does_hold() -> bool:
+            state = await self.state(cluster)
+            return state is not None and _held_of_neighbors(state) >= least
+
+        await until(does_hold, SPREAD_S, f"{cluster} holds {least} of its neighbors", every_s=0.01)
+
+    async def healthy(self, timeout_s: float = READY_S) -> float:
         """How long it took until every node answered and had all its neighbors alive. Raises
         TimeoutError, with what each said last."""
         began_s = time.monotonic()
@@ -248,6 +251,11 @@ class Federation:
 def _let_go(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
         process.stdin.close()
+
+
+def _held_of_neighbors(state: dict[str, Any]) -> int:
+    foreign = state["ledger"]["foreign"]
+    return int(foreign["queued"] + foreign["running"] + foreign["handed_on"])
 
 
 def _hears_all(state: dict[str, Any] | None) -> bool:

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 from spillover.model.errors import PeerError
 
+HEALED_S = 120.0
+"""For a fault to come and be healed: for a burst to spread, and a node to start again."""
 QUIET_S = 2.0
 WATCH_S = 0.2
 """A look at a node costs it as much as several requests."""
@@ -126,16 +128,24 @@ def _wrong_if_unkeyed(one: Any, times: int) -> str:
 async def under(
     bed: Bed,
     name: str,
-    load: Callable[[], Awaitable[list[Any]]],
+    load: Callable[[asyncio.Event], Awaitable[list[Any]]],
     fault: Callable[[], Awaitable[None]],
+    limit_s: float = HEALED_S,
 ) -> Reckoning:
-    """Let the load run while the fault comes and is healed: `fault` returns when it is."""
-    seen = _Seen()
+    """Let the load run while the fault comes and is healed: `fault` returns when it is, and the
+    load goes on until the event that says so."""
+    seen, healed = _Seen(), asyncio.Event()
+
+    async def come_and_go() -> None:
+        async with asyncio.timeout(limit_s):
+            await fault()
+        healed.set()
+
     watching = asyncio.create_task(_watch(bed, seen))
     try:
         async with asyncio.TaskGroup() as group:
-            loading = group.create_task(_of(load))
-            group.create_task(_of(fault))
+            loading = group.create_task(_of(load(healed)))
+            group.create_task(come_and_go())
         over_s = time.monotonic()
         wrongs = await _wrong_with_rest(bed)
         quiet_s = time.monotonic() - over_s
@@ -151,8 +161,8 @@ async def under(
     return reckoning
 
 
-async def _of(call: Callable[[], Awaitable[Any]]) -> Any:
-    return await call()
+async def _of(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 @dataclass

@@ -27,13 +27,13 @@ Not here: HTTP, how long silence is, clocks.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
 from spillover.core.membership.choosing import STRATIFIED, Chooser
 from spillover.core.membership.list_change import Change, change_between
+from spillover.core.membership.server_line import ServerLine
 from spillover.core.membership.session_events import (
     Announced,
     Announcement,
@@ -89,7 +89,8 @@ class ClientSession:
         in_order: bool = False,
     ) -> None:
         self._chooser = Chooser(rule, random, name, virtual_nodes)
-        self._given = tuple(Server("", url.rstrip("/")) for url in dict.fromkeys(urls))
+        given = dict.fromkeys(url.rstrip("/") for url in urls)
+        self._given = tuple(Server("", url) for url in given)
         self._in_given_order = in_order
         self._random = random
         self._change_wait_s = change_wait_s
@@ -104,8 +105,8 @@ class ClientSession:
         self._session: int | None = None
         self._attempts = 0
         self._trying: Connect | None = None
-        self._line: deque[Server] = deque()
-        """Whom to ask next."""
+        self._line = ServerLine()
+        """Whom to ask next, after the one that is being asked."""
         self._wanted: tuple[Server, ...] = ()
         """Where it should be: one that has a session may come back to them."""
         self._rounds = self._asked_to_wait = 0
@@ -146,6 +147,8 @@ class ClientSession:
         assert (self.in_use is None) == (self._session is None)
         assert (self._trying is None) == math.isinf(self._expires_s)
         assert self._trying is None or math.isinf(self._again_s)
+        urls = [server.url.rstrip("/") for server in self._asking()]
+        assert len(urls) == len(set(urls)), f"a server is in the line twice: {urls}"
         started = bool(self._attempts)
         if started and self._session is None and not self._ended:
             assert self._trying is not None or math.isfinite(self._again_s)
@@ -155,7 +158,7 @@ class ClientSession:
 
     def _start(self, now_s: float) -> None:
         given = self._given
-        self._line.extend(given if self._in_given_order else self._shuffled(given))
+        self._line.join(given if self._in_given_order else self._shuffled(given))
         self._ask_next(now_s)
 
     def _fire(self, now_s: float) -> None:
@@ -192,7 +195,7 @@ class ClientSession:
         if later_s is not None and self._session is not None:
             self._asked_to_wait += 1
             if self._asked_to_wait <= ASKED_TO_WAIT_MAX:
-                self._line.appendleft(trying.server)
+                self._line.put_first(trying.server)
                 later_s = min(max(later_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
                 self._again_s = now_s + later_s * (0.5 + self._random.random())
                 return
@@ -211,10 +214,11 @@ class ClientSession:
             self._stored = told.servers
             self._hear(told, now_s, ranked=False)
             return
-        known = {server.url.rstrip("/") for server in self._known()}
+        known = {server.url.rstrip("/") for server in (*self._asking(), *self._known())}
         self._stored = told.servers
         new = [one for one in told.servers if one.url.rstrip("/") not in known]
-        self._line.extendleft(self._shuffled(new))
+        for server in self._shuffled(new):
+            self._line.put_first(server)
         if new and math.isfinite(self._again_s):
             self._ask_next(now_s)
 
@@ -235,8 +239,9 @@ class ClientSession:
         self._parting = False
         if self._trying is not None or math.isfinite(self._again_s):
             # It was on its way already. Where that fails it must not end any more.
-            waiting = [server for server in self._known() if server not in self._line]
-            self._line.extend(self._shuffled(waiting))
+            asking = {server.url.rstrip("/") for server in self._asking()}
+            waiting = [one for one in self._known() if one.url.rstrip("/") not in asking]
+            self._line.join(self._shuffled(waiting))
             self._again_s = now_s if self._trying is None else math.inf
         if self._news is not None or (self._trying is None and math.isinf(self._again_s)):
             self._follow(now_s, without=lost)
@@ -302,7 +307,7 @@ class ClientSession:
             named.pop(self._key_of(without, servers), None)
         if not named:
             self._give_up_trying()
-            self._line.extend(servers)
+            self._line.join(servers)
             self._ask_next(now_s)
             return
         change = change_between(before, named)
@@ -311,15 +316,17 @@ class ClientSession:
         if self.in_use is not None and self._is_same(chosen, self.in_use) and without is None:
             self._give_up_trying()
             return
-        line = deque(self._in_order(change, place, named))
+        line = ServerLine()
+        line.join(self._in_order(change, place, named))
         if self.in_use is None and without is not None:
-            line.append(without)
-        if self._trying is not None and self._is_same(chosen, self._trying.server):
-            line.popleft()
-            self._line = line
+            line.join([without])
+        wanted = tuple(line)
+        if self._trying is not None and chosen.is_at(self._trying.server):
+            line.drop(chosen)
+            self._line, self._wanted = line, wanted
             return
         self._give_up_trying()
-        self._line, self._wanted = line, tuple(line)
+        self._line, self._wanted = line, wanted
         self._ask_next(now_s)
 
     def _in_order(
@@ -364,17 +371,17 @@ class ClientSession:
                 draw = self._random.random()
                 self._again_s = now_s + backoff_s(self._rounds, 1.0, LONGEST_PAUSE_S, draw)
                 self._rounds += 1
-                self._line.extend(self._wanted)
+                self._line.join(self._wanted)
                 return
             self._again_s = now_s + backoff_s(
                 self._rounds, FIRST_PAUSE_S, LONGEST_PAUSE_S, self._random.random()
             )
             self._rounds += 1
             self._stamp = None
-            self._line.extend(self._shuffled(self._known()))
+            self._line.join(self._shuffled(self._known()))
             return
         self._attempts += 1
-        self._trying = Connect(self._attempts, self._line.popleft())
+        self._trying = Connect(self._attempts, self._line.take_first())
         self._expires_s = now_s + CONNECT_S
         self._commands.append(self._trying)
 
@@ -394,7 +401,11 @@ class ClientSession:
         """Returns where it is on its way to."""
         if self._trying is not None:
             return self._trying.server
-        return self._line[0] if self._line and math.isfinite(self._again_s) else None
+        return self._line.first if math.isfinite(self._again_s) else None
+
+    def _asking(self) -> tuple[Server, ...]:
+        """Returns whom it asks, and then those in line."""
+        return tuple(self._line) if self._trying is None else (self._trying.server, *self._line)
 
     def _known(self) -> list[Server]:
         """Returns all servers that were ever told, but for what is in use: unless that has asked

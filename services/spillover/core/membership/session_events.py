@@ -17,6 +17,10 @@ class Server(NamedTuple):
     id: str
     url: str
 
+    def is_at(self, other: Server) -> bool:
+        """Returns whether the same url leads to both."""
+        return self.url.rstrip("/") == other.url.rstrip("/")
+
 
 def servers_of(topology: Topology) -> tuple[Server, ...]:
     """Returns where clients can be: the clusters with a url."""

@@ -11,6 +11,7 @@ from spillover.live.handlers.proxy.framing import (
     write_lines,
 )
 from spillover.live.handlers.proxy.heads import (
+    CHANGED,
     OURS,
     Refused,
     RequestHead,

@@ -1,0 +1,55 @@
+"""Whom a client asks next: servers in a line, each once. Which ones, and when, is decided in
+`client_session`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from spillover.core.membership.session_events import Server
+
+
+class ServerLine:
+    """A server is its url here, since that is what is asked: lists of different times, of nodes and
+    of the store, may know one by different ids or by none. Who stands in line keeps the place."""
+
+    def __init__(self) -> None:
+        self._line: deque[Server] = deque()
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def __iter__(self) -> Iterator[Server]:
+        return iter(self._line)
+
+    def __contains__(self, server: Server) -> bool:
+        return any(one.is_at(server) for one in self._line)
+
+    @property
+    def first(self) -> Server | None:
+        """Who is asked next."""
+        return self._line[0] if self._line else None
+
+    def join(self, servers: Iterable[Server]) -> None:
+        """Let those stand at the end that are not in the line yet."""
+        for server in servers:
+            if server not in self:
+                self._line.append(server)
+
+    def put_first(self, server: Server) -> None:
+        """Let this one be asked next, wherever it stood."""
+        self.drop(server)
+        self._line.appendleft(server)
+
+    def drop(self, server: Server) -> None:
+        """Let nobody stand there who is called by this server's url."""
+        self._line = deque(one for one in self._line if not one.is_at(server))
+
+    def take_first(self) -> Server:
+        """Returns the first, which stands there no more."""
+        return self._line.popleft()
+
+    def clear(self) -> None:
+        """Let nobody stand there."""
+        self._line.clear()
