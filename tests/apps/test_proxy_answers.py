@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
+from spillover.core.overflow.events import ServersDown, ServersUp
 from support.federation import run, turn, until
 from support.passed_requests import get
 from support.proxy_doors import doors, in_front, told
@@ -322,6 +324,24 @@ def test_a_status_that_says_not_run_is_decided_again_elsewhere():
     async def main():
         async with doors("a", "b", handler="proxy:{url},{other}", cluster=NOT_RUN) as here:
             await check(here)
+
+    run(main)
+
+
+def test_a_home_without_servers_tells_the_status_that_it_heard_of():
+    """The answer itself is the neighbor's, which does not pass it on: others may take it."""
+
+    async def main():
+        async with doors("a", "b", cluster=NOT_RUN) as here:
+            here.service.answer = BUSY
+            here["a"].shell.feed(ServersDown())
+            read = await here.ask(get(b"Spillover-Deadline-Ms: 300"))
+            told = json.loads(read.body)
+            assert (read.status, told["reason"]) == (504, "deadline_exceeded")
+            assert told["upstream_status"] == 429
+            assert "behind cluster b answered 429" in told["detail"]
+            assert here.service.seen
+            here["a"].shell.feed(ServersUp())
 
     run(main)
 

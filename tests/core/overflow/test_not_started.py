@@ -141,7 +141,19 @@ def test_a_neighbors_request_goes_back_to_it(story):
     node = story()
     node.arrive(1, path=("b",))
     (refused,) = refused_with(node, 1)
-    assert (type(refused), refused.ref) == (ev.Refuse, 1)
+    assert (type(refused), refused.ref, refused.upstream_status) == (ev.Refuse, 1, 429)
+
+
+def test_a_home_without_servers_tells_what_a_neighbors_service_said(story):
+    """Once nobody has taken it until its deadline."""
+    node = story()
+    node.tell(ev.ServersDown())
+    node.hear(0)
+    assert forwards(node.arrive(1, keyed=True, deadline_s=5.0)) == [(1, 0)]
+    assert forwards(node.tell(ev.ForwardRefused(1, None, 429))) == []
+    (reply,) = [c for c in node.tell(ev.TimerFired(), 5.0) if isinstance(c, ev.Reply)]
+    assert (reply.answer.outcome, reply.answer.upstream_status) == (Outcome.EXPIRED, 429)
+    assert "behind cluster b answered 429" in reply.answer.problem
 
 
 def test_what_may_have_run_elsewhere_is_not_told_to_be_refused(story):

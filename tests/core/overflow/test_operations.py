@@ -127,6 +127,17 @@ def test_what_was_lost_goes_to_another_neighbor_at_once(story, event):
     assert went(node.hear(1, now_s=0.05)) == [(1, 1)]
 
 
+@pytest.mark.parametrize("event", LEAVING)
+def test_what_one_neighbor_lost_goes_at_once_to_one_that_refused_it_before(story, event):
+    node = queue_at_one_that_leaves(story, event, waiting=1)
+    assert went(node.hear(0)) == [(1, 0)]
+    assert went(node.tell(ev.ForwardRefused(1))) == []
+    assert went(node.hear(1, now_s=0.05)) == [(1, 1)]
+    assert went(node.tell(ev.ForwardLost(1))) == []
+    assert went(node.hear(1, now_s=0.06, sequence=2)) == []
+    assert went(node.hear(0, now_s=0.06, sequence=2)) == [(1, 0)]
+
+
 def test_who_stays_hands_on_nothing_for_an_answer(story):
     """What waits where servers run waits for them."""
     node = story()

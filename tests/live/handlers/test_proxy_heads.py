@@ -14,9 +14,9 @@ from spillover.live.handlers.proxy.heads import (
     onward,
     read_answer,
     read_request,
-    upstream_head,
     values,
 )
+from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, upstream_head
 from spillover.model.passed import PassedRequest
 from support.passed_requests import REFUSED, SEEN, get, without_way
 
@@ -69,6 +69,27 @@ def test_what_a_service_sees(name, step):
     first, *others = sent[:-4].split(b"\r\n")
     assert first == start
     assert without_way(others) == lines
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_goes_as_it_is_is_what_a_neighbor_would_send(name):
+    """A client's request that runs at its home, and the same over a hop."""
+    head, _, whole = read(SEEN[name][0], 1_000_000)
+    own, added = OwnRequest(head, WAY, whole), ((b"A", b"b"),)
+    over_a_hop = PassedRequest.decode(own.encode())
+    assert own_head(own, b"upstream:80", added) == upstream_head(over_a_hop, b"upstream:80", added)
+    assert own.size_bytes >= len(own.encode()) - len(WAY.lines) - 200
+
+
+def test_most_go_as_they_are():
+    head, _, whole = read(b"POST /v1 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}", 1_000)
+    assert OwnRequest(head, WAY, whole).goes_as_it_is
+
+
+def test_lines_that_are_added_are_no_others():
+    head, _, _ = read(get(), 1_000)
+    with pytest.raises(ValueError, match="another one"):
+        OwnRequest(head, WAY, b"").head_with(((b"A", b"b\r\nC: d"),))
 
 
 def test_there_are_enough_of_them():
@@ -127,6 +148,11 @@ def test_a_loop_is_found_by_the_name_of_the_door(via, found):
         PassedRequest("GET", b"/", ((b"Host", b"h"),), b"hello"),
         PassedRequest("GET", b"/", ((b"Host", b"h"), (b"Content-Length", b"4")), b"hello"),
         PassedRequest("GET", b"/", ((b"Host", b"h"), (b"Transfer-Encoding", b"chunked")), b""),
+        PassedRequest("GET", b"/", ((b"Host", b"h"), (b"Transfer-Encoding", b" chunked")), b""),
+        PassedRequest("GET", b"/", ((b"Host", b"h"), (b"", b"b")), b""),
+        PassedRequest("GET", b"/", ((b"Host", b"h"), (b" A", b"b")), b""),
+        PassedRequest("GET", b"/", ((b"Host", b"h"), (b"Content_Length", b"4")), b""),
+        PassedRequest("GET", b"/", ((b"Host", b"h"), *(((b"A", b"b"),) * 256)), b""),
     ],
 )
 def test_what_a_neighbor_makes_up_is_not_sent(request_):

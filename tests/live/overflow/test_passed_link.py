@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from spillover.live.http.small_reads import READ_BYTES
+from spillover.live.overflow import passed_back
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.passed_wire import encode_pass
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
@@ -242,7 +244,7 @@ def test_a_reader_that_never_reads_holds_the_source_up(nodes, delay_ms):
             service.begin()
             await nodes.until(lambda: sink.head)
             sink.flow.pause()
-            written, piece = 0, b"x" * 16_384
+            written, piece, on_link_bytes = 0, b"x" * 16_384, passed_back.UNSENT_MAX_BYTES
             quiet = 0
             while quiet < 50:  # the source stays paused for that many turns: all is full
                 if service.is_paused:
@@ -257,8 +259,9 @@ def test_a_reader_that_never_reads_holds_the_source_up(nodes, delay_ms):
             for cluster in ("b", "c"):
                 lines = federation[cluster].server.server_state.connections
                 unsent = [one.transport.get_write_buffer_size() for one in lines]
-                assert max(unsent) <= 2 * UNSENT_MAX_BYTES + len(piece), cluster
-            assert before <= 16 * UNSENT_MAX_BYTES, "it is read although it is paused"
+                at_once = on_link_bytes if delay_ms else 0  # what is due leaves in one go
+                assert max(unsent) <= at_once + UNSENT_MAX_BYTES + 2 * len(piece), cluster
+            assert before <= 16 * READ_BYTES, "it is read although it is paused"
             sink.flow.resume()
             await nodes.until(lambda: len(sink.body) == written)
             await nodes.until(lambda: not service.is_paused)
@@ -309,6 +312,30 @@ def test_a_neighbor_that_ends_breaks_off_what_comes_from_there(nodes):
             await nodes.until(lambda: sink.how)
             assert (sink.how, sink.told[0][1].outcome) == ("broken", FAILED)
             await nothing_left(nodes, federation)
+
+    nodes.run(main)
+
+
+def test_an_end_that_waits_on_a_link_breaks_the_answer_off_when_its_node_ends(nodes):
+    """It never leaves: neither the neighbor nor the end of the node waits for it."""
+
+    async def main():
+        async with chain(nodes, "a", "b", delay_ms=1.0) as federation:
+            await fill(nodes, federation, "a")
+            sink = Told()
+            _, service = await ran_at(nodes, federation, "b", sink)
+            service.begin()
+            service.piece(b"x")
+            await nodes.until(lambda: sink.body)
+            shell = federation["b"].shell
+            shell.set_link(shell.machine.neighbors.index["a"], delay_s=60.0)
+            service.end()
+            await nodes.until(lambda: not shell.machine.register.visits)
+            assert not sink.how
+            shell.foreign_requests.close()
+            await nodes.until(lambda: sink.how)
+            assert (sink.how, sink.body) == ("broken", b"x")
+            await nodes.until(lambda: not federation["a"].machine.ledger.home["away"])
 
     nodes.run(main)
 

@@ -240,11 +240,6 @@ class Exchange:
         """The whole answer, in one write at the end of the loop's turn, with the lines of the
         header as they are sent; the body's length is added here. Does nothing if the other side
         has gone."""
-        line = self.connection
-        line.on_gone = None
-        if self.disconnected:
-            return
-        self.response_started = self.response_complete = True
         if not close and (self.awaits_continue or not self.keep_alive):
             # Not asked for, the body may come or not: what follows would mean nothing.
             close = True
@@ -252,21 +247,17 @@ class Exchange:
         self.awaits_continue = False
         header_lines += self.header_lines
         head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
-        if self.method == "HEAD":
-            body = b""
-        self._write_whole(head, body, close=close)
+        self.answer_as_it_is(head, b"" if self.method == "HEAD" else body, close=close)
 
-    def answer_as_it_is(self, *parts: Buffer) -> None:
-        """As `answer_raw`, with a head that was written already. Not to HEAD."""
-        self.connection.on_gone = None
-        if not self.disconnected:
-            self.response_started = self.response_complete = True
-            self._write_whole(*parts, close=not self.keep_alive)
-
-    def _write_whole(self, *parts: Buffer, close: bool) -> None:
+    def answer_as_it_is(self, *parts: Buffer, close: bool = False) -> None:
+        """As `answer_raw`, with a head that is written already."""
         line = self.connection
+        line.on_gone = None
+        if self.disconnected:
+            return
+        self.response_started = self.response_complete = True
         line.writes.write(line.transport, *parts)
-        if close:
+        if close or not self.keep_alive:
             line.writes.flush()
             line.transport.close()
         if self.news is not None:

@@ -265,9 +265,9 @@ class DoorConnection(asyncio.Protocol):
         if head.size_bytes > door.body_limit_bytes:
             raise too_large(door.body_limit_bytes, whole=False)
         self._check_room(max(0, head.size_bytes))
-        if not head.size_bytes:
-            self._whole(head, b"")
-            return rest
+        if head.size_bytes in (0, len(rest)):  # at once, as it mostly comes
+            self._whole(head, rest if head.size_bytes else b"")
+            return b"" if head.size_bytes else rest
         self._body = head.body()
         self.due_s = now_s + door.bounds.body_s
         if rest:

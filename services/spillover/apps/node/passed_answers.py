@@ -18,7 +18,7 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.framing import write_head
+from spillover.live.handlers.proxy.framing import Lines, write_head
 from spillover.live.handlers.proxy.heads import (
     LENGTH_DIGITS_MAX,
     Refused,
@@ -58,6 +58,10 @@ _BODYLESS = (204, 304)
 _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
 _EVENTS = b"text/event-stream"
+_OF_OURS = (
+    b"Spillover-Request-Id: %b\r\nSpillover-Path: %b\r\n"
+    b"Server-Timing: queued;dur=%.3f, network;dur=%.3f, service;dur=%.3f\r\n"
+)
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -212,8 +216,7 @@ class PassedAnswer:
             flow.pause()
 
     def piece(self, data: bytes) -> None:
-        line = self._line
-        if self.is_over or line.is_gone or not data:  # an empty chunk would be the last one
+        if self.is_over or not data:  # an empty chunk would be the last one
             return
         if self._left_bytes is not None:
             self._left_bytes -= len(data)
@@ -227,6 +230,9 @@ class PassedAnswer:
                 self._unwritten += framed
                 return
             self.flush()
+        line = self._line
+        if line.is_gone:
+            return
         if not self.is_chunked:
             line.write(data)
         elif is_short:
@@ -327,24 +333,21 @@ class PassedAnswer:
         dropped = _OF_A_HOP if self.is_chunked and self._takes_trailers else _OF_A_HOP_OR_NOBODY
         if not dropped.isdisjoint(names):
             fields = tuple([field for field in fields if field[0].lower() not in dropped])
-        added = self._of_ours(so_far)
         if not self._keep_alive:
-            added = ((b"Connection", b"close"), *added)
+            fields = (*fields, (b"Connection", b"close"))
         if self.is_chunked:
-            added = ((b"Transfer-Encoding", b"chunked"), *added)
-        return write_head(b"HTTP/1.1 %d %b" % (head.status, head.reason), fields + added)
+            fields = (*fields, (b"Transfer-Encoding", b"chunked"))
+        start = b"HTTP/1.1 %d %b" % (head.status, head.reason)
+        return write_head(start, fields, self._of_ours(so_far))
 
-    def _of_ours(self, so_far: SoFar) -> Fields:
-        timing = b"queued;dur=%.3f, network;dur=%.3f, service;dur=%.3f" % (
+    def _of_ours(self, so_far: SoFar) -> Lines:
+        return Lines(3, _OF_OURS % (
+            self.name.encode(),
+            ",".join(so_far.path).encode(),
             so_far.queued_s * 1e3,
             so_far.network_s * 1e3,
             so_far.service_s * 1e3,
-        )
-        return (
-            (b"Spillover-Request-Id", self.name.encode()),
-            (b"Spillover-Path", ",".join(so_far.path).encode()),
-            (b"Server-Timing", timing),
-        )
+        ))  # fmt: skip
 
     def _break_off(self, problem: str | None = None) -> None:
         """Whoever reads it must see that it is not whole."""

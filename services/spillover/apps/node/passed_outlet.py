@@ -9,6 +9,7 @@ from collections.abc import Callable
 from spillover.apps.http.exchange import STATUS_LINE, Exchange
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
 from spillover.live.overflow.protocol import STREAM
+from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.wire import Stay
 
 _HEAD = b"%bcontent-type: %b\r\ntransfer-encoding: chunked\r\n" % (STATUS_LINE[200], STREAM)
@@ -28,6 +29,9 @@ class PassedOutlet:
         """Of `passed_back.Outlet`."""
         exchange = self._exchange
         told = (_HEAD, _closes(exchange), exchange.header_lines, len(frame), frame)
+        if exchange.is_gone:
+            return
+        exchange.connection.transport.set_write_buffer_limits(UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES)
         exchange.begin(b"%b%b%b\r\n%x\r\n%b\r\n" % told, on_flow)
 
     def write(self, frame_head: bytes, data: bytes) -> None:

@@ -313,4 +313,6 @@ def _refusal(name: str, refuse: Refuse) -> Problem:
     problem = problem_of(name, refuse)
     if refuse.load is not None:
         problem.headers.append((wire.LOAD, wire.encode_load(refuse.load)))
+    if refuse.upstream_status is not None:
+        problem.headers.append((wire.UPSTREAM_STATUS, b"%d" % refuse.upstream_status))
     return problem

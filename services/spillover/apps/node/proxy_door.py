@@ -15,6 +15,8 @@ import socket
 import ssl
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Bounds
@@ -24,13 +26,14 @@ from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
-from spillover.live.handlers.proxy.heads import RequestHead, Way, onward
+from spillover.live.handlers.proxy.heads import RequestHead, Way
+from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.live.handlers.proxy.unqueued import Unqueued
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import OncePerPeriod
 from spillover.live.tls.handshakes import Handshake, at_door
 from spillover.model.ids import RequestId, name_of, request_id_of, told_inside
-from spillover.model.passed import Fields, PassedHead, PassedRequest
+from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import Refusal, Request
 from spillover.model.routes import Route
 
@@ -143,8 +146,6 @@ class ProxyDoor:
 
     def route_of(self, head: RequestHead) -> Route | None:
         """Returns the first route that fits."""
-        if not self._routes:
-            return None
         target, method = head.target.decode("latin-1"), head.method
         has_dots = _DOTS.search(head.target.partition(b"?")[0]) is not None
         for route in self._routes:
@@ -171,12 +172,13 @@ class ProxyDoor:
         if not _SERVER_NAMES.isdisjoint(head.names):
             both = zip(head.names, head.fields, strict=True)
             headers = read_headers([(name, one[1]) for name, one in both if name in _SERVER_NAMES])
-        route = self.route_of(head)
-        fields = onward(head, way, len(body))
+        route = self.route_of(head) if self._routes else None
+        own = OwnRequest(head, way, body)
+        passed: OwnRequest | PassedRequest = own
         if tenant and headers.key is not None:
             # The service must not take two tenants' requests for the same one.
-            fields = _with_key(fields, told_inside(request_id_of(tenant, headers.key)).encode())
-        passed = PassedRequest(head.method, head.target, fields, body)
+            key = told_inside(request_id_of(tenant, headers.key)).encode()
+            passed = _with_key(own.passed(), key)
         deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
         if tenant:
             self._check_quota(headers.key, tenant)
@@ -190,7 +192,7 @@ class ProxyDoor:
         id_ = request_id_of(tenant, headers.key or "")
         request = Request(
             id_, headers.key is not None, passed, (), type_,
-            headers.priority, headers.trace, head.length_bytes + len(body),
+            headers.priority, headers.trace, own.size_bytes,
         )  # fmt: skip
         answer.request = request
         home_requests = self.shell.home_requests
@@ -213,7 +215,7 @@ class ProxyDoor:
         self,
         unqueued: Unqueued,
         answer: PassedAnswer,
-        passed: PassedRequest,
+        passed: OwnRequest | PassedRequest,
         request_id: RequestId,
         deadline_s: float,
     ) -> None:
@@ -242,7 +244,8 @@ class ProxyDoor:
         return self._default_deadline_ms
 
 
-def _with_key(fields: Fields, key: bytes) -> Fields:
+def _with_key(passed: PassedRequest, key: bytes) -> PassedRequest:
     """The same with this for an `Idempotency-Key`."""
-    return tuple((name, key if name.lower() == b"idempotency-key" else value)
-                 for name, value in fields)  # fmt: skip
+    fields = tuple((name, key if name.lower() == b"idempotency-key" else value)
+                   for name, value in passed.headers)  # fmt: skip
+    return replace(passed, headers=fields)

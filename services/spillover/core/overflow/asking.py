@@ -78,7 +78,7 @@ def to_offer(
         for visit in islice(line, LOOKS_MAX)
         if asked not in visit.request.path
         and (every or not visit.group.fitting.up)
-        and (visit.again_s <= now_s or handle not in visit.tried)
+        and (handle not in visit.tried or visit.again_s.get(handle, 0.0) <= now_s)
     )
     offered = list(islice(new_there, count))
     for visit in offered:

@@ -119,6 +119,8 @@ class ForwardRefused(Event):
 
     ref: int
     load: LoadNow | None = None
+    upstream_status: int | None = None
+    """By which its service has refused the work."""
 
 
 @dataclass(slots=True)
@@ -343,6 +345,8 @@ class Refuse(Command):
     load: LoadNow | None = None
     types: tuple[str, ...] = ()
     """Those that are served, where the request's is not."""
+    upstream_status: int | None = None
+    """By which the service here has refused the work of a neighbor's request."""
 
 
 @dataclass(slots=True)

@@ -63,6 +63,7 @@ class Refused:
 
     ref: int
     load: LoadNow | None = None
+    upstream_status: int | None = None
 
 
 @dataclass(slots=True)
@@ -261,7 +262,8 @@ class LinkMachine:
         return self._away.pop(ref, None) is not None
 
     def _refused(self, event: Refused) -> None:
-        self._end(event.ref, REFUSED, ev.ForwardRefused(event.ref, event.load))
+        refused = ev.ForwardRefused(event.ref, event.load, event.upstream_status)
+        self._end(event.ref, REFUSED, refused)
 
     def _broken(self, event: Broken) -> None:
         self._end(event.ref, LOST, ev.ForwardLost(event.ref))

@@ -370,6 +370,7 @@ class NodeMachine(NodeFacts):
         tells = self._tells_load and not visit.is_home
         load = self._gossip.load_now(self, group, now_s) if tells else None
         refuse = ev.Refuse(visit.ref, visit.origin, reason, retry_after_s, load)
+        refuse.upstream_status = visit.service_said
         if reason is Refusal.UNKNOWN_TYPE:
             refuse.types = self.groups.types
         self._out.append(refuse)
@@ -582,6 +583,8 @@ class NodeMachine(NodeFacts):
             if visit.answering:
                 self._broken_off(visit, now_s)
                 return
+            if event.upstream_status is not None:
+                visit.refused_there = visit.target.id, event.upstream_status
             self._come_back(visit, REFUSED_BY, now_s)
             self._place_again(visit, now_s)
 
@@ -618,9 +621,13 @@ class NodeMachine(NodeFacts):
         elif was_away:
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target.handle))
-        if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
-            problem = f"the deadline passed; when it was last tried here, {visit.undone}"
-        self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
+        is_late = outcome is Outcome.EXPIRED
+        if is_late and problem is None:
+            problem = visit.why_late()
+        answer = visit.answer(outcome, self.settings.cluster, problem)
+        if is_late:
+            answer.upstream_status = visit.service_said
+        self._reply(visit, answer, now_s)
         if was_away and visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
         if had_place and self._unlike:

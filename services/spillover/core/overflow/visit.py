@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from spillover.core.overflow.events import HOME, ResponseBegan, ServiceEnded, SoFar
@@ -21,6 +22,9 @@ AGAIN_FIRST_S = 0.1
 AGAIN_LONGEST_S = 5.0
 """Pauses before a neighbor that may have run a request, and was lost with it, is given it again:
 each time it may run once more. Without them it would be, with each report of a neighbor."""
+
+
+_NOWHERE: Mapping[int, float] = MappingProxyType({})
 
 
 class VisitState(StrEnum):
@@ -57,6 +61,7 @@ class Visit:
         "pulled",
         "queued_s",
         "ref",
+        "refused_there",
         "refused_with",
         "request",
         "since_s",
@@ -92,12 +97,14 @@ class Visit:
         """Handles of neighbors that refused or lost it: not asked again during this visit."""
         self.losses = 0
         """How often it was lost while it was away: it may have run there each time."""
-        self.again_s = 0.0
-        """From when on it is offered again to a neighbor that it was tried at."""
+        self.again_s: Mapping[int, float] = _NOWHERE
+        """From when on it is offered again to neighbors that have lost it, by handle."""
         self.undone: str | None = None
         """Why it surely was not run when it was last tried here."""
         self.refused_with: int | None = None
         """The status of an answer by which the service here has refused it, which is held back."""
+        self.refused_there: tuple[ClusterId, int] | None = None
+        """A neighbor whose service has refused it, and the status by which that said so."""
         self.answering = False
         """Its answer has begun to pass: it runs or is away, and nothing is decided about it."""
         self.cancelling = False
@@ -109,9 +116,27 @@ class Visit:
         return self.state is ARRIVED and not self.tried
 
     def was_lost(self, now_s: float) -> None:
-        """No answer will come from where it is, and it may have run there."""
-        self.again_s = now_s + backoff_s(self.losses, AGAIN_FIRST_S, AGAIN_LONGEST_S, 0.0)
+        """No answer will come from where it was, and it may have run there. The pause, which grows
+        with each time that it may have run anywhere, is that neighbor's alone."""
+        pause_s = backoff_s(self.losses, AGAIN_FIRST_S, AGAIN_LONGEST_S, 0.0)
+        self.again_s = {**self.again_s, self.target.handle: now_s + pause_s}
         self.losses += 1
+
+    def why_late(self) -> str | None:
+        """Returns why it was not done before its deadline, where that is known."""
+        if self.undone is not None:
+            return f"the deadline passed; when it was last tried here, {self.undone}"
+        if self.refused_there is not None:
+            cluster, status = self.refused_there
+            return f"the deadline passed; the service behind cluster {cluster} answered {status}"
+        return None
+
+    @property
+    def service_said(self) -> int | None:
+        """Returns the status by which a service has refused it, here or at a neighbor."""
+        if self.refused_with is None and self.refused_there is not None:
+            return self.refused_there[1]
+        return self.refused_with
 
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
         """Returns an answer given here, with what the visit has cost so far."""

@@ -36,6 +36,8 @@ class Settling(asyncio.Future[Settled | None]):
     anything then: the connection is to be broken off."""
     parcel: Parcel | None = None
     """The answer on the emulated link."""
+    back: PassedBack | None = None
+    """What takes an answer that passes through."""
     key = (ev.HOME, "")
     """By which link it came, and its id."""
 
@@ -108,7 +110,8 @@ class ForeignRequests:
             partial(self._left, ref),
             partial(self._broke, ref),
         )
-        self._relays.open(ref, PassedBack(outlet, way))
+        future.back = PassedBack(outlet, way)
+        self._relays.open(ref, future.back)
         load, pulled = forwarded.load, forwarded.pulled
         self._feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
         return ref, future
@@ -158,10 +161,14 @@ class ForeignRequests:
             future.parcel = emulated_link.send(arrive, partial(self._lose, ref))
 
     def close(self) -> None:
-        """The node ends: whoever still waits is told by a cancelled future."""
+        """The node ends: whoever still waits is told by a cancelled future. An answer that has
+        begun is broken off, also one whose end waits on the emulated link: it never leaves."""
         self.closed = True
-        for future in self._open.values():
-            future.cancel()
+        for future in list(self._open.values()):
+            if future.back is not None and future.done():
+                future.back.break_off(None)
+            else:
+                future.cancel()
         self._open.clear()
         self._refs.clear()
 

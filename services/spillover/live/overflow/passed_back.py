@@ -16,11 +16,17 @@ from typing import NamedTuple, Protocol
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_whole, piece_head
-from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES, Flow
+from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.waiters import Told
 from spillover.live.overflow.wire import Stay
 from spillover.model.passed import Fields, PassedHead
 from spillover.model.request import Answer
+
+UNSENT_MAX_BYTES = 65_536
+"""On the emulated link, which carries that much at most in each of its delays:"""
+
+UNSENT_RESUME_BYTES = 16_384
+"""its source is paused above that, and goes on below this."""
 
 FRAMES_MAX = 1024
 """On the emulated link: small ones take more memory than their bytes."""

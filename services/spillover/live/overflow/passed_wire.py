@@ -29,13 +29,7 @@ from spillover.live.overflow.wire import (
     encode_envelope,
 )
 from spillover.model.load import LoadNow
-from spillover.model.passed import (
-    Fields,
-    PassedHead,
-    PassedRequest,
-    decode_fields,
-    encode_fields,
-)
+from spillover.model.passed import Fields, PassedHead, decode_fields, encode_fields
 from spillover.model.request import Answer, Request
 
 HEAD, BODY, END = b"HBE"
@@ -48,6 +42,8 @@ MESSAGE_LIMIT_BYTES = 262_144
 FRAME: Final = struct.Struct(">BI")
 _pack, _unpack_from = FRAME.pack, FRAME.unpack_from
 _LENGTH: Final = struct.Struct(">I")
+_MESSAGE: Final = struct.Struct(">BII")
+"""How a frame with a message begins."""
 
 
 class HeadBody(msgspec.Struct, omit_defaults=True):
@@ -73,7 +69,7 @@ def encode_pass(
     other."""
     told = encode_envelope(request, caller, remaining_s, load, pulled)
     work = request.work
-    encoded = work.encode() if isinstance(work, PassedRequest) else work
+    encoded = work if isinstance(work, bytes | memoryview) else work.encode()
     return _LENGTH.pack(len(told)) + told, encoded
 
 
@@ -138,8 +134,9 @@ def encode_whole(
 
 
 def _message(kind: int, told: bytes, encoded: bytes) -> bytes:
-    size_bytes = _LENGTH.size + len(told) + len(encoded)
-    return b"".join((FRAME.pack(kind, size_bytes), _LENGTH.pack(len(told)), told, encoded))
+    length = len(told)
+    size_bytes = _LENGTH.size + length + len(encoded)
+    return _MESSAGE.pack(kind, size_bytes, length) + told + encoded
 
 
 def _apart(message: memoryview) -> tuple[memoryview, memoryview]:

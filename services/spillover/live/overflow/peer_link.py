@@ -257,7 +257,9 @@ class PeerLink:
     ) -> link.Refused | link.Broken | ev.ForwardAnswered:
         ref, sent_s = way.command.ref, response.sent_s
         if response.status in REFUSAL_STATUSES:
-            return link.Refused(ref, wire.decode_load(response.headers.get(wire.LOAD)))
+            load = wire.decode_load(response.headers.get(wire.LOAD))
+            status = wire.decode_status(response.headers.get(wire.UPSTREAM_STATUS))
+            return link.Refused(ref, load, status)
         if response.status != 200:
             return link.Broken(ref)
         try:

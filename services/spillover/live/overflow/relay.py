@@ -23,11 +23,13 @@ from spillover.model.passed import Fields, PassedHead
 from spillover.model.request import Answer, Outcome
 from spillover.model.topology import Cluster
 
-UNSENT_MAX_BYTES = 65_536
-"""A sink with more than this unsent pauses its source,"""
+UNSENT_MAX_BYTES = 2_048
+"""A sink with more than this unsent by its connection pauses its source,"""
 
-UNSENT_RESUME_BYTES = 16_384
-"""and lets it go on below this."""
+UNSENT_RESUME_BYTES = 0
+"""and lets it go on at this: the system holds much more, so that the connection is not idle
+meanwhile. What is read at once comes on top, and more than a part of it would with a higher mark:
+a loop writes what is below it only once it has read on."""
 
 SWEEP_S = 1.0
 

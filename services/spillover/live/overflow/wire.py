@@ -8,6 +8,7 @@ one must be there. Durations travel in milliseconds, a request's deadline as wha
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, NamedTuple, TypeVar
 
@@ -33,8 +34,12 @@ from spillover.model.unlike_servers import DEFAULT_TYPE
 LOAD = b"spillover-load"
 """A header of refusals between nodes: the load of the one that refuses."""
 
+UPSTREAM_STATUS = b"spillover-upstream-status"
+"""Another: by which the service behind it has refused the work."""
+
 NOTHING = msgspec.Raw(b"null")
 
+_STATUS = re.compile(rb"[2-9][0-9]{2}")
 _PAYLOAD = b'"payload":'
 _NO_PAYLOAD = _PAYLOAD + b"null"
 
@@ -278,6 +283,11 @@ def load_of(load: LoadBody) -> LoadNow:
 def encode_load(load: LoadNow) -> bytes:
     """Returns a load as the header LOAD has it."""
     return _encode(LoadBody(*load))
+
+
+def decode_status(told: bytes | None) -> int | None:
+    """Returns what the header UPSTREAM_STATUS says; None where that is no status."""
+    return int(told) if told is not None and _STATUS.fullmatch(told) else None
 
 
 def decode_load(told: bytes | None) -> LoadNow | None:

@@ -146,7 +146,8 @@ class PassedConnection(Connection):
         transport = self._transport
         # An answer can come before the whole request has left: the rest must not follow later.
         if is_reusable and not (transport.is_closing() or transport.get_write_buffer_size()):
-            self.resume_reading()
+            if not transport.is_reading():
+                transport.resume_reading()
             self.idle_since_s = response.received_s
             self.pool.released(self)
         else:

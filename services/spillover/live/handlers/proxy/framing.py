@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from spillover.model.passed import Fields
 
@@ -74,26 +74,41 @@ class HeadBytes:
 
 def split_head(head: bytes) -> Parts:
     """Returns the first line and the fields of a head. Raises Malformed."""
-    count = _count_lines(head)
+    count = count_lines(head)
     if count < 0:
         raise Malformed("expected no control characters")
     start, _, lines = head.partition(b"\r\n")
     return start, _split_fields(lines, count - 1)
 
 
-def write_head(start: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+class Lines(NamedTuple):
+    """Fields of a head that are written already, so many, each with its end."""
+
+    number: int
+    written: bytes
+
+
+NO_LINES = Lines(0, b"")
+
+
+def write_head(
+    start: bytes, fields: Sequence[tuple[bytes, bytes]], lines: Lines = NO_LINES
+) -> bytes | None:
     """Returns a head with the empty line behind it; None where it would be read as other lines than
     these."""
     names = [name for name, _ in fields]
     if b"".join(names).translate(None, _TOKEN) or not all(names):
         return None
-    return write_lines(start, fields)
+    return write_lines(start, fields, lines)
 
 
-def write_lines(start: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+def write_lines(
+    start: bytes, fields: Sequence[tuple[bytes, bytes]], lines: Lines = NO_LINES
+) -> bytes | None:
     """Returns the same of fields with names that are known to be some."""
-    head = b"\r\n".join([start, *[b": ".join(field) for field in fields], b"\r\n"])
-    return head if _count_lines(head) == len(fields) + 2 else None
+    written = [b"%b: %b\r\n" % field for field in fields]
+    head = b"%b\r\n%b%b\r\n" % (start, b"".join(written), lines.written)
+    return head if count_lines(head) == len(fields) + lines.number + 2 else None
 
 
 def _split_fields(lines: bytes, count: int) -> Fields:
@@ -113,7 +128,7 @@ def _split_fields(lines: bytes, count: int) -> Fields:
     return tuple(fields)
 
 
-def _count_lines(lines: bytes) -> int:
+def count_lines(lines: bytes) -> int:
     """How many lines end in these bytes; -1 where there are control characters in them, or one half
     alone of a line's end."""
     ends = lines.count(b"\r\n")
@@ -253,7 +268,7 @@ class Chunked:
             self.done = True
             if end > start + 2:
                 lines = data[start : end - 2]
-                count = _count_lines(lines)
+                count = count_lines(lines)
                 if len(lines) > HEAD_LIMIT_BYTES or count < 0:
                     raise Malformed("trailers: expected lines without control characters")
                 self.trailers = _split_fields(lines, count)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
@@ -29,7 +29,8 @@ from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange, TakenBack
-from spillover.live.handlers.proxy.heads import Refused, own_head, upstream_head, values
+from spillover.live.handlers.proxy.heads import Refused, values
+from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, upstream_head
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
@@ -75,7 +76,7 @@ class Relays(Protocol):
 
 def passed_exchange(
     upstream: Upstream,
-    request: PassedRequest,
+    request: PassedRequest | OwnRequest,
     head: bytes,
     on_head: Callable[[PassedHead], None],
     on_piece: Callable[[bytes], None],
@@ -111,7 +112,7 @@ class _Call(UpstreamCall):
     """One that passes through. The source of its answer."""
 
     workers: ProxyWorkers = field(kw_only=True)
-    request: PassedRequest | None = None
+    request: PassedRequest | OwnRequest | None = None
     """None once its answer has begun."""
     exchange: PassedExchange | None = None
     taken_back: int = 0
@@ -167,7 +168,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         self._calls[command.ref] = call
         work = command.request.work
         try:  # a client's, or a neighbor's
-            call.request = work if isinstance(work, PassedRequest) else PassedRequest.decode(work)
+            is_encoded = isinstance(work, bytes | memoryview)
+            call.request = PassedRequest.decode(work) if is_encoded else work
         except MalformedPassed as error:
             self._end(call, Ended(problem=one_line(error), rejected=True, status=400))
             return
@@ -197,12 +199,15 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         asked = command.request
         if (trace := asked.trace) is not None:
             url = upstream.origin + request.path.removeprefix("*")  # of OPTIONS: all of it
-            fields = _in_trace(request.headers, trace.sent_to(request.method, url))
-            request = replace(request, headers=fields)
+            passed = request if isinstance(request, PassedRequest) else request.passed()
+            fields = _in_trace(passed.headers, trace.sent_to(request.method, url))
+            request = replace(passed, headers=fields)
         added = added_fields(asked.id, command.deadline_s - call.sent_s)
         try:
-            head_of = upstream_head if asked.path else own_head  # a neighbor's or a client's
-            head = head_of(request, upstream.authority, added)
+            if asked.path:  # a neighbor's
+                head = upstream_head(cast("PassedRequest", request), upstream.authority, added)
+            else:
+                head = own_head(request, upstream.authority, added)
         except ValueError as error:  # what no connection can bear must not end the node
             status = error.status if isinstance(error, Refused) else 400
             self._end(call, Ended(problem=one_line(error), rejected=True, status=status))

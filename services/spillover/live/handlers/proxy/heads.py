@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from spillover.live.handlers.proxy.framing import (
-    FIELDS_MAX,
     Body,
     ByLength,
     Chunked,
@@ -20,16 +19,13 @@ from spillover.live.handlers.proxy.framing import (
     TooLong,
     ToTheEnd,
     split_head,
-    write_head,
-    write_lines,
 )
-from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead, PassedRequest
+from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead
 
 CHUNKED = -1
 """In place of a length."""
 
 LENGTH_DIGITS_MAX = 15
-ANOTHER = "its head would be read as another one"
 ADDED_MAX = 16
 """Headers that a node may add to those of a request."""
 
@@ -69,6 +65,9 @@ _OURS_ALONE = frozenset({b"spillover-request-id", b"spillover-path"})
 
 _LISTS = frozenset({b"forwarded", b"x-forwarded-for", b"via"})
 """Where each hop is told."""
+
+CHANGED = _OF_THE_HOP | _LISTS | {b"expect", b"x-forwarded-proto", b"x-forwarded-host"}
+"""Requests with one of them are written anew for the service."""
 
 _NO_BODY = frozenset({204, 304})
 _NONE: frozenset[bytes] = frozenset()
@@ -135,12 +134,13 @@ def read_request(head: bytes) -> RequestHead:
         raise Refused(431, str(error)) from error
     except Malformed as error:
         raise Refused(400, str(error)) from error
-    return _understood(start, fields, [name.lower() for name, _ in fields], len(head))
+    return understood(start, fields, [name.lower() for name, _ in fields], len(head))
 
 
-def _understood(
+def understood(
     start: bytes, fields: Fields, names: Sequence[bytes], length_bytes: int
 ) -> RequestHead:
+    """Returns the same of a head whose lines are taken apart already."""
     method, target, is_old = _start_of(start)
     meant = _meant(fields, names)
     options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
@@ -265,7 +265,7 @@ class Way:
     """Where a request comes in: what is told about it. `client` is the address of who asks, empty
     if that is not known; `pseudonym` this door's among all that a request may pass."""
 
-    __slots__ = ("address", "client", "element", "pseudonym", "scheme", "via")
+    __slots__ = ("address", "client", "element", "lines", "pseudonym", "scheme", "via")
 
     def __init__(self, client: str, scheme: str, pseudonym: str) -> None:
         self.client = client
@@ -276,6 +276,8 @@ class Way:
         self.address = (client or "unknown").encode()
         self.element = f"for={node};proto={scheme}".encode()
         self.via = pseudonym.encode()
+        told = self.address, self.via, self.scheme
+        self.lines = b"X-Forwarded-For: %b\r\nVia: 1.1 %b\r\nX-Forwarded-Proto: %b\r\n" % told
 
 
 def has_passed(fields: Fields, pseudonym: str) -> bool:
@@ -323,47 +325,6 @@ def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
         return _OF_THE_HOP
     named = (one for one in options if not one.startswith(OURS))
     return _OF_THE_HOP | (frozenset(named) - _NEVER_OF_THE_HOP)
-
-
-def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
-    """Returns a request's head as it is sent to a service at `authority`, with what the node adds.
-    Raises ValueError if it cannot be sent so; neighbors may say anything: that it is read as these
-    lines is not enough, they must mean what the door lets pass."""
-    start, fields, names = _sent(request, authority, added)
-    head = write_head(start, fields)
-    if head is None:
-        raise ValueError(ANOTHER)
-    if len(fields) > FIELDS_MAX:
-        raise Refused(431, f"expected at most {FIELDS_MAX} headers")
-    if _understood(start, fields, names, len(head)).size_bytes != len(request.body):
-        raise ValueError("its head does not fit its body")
-    return head
-
-
-def own_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
-    """Returns the same of a request that the door of this very node has read: what its lines mean
-    is known."""
-    start, fields, _ = _sent(request, authority, added)
-    head = write_lines(start, fields)
-    if head is None:
-        raise ValueError(ANOTHER)
-    return head
-
-
-def _sent(
-    request: PassedRequest, authority: bytes, added: Fields
-) -> tuple[bytes, Fields, list[bytes]]:
-    """The first line of a head to a service, its fields, and their names in lower case."""
-    start = b"%b %b HTTP/1.1" % (request.method.encode("ascii", "replace"), request.target)
-    fields = request.headers + added
-    names = [name.lower() for name, _ in fields]
-    if b"host" not in names:
-        fields = ((b"Host", authority), *fields)
-        names.insert(0, b"host")
-    if b"te" in names:
-        fields = (*fields, (b"Connection", b"TE"))
-        names.append(b"connection")
-    return start, fields, names
 
 
 class AnswerHead(NamedTuple):

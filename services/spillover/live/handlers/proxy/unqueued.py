@@ -18,7 +18,7 @@ from spillover.live.handlers.proxy.handler import (
     added_fields,
     passed_exchange,
 )
-from spillover.live.handlers.proxy.heads import own_head
+from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId
@@ -47,7 +47,7 @@ class Unqueued:
 
     def send(
         self,
-        request: PassedRequest,
+        request: OwnRequest | PassedRequest,
         request_id: RequestId,
         deadline_s: float,
         on_head: OnHead,
@@ -62,7 +62,7 @@ class Unqueued:
         call.begin()
         return call
 
-    def ended(self, request: PassedRequest) -> None:
+    def ended(self, request: OwnRequest | PassedRequest) -> None:
         self._running -= 1
         self._moving.add(-len(request.body))
 
@@ -76,7 +76,7 @@ class UnqueuedCall:
     def __init__(
         self,
         owner: Unqueued,
-        request: PassedRequest,
+        request: OwnRequest | PassedRequest,
         request_id: RequestId,
         deadline_s: float,
         on: tuple[OnHead, OnPiece, OnEnd],

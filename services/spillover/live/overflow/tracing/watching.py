@@ -244,7 +244,8 @@ def _failed(upstream_status: int | None) -> str:
 def _read_passed(visit: VisitTrace, request: Request) -> None:
     work = request.work
     try:
-        passed = work if isinstance(work, PassedRequest) else PassedRequest.decode(work)
+        is_encoded = isinstance(work, bytes | memoryview)
+        passed = PassedRequest.decode(work) if is_encoded else work
     except MalformedPassed:
         return
     visit.method, visit.path = passed.method, passed.path[:URL_LENGTH_MAX]
