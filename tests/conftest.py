@@ -87,9 +87,11 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.callbacks.append(_note_collection)
 
 
-def _refuse_processes(event: str, _: object) -> None:
-    """Hold tests to what they say of themselves."""
-    if event in {"subprocess.Popen", "os.fork", "os.posix_spawn"} and RUNS_A_TEST.is_set():
+def _refuse_processes(event: str, told: tuple[object, ...]) -> None:
+    """Hold tests to what they say of themselves. Matplotlib lists the fonts of a machine where
+    it is used for the first time."""
+    starts = event in {"subprocess.Popen", "os.fork", "os.posix_spawn"} and told[:1] != ("fc-list",)
+    if starts and RUNS_A_TEST.is_set():
         raise AssertionError("it starts a process: mark it `processes`")
 
 

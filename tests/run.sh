@@ -8,21 +8,16 @@
 # once more by themselves, and that counts; the end of the log lists those that failed at first.
 #
 # Plain .venv/bin/pytest runs all of them in one process.
-#
-# SPILLOVER_MEANWHILE is a command that runs beside the threes, and whose status counts: what mostly
-# waits, too, such as the container tests of .ci/run.
 set -eu
 cd "$(dirname "$0")/.."
 
 failures=$(mktemp -d)
-meanwhile=
 status=0
 without_tests=0
 
 finish() {
     code=$?
     trap - EXIT
-    [ -z "$meanwhile" ] || kill "$meanwhile" 2>/dev/null || :
     if [ -n "$(cat "$failures"/* 2>/dev/null)" ]; then
         echo "spillover: these are bound to real time, and failed at first:"
         sed 's/^/  /' "$failures"/*
@@ -59,28 +54,21 @@ pass() {
     esac
 }
 
-# again KIND ARGUMENT...: what failed of it and is bound to real time, by itself.
+# again KIND ARGUMENT...: what failed of it and is bound to real time, by itself. Other kinds are not
+# even read, which takes as long as most of these tests.
 again() {
-    file=$failures/$1
+    kind=$1 file=$failures/$1
     shift
     [ -s "$file" ] || return 0
     echo "spillover: once more, by themselves: tests bound to real time"
-    run --again="$file" "$@"
+    run --only="$kind" --again="$file" "$@"
     [ "$code" -eq 0 ] || status=1
 }
 
 pass together --numprocesses=auto --dist=loadscope --no-loadscope-reorder "$@"
 again together "$@"
-if [ -n "${SPILLOVER_MEANWHILE:-}" ]; then
-    sh -c "exec $SPILLOVER_MEANWHILE" &
-    meanwhile=$!
-fi
 pass threes --numprocesses=3 --dist=loadscope --no-loadscope-reorder "$@"
 again threes "$@"
-if [ -n "$meanwhile" ]; then
-    wait "$meanwhile" || status=1
-    meanwhile=
-fi
 pass pairs --numprocesses=2 --dist=loadscope --no-loadscope-reorder "$@"
 again pairs "$@"
 pass alone "$@"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 
 import pytest
 
@@ -101,6 +102,118 @@ def test_it_looks_when_it_is_told_to_and_says_again_what_is_wrong(file, caplog, 
 
     asyncio.run(check())
     assert len(set(warnings(caplog))) == 1
+
+
+def test_what_is_wrong_again_after_it_was_right_is_told_again(file, caplog):
+    right = file.read_text()
+
+    async def check():
+        files = TokenFiles([str(file)])
+        for text in ("- x\n", right, "- x\n"):
+            file.write_text(text)
+            await files.look()
+
+    asyncio.run(check())
+    assert len(warnings(caplog)) == 2
+
+
+def test_it_looks_once_for_each_time_that_it_is_told_to(file, monkeypatch):
+    """One that went on looking would keep a core busy for ever."""
+    monkeypatch.setattr(token_files, "LOOK_S", 60.0)
+    looks = []
+
+    class Counted(TokenFiles):
+        async def look(self):
+            await super().look()
+            looks.append(self)
+
+    async def check():
+        files = Counted([str(file)])
+        watching = asyncio.create_task(files.watch())
+        for times in (1, 2):
+            files.look_now()
+            await until(lambda: len(looks) >= times)  # noqa: B023
+            for _ in range(20):  # a look is one such turn through a thread
+                await asyncio.to_thread(int)
+            assert len(looks) == times
+        watching.cancel()
+
+    asyncio.run(check())
+
+
+def test_whom_any_of_the_files_does_not_name_any_more_is_out(file):
+    second = file.with_name("more.yaml")
+    second.write_text(entry("two", "second"))
+
+    async def check():
+        files = TokenFiles([str(file), str(second)])
+        assert knows(files, "first")
+        assert knows(files, "second")
+        second.write_text(entry("three", "third"))
+        await files.look()
+        assert [knows(files, secret) for secret in ("first", "second", "third")] == [1, 0, 1]
+
+    asyncio.run(check())
+
+
+def test_a_change_is_told_once(file, caplog):
+    """Not at each look that follows."""
+
+    async def check():
+        files = TokenFiles([str(file)])
+        told = []
+        files.on_change = told.append
+        file.write_text(entry("two", "second"))
+        for _ in range(3):
+            await files.look()
+        assert [[token.name for token in tokens] for tokens in told] == [["two"]]
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(check())
+    (change,) = [one for one in caplog.records if one.levelname == "INFO"]
+    assert change.msg.fields == {"api_tokens": 1}
+
+
+def test_no_thread_to_read_with_leaves_the_old_ones_in_place(file, caplog):
+    """A machine that is out of them: it is told once, and the next look finds what is new."""
+
+    async def check():
+        files = TokenFiles([str(file)])
+        file.write_text(entry("two", "second"))
+        usual = threading.stack_size(1 << 62)
+        try:
+            for _ in range(2):
+                await files.look()
+        finally:
+            threading.stack_size(usual)
+        assert knows(files, "first")
+        await files.look()
+        assert knows(files, "second")
+
+    asyncio.run(check())
+    (told,) = warnings(caplog)
+    assert "can't start new thread" in told
+
+
+def test_what_breaks_the_watch_is_told_and_its_end_is_not(file):
+    """Unnoticed, who is revoked would stay."""
+
+    class Breaking(TokenFiles):
+        async def look(self):
+            raise ValueError("no such luck")
+
+    async def check():
+        told = []
+        for kind in (Breaking, TokenFiles):
+            files = kind([str(file)])
+            watching = files.begin_watching(told.append)
+            files.look_now()
+            await until(lambda: watching.done() or not files._asked.is_set())  # noqa: B023
+            watching.cancel()
+            await asyncio.wait([watching])
+        assert [str(error) for error in told] == ["no such luck"]
+
+    asyncio.run(check())
 
 
 def test_it_looks_by_itself_now_and_then(file, monkeypatch):

@@ -64,11 +64,12 @@ def rings(tmp_path_factory) -> Iterator[Callable[[int], list[Any]]]:
         for ring in [ring for ring in running if not asyncio.run(_is_well(ring))]:
             running.remove(ring)
             spoiled.append(ring)
+        new = []
         for _ in range(count - len(running)):
             directory = tmp_path_factory.mktemp("ring")
-            ring = federation.Federation(directory=directory, ports=ports.free_ports(4))
-            running.append(ring)
-            asyncio.run(ring.start())
+            new.append(federation.Federation(directory=directory, ports=ports.free_ports(4)))
+        running.extend(new)
+        asyncio.run(_start_all(new))
         return running[:count]
 
     try:
@@ -80,9 +81,13 @@ def rings(tmp_path_factory) -> Iterator[Callable[[int], list[Any]]]:
     assert not any(any(status.values()) for status in statuses), statuses
 
 
+async def _start_all(rings: list[Any]) -> None:
+    await asyncio.gather(*(ring.start() for ring in rings))
+
+
 async def _is_well(ring: Any) -> bool:
     try:
-        await ring.healthy(5.0)
+        await ring.healthy(reckoning.HEALTHY_S)
     except TimeoutError:
         return False
     return True
@@ -90,13 +95,12 @@ async def _is_well(ring: Any) -> bool:
 
 @pytest.fixture
 def endure(rings) -> Callable[..., dict[str, Any]]:
-    """`endure({name: fault, ...}, load=...)`: each fault on a ring of its own, all at once, in the
-    middle of a load. A fault is an async function of the federation, and returns when it is healed.
-    The reckonings by name; fails if there is anything wrong with one of them."""
+    """`endure({name: fault, ...})`: each fault on a ring of its own, all at once, in the middle of
+    a load. A fault is an async function of the federation, and returns when it is healed: the load
+    goes on as long. The reckonings by name; fails if there is anything wrong with one of them."""
 
-    def endure_them(faults: dict[str, Any], load: Any = None) -> dict[str, Any]:
-        load = load or loads.Load()
-        found = asyncio.run(_endure(rings(len(faults)), faults, load))
+    def endure_them(faults: dict[str, Any]) -> dict[str, Any]:
+        found = asyncio.run(_endure(rings(len(faults)), faults))
         wrongs = [f"{one.name}: {wrong}" for one in found.values() for wrong in one.wrongs]
         assert not wrongs, f"{len(wrongs)} wrongs, such as\n" + "\n".join(wrongs[:10])
         return found
@@ -104,13 +108,13 @@ def endure(rings) -> Callable[..., dict[str, Any]]:
     return endure_them
 
 
-async def _endure(rings: list[Any], faults: dict[str, Any], load: Any) -> dict[str, Any]:
+async def _endure(rings: list[Any], faults: dict[str, Any]) -> dict[str, Any]:
     stamp = time.monotonic_ns()
 
     async def one(ring: Any, name: str, fault: Any) -> Any:
         work = f"{name.replace(' ', '_')}-{stamp}"
         return await reckoning.under(
-            ring, name, lambda: loads.send(work, ring.urls, load), lambda: fault(ring)
+            ring, name, partial(loads.send, work, ring.urls, loads.Load()), partial(fault, ring)
         )
 
     found = await asyncio.gather(

@@ -13,7 +13,7 @@ import pytest
 
 from support.faults import federation as federations
 
-pytestmark = pytest.mark.threes
+pytestmark = [pytest.mark.threes, pytest.mark.timeout(300)]
 
 CUTS = {"there": ("ab", "bc"), "back": ("ba", "cb"), "both ways": ("ab", "ba", "bc", "cb")}
 """On the way from a through b to c; the one over d stays."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -31,6 +32,8 @@ HOLD_MS = 30.0
 LOOK_S = 0.02
 DRAIN_S = 30.0
 """For all that a node has in its hands: what still runs then is lost."""
+UPGRADES_S = 200.0
+"""For two clusters, there and back."""
 CLUSTERS = {
     cluster: {"servers": servers, "service_ms": HOLD_MS, "handler": federation.ASYNC}
     for cluster, servers in {"a": 2, "b": 1, "c": 4, "d": 1}.items()
@@ -68,7 +71,7 @@ class Bed(federation.Federation):
         federation._let_go(process)
         self.run_from(cluster, tree)
         self.spawn(cluster)
-        await self.healthy(federation.READY_S)
+        await self.healthy()
 
     def says(self, cluster, words):
         """The lines of its log with these words."""
@@ -108,16 +111,13 @@ def answering(bed):
     async def all_answer():
         return None not in (await bed.states()).values()
 
-    return lambda limit_s: until(all_answer, limit_s, every_s=LOOK_S)
+    return lambda limit_s=federation.READY_S: until(all_answer, limit_s, every_s=LOOK_S)
 
 
-async def under_load(bed, name, load, fault):
+async def under_load(bed, name, load, fault, limit_s=reckoning.HEALED_S):
     """The reckoning, with no wrongs; neighbors agree about everything."""
-
-    async def send():
-        return await loads.send(name, bed.urls, load)
-
-    found = await reckoning.under(bed, name, send, fault)
+    send = partial(loads.send, name, bed.urls, load)
+    found = await reckoning.under(bed, name, send, fault, limit_s)
     assert not found.wrongs, "\n".join(found.wrongs[:10])
     for cluster, state in (await bed.states()).items():
         assert not any(row.get("disagreement") for row in state["neighbors"]), state
@@ -128,6 +128,12 @@ async def under_load(bed, name, load, fault):
 
 async def nothing():
     """No fault."""
+
+
+def nothing_to_heal():
+    healed = asyncio.Event()
+    healed.set()
+    return healed
 
 
 def hops(found):
@@ -198,8 +204,8 @@ def test_an_upgrade_and_the_way_back_under_load(release, run_bed):
                 for cluster in "cb":
                     await bed.replace(cluster, now)
 
-        load = loads.Load(requests=900, over_s=9.0, homes="a")
-        found = await under_load(bed, "upgrade", load, upgrade)
+        load = loads.Load(per_s=100.0, homes="a")
+        found = await under_load(bed, "upgrade", load, upgrade, UPGRADES_S)
         assert not [one for one in found.told if one.outcome != "done" and not one.cancels]
         assert found.doubled(keyed=True) == 0
         assert {one.attempts for one in found.told} == {1}
@@ -213,7 +219,7 @@ def test_the_next_version_beside_this_one(run_bed, tmp_path, newer):
     tree = releases.renumbered(VERSION + 1, tmp_path / "newer")
 
     async def main(bed):
-        load = loads.Load(requests=200, over_s=1.0, homes="aaaab")
+        load = loads.Load(least=200, homes="aaaab")
         found = await under_load(bed, f"newer_{newer}", load, nothing)
         assert found.ends(keyed=True) == found.ends(keyed=False) == {"done"}
         assert ("a", "b") in hops(found)
@@ -244,8 +250,8 @@ def test_versions_that_are_too_far_apart(run_bed, tmp_path):
             assert (row["alive"], row["disagreement"]) == (False, told[cluster])
             (turned_away,) = state["turned_away"]
             assert turned_away["reason"] == told[cluster]
-        load = loads.Load(requests=60, over_s=1.0, homes="ab")
-        sent = await loads.send("apart", bed.urls, load)
+        load = loads.Load(per_s=60.0, least=60, homes="ab")
+        sent = await loads.send("apart", bed.urls, load, nothing_to_heal())
         assert {one.path for one in sent if one.outcome == "done"} == {("a",), ("b",)}
         assert {one.outcome for one in sent if not one.cancels} == {"done"}
         for cluster in "ab":

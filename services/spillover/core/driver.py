@@ -135,7 +135,8 @@ class Driver(Generic[E, C]):
     def put(self, event: E) -> None:
         """Hand an event in that is handled before the next one, which follows at once."""
         now_s = self._clock()
-        self._timers.run_due(now_s)
+        if self._timers.next_s <= now_s:
+            self._timers.run_due(now_s)
         if not self._closed:
             self._inbox.append((event, now_s))
 

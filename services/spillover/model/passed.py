@@ -1,8 +1,9 @@
 """A request of any method and path, and the head of its answer, as they pass through clusters: what
 came, byte for byte. What is dropped, added or refused of heads is not known here.
 
-Encoded by MessagePack, which carries bytes as they are: the request is the `work` of a
-`model.request.Request`. Later versions may add fields at the end of each; they are not read here.
+Encoded by MessagePack, which carries bytes as they are: so a request is the `work` of a neighbor's
+`model.request.Request`; that of a client's is not encoded before it is handed on. Later versions
+may add fields at the end of each; they are not read here.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class PassedRequest(msgspec.Struct, array_like=True, frozen=True):
         return self.target.partition(b"?")[0].decode("latin-1")
 
     def encode(self) -> bytes:
-        """Returns it as the `work` of a request."""
+        """Returns it as it travels."""
         return _encode(self)
 
     @classmethod

@@ -20,6 +20,7 @@ from spillover.live.overflow.passed_wire import (
     encode_end,
     encode_head,
     encode_pass,
+    encode_whole,
     piece_head,
 )
 from spillover.live.overflow.wire import UNSAID, MalformedMessage, Stay
@@ -40,6 +41,12 @@ class Read:
     def __init__(self):
         self.told = []
         self.reader = FrameReader(self)
+
+    def whole(self, head, body, end):
+        piece = self.begin(head)
+        if body:
+            piece(body)
+        self.end(end)
 
     def begin(self, message):
         self.told.append(("head", *decode_head(message)))
@@ -83,6 +90,17 @@ def test_frames_are_read_however_they_are_cut(pieces, cuts):
     assert read.body == b"".join(pieces)
     kind, fields, answer = read.told[-1]
     assert (kind, fields, answer) == ("end", FIELDS, ANSWER)
+
+
+@pytest.mark.parametrize("body", [b"", b"x", b"x" * 70_000])
+def test_frames_in_a_row_are_read_as_those_of_an_answer_in_pieces(body):
+    read, end = Read(), (FIELDS, ANSWER)
+    before, between, after = encode_whole((PASSED_HEAD, SO_FAR), body, end, STAY)
+    read.feed(before + between + after)
+    pieces = [body] if body else []
+    assert read.told == [("head", PASSED_HEAD, SO_FAR, STAY), *pieces, ("end", *end)]
+    with pytest.raises(MalformedMessage):
+        read.feed(before)
 
 
 def test_no_part_of_an_answer_is_taken_for_all_of_it():

@@ -376,6 +376,55 @@ def test_the_limits_are_those_of_the_cluster(clock):
     assert (script.calls, node.stopped) == ([], [1])
 
 
+def test_a_client_that_reads_slowly_is_no_silence_of_the_service(clock):
+    """How long nothing has come counts from when the service could go on."""
+    limits = {"passed_idle_ms": 5000.0, "passed_stall_ms": 60_000.0}
+    node, sink = Node(), Told()
+    node.relays.go_by(Cluster(id="a", servers=1, handler="proxy:http://h", **limits))
+    node.take(sink)
+    script, _ = node.begin(1)
+    node.bell.ring()
+    sink.flow.pause()
+    for _ in range(3):
+        clock.now_s += 10.0
+        node.bell.ring()
+    sink.flow.resume()
+    node.bell.ring()
+    clock.now_s += 4.0
+    node.bell.ring()
+    assert script.calls == ["pause", "resume"]
+    clock.now_s += 1.0
+    node.bell.ring()
+    assert script.calls[2:] == ["nothing more of the answer came for 5 s"]
+
+
+def test_a_source_that_has_written_all_is_not_paused():
+    """What it read from may serve another request by now."""
+    node, sink = Node(), Told()
+    node.take(sink)
+    script, relay = node.begin(1)
+    relay.piece(b"x")
+    relay.end()
+    sink.flow.pause()
+    sink.flow.resume()
+    assert script.calls == []
+
+
+def test_the_time_in_the_queue_is_none_of_the_answer(clock):
+    limits = {"passed_total_ms": 9000.0}
+    node = Node()
+    node.relays.go_by(Cluster(id="a", servers=1, handler="proxy:http://h", **limits))
+    node.take(Told())
+    clock.now_s += 100.0
+    node.begin(1)
+    clock.now_s += 8.0
+    node.bell.ring()
+    assert node.stopped == []
+    clock.now_s += 1.0
+    node.bell.ring()
+    assert node.stopped == [1]
+
+
 def test_an_answer_that_is_held_is_passed_only_if_the_machine_says_so():
     said = PassedHead(429, b"Much", ())
     node, sink = Node(), Told()
@@ -400,6 +449,30 @@ def test_an_answer_that_is_held_is_passed_only_if_the_machine_says_so():
     assert sink.told == [("begin", HEAD, ("a",)), b"x", ("broken", FAILED)]
     node.check_empty()
     node.relays.hold(2, said, b"", ())  # too late for anybody
+    node.check_empty()
+
+
+def test_how_long_a_head_took_is_told_where_the_client_is(clock):
+    """Not where a neighbor's request is served too: that would count it twice."""
+    node, seen = Node(), []
+    node.relays.on_head = seen.append
+    node.take(Told())
+    clock.now_s += 3.0
+    node.begin(1)
+    assert seen == [3.0]
+    node.relays.open(2, Told())
+    node.relays.began(ev.Began(2, ev.HOME + 1, ev.SoFar(("b", "a"), 0.0, 0.0, 0.0)))
+    assert seen == [3.0]
+
+
+def test_an_answer_that_has_ended_leaves_nothing_to_collect():
+    """Sources hold their relays: with the source's own end both go, and its buffers with them."""
+    node = Node()
+    node.take(Told())
+    _, relay = node.begin(1)
+    relay.end()
+    node.feed(ev.ServiceEnded(1, DONE, 1.0))
+    assert relay.source is None
     node.check_empty()
 
 

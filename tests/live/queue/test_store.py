@@ -7,12 +7,20 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from random import Random
+from types import NoneType
 
 import pytest
 
+from spillover.live.queue import store as store_module
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore, StoreFull
 from spillover.model.errors import InputError
+from support.waiting import until
 
 LARGE = os.urandom(FILE_BYTES_MIN + 1)
 
@@ -100,6 +108,233 @@ def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="expected a directory that can be written"):
         opened(tmp_path / "file")
+
+
+def test_what_is_acknowledged_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not just with the system, whose power may fail: a file and its name before the row that names
+    it, and the row before anybody is told."""
+    store = opened(tmp_path)
+    assert store._database.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    synced: list[tuple[int, int]] = []
+
+    def fsync(file: int) -> None:
+        usual(file)
+        other = sqlite3.connect(tmp_path / "queue.sqlite3")
+        (rows,) = other.execute("SELECT count(*) FROM objects").fetchone()
+        other.close()
+        synced.append((os.fstat(file).st_ino, rows))
+
+    usual = os.fsync
+    monkeypatch.setattr(os, "fsync", fsync)
+    store.put(1, "", LARGE).result(10)
+    path = store.path_of(1)
+    assert synced == [(path.stat().st_ino, 0), (path.parent.stat().st_ino, 0)]
+    store.close()
+
+
+def test_larger_objects_are_files(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for number, size_bytes in ((1, FILE_BYTES_MIN), (2, FILE_BYTES_MIN + 1)):
+        store.put(number, "", bytes(size_bytes)).result(10)
+    assert [store.path_of(number).exists() for number in (1, 2)] == [False, True]
+    store.close()
+
+
+def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    database = sqlite3.connect(tmp_path / "queue.sqlite3")
+    database.execute("UPDATE about SET value = '2' WHERE name = 'version'")
+    database.commit()
+    database.close()
+    with pytest.raises(InputError, match="expected a store of version 1, got one of 2"):
+        opened(tmp_path)
+
+
+@contextmanager
+def no_writing(directory: Path) -> Iterator[None]:
+    """The disk refuses all that concerns an object, in the midst of its transaction."""
+    kinds = ("INSERT", "UPDATE", "DELETE")
+    refuse = "BEGIN SELECT RAISE(ABORT, 'no room'); END"
+    other = sqlite3.connect(directory / "queue.sqlite3", isolation_level=None)
+    for kind in kinds:
+        other.execute(f"CREATE TRIGGER no_{kind} BEFORE {kind} ON objects {refuse}")
+    yield
+    for kind in kinds:
+        other.execute(f"DROP TRIGGER no_{kind}")
+    other.close()
+
+
+@contextmanager
+def busy(directory: Path, store: ObjectStore, wishes: int) -> Iterator[None]:
+    """The disk is slow: what is asked for within this, after the first of it, is one batch of so
+    many wishes."""
+    other = sqlite3.connect(directory / "queue.sqlite3", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    first = store.note(0, 0, dead=False)
+    until(lambda: store._wishes.qsize() == 0)
+    yield
+    until(lambda: store._wishes.qsize() == wishes)
+    other.execute("ROLLBACK")
+    other.close()
+    first.result(10)
+
+
+class Twin:
+    """What a store should hold, in a dict."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.store = opened(directory)
+        self.there: dict[int, tuple[int, int, bool]] = {}
+        self.owed: set[int] = set()
+        self.last = 0
+
+    def restart(self) -> None:
+        self.store.close()
+        self.owed.clear()
+        self.store = opened(self.directory)
+        found, last = self.store.recover()
+        assert last == self.last
+        there = [(one.number, (one.size_bytes, one.deliveries, bool(one.dead))) for one in found]
+        assert there == sorted(self.there.items())
+        files = {path.name for path in (self.directory / "objects").iterdir()}
+        large = [n for n, (size_bytes, *_) in self.there.items() if size_bytes > FILE_BYTES_MIN]
+        assert files == set(map(str, large))
+
+    def wrote(self) -> None:
+        """What the disk owes is written after what it was asked for, before all else."""
+        for number in self.owed:
+            self.there.pop(number, None)
+        self.owed.clear()
+        self.store.note(0, 0, dead=False).result(10)
+
+    def put(self, size_bytes: int, *, works: bool) -> None:
+        number = self.last + 1
+        self._done(self.store.put(number, "", bytes(size_bytes)), works=works)
+        if works:
+            self.there[number], self.last = (size_bytes, 0, False), number
+
+    def forget(self, number: int, *, works: bool) -> None:
+        self._done(self.store.forget(number), works=works)
+        if works:
+            self.there.pop(number)
+        else:
+            self.owed.add(number)
+
+    def note(self, number: int, deliveries: int, *, dead: bool, works: bool) -> None:
+        self._done(self.store.note(number, deliveries, dead=dead), works=works)
+        if works:
+            self.there[number] = self.there[number][0], deliveries, dead
+
+    def _done(self, done: Future[None], *, works: bool) -> None:
+        assert isinstance(done.exception(10), NoneType if works else StoreFull)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_history_is_that_of_a_dict(tmp_path: Path, seed: int) -> None:
+    """Whatever is asked for, while the disk writes and while it does not, and over restarts."""
+    random = Random(seed)
+    twin = Twin(tmp_path)
+    for _ in range(40):
+        what = random.random()
+        if what < 0.15:
+            twin.restart()
+            continue
+        works = random.random() < 0.7
+        with nullcontext() if works else no_writing(tmp_path):
+            if what < 0.55 or not twin.there:
+                twin.put(random.choice([0, 10, len(LARGE)]), works=works)
+            elif what < 0.75:
+                twin.forget(random.choice(list(twin.there)), works=works)
+            else:
+                dead = random.random() < 0.5
+                number = random.choice(list(twin.there))
+                twin.note(number, random.randrange(9), dead=dead, works=works)
+        if works:
+            twin.wrote()
+    twin.restart()
+    twin.store.close()
+
+
+def test_what_could_not_be_written_leaves_no_file(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    with no_writing(tmp_path):
+        assert isinstance(store.put(1, "", LARGE).exception(10), StoreFull)
+    assert not store.path_of(1).exists()
+    store.close()
+
+
+def test_one_object_too_many_does_not_refuse_the_others(tmp_path: Path) -> None:
+    """They came while the disk was busy, and are one transaction at first."""
+    store = opened(tmp_path)
+    pages = store._database.execute("PRAGMA page_count").fetchone()[0]
+    store._database.execute(f"PRAGMA max_page_count = {pages + 8}")
+    with busy(tmp_path, store, 3):
+        sizes = (10, FILE_BYTES_MIN, 10)
+        all_done = [store.put(number, "", bytes(size)) for number, size in enumerate(sizes, 1)]
+    assert [type(done.exception(10)) for done in all_done] == [type(None), StoreFull, type(None)]
+    store.close()
+    store = opened(tmp_path)
+    assert [one.number for one in store.recover()[0]] == [1, 3]
+    store.close()
+
+
+def test_what_was_asked_for_before_the_end_is_written(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    closing = threading.Thread(target=store.close)
+    with busy(tmp_path, store, 3):
+        all_done = [store.put(number, "", b"x") for number in (1, 2)]
+        closing.start()
+    closing.join(10)
+    assert [done.exception(0) for done in all_done] == [None, None]
+    store = opened(tmp_path)
+    assert [one.number for one in store.recover()[0]] == [1, 2]
+    store.close()
+
+
+def test_what_is_owed_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be forgotten beyond so many is there again after a restart."""
+    monkeypatch.setattr(store_module, "OWED_MAX", 2)
+    store = opened(tmp_path)
+    for number in range(1, 5):
+        store.put(number, "", b"x").result(10)
+    with no_writing(tmp_path):
+        for number in range(1, 5):
+            store.forget(number).exception(10)
+    store.put(5, "", b"x").result(10)
+    store.close()
+    store = opened(tmp_path)
+    assert len(store.recover()[0]) == 3
+    store.close()
+
+
+def test_the_more_is_owed_the_longer_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the disk does not write, each wish has a bounded part of it tried again; after that, it
+    is all written with the next."""
+    monkeypatch.setattr(store_module, "BATCH_MAX", 10)
+    store = opened(tmp_path)
+    for number in range(1, 201):
+        done = store.put(number, "", b"x")
+    done.result(10)
+    said: list[str] = []
+    with no_writing(tmp_path):
+        for number in range(1, 201):
+            done = store.forget(number)
+        assert isinstance(done.exception(10), StoreFull)
+        for _ in range(2):  # the second is done after what the first one had tried again
+            store.note(0, 0, dead=False).result(10)
+            store._database.set_trace_callback(said.append)
+        store.note(0, 0, dead=False).result(10)
+    assert said.count("BEGIN IMMEDIATE") <= 2 * (1 + 11)
+    store.put(201, "", b"x").result(10)
+    store.close()
+    store = opened(tmp_path)
+    assert [one.number for one in store.recover()[0]] == [201]
+    store.close()
 
 
 def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:

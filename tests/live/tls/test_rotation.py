@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import sys
 import threading
 import warnings
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -71,6 +74,81 @@ def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors):
     _run(main)
 
 
+def test_what_is_wrong_again_after_it_was_right_is_told_again(files, authority, errors):
+    """Whether it was the old one that was right, or a new one."""
+    cert = Path(files.cert)
+    before, write = cert.read_bytes(), cert.write_bytes
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        for times in (1, 2, 3):
+            write(b"no certificate")
+            assert not await credentials.look()
+            assert len(errors()) == times
+            if times == 1:
+                write(before)
+            else:
+                put(cert.parent, "a", authority.sign(NAME), authority)
+            assert await credentials.look() is (times > 1)
+
+    _run(main)
+
+
+def test_what_is_written_while_it_is_read_waits_for_the_next_look(files, authority):
+    """What was loaded may be half of one and half of the other."""
+
+    class Interrupted(Credentials):
+        def _read(self):
+            material = super()._read()
+            if further:
+                put(Path(files.cert).parent, "a", further.pop(), authority)
+            return material
+
+    further = [authority.sign(NAME)]
+
+    async def main():
+        credentials = Interrupted(files, NAME)
+        before = credentials.material
+        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+        assert not await credentials.look()
+        assert credentials.material is before
+        assert await credentials.look()
+        assert credentials.material.is_as_in_files()
+
+    _run(main)
+
+
+def test_what_should_not_be_is_told_of_new_ones_too(files, authority, caplog):
+    readable_by_all = partial(Path(files.key).chmod, 0o604)
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+        readable_by_all()
+        assert await credentials.look()
+
+    with caplog.at_level(logging.WARNING, "spillover.live.tls.rotation"):
+        _run(main)
+    (told,) = caplog.records
+    assert "anybody on this machine can read the key" in str(told.msg)
+
+
+def test_only_what_any_client_can_bring_about_goes_unsaid(files, monkeypatch):
+    """However often a service begins to listen."""
+    said = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    for _ in range(2):
+        Credentials(files, NAME).front(ssl.CERT_NONE)
+        hook = sys.unraisablehook
+    Credentials(files, NAME).front(ssl.CERT_NONE)
+    assert sys.unraisablehook is hook
+    no_text = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    told = [(no_text, b"a name"), (no_text, files), (ValueError(), b"a name")]
+    for error, where in told:
+        hook(SimpleNamespace(exc_value=error, object=where))
+    assert [(one.exc_value, one.object) for one in said] == told[1:]
+
+
 def test_no_thread_to_read_with_leaves_the_old_one_in_place(files, authority, errors):
     """A machine that is out of them: it is told once, and the next look finds what is new."""
 
@@ -113,6 +191,25 @@ def test_a_signal_is_sooner_than_the_next_look(files, authority):
     _run(main)
 
 
+def test_it_looks_once_for_each_signal(files):
+    """One that went on looking would keep a core busy for ever."""
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        looks = []
+        credentials.on_look.append(lambda _, **told: looks.append(told["renewed"]))
+        watching = asyncio.create_task(credentials.watch(3600.0))
+        for times in (1, 2):
+            credentials.wake()
+            await until(lambda: len(looks) >= times)  # noqa: B023
+            for _ in range(20):  # a look is one such turn through a thread
+                await asyncio.to_thread(int)
+            assert len(looks) == times
+        watching.cancel()
+
+    _run(main)
+
+
 def test_what_is_over(files, authority):
     """A certificate that has ended, and all that a CA had vouched for that has gone."""
 
@@ -134,6 +231,24 @@ def test_what_is_over(files, authority):
         await credentials.look()
         await credentials.look()
         assert seen == [[True, False, False], [True, True, False], [True, False, False]]
+
+    _run(main)
+
+
+def test_what_was_vouched_for_once_is_not_for_good(files, authority):
+    """CAs go one after the other: each time it is asked anew who vouches for whom."""
+
+    async def main():
+        others = [Authority("second CA"), Authority("third CA")]
+        credentials = Credentials(files, NAME)
+        der = ssl.PEM_cert_to_DER_cert(others[0].sign("b")[0].decode())
+        shown = PeerCertificate(frozenset(), 4e9, der)
+        seen = []
+        credentials.on_look.append(lambda one, **_: seen.append(one.is_over(shown)))
+        for trusted in ([authority, *others], others, others[1:]):
+            put(Path(files.cert).parent, "a", others[1].sign(NAME), *trusted)
+            assert await credentials.look()
+        assert seen == [False, False, True]
 
     _run(main)
 
@@ -202,6 +317,7 @@ def test_each_handshake_goes_by_the_newest(loop, files, tmp_path, authority):
             assert second != first
             await _is_refused(port, client_context(by_old))
             assert credentials.failures["in", "untrusted"] == 2
+            assert sum(credentials.failures.values()) == 2, "waiting for the other is no failure"
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(asyncio.wait_for(main(), 20.0))

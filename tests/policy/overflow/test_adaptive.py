@@ -187,7 +187,8 @@ class Twin:
 
     @property
     def trust(self):
-        ages = [self.heard_s_ago(y) / self.departure_s(y) for y in self.eligible]
+        slower_s = {y: max(self.departure_s(y), self.own.departure_s) for y in self.eligible}
+        ages = [self.heard_s_ago(y) / slower_s[y] for y in self.eligible]
         return math.exp(-sum(ages) / len(ages) / 16.0)
 
     def by_load(self):
@@ -436,6 +437,33 @@ def test_with_age_the_choices_become_the_papers():
     assert moved[0] == 0
     assert moved[1] == pytest.approx(750 * (1.0 - math.exp(-1.0 / 0.008 / 16.0)), abs=2)
     assert moved[2] == 750
+
+
+@given(st.integers(1, 5000), st.sampled_from([1e-4, 0.001, 0.04]), st.floats(0.0, 0.05))
+def test_beside_short_services_what_is_known_of_them_is_not_old(servers, there_s, since_s):
+    """A cluster of second-long services has just filled up: by the paper's draw an empty queue
+    keeps what comes. Idle servers that were told of within a twentieth of a departure here get it,
+    however many departures they had since."""
+    own = own_load(0, 1, service_s=1.0, now_s=1.0, unreported=(0,))
+    told = {"ahead": (-servers,), "departure_s": (there_s / servers,), "told_s": (1.0 - since_s,)}
+    near = neighbor_loads((0.0,), (0,), (0.005,), servers=servers, **told)
+    moved = [choose(own, near, (True,), k / 100)[0] == 0 for k in range(100)]
+    assert sum(moved) >= 99
+
+
+@given(situations(), st.floats(1.0, 100.0))
+def test_the_slower_side_counts_the_age(situation, slower):
+    """Slower services here never make what is known older, and make it no newer while those of all
+    neighbors are slower still."""
+    own, near, eligible = situation
+    assume(any(eligible) and all(near.departure_s))
+    ages_s = [0.0] * len(eligible)
+    age = adaptive.write_ages(own, near, eligible, ages_s)
+    slowed = own._replace(departure_s=own.departure_s * slower)
+    slowed_age = adaptive.write_ages(slowed, near, eligible, ages_s)
+    assert 0.0 <= slowed_age <= age
+    slowest_s = min(one_s for one_s, can in zip(near.departure_s, eligible, strict=True) if can)
+    assert slowed.departure_s > slowest_s or slowed_age == age
 
 
 def test_the_ends_of_the_draw_are_safe():

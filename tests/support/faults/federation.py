@@ -27,10 +27,18 @@ from spillover.model.certified_names import certified_name
 from spillover.model.errors import PeerError
 from support import HANDLERS
 from support.certificates import Authority, put
+from support.loop import until
 from support.ports import free_ports
 
-READY_S = 30.0
+READY_S = 90.0
+"""For nodes to start, or to start again, and to be heard by all their neighbors: a second by
+themselves, many more on a machine that has much to do."""
+SPREAD_S = 30.0
+"""For a burst to come to a cluster, at the pace of whoever hands it on."""
 ASK_S = 1.0
+"""One that is frozen holds up nobody for longer."""
+ANSWER_S = 10.0
+"""For one that is meant to run: on a machine that has much to do an answer takes seconds."""
 LOOK_S = 0.1
 
 SYNC, ASYNC = "python:fault_effects:run", "python:fault_effects:run_async"
@@ -102,7 +110,7 @@ class Federation:
         for cluster in self.clusters:
             self.log(cluster).touch()
             self.spawn(cluster)
-        await self.healthy(READY_S)
+        await self.healthy()
 
     def spawn(self, cluster: str) -> None:
         """Start it, for the first time or again. Its log goes on."""
@@ -188,15 +196,15 @@ class Federation:
             await client.close()
         return response.status, json.loads(response.body)
 
-    async def state(self, cluster: str) -> dict[str, Any] | None:
+    async def state(self, cluster: str, timeout_s: float = ASK_S) -> dict[str, Any] | None:
         """None if it says nothing: it is dead or frozen."""
         with suppress(PeerError):
-            status, state = await self.call(cluster, "GET", "/state")
+            status, state = await self.call(cluster, "GET", "/state", timeout_s=timeout_s)
             return state if status == 200 else None
         return None
 
-    async def states(self) -> dict[str, dict[str, Any] | None]:
-        found = await asyncio.gather(*map(self.state, self.clusters))
+    async def states(self, timeout_s: float = ASK_S) -> dict[str, dict[str, Any] | None]:
+        found = await asyncio.gather(*(self.state(c, timeout_s) for c in self.clusters))
         return dict(zip(self.clusters, found, strict=True))
 
     async def is_given_up(self, cluster: str) -> bool:
@@ -216,22 +224,20 @@ class Federation:
             status, told = await self.call(way[0], "PUT", path, faults, timeout_s=10.0)
             assert status == 200, told
 
-    async def holds_foreign(self, cluster: str, least: int = 2, timeout_s: float = 10.0) -> None:
+    async def holds_foreign(self, cluster: str, least: int = 2) -> None:
         """Until the burst has come to it: it has this many of its neighbors' requests."""
-        async with asyncio.timeout(timeout_s):
-            while True:
-                state = await self.state(cluster)
-                if state is not None:
-                    foreign = state["ledger"]["foreign"]
-                    if foreign["queued"] + foreign["running"] + foreign["handed_on"] >= least:
-                        return
-                await asyncio.sleep(0.01)
 
-    async def healthy(self, timeout_s: float) -> float:
+        async def does_hold() -> bool:
+            state = await self.state(cluster)
+            return state is not None and _held_of_neighbors(state) >= least
+
+        await until(does_hold, SPREAD_S, f"{cluster} holds {least} of its neighbors", every_s=0.01)
+
+    async def healthy(self, timeout_s: float = READY_S) -> float:
         """How long it took until every node answered and had all its neighbors alive. Raises
         TimeoutError, with what each said last."""
         began_s = time.monotonic()
-        while not all(map(_hears_all, (states := await self.states()).values())):
+        while not all(map(_hears_all, (states := await self.states(ANSWER_S)).values())):
             if time.monotonic() - began_s > timeout_s:
                 raise TimeoutError("\n".join(self._ails(c, state) for c, state in states.items()))
             await asyncio.sleep(LOOK_S)
@@ -248,6 +254,11 @@ class Federation:
 def _let_go(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
         process.stdin.close()
+
+
+def _held_of_neighbors(state: dict[str, Any]) -> int:
+    foreign = state["ledger"]["foreign"]
+    return int(foreign["queued"] + foreign["running"] + foreign["handed_on"])
 
 
 def _hears_all(state: dict[str, Any] | None) -> bool:

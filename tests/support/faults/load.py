@@ -1,4 +1,5 @@
-"""Requests of some hundred clients, half of them with a key, and what each client was told.
+"""Requests of some hundred clients, half of them with a key, until a fault is healed, and what each
+client was told.
 
 A client with a key does as a real one would: when its connection fails it sends the same request
 again under the same key. Every fourth of all is asynchronous: it asks for the answer later, and
@@ -9,8 +10,10 @@ without a key sends once. No fault and no verdict lives here.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +21,13 @@ from typing import Any
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import PeerError
 
-PATIENCE_S = 40.0
+PATIENCE_S = 105.0
+"""Longer than a node may take to be back."""
 PAUSE_FIRST_S, PAUSE_LONGEST_S = 0.1, 1.0
 ASK_AGAIN_S = 0.1
 CANCEL_AFTER_S = 0.05
+OPEN_MAX = 200
+"""Of one home: a machine that cannot keep up gets no more than it can answer in some seconds."""
 
 
 @dataclass(slots=True)
@@ -43,31 +49,38 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """`requests` of them, evenly over `over_s`, each of which keeps a server busy for `hold_ms`.
+    """`per_s` of them evenly, at least `least`, each of which keeps a server busy for `hold_ms`.
     `homes` has a letter for each in turn: an odd number, so that each home gets all kinds."""
 
-    requests: int = 400
-    over_s: float = 2.0
+    per_s: float = 200.0
+    least: int = 400
     homes: str = "aaaabaacaad"
     hold_ms: float = 30.0
 
 
-async def send(name: str, urls: Mapping[str, str], load: Load) -> list[Told]:
-    """Send them all, each at its instant whatever became of the others; until all have ended."""
+async def send(name: str, urls: Mapping[str, str], load: Load, healed: asyncio.Event) -> list[Told]:
+    """Send them, each at its instant unless too many wait at its home, until `healed`; returns
+    once all have ended. So a fault is in the middle of a load however slow the machine is."""
     clients = {home: HttpClient(urls[home]) for home in set(load.homes)}
     began_s = time.monotonic()
+    all_told: list[Told] = []
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = []
-            for index in range(load.requests):
+            waiting: Counter[str] = Counter()
+            for index in itertools.count():
+                if len(all_told) >= load.least and healed.is_set():
+                    break
+                at_s = began_s + index / load.per_s
+                await asyncio.sleep(max(0.0, at_s - time.monotonic()))
                 told = _kind(name, index, load.homes[index % len(load.homes)])
-                at_s = began_s + load.over_s * index / load.requests
-                talk = _Talk(clients[told.home], told, load.hold_ms, at_s)
-                tasks.append(group.create_task(talk.from_start_to_end()))
+                if waiting[told.home] < OPEN_MAX:
+                    all_told.append(told)
+                    talk = _Talk(clients[told.home], told, load.hold_ms)
+                    group.create_task(talk.from_start_to_end(waiting))
     finally:
         for client in clients.values():
             await client.close()
-    return [task.result() for task in tasks]
+    return all_told
 
 
 def _kind(name: str, index: int, home: str) -> Told:
@@ -83,18 +96,24 @@ def _kind(name: str, index: int, home: str) -> Told:
 class _Talk:
     """One client. Its connection fails with PeerError wherever it waits for an answer."""
 
-    def __init__(self, client: HttpClient, told: Told, hold_ms: float, at_s: float) -> None:
+    def __init__(self, client: HttpClient, told: Told, hold_ms: float) -> None:
         self._client = client
         self._told = told
-        self._at_s = at_s
-        self._limit_s = at_s + PATIENCE_S
+        self._limit_s = time.monotonic() + PATIENCE_S
         self._body = json.dumps({"payload": {"work": told.work, "hold_ms": hold_ms}}).encode()
         self._headers = [(b"Idempotency-Key", told.work.encode())] if told.keyed else []
         if told.asynchronous:
             self._headers.append((b"Prefer", b"respond-async"))
 
-    async def from_start_to_end(self) -> Told:
-        await asyncio.sleep(max(0.0, self._at_s - time.monotonic()))
+    async def from_start_to_end(self, waiting: Counter[str]) -> None:
+        """It counts among those that wait at its home as long as it does."""
+        waiting[self._told.home] += 1
+        try:
+            await self._until_told()
+        finally:
+            waiting[self._told.home] -= 1
+
+    async def _until_told(self) -> None:
         pause_s = PAUSE_FIRST_S
         while True:
             try:
@@ -104,12 +123,12 @@ class _Talk:
             except PeerError as error:
                 self._told.detail = str(error)
                 if not self._told.keyed or time.monotonic() + pause_s > self._limit_s:
-                    return self._told
+                    return
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_LONGEST_S)
             else:
                 self._read(response)
-                return self._told
+                return
 
     async def _post(self) -> Response:
         self._told.attempts += 1

@@ -16,7 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from spillover.model.errors import PeerError
+from support.waiting import slack
 
+HEALED_S = 150.0
+"""For a fault to come and be healed: for a burst to spread, and a node to start again."""
 QUIET_S = 2.0
 WATCH_S = 0.2
 """A look at a node costs it as much as several requests."""
@@ -46,7 +49,7 @@ class Bed(Protocol):
     def log(self, cluster: str) -> Any: ...
     async def call(self, cluster: str, method: str, path: str, body: Any = None) -> Any: ...
     async def state(self, cluster: str) -> Any: ...
-    async def states(self) -> Any: ...
+    async def states(self, timeout_s: float = ...) -> Any: ...
     async def healthy(self, timeout_s: float) -> float: ...
 
 
@@ -126,16 +129,24 @@ def _wrong_if_unkeyed(one: Any, times: int) -> str:
 async def under(
     bed: Bed,
     name: str,
-    load: Callable[[], Awaitable[list[Any]]],
+    load: Callable[[asyncio.Event], Awaitable[list[Any]]],
     fault: Callable[[], Awaitable[None]],
+    limit_s: float = HEALED_S,
 ) -> Reckoning:
-    """Let the load run while the fault comes and is healed: `fault` returns when it is."""
-    seen = _Seen()
+    """Let the load run while the fault comes and is healed: `fault` returns when it is, and the
+    load goes on until the event that says so."""
+    seen, healed = _Seen(), asyncio.Event()
+
+    async def come_and_go() -> None:
+        async with asyncio.timeout(limit_s):
+            await fault()
+        healed.set()
+
     watching = asyncio.create_task(_watch(bed, seen))
     try:
         async with asyncio.TaskGroup() as group:
-            loading = group.create_task(_of(load))
-            group.create_task(_of(fault))
+            loading = group.create_task(_of(load(healed)))
+            group.create_task(come_and_go())
         over_s = time.monotonic()
         wrongs = await _wrong_with_rest(bed)
         quiet_s = time.monotonic() - over_s
@@ -151,8 +162,8 @@ async def under(
     return reckoning
 
 
-async def _of(call: Callable[[], Awaitable[Any]]) -> Any:
-    return await call()
+async def _of(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 @dataclass
@@ -189,9 +200,10 @@ def _is_balanced(ledger: Any) -> bool:
 
 async def _wrong_with_rest(bed: Bed) -> list[str]:
     """Wait until every node answers, balances, and has nothing in its hands."""
-    limit_s = time.monotonic() + QUIET_S
+    quiet_s = QUIET_S * slack()
+    limit_s = time.monotonic() + quiet_s
     while True:
-        states = await bed.states()
+        states = await bed.states(quiet_s)
         if all(map(_rests, states.values())):
             return []
         if time.monotonic() > limit_s:
@@ -213,7 +225,7 @@ def _effects(bed: Bed) -> Counter[str]:
 
 async def _check_health(bed: Bed, reckoning: Reckoning) -> None:
     try:
-        reckoning.healthy_s = await bed.healthy(HEALTHY_S)
+        reckoning.healthy_s = await bed.healthy(HEALTHY_S * slack())
     except TimeoutError:
         reckoning.wrongs.append(f"not well again: {await bed.states()}")
     for cluster in bed.clusters:

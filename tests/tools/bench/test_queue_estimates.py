@@ -6,9 +6,13 @@ import pytest
 
 from spillover.model.errors import RunError
 from spillover.sim.queue import wires as kinds
-from spillover.sim.queue.replay import Came
+from spillover.sim.queue.replay import Came, Instants
+from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.queue import waits as stage
+from spillover.tools.bench.queue.closed import ClosedLoad, Seen
 from spillover.tools.bench.queue.estimates import STRETCHES, estimate
 from spillover.tools.bench.queue.legs import Legs
+from spillover.tools.bench.session import Session
 
 WAITS_S = (1.0, 4.0, 2.0, 8.0, 5.0, 7.0, 1.0, 3.0, 6.0, 9.0)
 
@@ -60,3 +64,39 @@ def test_messages_are_what_one_way_takes_more_than_another():
     assert legs.half_width_s([1, 1]) == pytest.approx(1.96)
     assert legs.half_width_s([1, 3]) == pytest.approx(1.96 / 2)
     assert legs.half_width_s([2, 5]) == 0.0
+
+
+def many(*kinds):
+    """So many objects each second, by probes and wait, in ten seconds from the second on."""
+    return [
+        Came(1.0 + number / count * 10.0, wait_s, probes)
+        for probes, wait_s, count in kinds
+        for number in range(count)
+    ]
+
+
+def test_waits_are_told_by_probes():
+    """Each kind beside the same kind, but one that hardly any object is of; what came as the system
+    warmed up is in none."""
+    load = ClosedLoad(
+        consumers=2,
+        production_rate=1.0,
+        consumption_rate=1.0,
+        max_hops=5,
+        warm_up_s=1.0,
+        measured_s=10.0,
+        seed=1,
+    )
+    cold = [Came(0.5, 9.0, 1)]
+    ours = many((1, 0.001, 100), (2, 0.004, 50), (3, 0.006, 20), (5, 0.010, 20)) + cold
+    theirs = many((1, 0.001, 100), (2, 0.003, 50), (3, 0.006, 20), (5, 0.006, 9))
+    legs = Legs([2.0, 2.0], [3.0, 3.0], [4.0, 4.0], [1.0, 1.0])
+    played = stage._Played("a case", load, [Seen(Instants([], [], []), ours)], legs)
+    session = Session(BenchPlan(), lambda _: None)
+    told = stage._note_by_probes(played, [ours], [theirs], session)
+    counts = "100 and 100 by one probe, 50 and 50 by two probes, 40 and 29 by three or more"
+    assert told == f"; live and simulated, {counts}"
+    assert [(row.case, row.value, row.peer_value) for row in session.rows] == [
+        ("a case: wait for an object, by one probe", pytest.approx(1.0), pytest.approx(1.0)),
+        ("a case: wait for an object, by two probes", pytest.approx(4.0), pytest.approx(3.0)),
+    ]

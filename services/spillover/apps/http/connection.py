@@ -29,9 +29,10 @@ from spillover.apps.http.exchange import (
 )
 from spillover.apps.http.half_closed import HalfClosed
 from spillover.apps.http.problems import Problem
-from spillover.apps.http.service import Service
+from spillover.apps.http.service import Serve, Service
 from spillover.apps.http.unread import UnreadAnswers
 from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http.known_heads import whole_message
 from spillover.live.http.large_bodies import LargeBody
 from spillover.live.tls.certified import PeerCertificate, certificate_of
 
@@ -70,8 +71,8 @@ class HttpConnection(asyncio.Protocol):
         "_awaits_continue", "_body_timer", "_bounds", "_direct", "_discarded_bytes",
         "_exchange_timer", "_half_closed", "_head_begun", "_head_bytes", "_head_timer",
         "_headers", "_here", "_hosts", "_idle_since_s", "_idle_timer", "_in_body",
-        "_is_of_page", "_loop", "_may_write", "_parser", "_post_url", "_put_off",
-        "_put_off_timer", "_read_paused", "_running", "_same_without_upgrade", "_service",
+        "_is_of_page", "_loop", "_may_write", "_parser", "_put_off",
+        "_put_off_timer", "_read_paused", "_running", "_same_without_upgrade", "_serve", "_service",
         "_unread", "_url", "_why_malformed", "certificate", "client", "exchange", "moving",
         "on_flow", "on_gone", "peer", "pipeline", "shown", "transport", "unread",
         "write_paused", "writes"
@@ -96,7 +97,6 @@ class HttpConnection(asyncio.Protocol):
         self._service = service
         self._bounds = service.bounds
         self._direct = service.edge.direct
-        self._post_url = b"" if self._direct is None else self._direct.post.encode()
         self._loop = service.loop
         self.writes = service.edge.writes or WriteBatch(service.loop)
         self.moving = service.edge.moving
@@ -111,7 +111,9 @@ class HttpConnection(asyncio.Protocol):
         self.pipeline: deque[Exchange] | None = None
         """Those that wait for the answers before theirs, if there ever were any."""
         self._put_off: Exchange | None = None
-        """A request whose body is collected before anybody hears of the request."""
+        """A request whose body is collected before anybody hears of the request,"""
+        self._serve: Serve | None = None
+        """and who does then."""
         self.on_gone: Callable[[], None] | None = None
         self.unread: tuple[Exchange, Callable[[], None]] | None = None
         # The head that is read.
@@ -196,11 +198,29 @@ class HttpConnection(asyncio.Protocol):
             on_reset()
 
     def data_received(self, data: bytes) -> None:
+        before, whole = self.exchange, None
+        is_between = not (self._head_bytes or self._head_begun or self._in_body)
+        if is_between and self._direct is not None and (before is None or before.response_complete):
+            whole = whole_message(data)
+            found = None if whole is None else self._service.known.begin(self, *whole)
+            if found and not (self.write_paused or self.transport.is_closing()):
+                # The parser stands between two requests, and still does then.
+                self.exchange, serve = found
+                self._running = self.exchange
+                self._discarded_bytes = 0
+                serve(self.exchange)
+                return
+        self._read(data, whole)
+
+    def _read(self, data: bytes, whole: tuple[bytes, bytes, bytes] | None) -> None:
+        """Have the parser read it; `whole` is a request that it may be, taken apart."""
         if self._head_bytes + len(data) <= HEAD_LIMIT_BYTES or self._is_one_request(data):
             self._feed(data)
         else:
             self._feed_by_pieces(data)
         if self._put_off is not None:
+            if whole is not None and self._serve is not None and not self._head_begun:
+                self._service.known.learn_from(self._put_off, *whole, serve=self._serve)
             self._try_put_off(self._put_off)
         if self._in_body:
             if self._put_off is None:
@@ -344,14 +364,18 @@ class HttpConnection(asyncio.Protocol):
         before, direct, url = self.exchange, self._direct, self._url
         method: str = parser.get_method().decode("ascii")
         keep_alive = version != "1.0" and parser.should_keep_alive()
-        if direct is not None and url == self._post_url and method == "POST":
-            path, query, is_direct = direct.post, b"", True
+        serve: Serve | None = None
+        post = None if direct is None or method != "POST" else direct.posts.get(url)
+        if post is not None:
+            path, query = post.path, b""
+            serve = None if post.of_peers and self.peer is None else post.serve
         else:
             parsed = httptools.parse_url(url)
             path, query = parsed.path.decode("ascii"), parsed.query or b""
             if "%" in path:
                 path = unquote(path)
-            is_direct = direct is not None and method == "GET" and path.startswith(direct.get_below)
+            if direct is not None and method == "GET" and path.startswith(direct.get_below):
+                serve = direct.get
         exchange = Exchange(self, method, path, query, self._headers, keep_alive)
         self.exchange = exchange
         self._headers = []  # trailers are no headers
@@ -361,8 +385,8 @@ class HttpConnection(asyncio.Protocol):
             self._pause_reading()
             self.pipeline = self.pipeline or deque()
             self.pipeline.append(exchange)
-        elif is_direct and not (self._awaits_continue or self._is_of_page):
-            self._put_off = exchange
+        elif serve is not None and not (self._awaits_continue or self._is_of_page):
+            self._put_off, self._serve = exchange, serve
         else:
             self._call(exchange)
 
@@ -456,7 +480,7 @@ class HttpConnection(asyncio.Protocol):
         elif not exchange.more_body:
             self._put_off = None
             self._running = exchange
-            self._direct.serve(exchange)  # type: ignore[union-attr] # nothing else is put off
+            self._serve(exchange)  # type: ignore[misc] # it is there with what is put off
         elif exchange.size_bytes > DIRECT_BODY_BYTES:
             self._give_task(exchange)
         elif exchange.begun_s is None:

@@ -129,6 +129,11 @@ class Doors:
         scope[STILL_LET_IN] = partial(self.access.still_knows, token)
         return self._audited(exchange, token, send)
 
+    def is_open(self, method: str, path: str) -> bool:
+        """Returns whether nobody has to say who it is to come through this door."""
+        needs = self._table.needs_of(path)
+        return needs is not None and isinstance(needs.get(method), Open)
+
     def enter(self, exchange: Exchange) -> ApiToken | None:
         """Returns who comes through the door that a request is for; None where nobody has to say.
         Raises Problem `unauthenticated` or `forbidden`, and `not_found` or `method_not_allowed`

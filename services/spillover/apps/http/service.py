@@ -5,12 +5,13 @@ takes without a task, and what it writes and counts together. How that is done i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.exchange import Exchange
+from spillover.apps.http.known_requests import KnownRequests
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 
@@ -39,14 +40,41 @@ class Bounds:
     """Requests on more than that are refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Direct:
-    """What needs no task: POST to one path, and GET below another. Of no page: who may ask is for
-    the app to check. `serve` is called with each, and answers now or later."""
+Serve: TypeAlias = Callable[[Exchange], None]
+"""Called with a request that came whole; answers now or later, and does not raise."""
 
-    post: str
-    get_below: str
-    serve: Callable[[Exchange], None]
+
+@dataclass(frozen=True, slots=True)
+class DirectPost:
+    """POST to one path. If it is `of_peers` alone, it needs a task until who is at the other end of
+    the connection is settled."""
+
+    path: str
+    serve: Serve
+    of_peers: bool = False
+
+
+class Direct:
+    """What needs no task: POST to some paths, and GET below others. Of no page: who may ask is for
+    the app to check."""
+
+    __slots__ = ("get", "get_below", "posts")
+
+    def __init__(
+        self,
+        posts: Iterable[DirectPost],
+        get_below: tuple[str, ...] = (),
+        get: Serve | None = None,
+    ) -> None:
+        self.posts = {post.path.encode(): post for post in posts}
+        """By the bytes that ask for them."""
+        self.get_below = get_below
+        self.get = get
+
+    def only(self, *, of_peers: bool) -> Direct:
+        """Returns what of this is for neighbors, or all the rest."""
+        posts = [post for post in self.posts.values() if post.of_peers is of_peers]
+        return Direct(posts) if of_peers else Direct(posts, self.get_below, self.get)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +100,4 @@ class Service:
     loop: asyncio.AbstractEventLoop
     connections: set[Any]
     tasks: set[asyncio.Task[None]]
+    known: KnownRequests = field(default_factory=KnownRequests)

@@ -30,7 +30,7 @@ class PublicOnly:
 
     def __init__(self, app: EdgedApp) -> None:
         self._app = app
-        self.edge: Edge = app.edge
+        self.edge: Edge = _edge_of(app, of_peers=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(PEER_PREFIX):
@@ -44,7 +44,7 @@ class PeersOnly:
 
     def __init__(self, app: EdgedApp) -> None:
         self._app = app
-        self.edge = replace(app.edge, direct=None)
+        self.edge: Edge = _edge_of(app, of_peers=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -75,6 +75,12 @@ class CertifiedPeers:
                 exchange.refuse(Problem("not_a_neighbor", str(error), headers=headers))
                 return
         await self._app(scope, receive, send)
+
+
+def _edge_of(app: EdgedApp, *, of_peers: bool) -> Edge:
+    """What needs no task at a socket for neighbors alone, or at that of all others."""
+    direct = app.edge.direct
+    return replace(app.edge, direct=None if direct is None else direct.only(of_peers=of_peers))
 
 
 def _not_here(scope: Scope) -> Problem:

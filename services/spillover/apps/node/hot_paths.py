@@ -17,7 +17,7 @@ from spillover.apps.http.asgi import AsgiApp, Receive, Scope, Send
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange, too_large
 from spillover.apps.http.problems import Problem
-from spillover.apps.http.service import Direct, Edge
+from spillover.apps.http.service import Direct, DirectPost, Edge
 from spillover.apps.node.answers import (
     JSON_LINE,
     EncodedOnce,
@@ -60,7 +60,8 @@ class HotPaths:
     """An ASGI app: the hot paths of a node, and behind them `app` for the rest.
 
     Most requests never see ASGI: connections hand those of clients that came whole to `direct`,
-    which answers them when their time comes, without a task that waits.
+    those of neighbors to `PeerPaths.forward_whole`, which answer them when their time comes,
+    without a task that waits.
     """
 
     def __init__(
@@ -81,13 +82,16 @@ class HotPaths:
         self._home_requests = shell.home_requests
         self._waiters = shell.waiters
         self._problem_with = shell.workers.problem_with
-        direct = Direct(REQUESTS, LOOKUP_PREFIX, self.direct)
+        self._peers = peers = PeerPaths(shell)
+        posts = [DirectPost(REQUESTS, self.direct)]
+        if doors is None or doors.is_open("POST", SPOKEN[0].forward):
+            posts += [DirectPost(one.forward, peers.forward_whole, of_peers=True) for one in SPOKEN]
+        direct = Direct(posts, (LOOKUP_PREFIX,), self.direct)
         self.edge = Edge(direct, shell.writes, shell.moving, recalled_below=PEER_PREFIX)
         self._go_by()
         shell.on_change.append(self._go_by)
         self._lookups = Lookups(shell)
         self._encoded = EncodedOnce(asyncio.get_running_loop())
-        self._peers = peers = PeerPaths(shell)
         self._routes: dict[str, tuple[tuple[str, ...], HotPath]] = {
             REQUESTS: (("POST",), self._post_request),
         }

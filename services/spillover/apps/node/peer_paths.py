@@ -13,14 +13,15 @@ from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
-from spillover.apps.http.exchange import Exchange, body_too_slow
+from spillover.apps.http.exchange import Exchange, body_too_slow, too_large
 from spillover.apps.http.problems import Problem
-from spillover.apps.node.answers import node_ended, problem_of
+from spillover.apps.node.answers import answer_internal_error, node_ended, problem_of
 from spillover.apps.node.passed_outlet import PassedOutlet
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
 from spillover.live.overflow import passed_wire, protocol, wire
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.configured import FIELD
+from spillover.live.overflow.foreign_requests import Settling
 from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
 from spillover.live.overflow.report_streams import ReportStream
 from spillover.live.overflow.shell import NodeShell
@@ -73,16 +74,32 @@ class PeerPaths:
 
     async def forward(self, exchange: Exchange, _: Send) -> None:
         """A request handed over; the answer goes back on the same exchange."""
-        shell = self._shell
         received_s = self._clock()
-        headers = dict(exchange.headers)
         body = await self._read(exchange, self._forward_limit_bytes)
-        read_s = self._clock()
+        self._take(exchange, body, received_s)
+        await exchange.answered()
+
+    def forward_whole(self, exchange: Exchange) -> None:
+        """The same, of one that came whole."""
+        try:
+            if exchange.size_bytes <= self._forward_limit_bytes:
+                self._take(exchange, exchange.take(), exchange.begun_s or self._clock())
+            else:
+                exchange.refuse(too_large(self._forward_limit_bytes, whole=True))
+        except Problem as problem:
+            exchange.refuse(problem)
+        except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
+            answer_internal_error(self._shell, exchange, None)
+
+    def _take(self, exchange: Exchange, body: bytes, received_s: float) -> None:
+        """Raises Problem where it is not taken."""
+        shell, read_s = self._shell, self._clock()
         try:
             caller, request, remaining_s, load, pulled = wire.decode_forward(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
-        peer = peer_of(shell.peers, exchange, headers, caller)
+        peer = peer_of(shell.peers, exchange, dict(exchange.headers), caller)
+        exchange.headers.clear()  # they are read
         origin = peer.neighbor
         self._check_path(request, peer.caller.cluster)
         # Its home may have another handler: refused, it is decided again there.
@@ -92,22 +109,35 @@ class PeerPaths:
         deadline_s = received_s + remaining_s
         ref, future = shell.foreign_requests.take(request, deadline_s, origin, load, pulled)
         exchange.watch(partial(shell.foreign_requests.abandon, ref))
+        times = received_s, read_s
+        future.add_done_callback(partial(self._settled, exchange, ref, name_of(request.id), times))
+
+    def _settled(
+        self,
+        exchange: Exchange,
+        ref: int,
+        name: str,
+        times: tuple[float, float],
+        future: Settling,
+    ) -> None:
+        """What a request that was handed over has come to, for its sender."""
         try:
-            settled = await future
-        except asyncio.CancelledError:
-            if future.lost:
-                exchange.break_off()
+            if future.cancelled():
+                if future.lost:
+                    exchange.break_off()
+                else:
+                    has_not_run = self._shell.surely_never_ran(ref)
+                    exchange.refuse(node_ended(name, has_not_run=has_not_run))
                 return
-            has_not_run = shell.surely_never_ran(ref)
-            raise node_ended(name_of(request.id), has_not_run=has_not_run) from None
-        if not isinstance(settled, Answer):
-            raise _refusal(name_of(request.id), settled)
-        stay = wire.Stay(
-            held_s=self._clock() - received_s,
-            reading_s=read_s - received_s,
-            answer_delay_s=future.waited_s,
-        )
-        exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
+            settled = future.result()
+            if isinstance(settled, Refuse):
+                exchange.refuse(_refusal(name, settled))
+            elif settled is not None:  # None is of those that pass through
+                received_s, read_s = times
+                stay = wire.Stay(self._clock() - received_s, read_s - received_s, future.waited_s)
+                exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
+        except Exception:  # noqa: BLE001 - as above
+            answer_internal_error(self._shell, exchange, None)
 
     async def passed(self, exchange: Exchange, _: Send) -> None:
         """A request handed over that passes through. Its answer goes back on the same exchange, as
@@ -135,14 +165,14 @@ class PeerPaths:
         try:
             settled = await future
         except asyncio.CancelledError:
-            if outlet.has_begun:
-                exchange.leave_task()
-                return
             if future.lost:
                 exchange.break_off()
                 return
             has_not_run = shell.surely_never_ran(ref)
             raise node_ended(name, has_not_run=has_not_run) from None
+        if settled is None:
+            exchange.leave_task()
+            return
         if not isinstance(settled, Answer):
             raise _refusal(name, settled)
         stay = outlet.stay(shell.now_s, future.waited_s)
@@ -244,8 +274,8 @@ class PeerPaths:
             raise Problem(
                 "invalid", f"path: it was at cluster {own} before", id=name_of(request.id)
             )
-        if request.hops > hops_max:
-            expected = f"expected at most {hops_max} hops, got {request.hops}"
+        if len(request.path) > hops_max:
+            expected = f"expected at most {hops_max} hops, got {len(request.path)}"
             raise Problem("invalid", f"path: {expected}", id=name_of(request.id))
 
     def other_version(self, exchange: Exchange) -> Problem:

@@ -187,11 +187,10 @@ class ProxyDoor:
                 self._pass_beside(self._unqueued, answer, passed, name, deadline_s)
                 return
         type_ = headers.type or (None if route is None else route.type) or "default"
-        work = passed.encode()
         id_ = request_id_of(tenant, headers.key or "")
         request = Request(
-            id_, headers.key is not None, work, (), type_,
-            headers.priority, headers.trace, len(work),
+            id_, headers.key is not None, passed, (), type_,
+            headers.priority, headers.trace, head.length_bytes + len(body),
         )  # fmt: skip
         answer.request = request
         home_requests = self.shell.home_requests

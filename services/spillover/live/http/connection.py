@@ -15,7 +15,8 @@ from typing import Protocol, TypeAlias, cast
 import httptools
 
 from spillover.live.engine.moving import Moving
-from spillover.live.engine.write_batch import Buffer, WriteBatch, write_parts
+from spillover.live.engine.write_batch import Buffer, WriteBatch
+from spillover.live.http.known_heads import KnownHeads, whole_message
 from spillover.live.http.large_bodies import LARGE_BYTES, LargeBody
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 
@@ -51,6 +52,9 @@ class StreamRefused(PeerError):
         self.status = status
         self.headers = headers
 
+
+Heads: TypeAlias = KnownHeads[tuple[int, dict[bytes, bytes]]]
+"""Status and headers of answers that are read whole, but for the length."""
 
 OnEnd: TypeAlias = Callable[[Response | BaseException], None]
 """Told once what an exchange came to: its answer, or why there is none. It may be called from
@@ -166,6 +170,7 @@ class Connection(asyncio.Protocol):
         "_fault",
         "_head_complete",
         "_headers",
+        "_heads",
         "_large_bytes",
         "_moving",
         "_overhead_bytes",
@@ -180,12 +185,18 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(
-        self, pool: Pool, writes: WriteBatch | None = None, moving: Moving | None = None
+        self,
+        pool: Pool,
+        writes: WriteBatch | None = None,
+        moving: Moving | None = None,
+        heads: Heads | None = None,
     ) -> None:
         self.pool = pool
         """Its owner's, who may put another one in its place."""
         self._writes = writes
         self._moving = moving
+        self._heads = heads
+        """Of answers that have come before; None to know of none."""
         self._body: bytes | bytearray = b""
         self.exchange: OutgoingRequest | None = None
         self.idle_since_s = 0.0
@@ -218,7 +229,7 @@ class Connection(asyncio.Protocol):
         if self._writes is not None:
             self._writes.write(self._transport, head, *body)
         else:
-            write_parts(self._transport, head, *body)
+            self._transport.writelines((head, *body))
 
     def pause_reading(self) -> None:
         """Leave what comes to the kernel."""
@@ -247,6 +258,17 @@ class Connection(asyncio.Protocol):
             # Nobody asked: it must not be taken for the answer to the next request.
             self.close()
             return
+        whole = None
+        if self._heads is not None and not (self._overhead_bytes or self._head_complete):
+            whole = whole_message(data)
+            if whole is not None and self._take_known(exchange, self._heads, *whole):
+                return
+        self._read(exchange, data, whole)
+
+    def _read(
+        self, exchange: OutgoingRequest, data: bytes, whole: tuple[bytes, bytes, bytes] | None
+    ) -> None:
+        """Have the parser read it; `whole` is an answer that it may be, taken apart."""
         self._overhead_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -259,12 +281,31 @@ class Connection(asyncio.Protocol):
             self._fault = f"head or framing of the answer exceeds {OVERHEAD_LIMIT_BYTES} bytes"
         if exchange.on_body is not None and self._head_complete:
             self._stream(exchange, exchange.on_body)
-        if self._answer is not None:
-            self._finish(exchange, self._answer)
+        if (answer := self._answer) is not None:
+            if whole is not None and self._heads is not None and self._reusable:
+                status, headers, is_all = answer.status, answer.headers, answer.body == whole[2]
+                if is_all and headers.get(b"content-length") == whole[1] and 200 <= status <= 299:
+                    self._heads.learn(whole[0], (status, dict(headers)))
+            self._finish(exchange, answer)
         elif self._fault is not None:
             exchange.break_off(self._fault)
         elif self._large_bytes and exchange.connection is self:
             self._read_large(self._large_bytes)
+
+    def _take_known(
+        self, exchange: OutgoingRequest, heads: Heads, head: bytes, length: bytes, body: bytes
+    ) -> bool:
+        """End with an answer without the parser, if it is known what a head like that means. The
+        parser stands between two answers, and still does then."""
+        known = heads.meanings.get(head)
+        is_piecewise = exchange.on_body is not None or exchange.on_head is not None
+        if known is None or is_piecewise or len(body) > exchange.body_limit_bytes:
+            return False
+        status, headers = known
+        told = {**headers, b"content-length": length}
+        self._reusable = True
+        self._finish(exchange, Response(status, told, body, exchange.sent_s, time.monotonic()))
+        return True
 
     def _read_large(self, size_bytes: int) -> None:
         """Read the rest of a body without the parser; the next answer gets a new one."""

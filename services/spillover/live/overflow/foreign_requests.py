@@ -25,9 +25,9 @@ Settled: TypeAlias = Answer | ev.Refuse
 """What a request that was handed over comes to."""
 
 
-class Settling(asyncio.Future[Settled]):
-    """What a request will come to. Cancelled if there will be no answer: because the node ends, or
-    because the link has lost it; or because it has begun, and leaves as it comes."""
+class Settling(asyncio.Future[Settled | None]):
+    """What a request will come to: None for an answer that has begun, and leaves as it comes.
+    Cancelled if there will be none: because the node ends, or because the link has lost it."""
 
     waited_s = 0.0
     """How long it waited on the emulated link, once it is settled: what emulates the link back."""
@@ -91,8 +91,8 @@ class ForeignRequests:
     def take_passed(
         self, forwarded: Forwarded, deadline_s: float, origin: int, outlet: Outlet
     ) -> tuple[int, Settling]:
-        """Take a request over that passes through. If its answer begins, it leaves by the outlet;
-        the future is cancelled then."""
+        """Take a request over that passes through. If its answer begins, it leaves by the outlet,
+        and the future comes to None."""
         ref, request = self._next_ref(), forwarded.request
         future = Settling(loop=asyncio.get_running_loop())
         if self.closed:
@@ -115,8 +115,8 @@ class ForeignRequests:
 
     def _began(self, ref: int) -> None:
         """The head of an answer that passes through has left."""
-        if ref in self._open:
-            self._open[ref].cancel()
+        if (future := self._open.get(ref)) is not None and not future.done():
+            future.set_result(None)
 
     def _left(self, ref: int) -> None:
         """So has its end."""
@@ -148,12 +148,14 @@ class ForeignRequests:
         future = self._open.get(ref)
         if future is None or told is None:
             return
-        arrive = partial(self._arrive, ref, told, time.monotonic())
         emulated_link = self._emulated_links.get(future.key[0])
-        if emulated_link is not None:
+        now_s = time.monotonic()
+        # One that has left: nothing is emulated any more, and its connection is still open.
+        if emulated_link is None or emulated_link.is_clear:
+            self._arrive(ref, told, now_s)
+        else:
+            arrive = partial(self._arrive, ref, told, now_s)
             future.parcel = emulated_link.send(arrive, partial(self._lose, ref))
-        else:  # it has left: nothing is emulated any more, and its connection is still open
-            arrive()
 
     def close(self) -> None:
         """The node ends: whoever still waits is told by a cancelled future."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.emulated_link import EmulatedLink
-from spillover.live.overflow.passed_wire import encode_end, encode_head, piece_head
+from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_whole, piece_head
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES, Flow
 from spillover.live.overflow.waiters import Told
 from spillover.live.overflow.wire import Stay
@@ -38,6 +38,9 @@ class Outlet(Protocol):
 
     def end(self, frame: bytes) -> None:
         """The last one."""
+
+    def whole(self, frames: tuple[bytes, bytes, bytes]) -> None:
+        """All of them, of an answer that has not begun."""
 
     def break_off(self) -> None:
         """Close the connection in the midst of it."""
@@ -64,7 +67,8 @@ class Way(NamedTuple):
 class PassedBack:
     """The sink of one neighbor's request."""
 
-    __slots__ = ("_flow", "_frames", "_is_behind", "_is_over", "_outlet", "_unsent_bytes", "_way")
+    __slots__ = ("_flow", "_frames", "_held", "_is_behind", "_is_over", "_outlet", "_unsent_bytes",
+                 "_way", "_whole")  # fmt: skip
 
     def __init__(self, outlet: Outlet, way: Way) -> None:
         self._outlet = outlet
@@ -78,16 +82,26 @@ class PassedBack:
         """The neighbor does not read."""
         self._is_over = False
         """What is still on the link means nothing."""
+        self._whole: tuple[PassedHead, ev.SoFar] | None = None
+        """Of an answer that is there at once: it is one message, as that to any other forward."""
+        self._held = b""
+        """Its body."""
 
     # --- a sink -------------------------------------------------------------------------------
 
     def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None:
         """Of `relay.Sink`."""
         self._flow = flow
-        self._send(partial(self._write_head, head, so_far, time.monotonic()))
+        if flow.is_whole:
+            self._whole = head, so_far
+        else:
+            self._send(partial(self._write_head, head, so_far, time.monotonic()))
 
     def piece(self, data: bytes) -> None:
         """Of `relay.Sink`."""
+        if self._whole is not None:
+            self._held += data
+            return
         link = self._way.link
         if link is None or link.is_clear:
             self._outlet.write(piece_head(len(data)), data)
@@ -99,7 +113,8 @@ class PassedBack:
 
     def end(self, trailers: Fields, answer: Answer) -> None:
         """Of `relay.Sink`."""
-        self._send(partial(self._write_end, trailers, answer, time.monotonic()))
+        write = self._write_end if self._whole is None else self._write_whole
+        self._send(partial(write, trailers, answer, time.monotonic()))
 
     def break_off(self, answer: Answer | None) -> None:
         """Of `relay.Sink`: behind what has come, unless the node ends."""
@@ -139,6 +154,14 @@ class PassedBack:
     def _write_end(self, trailers: Fields, answer: Answer, sent_s: float) -> None:
         self._is_over = True
         self._outlet.end(encode_end(trailers, answer, self._stay(sent_s)))
+        self._way.left()
+
+    def _write_whole(self, trailers: Fields, answer: Answer, sent_s: float) -> None:
+        assert self._whole is not None  # noqa: S101 - it was taken for one
+        self._is_over = True
+        end = trailers, answer
+        self._outlet.whole(encode_whole(self._whole, self._held, end, self._stay(sent_s)))
+        self._way.began()
         self._way.left()
 
     def _stay(self, sent_s: float) -> Stay:

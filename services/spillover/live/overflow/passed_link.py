@@ -22,6 +22,7 @@ from spillover.live.overflow.passed_wire import FrameReader, OnPiece
 from spillover.live.overflow.peer_link import ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
+from spillover.model.passed import PassedHead
 from spillover.model.request import DONE
 
 
@@ -55,7 +56,7 @@ class PassedLink(PeerLink):
         body = passed_wire.encode_pass(
             command.request, self._caller, remaining_s, command.load, pulled=command.pulled
         )
-        coming = _Coming(way, self._relays, self._end)
+        coming = _Coming(way, self._relays, self._answered)
         way.asked = self._client.send(
             "POST",
             PASS,
@@ -65,11 +66,14 @@ class PassedLink(PeerLink):
             on_head=coming.on_head,
         )
 
-    def _end(self, told: ev.ForwardAnswered) -> None:
-        """The answer was whole. Its connection may still have to be told so."""
+    def _answered(self, told: ev.ForwardAnswered, begin: Callable[[], None] | None = None) -> None:
+        """The answer was whole, and is yet to `begin` if all of it came at once. Its connection may
+        still have to be told so."""
         if self._machine.answered(told.ref):
             del self._ways[told.ref]
             self._on_forward(link.ANSWERED)
+            if begin is not None:
+                begin()
             self._feed(told)
 
     def _came_back(self, way: ForwardWay, came_to: Response | BaseException) -> None:
@@ -82,9 +86,7 @@ class _Coming:
 
     __slots__ = ("_end", "_legs_s", "_relay", "_relays", "_way")
 
-    def __init__(
-        self, way: ForwardWay, relays: Relays, end: Callable[[ev.ForwardAnswered], None]
-    ) -> None:
+    def __init__(self, way: ForwardWay, relays: Relays, end: Callable[..., None]) -> None:
         self._way = way
         self._relays = relays
         self._end = end
@@ -103,13 +105,24 @@ class _Coming:
 
     def begin(self, message: bytes) -> OnPiece:
         """Of `passed_wire.Messages`."""
-        head, so_far, stay = passed_wire.decode_head(message)
-        sent_s = 0.0 if self._way.asked is None else self._way.asked.sent_s
-        legs_s = stay.legs(self._way.decided_s, sent_s, time.monotonic())
-        self._legs_s = (*legs_s, max(0.0, sent_s - self._way.left_s))
-        began = ev.ResponseBegan(self._way.command.ref, so_far=so_far, leg_s=self._legs_s[0])
+        head, began = self._read_head(message)
         self._relay = self._relays.begin(began, self, head)
         return self._relay.piece
+
+    def whole(self, head: bytes, body: bytes, end: bytes) -> None:
+        """Of `passed_wire.Messages`."""
+        passed, began = self._read_head(head)
+        trailers, answer = passed_wire.decode_end(end)
+        told = ev.ForwardAnswered(self._way.command.ref, answer, *self._legs_s)
+        self._end(told, partial(self._relays.whole, began, passed, body, trailers))
+
+    def _read_head(self, message: bytes) -> tuple[PassedHead, ev.ResponseBegan]:
+        head, so_far, stay = passed_wire.decode_head(message)
+        way = self._way
+        sent_s = 0.0 if way.asked is None else way.asked.sent_s
+        there_s, back_s = stay.legs(way.decided_s, sent_s, time.monotonic())
+        self._legs_s = there_s, back_s, max(0.0, sent_s - way.left_s)
+        return head, ev.ResponseBegan(way.command.ref, so_far=so_far, leg_s=there_s)
 
     def end(self, message: bytes) -> None:
         """Of `passed_wire.Messages`."""

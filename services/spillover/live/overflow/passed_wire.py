@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
@@ -18,7 +17,6 @@ import msgspec
 from spillover.core.overflow.events import SoFar
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.overflow.wire import (
-    NOTHING,
     Caller,
     Forwarded,
     MalformedMessage,
@@ -28,14 +26,21 @@ from spillover.live.overflow.wire import (
     decode_forward,
     decoded,
     encode_answer,
-    encode_forward,
+    encode_envelope,
 )
 from spillover.model.load import LoadNow
-from spillover.model.passed import Fields, PassedHead, decode_fields, encode_fields
+from spillover.model.passed import (
+    Fields,
+    PassedHead,
+    PassedRequest,
+    decode_fields,
+    encode_fields,
+)
 from spillover.model.request import Answer, Request
 
 HEAD, BODY, END = b"HBE"
 _FIRST, _OTHERS = (HEAD,), (BODY, END)
+_IN_A_ROW = (HEAD, BODY, END)
 
 MESSAGE_LIMIT_BYTES = 262_144
 """Of a frame that is no piece of a body."""
@@ -66,9 +71,10 @@ def encode_pass(
 ) -> tuple[Buffer, ...]:
     """Returns a request that passes through as `caller` hands it on, in parts that follow each
     other."""
-    rest = encode_forward(replace(request, work=NOTHING), caller, remaining_s, load, pulled)
-    told = b"".join(rest)
-    return _LENGTH.pack(len(told)) + told, request.work
+    told = encode_envelope(request, caller, remaining_s, load, pulled)
+    work = request.work
+    encoded = work.encode() if isinstance(work, PassedRequest) else work
+    return _LENGTH.pack(len(told)) + told, encoded
 
 
 def decode_pass(body: bytes) -> Forwarded:
@@ -120,6 +126,17 @@ def decode_end(message: bytes) -> tuple[Fields, Answer]:
     return decoded(decode_fields, bytes(encoded)), answer
 
 
+def encode_whole(
+    head: tuple[PassedHead, SoFar], body: bytes, end: tuple[Fields, Answer], stay: Stay
+) -> tuple[bytes, bytes, bytes]:
+    """Returns all frames of an answer in a row, in three parts: what is before the body, and
+    behind it."""
+    before = encode_head(*head, stay)
+    if body:
+        before += piece_head(len(body))
+    return before, body, encode_end(*end, stay)
+
+
 def _message(kind: int, told: bytes, encoded: bytes) -> bytes:
     size_bytes = _LENGTH.size + len(told) + len(encoded)
     return b"".join((FRAME.pack(kind, size_bytes), _LENGTH.pack(len(told)), told, encoded))
@@ -140,13 +157,38 @@ OnPiece: TypeAlias = Callable[[bytes], None]
 
 
 class Messages(Protocol):
-    """What takes one answer that comes in frames. Both may raise MalformedMessage."""
+    """What takes one answer that comes in frames. All may raise MalformedMessage."""
+
+    def whole(self, head: bytes, body: bytes, end: bytes) -> None:
+        """All of it is there at once."""
 
     def begin(self, message: bytes) -> OnPiece:
         """The head. Returns what takes the body, piece by piece."""
 
     def end(self, message: bytes) -> None:
         """It was whole."""
+
+
+def _whole(data: bytes | bytearray) -> tuple[bytes, bytes, bytes] | None:
+    """The head, the body and the end, where they are all that is there: as small answers come."""
+    at, size = 0, len(data)
+    frames = []
+    for kind in _IN_A_ROW:
+        if at + FRAME.size > size:
+            return None
+        found, length = _unpack_from(data, at)
+        begin = at + FRAME.size
+        if found != kind:
+            if kind != BODY:
+                return None
+            frames.append(b"")  # of which there is none
+            continue
+        at = begin + length
+        if at > size or (kind != BODY and not _LENGTH.size <= length <= MESSAGE_LIMIT_BYTES):
+            return None
+        frames.append(bytes(data[begin:at]))
+    head, body, end = frames
+    return (head, body, end) if at == size else None
 
 
 class FrameReader:
@@ -168,11 +210,16 @@ class FrameReader:
 
     def feed(self, data: bytes | bytearray) -> None:
         """More has come. Raises MalformedMessage."""
-        if self._on_piece is not None and not (self._kind or self._kept):
-            size_bytes = len(data) - FRAME.size
-            # A frame with a piece of the body and nothing else: as it mostly comes, of streams.
-            if size_bytes > 0 and _unpack_from(data) == (BODY, size_bytes):
-                self._on_piece(bytes(data[FRAME.size :]))
+        if not (self._kind or self._kept):
+            if self._on_piece is not None:
+                size_bytes = len(data) - FRAME.size
+                # A frame with a piece of the body and nothing else: as it mostly comes, of streams.
+                if size_bytes > 0 and _unpack_from(data) == (BODY, size_bytes):
+                    self._on_piece(bytes(data[FRAME.size :]))
+                    return
+            elif not self._has_ended and (frames := _whole(data)) is not None:
+                self._has_ended = True
+                self._messages.whole(*frames)
                 return
         at, end = 0, len(data)
         while at < end:

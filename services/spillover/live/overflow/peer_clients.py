@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.client import HttpClient
-from spillover.live.http.connection import Connection
+from spillover.live.http.connection import Connection, Heads
+from spillover.live.http.known_heads import KnownHeads
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
@@ -55,6 +56,7 @@ class PeerClients:
         self._credentials = credentials
         self._writes = writes
         self._moving = moving
+        self._heads: Heads = KnownHeads()
         self._clients = weakref.WeakSet[HttpClient]()
         if credentials is not None:
             credentials.on_look.append(self._retire)
@@ -84,7 +86,7 @@ class PeerClients:
             caller,
             connections_max=self.connections_max(away_max),
             user_timeout_s=GIVEN_UP_AFTER_S,
-            make_connection=lambda pool: kind(pool, self._writes, self._moving),
+            make_connection=lambda pool: kind(pool, self._writes, self._moving, self._heads),
         )
         self._clients.add(client)
         return client

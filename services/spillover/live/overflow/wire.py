@@ -28,6 +28,7 @@ from spillover.model.request import (
 )
 from spillover.model.topology import CLUSTER_ID
 from spillover.model.trace_context import trace_context
+from spillover.model.unlike_servers import DEFAULT_TYPE
 
 LOAD = b"spillover-load"
 """A header of refusals between nodes: the load of the one that refuses."""
@@ -199,14 +200,32 @@ def encode_forward(
 ) -> tuple[Buffer, ...]:
     """Returns a request as `caller` hands it on, UNSAID but in version 1. In parts that follow each
     other: a large payload is sent as it lies."""
-    payload, trace = memoryview(request.work), request.trace
-    tenant, name = parts_of(request.id)
+    payload = memoryview(request.work)
     is_large = len(payload) > JOIN_LIMIT_BYTES
+    told = NOTHING if is_large else request.work
+    envelope = encode_envelope(request, caller, remaining_s, load, pulled, told)
+    if not is_large:
+        return (envelope,)
+    before, _, after = envelope.partition(_NO_PAYLOAD)  # no string holds a bare quote
+    return before + _PAYLOAD, payload, after
+
+
+def encode_envelope(
+    request: Request,
+    caller: Caller,
+    remaining_s: float,
+    load: LoadNow | None,
+    pulled: bool,  # noqa: FBT001 - as above
+    payload: msgspec.Raw = NOTHING,
+) -> bytes:
+    """Returns what is told of a request that is handed on, with this payload."""
+    trace = request.trace
+    tenant, name = parts_of(request.id)
     body = ForwardBody(
         id=name,
         path=request.path,
         remaining_ms=remaining_s * 1e3,
-        payload=NOTHING if is_large else request.work,
+        payload=payload,
         keyed=request.keyed,
         type=request.type,
         priority=request.priority,
@@ -219,19 +238,21 @@ def encode_forward(
         pulled=pulled,
         tenant=tenant,
     )
-    if not is_large:
-        return (_encode(body),)
-    before, _, after = _encode(body).partition(_NO_PAYLOAD)  # no string holds a bare quote
-    return before + _PAYLOAD, payload, after
+    return _encode(body)
 
 
 def decode_forward(body: bytes) -> Forwarded:
-    """Raises MalformedMessage."""
+    """Raises MalformedMessage; what a client may not send, a neighbor may not hand on."""
     try:
         forward = _decode_forward(body)
     except UNREADABLE as error:
         raise MalformedMessage(str(error)) from error
-    _check_forward(forward)
+    _check_id(forward.id, forward.tenant)
+    if forward.type != DEFAULT_TYPE and not is_name(forward.type, TYPE_LENGTH_MAX):
+        raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
+    check_clusters("path", forward.path)
+    if not math.isfinite(forward.remaining_ms):
+        raise MalformedMessage("remaining_ms: expected a number of milliseconds")
     parent = forward.traceparent
     request = Request(
         id=request_id_of(forward.tenant, forward.id),
@@ -245,7 +266,8 @@ def decode_forward(body: bytes) -> Forwarded:
     )
     caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
     load = None if forward.load is None else load_of(forward.load)
-    return Forwarded(caller, request, forward.remaining_ms / 1e3, load, forward.pulled)
+    remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
+    return Forwarded(caller, request, remaining_ms / 1e3, load, forward.pulled)
 
 
 def load_of(load: LoadBody) -> LoadNow:
@@ -266,17 +288,6 @@ def decode_load(told: bytes | None) -> LoadNow | None:
         return load_of(_decode_load(told))
     except ValueError:
         return None
-
-
-def _check_forward(forward: ForwardBody) -> None:
-    """What a client may not send, a neighbor may not hand on."""
-    _check_id(forward.id, forward.tenant)
-    if not is_name(forward.type, TYPE_LENGTH_MAX):
-        raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
-    check_clusters("path", forward.path)
-    if not math.isfinite(forward.remaining_ms):
-        raise MalformedMessage("remaining_ms: expected a number of milliseconds")
-    forward.remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
 
 
 def _check_id(name: str, tenant: str) -> None:

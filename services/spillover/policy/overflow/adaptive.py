@@ -39,8 +39,8 @@ WAY_DISCOUNT = 0.25
 """What a home request that stays costs those behind it, as a share of the way, at load 1."""
 
 TRUST = 16.0
-"""Departures in which what is known loses all but 1 / e of its weight; the rest of the choices are
-the paper's."""
+"""Departures, of the slower side, in which what is known loses all but 1 / e of its weight; the
+rest of the choices are the paper's."""
 
 HOPE = 0.7
 """The paper's draw goes to where the way is worth so much of the wait here: who knows nothing keeps
@@ -155,8 +155,8 @@ def estimate_s(own: OwnLoad, near: NeighborLoads, choice: int) -> float:
 
 
 def trust(age: float) -> float:
-    """Returns with what probability a home request goes by what is known, by its mean age in
-    departures; else it goes by the paper's draw."""
+    """Returns with what probability a home request goes by what is known, by its mean age as
+    `write_ages` counts it; else it goes by the paper's draw."""
     return exp(-age / TRUST)
 
 
@@ -201,8 +201,12 @@ def write_ages(
     own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool], ages_s: list[float]
 ) -> float:
     """Writes how old what is known of each eligible neighbor is; 0 for the others. Returns the mean
-    in departures, and what is below 0 where nobody is eligible."""
-    now_s, period_s = own.now_s, near.period_s
+    in departures of the slower side, and what is below 0 where nobody is eligible.
+
+    A wait there changes by about the time that has passed, at most. Beside waits that differ by
+    departures of the slower side, so little is nothing, however many departures the other has had.
+    """
+    now_s, period_s, own_s = own.now_s, near.period_s, own.departure_s
     told_s, departures_s = near.told_s, near.departure_s
     count, age = 0, 0.0
     for y in range(len(ages_s)):
@@ -214,6 +218,8 @@ def write_ages(
             one_s = departures_s[y]
             if one_s < DEPARTURE_S_MIN:
                 one_s = departure_s(own, near, y)
+            if one_s < own_s:  # noqa: PLR1730
+                one_s = own_s
             ages_s[y] = since_s
             count += 1
             age += since_s / one_s

@@ -84,11 +84,16 @@ def split_head(head: bytes) -> Parts:
 def write_head(start: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes | None:
     """Returns a head with the empty line behind it; None where it would be read as other lines than
     these."""
-    head = b"\r\n".join([start, *[b": ".join(field) for field in fields], b"\r\n"])
     names = [name for name, _ in fields]
-    if _count_lines(head) != len(names) + 2 or b"".join(names).translate(None, _TOKEN):
+    if b"".join(names).translate(None, _TOKEN) or not all(names):
         return None
-    return head if all(names) else None
+    return write_lines(start, fields)
+
+
+def write_lines(start: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """Returns the same of fields with names that are known to be some."""
+    head = b"\r\n".join([start, *[b": ".join(field) for field in fields], b"\r\n"])
+    return head if _count_lines(head) == len(fields) + 2 else None
 
 
 def _split_fields(lines: bytes, count: int) -> Fields:

@@ -165,8 +165,9 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
     def start(self, command: Start) -> None:
         call = _Call(command, workers=self)
         self._calls[command.ref] = call
-        try:
-            call.request = PassedRequest.decode(command.request.work)
+        work = command.request.work
+        try:  # a client's, or a neighbor's
+            call.request = work if isinstance(work, PassedRequest) else PassedRequest.decode(work)
         except MalformedPassed as error:
             self._end(call, Ended(problem=one_line(error), rejected=True, status=400))
             return

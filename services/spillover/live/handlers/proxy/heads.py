@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from spillover.live.handlers.proxy.framing import (
+    FIELDS_MAX,
     Body,
     ByLength,
     Chunked,
@@ -20,6 +21,7 @@ from spillover.live.handlers.proxy.framing import (
     ToTheEnd,
     split_head,
     write_head,
+    write_lines,
 )
 from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead, PassedRequest
 
@@ -27,6 +29,7 @@ CHUNKED = -1
 """In place of a length."""
 
 LENGTH_DIGITS_MAX = 15
+ANOTHER = "its head would be read as another one"
 ADDED_MAX = 16
 """Headers that a node may add to those of a request."""
 
@@ -97,6 +100,8 @@ class RequestHead(NamedTuple):
     """Of the body; or CHUNKED."""
     tells_size: bool
     awaits_continue: bool
+    length_bytes: int
+    """Of the head itself."""
 
     @property
     def keep_alive(self) -> bool:
@@ -130,7 +135,12 @@ def read_request(head: bytes) -> RequestHead:
         raise Refused(431, str(error)) from error
     except Malformed as error:
         raise Refused(400, str(error)) from error
-    names = [name.lower() for name, _ in fields]
+    return _understood(start, fields, [name.lower() for name, _ in fields], len(head))
+
+
+def _understood(
+    start: bytes, fields: Fields, names: Sequence[bytes], length_bytes: int
+) -> RequestHead:
     method, target, is_old = _start_of(start)
     meant = _meant(fields, names)
     options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
@@ -145,8 +155,9 @@ def read_request(head: bytes) -> RequestHead:
     tells_size = size_bytes == CHUNKED or b"content-length" in meant
     awaits = awaits and not is_old and size_bytes != 0
     return RequestHead(
-        method, target, fields, names, options, is_old, host, size_bytes, tells_size, awaits
-    )
+        method, target, fields, names, options, is_old, host, size_bytes, tells_size, awaits,
+        length_bytes,
+    )  # fmt: skip
 
 
 def _options(lines: Sequence[bytes]) -> frozenset[bytes]:
@@ -316,26 +327,43 @@ def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
 
 def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
     """Returns a request's head as it is sent to a service at `authority`, with what the node adds.
-    Raises ValueError if it cannot be sent so; neighbors may say anything."""
-    head = own_head(request, authority, added)
-    if read_request(head[:-2]).size_bytes != len(request.body):
+    Raises ValueError if it cannot be sent so; neighbors may say anything: that it is read as these
+    lines is not enough, they must mean what the door lets pass."""
+    start, fields, names = _sent(request, authority, added)
+    head = write_head(start, fields)
+    if head is None:
+        raise ValueError(ANOTHER)
+    if len(fields) > FIELDS_MAX:
+        raise Refused(431, f"expected at most {FIELDS_MAX} headers")
+    if _understood(start, fields, names, len(head)).size_bytes != len(request.body):
         raise ValueError("its head does not fit its body")
     return head
 
 
 def own_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
-    """Returns the same of a request that the door of this very node has read."""
+    """Returns the same of a request that the door of this very node has read: what its lines mean
+    is known."""
+    start, fields, _ = _sent(request, authority, added)
+    head = write_lines(start, fields)
+    if head is None:
+        raise ValueError(ANOTHER)
+    return head
+
+
+def _sent(
+    request: PassedRequest, authority: bytes, added: Fields
+) -> tuple[bytes, Fields, list[bytes]]:
+    """The first line of a head to a service, its fields, and their names in lower case."""
     start = b"%b %b HTTP/1.1" % (request.method.encode("ascii", "replace"), request.target)
     fields = request.headers + added
     names = [name.lower() for name, _ in fields]
     if b"host" not in names:
         fields = ((b"Host", authority), *fields)
+        names.insert(0, b"host")
     if b"te" in names:
         fields = (*fields, (b"Connection", b"TE"))
-    head = write_head(start, fields)
-    if head is None:
-        raise ValueError("its head would be read as another one")
-    return head
+        names.append(b"connection")
+    return start, fields, names
 
 
 class AnswerHead(NamedTuple):

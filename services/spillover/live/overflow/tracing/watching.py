@@ -242,8 +242,9 @@ def _failed(upstream_status: int | None) -> str:
 
 
 def _read_passed(visit: VisitTrace, request: Request) -> None:
+    work = request.work
     try:
-        passed = PassedRequest.decode(request.work)
+        passed = work if isinstance(work, PassedRequest) else PassedRequest.decode(work)
     except MalformedPassed:
         return
     visit.method, visit.path = passed.method, passed.path[:URL_LENGTH_MAX]

@@ -1,7 +1,7 @@
-"""As many clients that make objects as there are producers, and consumers that take, use and
-acknowledge them, over HTTP: the closed system of Johnson's document, alive. How long consumers wait
-and how many probes that takes; what is compared with it is in `waits`, and what messages take is in
-`legs`.
+"""As many clients that make objects (`makers`) as there are producers, and consumers that take, use
+and acknowledge them, over HTTP: the closed system of Johnson's document, alive. How long consumers
+wait and how many probes that takes; what is compared with it is in `waits`, and what messages take
+is in `legs`.
 
 All that is chance is drawn beforehand or found out afterwards, so that the simulator can play the
 very same (`sim.queue.replay`): when objects are made and used up, and where probes go.
@@ -26,17 +26,15 @@ from typing import TypeAlias
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import PeerError, RunError
 from spillover.sim.queue.replay import Came, Instants, next_of
+from spillover.tools.bench.queue.makers import CALL_S, DEADLINE, ENDS_WITHIN_S, Makers, Making
 from spillover.tools.bench.queue.ways import read_way
 
-OBJECT_BYTES = 1024
-CALL_S = 90.0
 GREETING_S = 0.05
 """How long a probe waits that goes from one producer to another to have them connected."""
 READERS = 8
 """At a time, of where probes went."""
 
 JSON_TYPE = (b"content-type", b"application/json")
-_DEADLINE = (b"spillover-deadline-ms", b"60000")
 
 Beside: TypeAlias = Callable[[float, asyncio.Event], Awaitable[None]]
 """What goes on while all of them work. It is told from when on things count, by the monotonic
@@ -69,13 +67,15 @@ class Seen:
     statuses: Counter[int] = field(default_factory=Counter)
 
 
-async def play(urls: Mapping[str, str], load: ClosedLoad, beside: Beside | None = None) -> Seen:
+async def play(
+    urls: Mapping[str, str], load: ClosedLoad, makers: Makers, beside: Beside | None = None
+) -> Seen:
     """Returns what was seen at these producers, by id. Raises RunError if a call goes wrong."""
     clients = {name: HttpClient(url) for name, url in urls.items()}
     try:
         await prepare(clients)
         one = _Play(clients, load, await _one_way_s(clients))
-        await one.run(beside)
+        await one.run(urls, makers, beside)
         return await one.seen()
     except PeerError as error:
         raise RunError(f"a producer: {error}") from None
@@ -182,50 +182,42 @@ class _Play:
         """Since the beginning."""
         return time.monotonic() - self._begun_s
 
-    async def run(self, beside: Beside | None) -> None:
+    async def run(self, urls: Mapping[str, str], makers: Makers, beside: Beside | None) -> None:
         """Raises RunError."""
         over = asyncio.Event()
         self._begun_s = time.monotonic()
-        running = [
-            *(asyncio.ensure_future(self._make_objects(j)) for j in range(len(self._names))),
-            *(asyncio.ensure_future(self._use_objects(i)) for i in range(self._load.consumers)),
-        ]
+        makers.begin(
+            Making(
+                urls=urls,
+                made_s=self._made_s,
+                message_s=self._message_s,
+                begins_s=self._begun_s,
+            )
+        )
+        made = asyncio.ensure_future(makers.made(self._load.ends_s + ENDS_WITHIN_S))
+        using = [asyncio.ensure_future(self._use_objects(i)) for i in range(self._load.consumers)]
         watching = None
         if beside is not None:
             counts_s = self._begun_s + self._load.warm_up_s
             watching = asyncio.ensure_future(beside(counts_s, over))
         try:
             ended, _ = await asyncio.wait(
-                running, timeout=self._load.ends_s, return_when=asyncio.FIRST_EXCEPTION
+                [made, *using], timeout=self._load.ends_s, return_when=asyncio.FIRST_EXCEPTION
             )
             for task in ended:
                 task.result()
+            makers.stop()
+            self._made_s = await made
         finally:
             over.set()
-            for task in running:
+            for task in (made, *using):
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(made, *using, return_exceptions=True)
             if watching is not None:
                 await watching
         # Else they would come back to whoever plays next.
         left = [one.request("POST", path, timeout_s=10.0) for one, path in self._in_use.values()]
         await asyncio.gather(*left, return_exceptions=True)
-
-    async def _make_objects(self, number: int) -> None:
-        """One producing client of one producer. What its call takes by itself counts as making the
-        next object: a producer of the document has no such call."""
-        client, made_s = self._clients[self._names[number]], self._made_s[number]
-        body = bytes(OBJECT_BYTES)
-        k = next_of(made_s, 0.0, -1)
-        while k < len(made_s):
-            await asyncio.sleep(made_s[k] - self._now_s())
-            made_s[k] = self._now_s()
-            answer = await client.request(
-                "POST", "/objects", headers=[_DEADLINE], body=body, timeout_s=CALL_S
-            )
-            if answer.status != 201:
-                raise RunError(f"expected 201 for an object, got {answer.status}")
-            k = next_of(made_s, self._now_s() - 2.0 * self._message_s, k)
 
     async def _use_objects(self, number: int) -> None:
         """One consumer: it asks, fetches, works, and acknowledges while it asks again."""
@@ -249,7 +241,7 @@ class _Play:
         )
         begun_s = self._asked_s[number][k] = self._now_s()
         answer = await client.request(
-            "POST", "/take", headers=[JSON_TYPE, _DEADLINE], body=body, timeout_s=CALL_S
+            "POST", "/take", headers=[JSON_TYPE, DEADLINE], body=body, timeout_s=CALL_S
         )
         self._statuses[answer.status] += 1
         probes = int(answer.headers.get(b"spillover-probes", b"0"))

@@ -4,6 +4,13 @@ one after it, at producers that nobody else uses. What differs between these is 
     at once     take, object
     at the next take, probe, offer, pointer; then fetch, object
     after it    the same, and a probe that finds nothing
+
+And once more at once, where a client waits at the door with the next object: what its producer does
+for that one takes processor time from whoever reads the first. It is told, and goes into no leg.
+
+What is rested has left the caches of the processor, and is slower. So whatever is not the wire is
+as with those that are measured, as far as it can be: how often a producer is asked and by whom, how
+long an object lies, and that a take goes with an acknowledgement at some other producer.
 """
 
 from __future__ import annotations
@@ -20,23 +27,20 @@ from typing import Any
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import PeerError, RunError
 from spillover.sim.queue import wires as kinds
-from spillover.tools.bench.queue.closed import (
-    CALL_S,
-    JSON_TYPE,
-    OBJECT_BYTES,
-    body_of_take,
-    prepare,
-)
+from spillover.tools.bench.queue.closed import JSON_TYPE, body_of_take, prepare
+from spillover.tools.bench.queue.makers import CALL_S, DEADLINE, OBJECT_BYTES
 
-PRODUCERS_MIN = 3
-EACH_PER_S = 4.0
-"""How often an object is found in each of the three ways: with six producers each is asked somewhat
-less often than one of those that are measured."""
-LIES_S = 0.02
-"""How long an object lies in the mean before it is taken: whoever has it sleeps by then."""
+WAYS_MAX = 3
+"""Producers of the longest way. There is one object under way for so many that are watched."""
+LIES_S = 0.2
+"""How long an object lies in the mean before it is taken."""
+PAUSE_S = 0.08
+"""In the mean, before the next one. So each producer is asked about as often as one of those that
+are measured where objects lie, at load 50 %."""
 EACH_MIN = 2
-ELSEWHERE = 1e-9
-"""The probability of producers that shall not be asked next."""
+NEXT_BUT_ONE, ELSEWHERE = 1e-5, 1e-14
+"""Probabilities of the producer that shall be asked after the next, and of each that shall never
+be: as many as others have."""
 NORMAL = 1.96
 
 
@@ -50,6 +54,8 @@ class Legs:
     after_s: list[float] = field(default_factory=list)
     """Up to the pointer."""
     fetched_s: list[float] = field(default_factory=list)
+    at_door_s: list[float] = field(default_factory=list)
+    """At once, with a client at the door."""
 
     def means_s(self) -> dict[str, float]:
         """Returns what each message takes in the mean, by its kind. The offer and the pointer are
@@ -88,16 +94,20 @@ class Legs:
         *,
         named: Sequence[str] = (),
     ) -> None:
-        """Look on at these producers, which know each other and are used by nobody else, from
-        `counts_s` on until it is over. Probes also name those `named`, which they know and do not
-        ask, to be as long as others. Raises RunError."""
+        """Look on at these producers, WAYS_MAX of them at least, which know each other and are used
+        by nobody else, from `counts_s` on until it is over. Probes also name those `named`, which
+        they know and do not ask, to be as long as others. Raises RunError."""
         clients = {name: HttpClient(url) for name, url in urls.items()}
         watcher = _Watcher(clients, [*urls, *named], Random(seed), self)
-        try:
-            await prepare(clients)
+
+        async def look_on() -> None:
             while not over.is_set() or len(self.after_s) < EACH_MIN:
                 await watcher.look(counts=time.monotonic() >= counts_s)
-            await watcher.settle()
+
+        try:
+            await prepare(clients)
+            await asyncio.gather(*(look_on() for _ in range(len(urls) // WAYS_MAX)))
+            await watcher.settle_all()
         except PeerError as error:
             raise RunError(f"a producer: {error}") from None
         finally:
@@ -115,61 +125,86 @@ class _Watcher:
         legs: Legs,
     ) -> None:
         self._clients = clients
+        self._free = list(clients)
+        """Those that no object is at, or on its way to."""
         self._named = named
         self._random = random
         self._legs = legs
         self._name = f"{time.time_ns():x}"
         self._takes = 0
-        self._in_use: tuple[HttpClient, str] | None = None
-        """Who has the last object's grant, and where it is settled."""
+        self._in_use: list[tuple[HttpClient, str]] = []
+        """Who has the grants of objects that came, and where they are settled."""
 
     async def look(self, *, counts: bool) -> None:
-        """One object in each of the three ways."""
-        for probes in (1, 2, 3):
-            await asyncio.sleep(self._random.expovariate(3.0 * EACH_PER_S))
-            way = self._random.sample(list(self._clients), probes)
-            await self._clients[way[-1]].request(
-                "POST", "/objects", body=bytes(OBJECT_BYTES), timeout_s=CALL_S
-            )
+        """One object in each of the ways, each between other producers."""
+        legs = self._legs
+        for seen_s, probes in (
+            *((legs.at_once_s, 1), (legs.next_s, 2), (legs.after_s, WAYS_MAX)),
+            (legs.at_door_s, 1),
+        ):
+            await asyncio.sleep(self._random.expovariate(1.0 / PAUSE_S))
+            way = self._random.sample(self._free, probes)
+            self._free = [name for name in self._free if name not in way]
+            await self._put(way[-1])
+            at_door = self._put(way[-1]) if seen_s is legs.at_door_s else None
             await asyncio.sleep(self._random.expovariate(1.0 / LIES_S))
-            found_s, fetched_s = await self._take(way)
-            if counts:
-                legs = self._legs
-                (legs.at_once_s, legs.next_s, legs.after_s)[probes - 1].append(found_s)
+            sent, found_s, fetched_s = await self._take(way)
+            if at_door is not None:
+                await at_door
+                await self._take(way)
+            self._free += way
+            if counts and sent == probes:
+                seen_s.append(found_s)
                 legs.fetched_s += fetched_s
 
-    async def _take(self, way: Sequence[str]) -> tuple[float, list[float]]:
-        """Until the object is here or it is known where it is, and its fetching from there."""
+    def _put(self, name: str) -> asyncio.Future[Response]:
+        return self._clients[name].request(
+            "POST", "/objects", body=bytes(OBJECT_BYTES), timeout_s=CALL_S
+        )
+
+    async def _take(self, way: Sequence[str]) -> tuple[int, float, list[float]]:
+        """Returns how many probes were sent, how long it took until the object was here or it was
+        known where it is, and its fetching from there."""
         self._takes += 1
         # Each is asked once, so that the next is the only likely one, and then the last one left.
-        access = dict.fromkeys(self._named, 0.0) | dict.fromkeys(way, ELSEWHERE)
-        access[way[min(1, len(way) - 1)]] = 1.0
+        access = dict.fromkeys(self._named, ELSEWHERE) | dict.fromkeys(way[2:], NEXT_BUT_ONE)
+        access[way[min(1, len(way) - 1)]] = 1.0 - NEXT_BUT_ONE * len(way[2:])
         body = body_of_take(
             "watcher", f"{self._name}-{self._takes}", len(way), access, avoid_visited=True
         )
-        settling = self.settle()  # beside the next, as consumers do
-        client, begun_s = self._clients[way[0]], time.monotonic()
+        client = self._clients[way[0]]
+        settling = self._settle_elsewhere(client)  # beside the next, as consumers do
+        begun_s = time.monotonic()
         answer = await client.request(
-            "POST", "/take", headers=[JSON_TYPE], body=body, timeout_s=CALL_S
+            "POST", "/take", headers=[JSON_TYPE, DEADLINE], body=body, timeout_s=CALL_S
         )
-        found_s, fetched_s = time.monotonic() - begun_s, []
+        sent = int(answer.headers.get(b"spillover-probes", b"0"))
         grant = answer.headers.get(b"spillover-grant", b"").decode()
+        found_s, fetched_s = time.monotonic() - begun_s, []
         if answer.status == 303:
             client = self._clients[way[-1]]
-            begun_s = time.monotonic()
             answer = await client.request("GET", f"/objects/{grant}", timeout_s=CALL_S)
-            fetched_s.append(time.monotonic() - begun_s)
+            fetched_s.append(time.monotonic() - begun_s - found_s)
         _check(answer, way)
         await settling
-        self._in_use = client, f"/grants/{grant}/ack"
-        return found_s, fetched_s
+        self._in_use.append((client, f"/grants/{grant}/ack"))
+        return sent, found_s, fetched_s
 
-    def settle(self) -> asyncio.Future[Any]:
-        """Acknowledges what is in use, if anything is; the future ends when that is done."""
-        in_use, self._in_use = self._in_use, None
-        if in_use is None:
-            return asyncio.gather()
-        return in_use[0].request("POST", in_use[1], timeout_s=CALL_S)
+    def _settle_elsewhere(self, asked: HttpClient) -> asyncio.Future[Any]:
+        """Acknowledge the oldest that is not of the producer that is asked: of twenty it seldom is.
+        The future ends when that is done, at once where there is none."""
+        for one in self._in_use:
+            if one[0] is not asked:
+                self._in_use.remove(one)
+                return one[0].request("POST", one[1], timeout_s=CALL_S)
+        return asyncio.gather()
+
+    async def settle_all(self) -> None:
+        """Acknowledge what is left."""
+        left, self._in_use = self._in_use, []
+        await asyncio.gather(
+            *(client.request("POST", path, timeout_s=CALL_S) for client, path in left)
+        )
 
 
 def _check(answer: Response, way: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import fmean
 
 from spillover.model.errors import RunError
 from spillover.sim.queue import wires as kinds
@@ -27,6 +28,7 @@ from spillover.tools.bench.model import Row, Stage
 from spillover.tools.bench.queue.closed import ClosedLoad, Seen, play
 from spillover.tools.bench.queue.estimates import Estimate, estimate
 from spillover.tools.bench.queue.legs import Legs
+from spillover.tools.bench.queue.makers import Makers
 from spillover.tools.bench.session import Session
 
 LOADS = (50, 100, 150, 200)
@@ -38,7 +40,7 @@ CASES = {
     for hops in HOPS
 }
 PRODUCERS = CONSUMERS = 20
-WATCHED = 6
+WATCHED = 12
 """More producers, on which `legs` looks."""
 PRODUCTION_PER_S = 5.0
 """Of each: so slow that no process waits for the processor."""
@@ -60,6 +62,12 @@ LEGS = {
     "probe sent on": (kinds.PROBE,),
     "offer, pointer and fetch, which our wire adds": (kinds.OFFER, kinds.POINTER, kinds.FETCH),
 }
+
+BY_PROBES = (("by one probe", 1, 1), ("by two probes", 2, 2), ("by three or more", 3, math.inf))
+"""What is told apart, from fewest to most."""
+SEEN_MIN = 30
+
+AT_DOOR = "take, and object, with a client at the door"
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,10 @@ class _Played:
             for run, seen in enumerate(self.seen)
         ]
 
+    def counted(self, run: Sequence[Came]) -> list[Came]:
+        """Returns those of a run that count."""
+        return [came for came in run if self.load.warm_up_s <= came.at_s < self.load.ends_s]
+
     def estimate(self, runs: Sequence[Sequence[Came]], value: Callable[[Came], float]) -> Estimate:
         return estimate(runs, self.load.warm_up_s, self.load.ends_s, value)
 
@@ -104,7 +116,8 @@ async def _all_waits(session: Session) -> None:
     async with ProducerBed(producers, buffers=PLACES - 1, drain_timeout_s=GRACE_S) as bed:
         for case in CASES:
             if session.wants(case):
-                played = await _play(case, bed.urls, session)
+                with Makers() as makers:
+                    played = await _play(case, bed.urls, makers, session)
                 await asyncio.to_thread(_note, played, session)
     session.note(
         "waits: all runs count together. The document has (h + 1) r and B, and r is half of what a "
@@ -116,7 +129,7 @@ async def _all_waits(session: Session) -> None:
     )
 
 
-async def _play(case: str, urls: Mapping[str, str], session: Session) -> _Played:
+async def _play(case: str, urls: Mapping[str, str], makers: Makers, session: Session) -> _Played:
     share, hops = CASES[case]
     plan = session.plan
     load = ClosedLoad(
@@ -139,9 +152,8 @@ async def _play(case: str, urls: Mapping[str, str], session: Session) -> _Played
             plan.seed + run,
             named=used[WATCHED:],
         )
-        seen = await play(
-            {name: urls[name] for name in used}, replace(load, seed=plan.seed + run), watch
-        )
+        used_urls = {name: urls[name] for name in used}
+        seen = await play(used_urls, replace(load, seed=plan.seed + run), makers, watch)
         if set(seen.statuses) - {200, 303}:
             raise RunError(f"{case}: expected objects, got by status {dict(seen.statuses)}")
         played.seen.append(seen)
@@ -155,35 +167,74 @@ def _note(played: _Played, session: Session) -> None:
     alone = simulate(system, int(plan.of(*OBJECTS)), plan.seed, probe_expiry_s=EXPIRY_S, legs=legs)
     model = solve(system)
     model_wait_s = model.wait_mean + _beyond_model_s(system, model, legs)
-    since_s = played.load.warm_up_s
-    probes = [came.probes for run in ours for came in run if came.at_s >= since_s]
+    probes = [came.probes for run in ours for came in played.counted(run)]
     for what, unit, scale, value, field, of_model, error in (
         ("wait for an object", "ms", 1e3, _wait_of, "wait_mean", model_wait_s,
          played.legs.half_width_s(probes)),
         ("probes of a request", "each", 1.0, _probes_of, "probes_mean", model.probes_mean, 0.0),
     ):  # fmt: skip
         live, twin = played.estimate(ours, value), played.estimate(twins, value)
-        beside_twin = math.hypot(live.half_width_beside(twin), error)
-        for peer, half_width, peer_value, peer_half_width in (
-            (PAIRED, beside_twin, twin.mean, twin.half_width),
-            (SIMULATED, live.half_width, getattr(alone.figures, field), getattr(alone.ci95, field)),
-            (MODEL, live.half_width, of_model, 0.0),
+        session.add(_beside_twin(f"{played.case}: {what}", unit, scale, live, twin, error))
+        for peer, peer_value, peer_half_width in (
+            (SIMULATED, getattr(alone.figures, field), getattr(alone.ci95, field)),
+            (MODEL, of_model, 0.0),
         ):
             session.add(
                 Row(
                     case=f"{played.case}: {what}",
                     unit=unit,
                     values=(live.mean * scale,),
-                    half_width=half_width * scale,
+                    half_width=live.half_width * scale,
                     peer=peer,
                     peer_values=(peer_value * scale,),
                     peer_half_width=peer_half_width * scale,
                 )
             )
+    told = _note_by_probes(played, ours, twins, session)
     for what, parts in LEGS.items():
         took_s = sum(legs[part] for part in parts)
         session.add(Row(case=f"{played.case}: {what}", unit="ms", values=(took_s * 1e3,)))
-    session.note(f"{played.case}: {len(probes)} objects")
+    at_door_s = fmean(played.legs.at_door_s)
+    session.add(Row(case=f"{played.case}: {AT_DOOR}", unit="ms", values=(at_door_s * 1e3,)))
+    session.note(f"{played.case}: {len(probes)} objects{told}")
+
+
+def _note_by_probes(
+    played: _Played, ours: list[list[Came]], twins: list[list[Came]], session: Session
+) -> str:
+    """Where waits differ: note them by how many probes they took. Returns how many objects that
+    were, live and simulated. Of a kind that is rare nothing is said."""
+    if played.load.max_hops == 1:
+        return ""
+    counts = []
+    for what, fewest, most in BY_PROBES:
+        of_kind = [
+            [[came for came in run if fewest <= came.probes <= most] for run in runs]
+            for runs in (ours, twins)
+        ]
+        seen = [[came.probes for run in runs for came in played.counted(run)] for runs in of_kind]
+        counts.append(f"{len(seen[0])} and {len(seen[1])} {what}")
+        if min(len(found) for found in seen) >= SEEN_MIN:
+            live, twin = (played.estimate(runs, _wait_of) for runs in of_kind)
+            error = played.legs.half_width_s(seen[0])
+            case = f"{played.case}: wait for an object, {what}"
+            session.add(_beside_twin(case, "ms", 1e3, live, twin, error))
+    return f"; live and simulated, {', '.join(counts)}"
+
+
+def _beside_twin(
+    case: str, unit: str, scale: float, live: Estimate, twin: Estimate, error: float
+) -> Row:
+    """`error` is how far it is known what messages take."""
+    return Row(
+        case=case,
+        unit=unit,
+        values=(live.mean * scale,),
+        half_width=math.hypot(live.half_width_beside(twin), error) * scale,
+        peer=PAIRED,
+        peer_values=(twin.mean * scale,),
+        peer_half_width=twin.half_width * scale,
+    )
 
 
 def _wait_of(came: Came) -> float:

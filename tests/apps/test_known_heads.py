@@ -1,0 +1,136 @@
+"""Requests whose head has come before are read without the parser; nothing else about them differs.
+
+The first of each goes by the parser, those after it are known, whatever their length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from spillover.live.overflow import wire
+from spillover.live.overflow.identity import HELLO, hello_of
+from spillover.live.overflow.protocol import SPOKEN
+from spillover.model.request import Request
+from support.federation import Federation, run, topology_of
+
+ONE = b'{"payload": {"service_ms": 0}}'
+CLIENTS = "POST /requests HTTP/1.1\r\nhost: a\r\n{}content-length: {}\r\n\r\n"
+
+
+def heads_of(node):
+    return node.server._service.known.meanings
+
+
+def client_says(body=ONE, lines=""):
+    return CLIENTS.format(lines, len(body)).encode() + body
+
+
+def neighbor_says(number, lines=b""):
+    request = Request(f"r{number}", keyed=True, work=b'{"service_ms": 0}', path=("a",))
+    body = b"".join(wire.encode_forward(request, wire.UNSAID, 5.0))
+    hello = hello_of(wire.Caller("a", "b", "test"))
+    told = (SPOKEN[0].forward.encode(), HELLO, hello, lines, len(body))
+    return b"POST %b HTTP/1.1\r\nhost: b\r\n%b: %b\r\n%bcontent-length: %d\r\n\r\n" % told + body
+
+
+class Line:
+    """A connection, on which answers come whole."""
+
+    def __init__(self, reader, writer):
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def to(cls, node):
+        return cls(*await asyncio.open_connection("127.0.0.1", int(node.url.rpartition(":")[2])))
+
+    async def say(self, *parts):
+        for part in parts:
+            self._writer.write(part)
+            await self._writer.drain()
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+        body = json.loads(await self._reader.readexactly(length))
+        return int(head.split()[1]), body
+
+    def close(self):
+        self._writer.close()
+
+
+def in_one_node(story, *ids):
+    async def main():
+        async with Federation(topology_of(*ids, clusters={ids[-1]: {"servers": 4}})) as nodes:
+            await story(nodes[ids[-1]])
+
+    run(main)
+
+
+def test_a_client_that_says_the_same_is_answered_the_same():
+    async def story(node):
+        other = b'{"payload": {"service_ms": 0, "more": "of it"}}'
+        for _ in range(2):
+            line = await Line.to(node)
+            for said in (client_says(), client_says(other), client_says()):
+                assert (await line.say(said))[0] == 200
+                assert len(heads_of(node)) == 1
+            assert (await line.say(client_says(), b""))[0] == 200
+            assert (await line.say(client_says(b'{"payload": 1, "x": 2}')))[0] == 422
+            assert (await line.say(client_says(b"{")))[0] == 422
+            assert (await line.say(client_says()))[0] == 200
+            line.close()
+
+    in_one_node(story, "a")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "authorization: Bearer secret\r\n",
+        "idempotency-key: k\r\n",
+        "cookie: a=b\r\n",
+        "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n",
+        "origin: http://elsewhere\r\n",
+        "content-length: 30\r\n",
+        "connection: close\r\n",
+    ],
+)
+def test_what_is_secret_or_another_each_time_is_not_remembered(lines):
+    async def story(node):
+        line = await Line.to(node)
+        await line.say(client_says(lines=lines))
+        assert not heads_of(node)
+        line.close()
+
+    in_one_node(story, "a")
+
+
+def test_a_known_request_behind_one_under_way_waits_for_its_turn():
+    async def story(node):
+        long = b'{"payload": {"service_ms": 30}, "id": "first"}'
+        line = await Line.to(node)
+        assert (await line.say(client_says()))[0] == 200
+        line._writer.write(client_says(long))
+        line._writer.write(client_says())
+        assert (await line.say(b""))[1]["id"] == "first"
+        assert (await line.say(b""))[1]["id"] != "first"
+        line.close()
+
+    in_one_node(story, "a")
+
+
+def test_a_neighbor_says_who_it_is_on_each_connection():
+    """A head that is known from one connection proves nothing on another."""
+
+    async def story(node):
+        for first in (0, 10):
+            line = await Line.to(node)
+            for number in range(first, first + 4):
+                status, answer = await line.say(neighbor_says(number))
+                assert (status, answer["outcome"]) == (200, "done")
+            assert len(heads_of(node)) == 1
+            assert all(known.of_peers for known in heads_of(node).values())
+            line.close()
+
+    in_one_node(story, "a", "b")
