@@ -261,6 +261,20 @@ def test_what_is_wrong_is_refused_in_one_line_and_nothing_changes(nodes, change,
     nodes.run(main)
 
 
+def test_what_is_no_topology_at_all_is_told_without_the_types_of_ours(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            for topology in (5, None, []):
+                body = json.dumps({"if_version": 0, "topology": topology}).encode()
+                status, _, answer = await federation["a"].send("PUT", "/admin/config", body)
+                assert (status, answer["detail"]) == (
+                    422,
+                    "body.topology: expected a topology, as the text of a file or as an object",
+                )
+
+    nodes.run(main)
+
+
 def test_what_is_got_can_be_put_back(nodes):
     """With its version, and nobody's name where it is the file's; a long text too."""
 

@@ -135,7 +135,7 @@ def test_operators_read_compare_and_change_it(up, ask, until, tmp_path):
     status, out, _ = config("diff", a, path)
     assert (status, "it would be refused: clusters[0].handler" in out) == (0, True)
     status, _, err = config("set", a, path)
-    assert (status, "clusters[0].handler" in err) == (1, True)
+    assert (status, "clusters[0].handler" in err) == (2, True)
     told = json.loads(config("get", a, "--json")[1])
     assert (told["version"], told["by"]) == (1, "a")
     assert config("diff", a, "ring5")[1].startswith("~ policy: adaptive to paper\n")

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spillover.cli.node_calls import Headers, NodeCalls
-from spillover.cli.parsing import node_url
+from spillover.cli.node_calls import Headers, NodeCalls, Refused
+from spillover.cli.parsing import node_url, whole_number_in
 from spillover.core.membership.changes import differences, filled, refuse_fixed
 from spillover.inputs.builtin import BUILTIN_NAMES
 from spillover.inputs.topology_file import load_topology, read_topology, short_text
@@ -19,7 +19,6 @@ from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
 from spillover_loadgen.api_token import add_token_file, token_headers
-from spillover_loadgen.option_types import whole_number
 from spillover_loadgen.trusting import add_ca_file
 
 CONFIG = "/admin/config"
@@ -38,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_url(change)
     _add_file(change)
     change.add_argument(
-        "--if-version", type=whole_number, metavar="V",
+        "--if-version", type=whole_number_in(0, 2**53), metavar="V",
         help="the version that it takes the place of (default: as the file says)",
     )  # fmt: skip
     change.add_argument("--json", action="store_true", help="what counts then, as one JSON object")
@@ -55,6 +54,10 @@ def _add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", type=node_url, metavar="URL", help="any node, http://HOST:PORT")
     add_ca_file(parser)
     add_token_file(parser)
+
+
+_OF_THE_FILE = "body.topology."
+"""Before the field, where a node refuses a topology."""
 
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +87,13 @@ def _set(options: argparse.Namespace) -> int:
     topology = load_topology(options.file)
     if_version = topology.version if options.if_version is None else options.if_version
     text = _text(options.file, topology)
-    told = asyncio.run(_put(options.url, token_headers(options), if_version, text))
+    try:
+        told = asyncio.run(_put(options.url, token_headers(options), if_version, text))
+    except Refused as refused:
+        if not refused.detail.startswith(_OF_THE_FILE):
+            raise
+        # What only a node can know of it: another federation's, or what cannot change.
+        raise InputError(options.file, "", refused.detail.removeprefix(_OF_THE_FILE)) from None
     if options.json:
         print(json.dumps(told))
     else:

@@ -67,7 +67,7 @@ class Refused(RunError):
     """The node answers, with a problem."""
 
     def __init__(self, reason: str, detail: str) -> None:
-        self.reason = reason
+        self.reason, self.detail = reason, detail
         super().__init__(f"{reason}: {detail}")
 
 

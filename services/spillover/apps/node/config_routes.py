@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from spillover.apps.http.exchange import EXCHANGE, Exchange
 from spillover.apps.http.json_body import StrictBody, read_json
@@ -36,6 +37,15 @@ class ConfigBody(StrictBody):
 
     if_version: Annotated[int, Field(ge=0, le=2**53)]
     topology: Annotated[str, Field(max_length=1_048_576)] | dict[str, Any]
+
+    @field_validator("topology", mode="before")
+    @classmethod
+    def _is_one_of_both(cls, given: object) -> object:
+        """Else errors would name the branch of the union, which no caller knows."""
+        if not isinstance(given, str | dict):
+            expected = "expected a topology, as the text of a file or as an object"
+            raise PydanticCustomError("topology_type", expected)
+        return given
 
 
 class LostConfiguration(BaseModel):

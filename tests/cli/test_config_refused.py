@@ -1,0 +1,46 @@
+"""Configurations that only a node can refuse: one line that names the file, and exit status 2."""
+
+from __future__ import annotations
+
+import pytest
+
+from spillover.cli import main
+from spillover.inputs.topology_file import dump_topology
+
+
+def complaint(capsys, *arguments, status):
+    capsys.readouterr()
+    assert main([str(one) for one in arguments]) == status
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    return err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("name: plain", "name: other", "name: expected federation 'plain', got 'other'"),
+        ("id: a", "id: z", "clusters: expected cluster a, whose node is asked"),
+        ("gossip_period_ms: 50", "gossip_period_ms: 99", "gossip_period_ms: "),
+    ],
+)
+def test_a_file_that_is_not_for_this_node(running, nodes, tmp_path, capsys, before, after, words):
+    topology = nodes.topology_of("a")
+    text = dump_topology(topology)
+    for name, value in (("name", "plain"), ("gossip_period_ms", "50")):
+        text = (
+            "".join(line for line in text.splitlines(True) if not line.startswith(f"{name}:"))
+            + f"{name}: {topology.name if name == 'name' else value}\n"
+        )
+    before = before.replace("plain", topology.name)
+    assert before in text
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text.replace(before, after))
+    with running(topology) as run:
+        said = complaint(capsys, "config", "set", run.urls["a"], file, status=2)
+    assert said.startswith(f"spillover: {file}: {words.replace('plain', topology.name)}")
+
+
+def test_versions_begin_at_0(capsys):
+    at = ("config", "set", "http://127.0.0.1:1", "ring5", "--if-version")
+    assert "--if-version: expected a whole number from 0" in complaint(capsys, *at, -1, status=2)
