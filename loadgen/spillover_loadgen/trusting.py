@@ -6,6 +6,8 @@ import argparse
 import os
 from typing import Any
 
+from spillover.live.http.trust import Trust
+from spillover.model.errors import InputError
 from spillover.model.trust import CA_VARIABLE
 
 
@@ -13,6 +15,9 @@ class _Trust(argparse.Action):
     """Everything that the process calls goes by it, as if the environment had named it."""
 
     def __call__(self, _: Any, options: argparse.Namespace, value: Any, __: Any = None) -> None:
+        if not value:  # of a variable that is empty: nobody meant the system's CAs
+            raise InputError("--ca-file", "", "expected a file, got ''")
+        Trust(value)  # what is wrong with it is told now, and not of each call
         setattr(options, self.dest, value)
         os.environ[CA_VARIABLE] = str(value)
 

@@ -84,6 +84,9 @@ def test_a_cluster_comes_and_goes(nodes):
             await nodes.until(lambda: "f" in b.machine.neighbors.index)
             await nodes.until(lambda: "b" in f.machine.neighbors.index)
             await nodes.until(lambda: b.may_send_to("f") and f.may_send_to("b"))
+            neighbors = b.machine.neighbors
+            joined = neighbors.by_handle[neighbors.index["f"]]
+            assert joined.ramp_since_s is not None, "it is given little at first"
             assert not f.machine.draining
             assert not (await f.get("/state"))[1]["configuration"]["removed"]
             assert [version(node) for node in (a, b, f)] == [2, 2, 2]
@@ -158,6 +161,48 @@ def test_of_two_that_are_set_apart_the_higher_wins_and_the_loser_is_told(nodes, 
         nodes.run(main)
 
 
+def test_neighbors_are_asked_where_neighbors_reach_them(nodes):
+    """That is a door of its own, where the other one is for clients alone."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a, b = federation["a"], federation["b"]
+            doors = {"url": "http://127.0.0.1:9", "peer_url": b.url}
+            own, other = a.shell.topology.clusters
+            a.shell.topology = replace(a.shell.topology, clusters=(own, replace(other, **doors)))
+            assert (await put(b, await fields_of(b) | {"max_hops": 3}))[0] == 200
+            await nodes.until(lambda: version(a) == 1)
+
+    nodes.run(main)
+
+
+def test_links_carry_as_many_requests_as_the_limits_now_allow(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a = federation["a"]
+            told = await fields_of(a)
+            (link,) = a.shell._links.values()
+            before = link._client.connections_max
+            told["clusters"][0]["queue_limit"] = 20_000
+            assert (await put(a, told))[0] == 200
+            allowed = a.shell.clients.connections_max(a.machine.settings.away_limit)
+            assert link._client.connections_max == allowed > before
+
+    nodes.run(main)
+
+
+def test_a_policy_that_is_set_leaves_alone_which_one_is_asked_along(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a = federation["a"]
+            body = json.dumps({"policy": "paper", "shadow": "two-choice"}).encode()
+            assert (await a.send("PUT", "/admin/policy", body))[0] == 200
+            assert (await put(a, await fields_of(a) | {"policy": "adaptive"}))[0] == 200
+            assert (a.machine.policy, a.machine.shadow) == ("adaptive", "two-choice")
+
+    nodes.run(main)
+
+
 def test_delays_change_on_both_ends(nodes):
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
@@ -212,6 +257,24 @@ def test_what_is_wrong_is_refused_in_one_line_and_nothing_changes(nodes, change,
             assert "expected" in answer["detail"]
             assert "\n" not in answer["detail"]
             assert version(a) == 0
+
+    nodes.run(main)
+
+
+def test_what_is_got_can_be_put_back(nodes):
+    """With its version, and nobody's name where it is the file's; a long text too."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a = federation["a"]
+            _, told = await a.get("/admin/config")
+            assert (told["version"], told["by"]) == (0, None)
+            for count in (1, 2):
+                text = told["topology"] + "#" * 150_000
+                assert (await put(a, text, told["version"]))[0] == 200
+                _, told = await a.get("/admin/config")
+                assert (told["version"], told["by"]) == (count, "a")
+                assert yaml.safe_load(told["topology"])["version"] == count
 
     nodes.run(main)
 

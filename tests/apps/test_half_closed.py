@@ -14,7 +14,6 @@ import uvloop
 
 from spillover.apps.http import half_closed
 from spillover.apps.http.half_closed import BEGINNING, BEGUN_AT_S, HalfClosed
-from spillover.live.engine.write_batch import write_parts
 
 LINGER_NOT = struct.pack("ii", 1, 0)
 """Of SO_LINGER: close with a reset."""
@@ -120,7 +119,7 @@ def test_an_answer_that_has_begun_arrives_once(size, begun, monkeypatch):
         half = HalfClosed(transport, loop)
         assert await reader.readexactly(begun) == BEGINNING[:begun]
         body = b"x" * size
-        write_parts(half, b"HTTP/1.1 200 OK\r\n\r\n", body)
+        half.writelines((b"HTTP/1.1 200 OK\r\n\r\n", body))
         half.write(b"and more")
         half.close()
         async with asyncio.timeout(10.0):

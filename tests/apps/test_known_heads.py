@@ -21,7 +21,7 @@ CLIENTS = "POST /requests HTTP/1.1\r\nhost: a\r\n{}content-length: {}\r\n\r\n"
 
 
 def heads_of(node):
-    return node.server._service.heads.meanings
+    return node.server._service.known.meanings
 
 
 def client_says(body=ONE, lines=""):

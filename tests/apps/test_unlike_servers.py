@@ -317,6 +317,20 @@ def test_a_change_that_makes_no_sense_changes_nothing(nodes, body, says):
     with_pool(nodes, check)
 
 
+def test_a_name_that_is_none_is_told_with_some_that_are(nodes):
+    """Those that it may have been meant for, and few of many."""
+
+    async def check(node):
+        _, problem = await put(node, {"classes": {"spare": 1}})
+        shown = ", ".join(f"spare{k}" for k in range(1, 9))
+        expected = f"expected the id of a class ({shown}, ...), got 'spare', did you mean spare1?"
+        assert problem["detail"] == f"body.classes: {expected}"
+
+    servers = tuple(Server(id=f"s{k}") for k in range(1, 10))
+    classes = tuple(ServerClass(id=f"spare{k}", servers=(f"s{k}",), tokens=1) for k in range(1, 10))
+    with_pool(nodes, check, servers=servers, classes=classes, types=())
+
+
 def test_a_cluster_of_servers_alike_has_no_tokens(nodes):
     async def main():
         async with nodes.Federation(nodes.topology_of("a")) as federation:

@@ -10,8 +10,8 @@ from support.counted_calls import counted_calls
 from support.federation import Federation, run, topology_of, until
 
 FORWARDS = 100
-CALLS_MAX = 200
-FILES_MAX = 49
+CALLS_MAX = 191
+FILES_MAX = 48
 BODY = json.dumps({"payload": {"service_ms": 1.0}}).encode()
 HEAD = b"POST /requests HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(BODY)
 

@@ -302,8 +302,8 @@ def test_a_url_that_is_none(command, url, capsys):
     ("options", "complaint"),
     [
         (["--producer", "p1"], "--producer: expected http://HOST[:PORT]"),
-        (["--at-once", "0"], "--at-once: expected a number of at least 1, got 0"),
-        (["--max-hops", "0"], "--max-hops: expected a number from 1 to 1000, got 0"),
+        (["--at-once", "0"], "--at-once: expected a whole number of at least 1, got 0"),
+        (["--max-hops", "0"], "--max-hops: expected a whole number from 1 to 1000, got 0"),
         (["--handler", "snooze"], "--handler: expected sleep, spin, python:MODULE"),
         (["--handler", "python:not_there:run"], "cannot import 'not_there'"),
         (["--handler", "http://"], "--handler: expected"),
@@ -406,3 +406,12 @@ def test_certificates_of_producers_that_do_not_fit(options, complaint, capsys, m
         monkeypatch.delenv(f"SPILLOVER_TLS_{variable}", raising=False)
     said = one_line_of(capsys, "queue", "--id", "p1", *options)
     assert said.startswith("spillover: " + complaint)
+
+
+def test_cas_that_are_none_are_told_by_each_command_that_calls(tmp_path, capsys):
+    """Also where nothing is called over TLS yet: it was meant to be of use."""
+    empty = tmp_path / "empty"
+    empty.touch()
+    for file, words in (("", "--ca-file: expected a file, got ''"), (empty, "an empty file")):
+        for url in ("https://127.0.0.1:1", "http://127.0.0.1:1"):
+            assert words in one_line_of(capsys, "status", url, "--ca-file", str(file))

@@ -8,6 +8,7 @@ import shutil
 import ssl
 import stat
 import threading
+from codecs import BOM_UTF8
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -20,7 +21,7 @@ pytest.importorskip("cryptography")
 from spillover.cli import main
 from spillover.live.tls.contexts import client_context, server_context
 from spillover.live.tls.material import TlsFiles, read_material
-from spillover.tools.certificates.directory import CertificateDirectory
+from spillover.tools.certificates.directory import CertificateDirectory, sans_of
 
 TOPOLOGY = """
 name: sites
@@ -148,6 +149,69 @@ def test_a_cluster_is_added(topology, made, capsys):
     assert told(capsys, "check", made, "--topology", topology)["ok"]
 
 
+def test_producers_and_lease_members_have_certificates_too(topology, made, tmp_path, capsys):
+    """Of a name and a CA of their own, or of those of the federation; no topology knows of them."""
+    own = tmp_path / "own"
+    hosts = "p2=https://queue.example:8080,10.0.0.2"
+    said = told(
+        capsys, "init", "--name", "orders", "--service", "p1", "--service", hosts, "--out", own
+    )
+    assert set(said["clusters"]) == {"p1", "p2"}
+    found = read_material(files_of(own, "p2"), "p2.orders.spillover")
+    names = [str(name.value) for name in sans_of(found.leaf)]
+    assert names[:3] == ["p2.orders.spillover", "queue.example", "10.0.0.2"]
+    assert {"localhost", "127.0.0.1"} <= set(names)
+    assert told(capsys, "check", own)["ok"]
+    told(capsys, "add", "--service", "p3=10.0.0.3", "--out", own)  # the name is that of the CA
+    read_material(files_of(own, "p3"), "p3.orders.spillover")
+    told(capsys, "renew", "--out", own)
+    again = read_material(files_of(own, "p2"), "p2.orders.spillover")
+    assert [str(name.value) for name in sans_of(again.leaf)] == names
+    told(capsys, "add", "--service", "n0", "--name", "nightly", "--out", made)
+    read_material(files_of(made, "n0"), "n0.nightly.spillover")
+    assert told(capsys, "check", made, "--topology", topology)["ok"]
+    both = tmp_path / "both"
+    services = ("--service", "p1", "--name", "orders")
+    told(capsys, "init", "--topology", topology, *services, "--out", both)
+    read_material(files_of(both, "p1"), "p1.orders.spillover")
+    material(both, "paris")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "--topology: expected a file or a built-in name, or --name and --service"),
+        (["--service", "p1"], "--topology: expected a file or a built-in name, or --name and"),
+        (["--name", "orders"], "--topology: expected a file or a built-in name, or --name and"),
+        (["--name", "two words", "--service", "p1"], "--name: expected a name of A-Z"),
+        (["--name", "orders", "--service", ""], "--service: expected an id that can be a DNS"),
+        (["--name", "orders", "--service", "../p1"], "--service: expected an id that can be a"),
+        (["--name", "orders", "--service", "p1="], "--service: expected ID, or ID=HOST"),
+        (["--name", "orders", "--service", "p1=http://h"], "--service: expected ID, or ID=HOST"),
+        (["--name", "orders", "--service", "p1=h:8080"], "--service: expected ID, or ID=HOST"),
+        (["--name", "orders", "--service", "p1", "--service", "P1"], "differ, got 'P1' twice"),
+    ],
+)
+def test_services_that_can_have_none(options, words, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert words in complaint(capsys, "init", *options, "--out", out)
+    assert not out.exists()
+
+
+def test_what_is_to_be_added_has_to_be_said(topology, made, capsys):
+    for options, words in (
+        ([], "--cluster: expected one of the topology, or --service"),
+        (["--cluster", "paris"], "--topology: expected along with --cluster"),
+        (["--topology", topology], "--cluster: expected along with --topology"),
+        (["--service", "paris"], "expected to replace no keys"),
+    ):
+        assert words in complaint(capsys, "add", *options, "--out", made)
+    given = ("--topology", topology, "--cluster", "paris", "--name", "x")
+    assert "--name: expected along with --service" in complaint(
+        capsys, "add", *given, "--out", made, "--force"
+    )
+
+
 def test_renewal_keeps_names_and_makes_keys(made, capsys):
     before = {cluster: material(made, cluster) for cluster in ("paris", "tokyo")}
     said = told(capsys, "renew", "--out", made, "--cluster", "paris", "--days", "20")
@@ -242,7 +306,8 @@ def test_what_is_wrong_with_files_is_told(made, tmp_path, capsys):
     told(capsys, "renew", "--out", made, "--ca")
     told(capsys, "renew", "--out", made)
     wrong = problems(capsys, certificate, "--ca-file", foreign.path / "ca.crt")
-    assert "expected the CA that has issued it" in str(wrong)
+    ca = str(foreign.path / "ca.crt")
+    assert f"expected the CA that has issued {certificate}" in wrong[ca]
     (made / "paris/tls.key").chmod(0o644)
     said = told(capsys, "check", certificate)
     assert "anybody on this machine can read the key" in said["certificates"][0]["warnings"][0]
@@ -321,3 +386,25 @@ def test_bad_input_is_one_line(topology, made, tmp_path, capsys):
     assert "expected a CA in" in complaint(capsys, "renew", "--out", made)
     wrong = problems(capsys, file, "--key", made / "paris/tls.key", "--ca-file", made / "ca.crt")
     assert "expected certificates in PEM" in str(wrong)
+
+
+def test_what_is_wrong_stands_with_the_file_it_is_wrong_with(made, capsys):
+    """Of each of the three, and of the CAs of the whole directory."""
+    paris = made / "paris"
+    (paris / "tls.key").write_text("no key")
+    (paris / "ca.crt").write_bytes((paris / "tls.crt").read_bytes())
+    (made / "ca.crt").unlink()
+    (made / "tokyo/tls.crt").write_bytes(BOM_UTF8 + (made / "tokyo/tls.crt").read_bytes())
+    wrong = problems(capsys, made)
+    assert {place for place, words in wrong.items() if words} == {
+        str(made / name) for name in ("ca.crt", "paris/tls.key", "paris/ca.crt", "tokyo/tls.crt")
+    }
+    assert "No such file" in wrong[str(made / "ca.crt")]
+    assert "expected a private key in PEM" in wrong[str(paris / "tls.key")]
+    assert "expected certificates of CAs, got one for paris.sites" in wrong[str(paris / "ca.crt")]
+    assert "byte order mark (BOM)" in wrong[str(made / "tokyo/tls.crt")]
+    assert told(capsys, "check", made / "tokyo/ca.crt")["ok"]  # a file of CAs is one by itself
+    said = complaint(capsys, "check", made, "--cluster", "lima")
+    assert "--cluster: expected one of paris, tokyo, got 'lima'" in said
+    for url in ("https://", "https://x:99999"):
+        assert "WHAT: expected" in complaint(capsys, "check", url)

@@ -49,20 +49,20 @@ def test_a_testbed_with_api_tokens_lets_in_those_of_the_file_as_it_is_now(
     reader = make_token(spillover, tokens, "--name", "reader", "--role", "read")
     node = bed.nodes()["a"]
     os.kill(node, signal.SIGHUP)
-    until(lambda: ask(f"{url}/state", None, reader)[0] == 200, 5.0)
+    until(lambda: ask(f"{url}/state", None, reader)[0] == 200)
     # A bad file leaves them, and is told with its line.
     whole = tokens.read_text()
     tokens.write_text(whole + "- {name: third}\n")
     os.kill(node, signal.SIGHUP)
     words = "API tokens stay as they were: they cannot be read"
-    until(lambda: logged(bed, "a", words), 5.0)
+    until(lambda: logged(bed, "a", words))
     line = whole.count("\n") + 1
     assert f"{tokens}: line {line}, entry 3, sha256: expected" in logged(bed, "a", words)[0]
     assert ask(f"{url}/state", None, reader)[0] == 200
     # One that is taken out is not let in any more, also where it was before.
     tokens.write_text(whole.partition('- name: "reader"')[0])
     os.kill(node, signal.SIGHUP)
-    until(lambda: ask(f"{url}/state", None, reader)[0] == 401, 5.0)
+    until(lambda: ask(f"{url}/state", None, reader)[0] == 401)
     assert ask(f"{url}/requests", payload, shop)[0] == 200
     turned_away = logged(bed, "a", "turned away")
     assert "api_token=shop tenant=shop" in "".join(turned_away)

@@ -11,6 +11,7 @@ import pytest
 
 from spillover.client import Answer, AsyncSpillover, OutcomeUnknown, Retries, SpilloverError
 from support.loop import turn, until
+from support.waiting import slack
 
 pytestmark = pytest.mark.threes
 
@@ -52,7 +53,7 @@ def _kill_while_asked(urls, pid, *, asked_after_s, retries=None, back=""):
                 await until(lambda: len(answers) >= 100)
                 os.kill(pid, signal.SIGKILL)
                 killed_s = time.monotonic()
-                await until(lambda: client.nodes.choose(time.monotonic()) == urls[1], 1.0)
+                await until(lambda: client.nodes.choose(time.monotonic()) == urls[1], slack())
                 for _ in range(8):
                     group.create_task(_asking(client, answers, stop))
                 if back:

@@ -87,7 +87,7 @@ def test_a_cluster_comes_and_goes_under_load_and_nothing_is_lost(
     assert result["outcomes"]["ok"] == result["sent"], result["outcomes"]
     assert max(used_s) <= NEWCOMER_USED_S, used_s
     for url in urls.values():
-        until(lambda url=url: is_balanced(ask(f"{url}/state")[1]), 5.0)
+        until(lambda url=url: is_balanced(ask(f"{url}/state")[1]))
         state = ask(f"{url}/state")[1]
         assert state["configuration"]["version"] == 2 * rounds
         assert "f" not in [neighbor["id"] for neighbor in state["neighbors"]]
@@ -125,8 +125,8 @@ def test_operators_read_compare_and_change_it(up, ask, until, tmp_path):
     assert (status, out) == (
         0, "version 1 is taken; other nodes follow within a second or two\n"
     )  # fmt: skip
-    until(lambda: ask(f"{urls['d']}/state")[1]["policy"] == "adaptive", 5.0)
-    until(lambda: ask(f"{b}/state")[1]["configuration"]["version"] == 1, 5.0)
+    until(lambda: ask(f"{urls['d']}/state")[1]["policy"] == "adaptive")
+    until(lambda: ask(f"{b}/state")[1]["configuration"]["version"] == 1)
     status, _, err = config("set", b, path, "--if-version", 0)
     assert (status, err.count("\n")) == (1, 1)
     assert "version_conflict" in err
@@ -139,7 +139,7 @@ def test_operators_read_compare_and_change_it(up, ask, until, tmp_path):
     told = json.loads(config("get", a, "--json")[1])
     assert (told["version"], told["by"]) == (1, "a")
     assert config("diff", a, "ring5")[1].startswith("~ policy: adaptive to paper\n")
-    until(lambda: "version: 1" in _topology_file(bed).read_text(), 5.0)
+    until(lambda: "version: 1" in _topology_file(bed).read_text())
 
 
 def _topology_file(bed):
@@ -176,7 +176,7 @@ def test_what_is_set_apart_by_a_cut_agrees_once_that_is_healed(up, ask, until, t
     cut(is_cut=True)
     assert set_to(urls["a"], told | {"max_hops": 3}, path, "--if-version", 0)[0] == 0
     assert set_to(urls["d"], told | {"max_hops": 4}, path, "--if-version", 0)[0] == 0
-    until(lambda: all(configuration(c)["version"] == 1 for c in "bcde"), 5.0)
+    until(lambda: all(configuration(c)["version"] == 1 for c in "bcde"))
     assert configuration("a")["by"] == "a"
     cut(is_cut=False)
     until(lambda: configuration("a")["by"] == "d", 10.0)

@@ -23,6 +23,7 @@ import pytest
 from support.console_page import cluster, fact, give_secret, has_no_sideways_scroll, tile
 from support.ports import free_ports
 from support.queue_service import Producer
+from support.waiting import slack
 
 pytestmark = pytest.mark.threes
 
@@ -55,11 +56,6 @@ def three(tmp_path):
     path = tmp_path / "three.yaml"
     path.write_text(THREE)
     return str(path)
-
-
-def slack():
-    """Above 1 where more is to be run than there are cores: all takes longer by as much."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def cores_of(pid, for_s):

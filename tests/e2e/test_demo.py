@@ -65,7 +65,7 @@ def test_interrupted_in_the_middle(number, spillover, tmp_path, until):
     demo = spillover("demo", "--quick", "--report", str(report))
     until(lambda: "isolated queues: 0 of 7 s" in demo.stderr or demo.process.poll(), 30.0)
     assert len(demo.nodes()) == 5
-    assert demo.end(number, within_s=5.0) == 130
+    assert demo.end(number) == 130
     demo.nothing_left()
     assert not demo.temporary_directories()
     assert not report.exists()

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from support.waiting import slack
+
 pytestmark = pytest.mark.threes
 
 LINK_S = 0.1
@@ -38,13 +40,11 @@ def killed(up, generate, watch, until, held, tmp_path):
             killed_s = time.monotonic()
             os.kill(bed.nodes()[DEAD], signal.SIGKILL)
             result = load.result()
-            ended_s = time.monotonic()
             until(
                 lambda: not any(held(looks.latest(cluster)) for cluster in (HOT, OTHER)),
-                2.0,
+                2.0 * slack(),
                 "survivors that hold nothing",
             )
-            assert time.monotonic() - ended_s < 2.0
         records = [json.loads(line) for line in out.read_text().splitlines()]
         assert bed.end() == 0
         bed.nothing_left()
@@ -75,7 +75,7 @@ def _check_survivors(result, records, looks, killed_s, is_balanced):
     """What holds whether or not requests have keys."""
     assert result["sent"] == len(records) == sum(result["outcomes"].values())
     for cluster in (HOT, OTHER):
-        assert _noticed_s(looks, cluster, killed_s) - killed_s < 1.0
+        assert _noticed_s(looks, cluster, killed_s) - killed_s < 1.0 * slack()
     for seen in looks.history.values():
         assert all(is_balanced(state) for _, state in seen)
     at_dead = result["per_cluster"][DEAD]["outcomes"]
@@ -138,11 +138,11 @@ def test_a_stopped_node_is_unknown_until_it_goes_on(up, watch, until, ask):
         stopped_s = time.monotonic()
         until(lambda: not any(_alive(looks.latest(cluster)) for cluster in (HOT, OTHER)))
         for cluster in (HOT, OTHER):
-            assert _noticed_s(looks, cluster, stopped_s) - stopped_s < 1.0 + LINK_S
+            assert _noticed_s(looks, cluster, stopped_s) - stopped_s < (1.0 + LINK_S) * slack()
         status, answer = ask(f"{urls[HOT]}/requests", {"payload": {}})
         assert (status, answer["cluster"]) == (200, HOT)
         os.kill(stopped, signal.SIGCONT)
-        until(lambda: all(_alive(looks.latest(cluster)) for cluster in (HOT, OTHER)), 2.0)
+        until(lambda: all(_alive(looks.latest(cluster)) for cluster in (HOT, OTHER)), 2.0 * slack())
     assert ask(f"{urls[DEAD]}/requests", {"payload": {}})[0] == 200
     assert bed.end() == 0
     bed.nothing_left()
@@ -174,12 +174,12 @@ def test_what_a_frozen_node_holds_is_given_up(up, until, ask, tmp_path):
         assert [client.result()[0] for client in here] == [200, 200]
         status, problem = unkeyed.result()
         assert (status, problem["reason"]) == (502, "outcome_unknown")
-        assert 3.0 < time.monotonic() - stopped_s < 8.0
+        assert 3.0 < time.monotonic() - stopped_s < 8.0 * slack()
         status, answer = keyed.result()
         assert (status, answer["path"]) == (200, ["a"])
         total_ms = answer["timing_ms"]["total"]
-        assert total_ms == pytest.approx((time.monotonic() - stopped_s) * 1e3, abs=1000)
+        assert total_ms == pytest.approx((time.monotonic() - stopped_s) * 1e3, abs=1000 * slack())
     os.kill(bed.nodes()["b"], signal.SIGCONT)
-    until(lambda: _alive(ask(f"{urls['a']}/state")[1]), 3.0)
+    until(lambda: _alive(ask(f"{urls['a']}/state")[1]), 3.0 * slack())
     assert bed.end() == 0
     bed.nothing_left()

@@ -114,7 +114,7 @@ async def taken_id(group):
         began_s = now_s()
         (second,) = members.spawn("a")
         await members.until(lambda: second.url, 20.0, "service of the second")
-        await members.until(lambda: "waiting" in state_of(second)["state"], 5.0, "a visible state")
+        await members.until(lambda: "waiting" in state_of(second)["state"], 10.0, "a visible state")
         assert await members.ended("a") == 2
         assert now_s() - began_s >= members.times.max_lease_ms / 1000.0
         assert "another member with the id a is alive" in second.log.read_text()

@@ -63,7 +63,7 @@ async def hung(pair):
         before = group.held("a")
         partition, other = min(before), max(before)
         group.order("a", partition, "hang")
-        await group.until(lambda: busy_times(group, partition), 5.0, "begin")
+        await group.until(lambda: busy_times(group, partition), 10.0, "begin")
         (from_s,) = busy_times(group, partition)
         took_s = await group.until_served([partition], since_s=from_s)
         print(f"  hung: its partition runs elsewhere after {took_s:.2f} s")  # noqa: T201
@@ -75,7 +75,7 @@ async def hung(pair):
         ended = [(partition, before[partition])]
         await group.until(
             lambda: ended[0] in {(n.partition, n.epoch) for n in group.read() if n.what == "end"},
-            5.0, "its end",
+            10.0, "its end",
         )  # fmt: skip
     notes = lease_reckoning.refusals(group, "a", let_go_s, {partition: before[partition]})
     assert [note.what for note in notes[partition]] == ["free", "refused", "end"]

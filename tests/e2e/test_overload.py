@@ -23,6 +23,7 @@ import uvloop
 
 from spillover.live.http.client import HttpClient
 from spillover.model.statistics import percentile
+from support.waiting import slack
 
 pytestmark = pytest.mark.pairs
 
@@ -216,8 +217,9 @@ def measured(tmp_path, up, ask, until, held, is_balanced):
             load = Load(urls, factor, service_s, exponential, seed)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(load.run())
+            limit_s = 2.0 * slack()
             for url in urls.values():
-                until(lambda url=url: not held(ask(f"{url}/state")[1]), 2.0, "nothing held")
+                until(lambda url=url: not held(ask(f"{url}/state")[1]), limit_s, "nothing held")
                 assert is_balanced(ask(f"{url}/state")[1])
             assert bed.end() == 0
             print(json.dumps(load.figures()))  # noqa: T201 - what the run is for

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from support.commands import LOADGEN
+from support.waiting import slack
 
 pytestmark = pytest.mark.threes
 
@@ -19,6 +20,8 @@ REPAIRED_MAX = CLIENTS // 10
 """Clients begin anywhere: half of what a node has beyond its neighbors moves with a change."""
 
 CONNECTS_PER_S, BURST = 100, 50
+CONNECTED_S = 40.0
+"""For all of them to have a session at first, of the load's minute and a half."""
 STAY_S = 2.0
 """Once all have a session again, nobody else moves for so long."""
 
@@ -47,7 +50,7 @@ def connect(start, all_connected):
             *LOADGEN, "clients", *nodes, "--clients", str(CLIENTS), "--rate", "40", "--json",
             "--duration-s", "90",
         )  # fmt: skip
-        all_connected(urls.values(), 20.0)
+        all_connected(urls.values(), CONNECTED_S)
         return load
 
     return connect_them
@@ -67,13 +70,13 @@ def test_a_killed_node(up, connect, ask, all_connected):
     load = connect(urls)
     its_own = ask(f"{urls['b']}/state")[1]["clients"]["connected"]
     os.kill(bed.nodes()["b"], signal.SIGKILL)
-    all_connected([url for name, url in urls.items() if name != "b"], 10.0)
+    all_connected([url for name, url in urls.items() if name != "b"], 10.0 * slack())
     time.sleep(STAY_S)
     result = load.result_so_far()
     assert (result["unconnected"], result["clients"]["b"]) == (0, 0)
     assert sum(result["clients"].values()) == CLIENTS
     assert (result["lost"], result["moved"]) == (its_own, 0)
-    assert result["elsewhere_ms"]["p99"] <= 1000.0
+    assert result["elsewhere_ms"]["p99"] <= 1000.0 * slack()
     assert result["requests"]["failed"] == 0
     assert_cap_is_kept(result)
     assert bed.end() == 0
@@ -94,7 +97,7 @@ def test_a_cluster_is_taken_away(up, connect, spillover, ask, all_connected, tmp
     file.write_text(yaml.safe_dump(told))
     done = spillover("config", "set", urls["a"], str(file), "--if-version", "0")
     assert done.process.wait(20) == 0, done.stderr
-    all_connected([url for name, url in urls.items() if name != "e"], 7.0)
+    all_connected([url for name, url in urls.items() if name != "e"], 7.0 * slack())
     time.sleep(STAY_S)
     result = load.result_so_far()
     assert (result["unconnected"], result["clients"].get("e", 0)) == (0, 0)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from support.waiting import slack
+
 pytestmark = pytest.mark.threes
 
 TWO = """
@@ -61,7 +63,7 @@ def test_a_signal_ends_it_all(up, until, pair, number):
     until(lambda: bed.stderr)
     began_s = time.monotonic()
     assert bed.end(number) == 0
-    assert time.monotonic() - began_s < 3.0
+    assert time.monotonic() - began_s < 3.0 * slack()
     bed.nothing_left()
     assert bed.stdout.count("\n") == 1
     told = "spillover: SIGHUP changes nothing: nodes have no files to read again\n"
@@ -73,7 +75,7 @@ def test_nodes_do_not_outlive_a_supervisor_that_was_killed(up, pair):
     """Nodes end with the supervisor, even if it had no chance to end them."""
     bed, _ = up(pair)
     assert bed.end(signal.SIGKILL) == -signal.SIGKILL
-    bed.nothing_left(within_s=2.0)
+    bed.nothing_left()
 
 
 def test_what_a_killed_supervisor_left_the_next_one_removes(up, pair, tmp_path, monkeypatch):
@@ -81,7 +83,7 @@ def test_what_a_killed_supervisor_left_the_next_one_removes(up, pair, tmp_path, 
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # no other test's next one
     killed, _ = up(pair)
     killed.end(signal.SIGKILL)
-    killed.nothing_left(within_s=2.0)
+    killed.nothing_left()
     (directory,) = killed.temporary_directories()
     first, _ = up(pair)
     assert not directory.exists()
@@ -108,7 +110,7 @@ def test_one_node_may_die(up, until, spillover, pair):
     bed, urls = up(pair, "--no-restart")
     nodes = bed.nodes()
     os.kill(nodes["b"], signal.SIGKILL)
-    until(lambda: bed.stderr.endswith("\n"), 2.0)
+    until(lambda: bed.stderr.endswith("\n"))
     log = json.loads(bed.stdout)["logs"]["b"]
     assert bed.stderr == (
         f"spillover: cluster b is gone (killed by SIGKILL); the others go on (log {log})\n"
@@ -121,9 +123,9 @@ def test_one_node_may_die(up, until, spillover, pair):
     assert table.process.wait(10) == 0
     assert re.search(r"b .* unreachable\s+\d+ s *\n", table.stdout)  # narrow tables wrap
     assert table.stderr == ""
-    until(lambda: _neighbor(spillover, urls["a"], "b")["alive"] is False, 5.0)
+    until(lambda: _neighbor(spillover, urls["a"], "b")["alive"] is False)
     os.kill(nodes["a"], signal.SIGKILL)
-    assert bed.process.wait(3) == 1
+    assert bed.process.wait(10) == 1
     assert bed.stderr.count("is gone (killed by SIGKILL)") == 2
     last = r"is gone \(killed by SIGKILL\) \(log \S+\)\nspillover: no node is left\n$"
     assert re.search(last, bed.stderr)
@@ -257,7 +259,7 @@ def test_operators_may_spoil_links_and_see_it(two, up, spillover, ask):
     os.kill(bed.nodes()["b"], signal.SIGSTOP)
     began_s = time.monotonic()
     shown = ask(f"{urls['a']}/federation")[1]
-    assert time.monotonic() - began_s < 1.3
+    assert time.monotonic() - began_s < 1.3 * slack()
     assert shown["clusters"]["b"]["unreachable"] is True
     assert 0.0 <= shown["clusters"]["b"]["last_seen_s"] < 10.0
     os.kill(bed.nodes()["b"], signal.SIGCONT)
@@ -347,7 +349,7 @@ def test_a_second_signal_ends_a_drain(two, up, start, ask, until):
     assert nodes["a"] in bed.left()
     began_s = time.monotonic()
     assert bed.end() == 0
-    assert time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s < 2.0 * slack()
     waits = r"spillover: cluster a is ending: waits for 1 request under way, at most [0-9.]+ s more"
     assert re.search(waits, bed.stderr)
     bed.nothing_left()
@@ -363,7 +365,7 @@ def test_results_that_nobody_fetches_do_not_hold_up_the_end_for_long(two, up, as
     until(lambda: ask(f"{urls['a']}/state")[1]["ledger"]["home"]["done"] == 1)
     began_s = time.monotonic()
     assert bed.end() == 0
-    assert time.monotonic() - began_s < 6.0
+    assert time.monotonic() - began_s < 6.0 * slack()
     awaited, lost = bed.stderr.splitlines()
     begin = "spillover: cluster a is ending: "
     assert awaited == f"{begin}waits for 1 result that nobody has fetched, at most 2.0 s more"

@@ -207,6 +207,8 @@ def test_what_counts_as_surplus():
     assert surplus_of(102, 300, 3) == 0.0
     assert surplus_of(103, 300, 3) == pytest.approx(3 / 103)
     assert surplus_of(1019, 3000, 3) == 0.0
+    assert surplus_of(6, 12, 3) == 0.0
+    assert surplus_of(7, 13, 3) > 0.0
     assert surplus_of(2, 6, 3) == surplus_of(0, 6, 3) == surplus_of(0, 0, 3) == 0.0
 
 

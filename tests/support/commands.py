@@ -28,6 +28,8 @@ from support.ports import free_ports, free_row
 from support.waiting import until
 
 READY_S = 60.0
+GONE_S = 5.0
+"""For processes whose parent has ended: none of them waits for anything."""
 INTERRUPTED = 130
 """The exit status of what was ended by a signal."""
 SPILLOVER = (sys.executable, "-m", "spillover")
@@ -168,9 +170,9 @@ class Running:
             self.process.send_signal(number)
         return self.process.wait(within_s)
 
-    def nothing_left(self, within_s: float = 0.5) -> None:
-        """Every process that came of it has gone."""
-        until(lambda: not self.left(), within_s, f"end of {self.left()}")
+    def nothing_left(self) -> None:
+        """Every process that came of it has gone, or soon has."""
+        until(lambda: not self.left(), GONE_S, lambda: f"end of {self.left()}")
 
     def temporary_directories(self) -> list[Path]:
         """Where the nodes that were seen had their topology from, if that is still there."""

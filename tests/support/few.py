@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+import hypothesis
 import pytest
 
 
@@ -15,6 +16,14 @@ def few_at_first(values: Iterable, few: int) -> list:
         value if place < few else pytest.param(value, marks=pytest.mark.slow)
         for place, value in enumerate(values)
     ]
+
+
+def examples(usual: int) -> int:
+    """Returns how many examples Hypothesis is to try where `make test` tries so many: by as much
+    fewer in `make check` as where a test says nothing of it (tests/conftest.py)."""
+    profiles = hypothesis.settings
+    now, by_default = profiles().max_examples, profiles.get_profile("repeatable").max_examples
+    return max(1, usual * now // by_default)
 
 
 def all_in_soak(values: Iterable, few: int) -> list:

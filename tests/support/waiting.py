@@ -1,8 +1,11 @@
-"""Waiting for a condition, under a time limit. In an event loop it is `support.loop` that waits."""
+"""Waiting for a condition, under a time limit, and how far limits are to bear a busy machine. In an
+event loop it is `support.loop` that waits.
+"""
 
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 import time
 
@@ -19,6 +22,12 @@ def until(condition, limit_s=LIMIT_S, what="", *, every_s=LOOK_S):
         assert time.monotonic() < end_s, missed(condition, answer, limit_s, what)
         pause.wait(every_s)
     return answer
+
+
+def slack():
+    """Above 1 where more is to be run than there are cores: by as much what the product promises
+    of times takes longer, and no test says anything of that."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def missed(condition, answer, limit_s, what):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from spillover.cli.parsing import whole_number_in
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
+from spillover.model.certified_names import problem_with_federation
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.nearest import did_you_mean
@@ -23,6 +24,7 @@ from spillover.model.topology import Topology
 if TYPE_CHECKING:
     from spillover.tools.certificates.checking import Found
     from spillover.tools.certificates.directory import CertificateDirectory
+    from spillover.tools.certificates.names import Holder
 
 DAYS = 90
 DAYS_MAX = 3650
@@ -33,15 +35,17 @@ OUT = "certificates"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and their options."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    summary = "make a CA, and a certificate for each cluster"
+    summary = "make a CA, and a certificate for each cluster, producer and lease member"
     init = commands.add_parser("init", help=summary, description=summary, allow_abbrev=False)
-    _add_topology(init, required=True)
+    _add_topology(init, required=False)
+    _add_services(init, "the topology's")
     _add_making(init)
     init.set_defaults(command=_init)
-    summary = "make a certificate for one more cluster"
+    summary = "make a certificate for one more cluster, producer or lease member"
     add = commands.add_parser("add", help=summary, description=summary, allow_abbrev=False)
-    _add_topology(add, required=True)
-    add.add_argument("--cluster", required=True, metavar="ID", help="which of its clusters")
+    _add_topology(add, required=False)
+    add.add_argument("--cluster", metavar="ID", help="which of its clusters")
+    _add_services(add, "that of `tls init`")
     _add_making(add)
     add.set_defaults(command=_add)
     _configure_renew(commands)
@@ -103,6 +107,19 @@ def _add_topology(parser: argparse.ArgumentParser, *, required: bool) -> None:
     )  # fmt: skip
 
 
+def _add_services(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "--service", action="append", default=[], metavar="ID[=HOST,...]",
+        help="a producer of the queue or a lease member, and the hosts (or https:// urls) under "
+        "which it is called; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--name", metavar="NAME",
+        help=f"with --service: the queue's, or the group's (default: {default}); they prove to be "
+        "ID.NAME.spillover",
+    )  # fmt: skip
+
+
 def _add_making(parser: argparse.ArgumentParser, *, overwrites: bool = False) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path(OUT), metavar="DIR", help=f"where (default {OUT}, here)"
@@ -124,19 +141,61 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
-    topology = _topology(options)
+    from spillover.tools.certificates.names import holders_of
+
+    topology = None if options.topology is None else _topology(options)
+    if topology is None and not (options.service and options.name):
+        expected = "expected a file or a built-in name, or --name and --service"
+        raise InputError("--topology", "", expected)
+    name = options.name if topology is None else topology.name
+    clusters = [] if topology is None else holders_of(topology)
+    holders = [*clusters, *_services(options, name)]
+    _check_apart(holders)
     directory, now = _directory(options), datetime.now(UTC)
-    directory.make(topology, now, options.days, force=options.force)
-    return _tell_made(options, directory, topology.cluster_ids, now)
+    directory.make(name, holders, now, options.days, force=options.force)
+    return _tell_made(options, directory, [holder.id for holder in holders], now)
 
 
 def _add(options: argparse.Namespace) -> int:
-    topology = _topology(options)
-    _check_known(options.cluster, topology.cluster_ids)
+    from spillover.tools.certificates.names import holders_of
+
+    if (options.topology is None) != (options.cluster is None):
+        given, other = ("--cluster", "--topology")[:: 1 if options.topology is None else -1]
+        raise InputError(other, "", f"expected along with {given}")
+    if options.cluster is None and not options.service:
+        raise InputError("--cluster", "", "expected one of the topology, or --service")
+    holders = []
+    if options.topology is not None:
+        topology = _topology(options)
+        _check_known(options.cluster, topology.cluster_ids)
+        holders = [one for one in holders_of(topology) if one.id == options.cluster]
     directory, now = _directory(options), datetime.now(UTC)
-    cluster = topology.cluster(options.cluster)
-    directory.add(topology, cluster, now, options.days, force=options.force)
-    return _tell_made(options, directory, [cluster.id], now)
+    holders += _services(options, directory.name() if options.service else "")
+    _check_apart(holders)
+    directory.add(holders, now, options.days, force=options.force)
+    return _tell_made(options, directory, [holder.id for holder in holders], now)
+
+
+def _services(options: argparse.Namespace, name: str) -> list[Holder]:
+    """Those of --service, `name` being theirs unless told otherwise."""
+    from spillover.tools.certificates.names import service_holder
+
+    if options.name is not None:
+        if not options.service:
+            raise InputError("--name", "", "expected along with --service")
+        problem = problem_with_federation(options.name)
+        if problem is not None:
+            raise InputError("--name", "", problem)
+    return [service_holder(told, options.name or name) for told in options.service]
+
+
+def _check_apart(holders: Sequence[Holder]) -> None:
+    """Each has a directory of its own, also where that knows no upper case."""
+    seen: set[str] = set()
+    for holder in holders:
+        if holder.id.lower() in seen:
+            raise InputError("--service", "", f"expected ids that differ, got {holder.id!r} twice")
+        seen.add(holder.id.lower())
 
 
 def _renew(options: argparse.Namespace) -> int:
@@ -162,6 +221,7 @@ def _check(options: argparse.Namespace) -> int:
     from spillover.live.tls.material import TlsFiles
     from spillover.tools.certificates.checking import (
         Wanted,
+        check_cas,
         check_directory,
         check_files,
         check_url,
@@ -172,7 +232,7 @@ def _check(options: argparse.Namespace) -> int:
         _check_known(options.cluster, topology.cluster_ids)
     now = datetime.now(UTC)
     wanted = Wanted.of(topology, options.cluster, options.days_left)
-    path = Path(options.what)
+    path = Path(options.what or "nothing")
     if options.what.startswith("https://"):
         found = [check_url(options.what, options.ca_file, wanted, now)]
     elif path.is_dir():
@@ -181,6 +241,8 @@ def _check(options: argparse.Namespace) -> int:
                 option = f"--{name.replace('_', '-')}"
                 raise InputError(option, "", "expected without a directory, which has its own")
         found = check_directory(path, topology, options.cluster, options.days_left, now)
+    elif path.exists() and _has_cas_alone(options.what):
+        found = check_cas(options.what, options.days_left, now)
     elif path.exists():
         key, ca = (path.with_name(name) for name in ("tls.key", "ca.crt"))
         files = TlsFiles(
@@ -188,9 +250,18 @@ def _check(options: argparse.Namespace) -> int:
         )
         found = check_files(files, wanted, now)
     else:
-        expected = f"expected a directory, a certificate or https://HOST:PORT, got {options.what}"
+        expected = f"expected a directory, a certificate or https://HOST:PORT, got {options.what!r}"
         raise InputError("WHAT", "", expected)
     return _tell_found(found, as_json=options.json)
+
+
+def _has_cas_alone(file: str) -> bool:
+    from spillover.live.tls.material import is_ca, read_certificates
+
+    try:
+        return all(map(is_ca, read_certificates(file)))
+    except InputError:
+        return False
 
 
 def _topology(options: argparse.Namespace) -> Topology:

@@ -27,6 +27,7 @@ from spillover.cli.parsing import (
     whole_number_in,
 )
 from spillover.cli.typed_lines import typed_lines
+from spillover.cli.up_told import commands, curl, invitation
 from spillover.inputs.api_tokens import load_api_tokens
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
@@ -35,7 +36,6 @@ from spillover.model.errors import InputError, RunError
 from spillover.model.extras import check_extra
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
-from spillover.model.trust import CA_VARIABLE
 from spillover.model.unlike_servers import DEFAULT_TYPE
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.testbed.following import Following
@@ -184,7 +184,10 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
                 # Who reads JSON and wants no particular port finds the urls there.
                 if options.port is not None or not options.json:
                     _tell_shift(topology, bed, options.port or FIRST_PORT)
-                _tell_ready(bed, as_json=options.json, at_terminal=at_terminal)
+                if options.json:
+                    _print_ready(bed)
+                else:
+                    _tell_ready(bed, at_terminal=at_terminal, has_tokens=bool(options.tokens))
                 following = asyncio.create_task(Following(bed, _say).run())
                 ends = (stopping, dying, following)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -246,30 +249,32 @@ def _named(ports: Sequence[str]) -> str:
     return ", ".join(ports[:PORTS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
-    first = next(iter(bed.urls.values()))
+def _print_ready(bed: Testbed) -> None:
+    console = f"{next(iter(bed.urls.values()))}/console"
+    ready = {"ready": True, "clusters": bed.urls, "redis": None, "console": console}
+    secure = {} if bed.certified.ca_file is None else {"ca_file": str(bed.certified.ca_file)}
+    doors = {"proxies": _doors(bed.topology)} if _doors(bed.topology) else {}
     logs = {cluster: str(node.log) for cluster, node in bed.nodes.items()}
-    if as_json:
-        console = f"{first}/console"
-        ready = {"ready": True, "clusters": bed.urls, "redis": None, "console": console}
-        secure = {} if bed.certified.ca_file is None else {"ca_file": str(bed.certified.ca_file)}
-        doors = {"proxies": _doors(bed.topology)} if _doors(bed.topology) else {}
-        print(json.dumps({**ready, **secure, **doors, "logs": logs}), flush=True)
-        return
+    print(json.dumps({**ready, **secure, **doors, "logs": logs}), flush=True)
+
+
+def _tell_ready(bed: Testbed, *, at_terminal: bool, has_tokens: bool) -> None:
+    first, ca_file = next(iter(bed.urls.values())), bed.certified.ca_file
     lines = [f"cluster {cluster}  {url}" for cluster, url in bed.urls.items()]
     lines += [f"service {cluster}  {url}" for cluster, url in _doors(bed.topology).items()]
     lines.append("their logs, until the end if that is clean:")
-    lines += [f"log of {cluster}  {log}" for cluster, log in logs.items()]
+    lines += [f"log of {cluster}  {node.log}" for cluster, node in bed.nodes.items()]
     revive = f"; {REVIVE} and Enter starts dead ones again" if at_terminal else ""
-    lines.append(f"{len(bed.urls)} clusters are up; Ctrl-C ends them{revive}. Try:")
+    words = invitation(has_tokens=has_tokens)
+    lines.append(f"{len(bed.urls)} clusters are up; Ctrl-C ends them{revive}. {words}")
     lines.append(f"  {first}/console  in a browser, live")
-    if bed.certified.ca_file is not None:
-        lines.append(f"  export {CA_VARIABLE}={bed.certified.ca_file}  for all commands but curl")
-    lines.append(f"  spillover status {first}")
-    believing = "" if bed.certified.ca_file is None else f"--cacert {bed.certified.ca_file} "
+    lines += commands(first, ca_file)
     door = next(iter(_doors(bed.topology).values()), None)
-    asked = f"{first}/requests -d '{json.dumps(_example(bed.topology))}'"
-    lines.append(f"  curl {believing}{asked if door is None else door}")
+    if door is None:
+        asked = f"{first}/requests -d '{json.dumps(_example(bed.topology))}'"
+        lines.append(curl(asked, ca_file, has_tokens=has_tokens))
+    else:
+        lines.append(curl(door, ca_file, has_tokens=has_tokens, header="Proxy-Authorization"))
     print("\n".join(lines), file=sys.stderr)
 
 

@@ -11,9 +11,9 @@ import signal
 import sys
 from pathlib import Path
 
+from spillover.cli.up_told import commands, curl, invitation
 from spillover.live.process.hangup import on_hangup
 from spillover.model.errors import RunError
-from spillover.model.trust import CA_VARIABLE
 from spillover.testbed.certified import Certify
 from spillover.testbed.producers import FIRST_PORT, ProducerBed
 
@@ -45,7 +45,7 @@ async def _up(options: argparse.Namespace, certify: Certify | None) -> int:
         loop.add_signal_handler(number, on_signal)
     on_hangup([bed.reread if certify or options.tokens else _say_nothing_changes], on_signal)
     async with bed:
-        _tell_ready(bed, as_json=options.json)
+        _tell_ready(bed, as_json=options.json, has_tokens=bool(options.tokens))
         dead = asyncio.create_task(bed.first_dead())
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((dead, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -62,7 +62,7 @@ def _say_nothing_changes() -> None:
     print(f"spillover: {line}", file=sys.stderr)
 
 
-def _tell_ready(bed: ProducerBed, *, as_json: bool) -> None:
+def _tell_ready(bed: ProducerBed, *, as_json: bool, has_tokens: bool) -> None:
     first, ca_file = next(iter(bed.urls.values())), bed.certified.ca_file
     if as_json:
         logs = {name: str(path) for name, path in bed.logs.items()}
@@ -70,14 +70,14 @@ def _tell_ready(bed: ProducerBed, *, as_json: bool) -> None:
         secure = {} if ca_file is None else {"ca_file": str(ca_file)}
         print(json.dumps({**ready, **secure, "logs": logs}), flush=True)
         return
-    believing = "" if ca_file is None else f"--cacert {ca_file} "
     lines = [f"producer {name}  {url}" for name, url in bed.urls.items()]
-    lines.append(f"{len(bed.urls)} producers are up; Ctrl-C ends them. Try:")
+    words = invitation(has_tokens=has_tokens)
+    lines.append(f"{len(bed.urls)} producers are up; Ctrl-C ends them. {words}")
     lines.append(f"  {first}/console  in a browser, live")
-    if ca_file is not None:
-        lines.append(f"  export {CA_VARIABLE}={ca_file}  for all commands but curl")
-    lines.append(f"  spillover status {first}")
-    lines.append(f"  curl {believing}{first}/objects -d 'an object'")
+    lines += commands(first, ca_file)
     asked = '{"consumer": "me", "probe_id": "one"}'
-    lines.append(f"  curl {believing}-i -L {first}/take -d '{asked}'")
+    # To another producer, that is: curl takes a port for a stranger, to whom it shows no header.
+    follow = "--location-trusted" if has_tokens else "-L"
+    for words in (f"{first}/objects -d 'an object'", f"-i {follow} {first}/take -d '{asked}'"):
+        lines.append(curl(words, ca_file, has_tokens=has_tokens))
     print("\n".join(lines), file=sys.stderr)

@@ -17,7 +17,7 @@ from spillover.client import wire
 from spillover.client.call import Call, Header, Stats
 from spillover.client.calls import Calls
 from spillover.client.job import AsyncJob
-from spillover.client.mapping import OnProgress, Window, length_of, map_async
+from spillover.client.mapping import OnProgress, Window, checked_payloads, length_of, map_async
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import Retries
 from spillover.client.session import Following, store_at
@@ -26,6 +26,13 @@ from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.connection import Response
 from spillover.live.http.head import Server
 from spillover.live.http.trust import Trust
+from spillover.model.arguments import (
+    checked_count,
+    checked_flag,
+    checked_function,
+    checked_seconds,
+    wrong,
+)
 from spillover.model.errors import InputError, SpilloverError
 
 if TYPE_CHECKING:
@@ -80,9 +87,10 @@ class AsyncSpillover:
         federation: str | None = None,
         ca_file: str | PathLike[str] | None = None,
     ) -> None:
-        wire.checked_count("connections_max", connections_max)
+        checked_count("connections_max", connections_max)
+        checked_flag("follow", follow)
         if not isinstance(retries, Retries | None):
-            raise InputError("retries", "", f"expected a Retries, got {retries!r:.80}")
+            raise wrong("retries", "a Retries", retries)
         self._nodes = Nodes(checked_urls(nodes), Random())
         at_most = max(min(connections_max, _files_at_hand() // 2), 1)
         shown = bearer_headers(token)
@@ -159,7 +167,7 @@ class AsyncSpillover:
     def job(self, key: str, *, node: str | None = None) -> AsyncJob:
         """Returns a job that was submitted before, perhaps by another process. `node` is where it
         was submitted; without it, the client's current one. Nothing is asked yet."""
-        url = self._nodes.current if node is None else checked_urls(node)[0]
+        url = self._nodes.current if node is None else _checked_url(node, "node")
         return AsyncJob(self._calls, wire.checked_key(key), url)
 
     @overload
@@ -227,6 +235,10 @@ class AsyncSpillover:
                 at_most_once=at_most_once,
             )
 
+        checked_payloads(payloads, awaited=True)
+        checked_flag("return_errors", return_errors)
+        checked_function("key", key)
+        checked_function("progress", progress)
         window = Window(at_most, length_of(payloads), ordered=ordered)
         async with aclosing(map_async(payloads, one, window, progress)) as outcomes:
             async for outcome in outcomes:
@@ -265,13 +277,14 @@ class AsyncSpillover:
         at_most_once: bool = False,
     ) -> Call:
         """Raises InputError, before anything is sent."""
-        if type_ != "default" or priority:
+        if type_ != "default" or priority != 0 or priority is False:
             headers += wire.option_headers(type_, priority)
         if key is not None:
             wire.checked_key(key)
             if at_most_once:
                 raise InputError("at_most_once", "", "expected without a key, which allows repeats")
-        wire.checked_seconds("deadline_s", deadline_s, wire.DEADLINE_S_MAX)
+        checked_flag("at_most_once", at_most_once)
+        checked_seconds("deadline_s", deadline_s, wire.DEADLINE_S_MAX)
         until_s = time.monotonic() + deadline_s
         body = wire.encode_payload(payload)
         return Call(body, headers, key, until_s, at_most_once=at_most_once)
@@ -315,14 +328,16 @@ def checked_urls(nodes: object) -> list[str]:
     given = list(nodes)
     if not given:
         raise InputError("nodes", "", "expected the url of at least one node")
-    return [_checked_url(url) for url in given]
+    return [_checked_url(url, "nodes") for url in given]
 
 
-def _checked_url(url: object) -> str:
-    """What users leave out is often None: of a variable of the environment, of a column."""
+def _checked_url(url: object, name: str) -> str:
     if not isinstance(url, str):
-        raise InputError("nodes", "", f"expected a url, got {url!r:.80}")
-    return Server(url).url
+        raise wrong(name, "a url", url)
+    try:
+        return Server(url).url
+    except InputError as error:
+        raise InputError(name, "", error.expected) from None
 
 
 def read_answer(call: Call, node: str, response: Response) -> Answer:

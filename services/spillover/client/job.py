@@ -12,6 +12,7 @@ from spillover.client.calls import Calls
 from spillover.client.wire import Answer, JobState
 from spillover.live.engine.loop_thread import LoopThread
 from spillover.live.http.connection import Response
+from spillover.model.arguments import checked_seconds
 
 WAIT_S_MAX = 60.0
 """Of one look-up, as nodes have it; who waits longer asks again."""
@@ -42,7 +43,7 @@ class AsyncJob:
         Rejected, Expired or Cancelled if it ended so, and OutcomeUnknown if its node does not know
         it, or cannot be asked.
         """
-        limit_s = math.inf if timeout_s is None else wire.checked_seconds("timeout_s", timeout_s)
+        limit_s = math.inf if timeout_s is None else checked_seconds("timeout_s", timeout_s)
         until_s = time.monotonic() + limit_s
         while True:
             asked_s = time.monotonic()

@@ -22,7 +22,8 @@ from collections.abc import (
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from spillover.client.wire import Answer, checked_count
+from spillover.client.wire import Answer
+from spillover.model.arguments import checked_count, checked_flag, wrong
 from spillover.model.errors import SpilloverError
 
 P = TypeVar("P")
@@ -60,6 +61,7 @@ class Window:
 
     def __init__(self, at_most: int, total: int | None, *, ordered: bool) -> None:
         checked_count("at_most", at_most)
+        checked_flag("ordered", ordered)
         self._at_most = at_most
         self._total = total
         self._ordered = ordered
@@ -256,6 +258,14 @@ def _settle(
         window.end(number, error)
     else:
         broken.append(error)
+
+
+def checked_payloads(payloads: object, *, awaited: bool) -> None:
+    """Raises InputError for what is no number of payloads, in time to be understood. `awaited`:
+    they may have to be."""
+    kinds = (Iterable, AsyncIterable) if awaited else (Iterable,)
+    if not isinstance(payloads, kinds):
+        raise wrong("payloads", "payloads to go through", payloads)
 
 
 def length_of(payloads: object) -> int | None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from random import Random
 
 from spillover.client.nodes import Nodes
+from spillover.model.arguments import checked_count, checked_number
 from spillover.model.errors import (
-    InputError,
     NotDelivered,
     OutcomeUnknown,
     PeerError,
@@ -50,14 +50,8 @@ class Retries:
     def __post_init__(self) -> None:
         """Raises InputError for what cannot be meant."""
         for name in ("share", "floor_per_s", "comeback_s"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0.0 <= value < math.inf:
-                expected = f"expected a number of at least 0, got {value!r:.80}"
-                raise InputError("retries", name, expected)
-        rounds: object = self.rounds
-        if not isinstance(rounds, int) or rounds < 1:
-            expected = f"expected a whole number of at least 1, got {rounds!r:.80}"
-            raise InputError("retries", "rounds", expected)
+            checked_number(name, getattr(self, name), source="retries")
+        checked_count("rounds", self.rounds, source="retries")
 
 
 class RetryBudget:

@@ -20,11 +20,12 @@ from spillover.client.async_client import (
 )
 from spillover.client.call import Stats
 from spillover.client.job import Job
-from spillover.client.mapping import OnProgress, Window, length_of, map_here
+from spillover.client.mapping import OnProgress, Window, checked_payloads, length_of, map_here
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import Retries
 from spillover.client.wire import Answer
 from spillover.live.engine.loop_thread import LoopThread
+from spillover.model.arguments import checked_flag, checked_function
 from spillover.model.errors import SpilloverError
 
 P = TypeVar("P")
@@ -180,6 +181,10 @@ class Spillover:
             )
             return thread.begin(running)
 
+        checked_payloads(payloads, awaited=False)
+        checked_flag("return_errors", return_errors)
+        checked_function("key", key)
+        checked_function("progress", progress)
         window = Window(at_most, length_of(payloads), ordered=ordered)
         with closing(map_here(payloads, begin, window, progress)) as outcomes:
             for outcome in outcomes:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from spillover.live.http.connection import Response
+from spillover.model.arguments import wrong
 from spillover.model.errors import (
     Cancelled,
     Expired,
@@ -146,16 +147,16 @@ def deadline_header(left_s: float) -> tuple[bytes, bytes]:
     return (b"spillover-deadline-ms", b"%d" % max(left_s * 1e3, 1.0))
 
 
-def option_headers(type_: object, priority: int) -> tuple[tuple[bytes, bytes], ...]:
+def option_headers(type_: object, priority: object) -> tuple[tuple[bytes, bytes], ...]:
     """Returns what else is said of a request. Raises InputError for what cannot be meant."""
     headers = []
     if type_ != "default":
         if not isinstance(type_, str) or not is_name(type_, TYPE_LENGTH_MAX):
             raise InputError("type", "", _name_expected(TYPE_LENGTH_MAX, type_))
         headers.append((b"spillover-type", type_.encode()))
+    if not isinstance(priority, int) or isinstance(priority, bool) or priority not in range(10):
+        raise wrong("priority", "0 to 9", priority)
     if priority:
-        if priority not in range(10):
-            raise InputError("priority", "", f"expected 0 to 9, got {priority!r}")
         headers.append((b"spillover-priority", b"%d" % priority))
     return tuple(headers)
 
@@ -165,24 +166,6 @@ def checked_key(key: object) -> str:
     if not isinstance(key, str) or not is_name(key, NAME_LENGTH_MAX):
         raise InputError("key", "", _name_expected(NAME_LENGTH_MAX, key))
     return key
-
-
-def checked_count(name: str, count: object) -> None:
-    """Raises InputError for what is no whole number of at least 1."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise InputError(name, "", f"expected a whole number of at least 1, got {count!r:.80}")
-
-
-def checked_seconds(name: str, seconds: float, most_s: float = math.inf) -> float:
-    """Raises InputError for what is no time to wait."""
-    try:
-        is_time = 0.0 < seconds <= most_s
-    except TypeError:  # None, or text
-        is_time = False
-    if not is_time:
-        most = f" to {most_s:.0f}" if most_s < math.inf else ""
-        raise InputError(name, "", f"expected seconds above 0{most}, got {seconds!r}")
-    return seconds
 
 
 def job_path(name: str) -> str:

@@ -39,6 +39,11 @@ def problem_with_cluster(cluster: str, federation: str) -> str | None:
     return None
 
 
+def is_host(name: str) -> bool:
+    """Returns whether this may be the name of a host in a certificate."""
+    return len(name) <= NAME_LENGTH_MAX and _SOME.fullmatch(name) is not None
+
+
 def check_names(federation: str, clusters: Iterable[str]) -> None:
     """Raise InputError, naming the field of a topology, unless each cluster has a name of its own
     in certificates."""

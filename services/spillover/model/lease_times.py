@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from spillover.model.arguments import is_number, wrong
 from spillover.model.errors import InputError
 
 LEASE_RULES = ("guarded", "blog")
@@ -62,9 +63,9 @@ class LeaseTimes:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not 0 < value <= TIME_MS_MAX:
-                expected = f"expected ms above 0, {TIME_MS_MAX:.0f} at most, got {value:g}"
-                raise InputError("lease times", field.name, expected)
+            if not is_number(value) or not 0 < value <= TIME_MS_MAX:
+                expected = f"ms above 0, {TIME_MS_MAX:.0f} at most"
+                raise wrong(field.name, expected, value, source="lease times")
         for name, (least_ms, consequence) in TIME_MS_MINS.items():
             if getattr(self, name) < least_ms:
                 self._refuse(name, f"at least {least_ms:g}", consequence)

@@ -1,10 +1,9 @@
 """A request of any method and path, and the head of its answer, as they pass through clusters: what
 came, byte for byte. What is dropped, added or refused of heads is not known here.
 
-Encoded by MessagePack, which carries bytes as they are: so a request travels, and is the `work` of
-a `model.request.Request` that a neighbor has handed over. A client's has it as it was read, and it
-is encoded when it is handed on. Later versions may add fields at the end of each; they are not read
-here.
+Encoded by MessagePack, which carries bytes as they are: so a request is the `work` of a neighbor's
+`model.request.Request`; that of a client's is not encoded before it is handed on. Later versions
+may add fields at the end of each; they are not read here.
 """
 
 from __future__ import annotations

@@ -152,6 +152,8 @@ def test_who_has_worked_for_a_lease_begins_anew_with_its_failures(holdings, agen
     end(holdings, NOW_S + 1.0)
     at_once_s = [away_s(NOW_S + 1e5 * n, NOW_S + 1e5 * n + 1.0) for n in range(1, 9)]
     assert max(at_once_s) > 4.0 * agenda.min_grab_s
+    a_while_s = NOW_S + 9e5
+    assert away_s(a_while_s, a_while_s + agenda.max_lease_s - 1.0) > 4.0 * agenda.min_grab_s
     later_s = NOW_S + 1e6
     assert away_s(later_s, later_s + agenda.max_lease_s) <= agenda.min_grab_s
 
@@ -167,3 +169,23 @@ def test_a_holder_that_was_not_wanted_looks_again_when_challenged_again(holdings
         assert isinstance(ask, ev.AskWanted)
         holdings.looked(ask, False, now_s + 0.95)
     assert not holdings.held[2].stopping
+
+
+def test_a_holder_whose_look_is_under_way_does_not_look_again(holdings, agenda):
+    """Its answer is for all challenges until then: members that race ask the store enough."""
+    one = holdings.held[2]
+    for after_s in (0.0, 1.0, 2.0):
+        holdings.challenged(one, NOW_S + after_s)
+        agenda.run_due(NOW_S + after_s + 0.9)
+    assert len([one for one in agenda.take_commands() if isinstance(one, ev.AskWanted)]) == 1
+
+
+@pytest.mark.parametrize("released", [True, False, None])
+def test_others_hear_of_what_the_store_has_released(holdings, agenda, released):
+    """Not of what has another holder already."""
+    end(holdings, NOW_S + 1.0, told=True)
+    (ask,) = [one for one in agenda.take_commands() if isinstance(one, ev.AskRelease)]
+    holdings.released(ask, released)
+    assert agenda.take_commands() == ([ev.PublishAllocated(2)] if released else [])
+    holdings.released(ask, released)  # the answer has come twice
+    assert agenda.take_commands() == []

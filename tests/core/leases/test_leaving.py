@@ -101,3 +101,12 @@ def test_a_store_that_is_away_is_told_as_away_while_a_member_leaves():
     story.answer(ev.AskLeave)
     assert "redis_up" in story.told()
     assert not story.machine.is_down
+
+
+def test_a_member_leaves_once():
+    """Its renewals have ended, and the time that they had is over too."""
+    story = Story().join().own(2)
+    story.tell(ev.Drain())
+    asked = [one for one in story.tell(ev.RenewalsEnded()) if isinstance(one, ev.AskLeave)]
+    story.wait(SHUTDOWN_S)
+    assert len(asked + story.given(ev.AskLeave)) == 1

@@ -224,6 +224,15 @@ def test_what_is_handed_over_makes_room():
         assert (1 in story.machine.claims.claims) is hands_over
 
 
+def test_who_serves_much_waits_as_if_it_served_many():
+    """By loads, in usual partitions: the wait of step 2 is not to grow with the unit of loads."""
+    for of, weighs in (([100] * 6, 1.0), ([90, 10, 5, 5, 5, 5], 4.5), ([0] * 6, 0.0)):
+        story = Story().own(0, known={0: of[0]})
+        held = {"a": of[0], "b": sum(of[1:])}
+        story.answer(story.survey_ask(), {"a": 1, "b": 5}, standing_of(of, held))
+        assert story.machine.claims._shares.weight() == pytest.approx(weighs)
+
+
 def test_no_rate_is_taken_over_a_moment():
     """Surveys may follow each other closely: a batch that ended between two is no storm."""
     story = Story().own(0)

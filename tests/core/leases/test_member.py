@@ -364,6 +364,15 @@ def test_a_namesake_is_asked_for_when_it_can_have_gone():
     assert not story.given(ev.AskJoin)
 
 
+def test_a_namesake_that_is_gone_at_any_moment_is_asked_for_in_moments():
+    """Not over and over at the same one."""
+    story = Story()
+    story.tell(ev.Started())
+    story.answer(ev.AskJoin, Joined(ok=False, other_alive_ms=0.0, era="one"))
+    assert story.given(ev.AskJoin) == []
+    assert story.machine.next_deadline() >= story.now_s + TIMES.held_delay_ms / 1000.0
+
+
 def test_a_store_that_refused_a_join_is_asked_again_soon():
     """It may just have been started: nobody waits a whole period for its partitions then."""
     story = Story()

@@ -122,6 +122,15 @@ def test_what_may_change_is_not_refused() -> None:
     refuse_fixed(THREE, after, A)
 
 
+def test_how_many_workers_a_dask_cluster_has_is_not_set_here() -> None:
+    """It is Dask that says so."""
+    before = changed(THREE, B, handler="dask:tcp://127.0.0.1:8786:work:run")
+    refuse_fixed(before, changed(before, B, queue_limit=9), A)
+    with pytest.raises(InputError) as refused:
+        refuse_fixed(before, changed(before, B, servers=3), A)
+    assert refused.value.field == "clusters[1].servers"
+
+
 def test_a_federation_without_a_name_is_any() -> None:
     refuse_fixed(replace(THREE, is_named=False), replace(THREE, name="other"), A)
 
@@ -141,7 +150,10 @@ def test_a_node_keeps_what_its_own_file_fixes() -> None:
 
 def test_what_a_file_need_not_say_again_stays() -> None:
     before = changed(THREE, A, held_limit_bytes=70_000)
+    proxy = {"handler": "proxy:http://10.0.0.1:9000", "proxy_url": "http://10.0.0.1:82"}
+    before = changed(before, B, peer_url="http://10.0.0.1:81", **proxy)
     terse = changed(changed(before, A, url=None, held_limit_bytes=None), B, url=None)
+    terse = changed(terse, B, peer_url=None, proxy_url=None)
     assert filled(before, terse) == before
     assert changes_at(before, changed(before, A, held_limit_bytes=None), A) == Changes()
 

@@ -33,9 +33,9 @@ from spillover.core.membership.session_events import (
 from support.client_sessions import stored, told, urls
 
 
-def in_session(names="abc", *, at=None, version=1, **options):
+def in_session(names="abc", *, at=None, version=1, seed=1, **options):
     """A client with a session at the first server it asks, or at this one; and where that is."""
-    client = ClientSession("me", urls(names), Random(1), **options)
+    client = ClientSession("me", urls(names), Random(seed), **options)
     (asked,) = client.handle(Started(), 0.0)
     while at is not None and asked.server.url != f"http://{at}":
         (asked,) = client.handle(NotReached(asked.attempt), 0.0)
@@ -226,6 +226,36 @@ def test_a_server_that_asks_to_wait_is_waited_for_by_who_has_another():
     assert connects(lost.handle(NotReached(asked.attempt, 1.0), 0.0))
 
 
+@pytest.mark.parametrize(
+    ("asked_s", "least_s", "most_s"), [(0.0, 0.1, 0.3), (2.0, 1.0, 3.0), (1e9, 5.0, 15.0)]
+)
+def test_how_long_one_waits_that_is_asked_to_is_bounded_and_drawn(asked_s, least_s, most_s):
+    """Those that are asked at one instant must not come again at one instant."""
+    waits_s = set()
+    for seed in range(20):
+        client, attempt, _ = in_session("ab", at="a", seed=seed, change_wait_s=0.0)
+        client.handle(Announced(attempt, told("a", "bc", 2)), 0.0)
+        (asked,) = client.handle(TimerFired(), 0.0)
+        client.handle(NotReached(asked.attempt, asked_s), 0.0)
+        waits_s.add(client.next_deadline())
+    assert least_s <= min(waits_s) < max(waits_s) <= most_s
+    assert len(waits_s) == 20
+
+
+def test_a_node_that_ends_makes_nobody_wait_longer_than_a_change_does():
+    """Whatever it says; and who is to act sooner does."""
+    for within_s in (1e9, -1.0):
+        client, attempt, _ = in_session("abc", at="a", change_wait_s=2.0)
+        client.handle(Parting(attempt, within_s), 3.0)
+        assert 3.0 <= client.next_deadline() <= 5.0
+    for seed in range(20):
+        client, attempt, _ = in_session("abc", at="a", seed=seed)
+        client.handle(Announced(attempt, told("a", "bcd", 2)), 0.0)
+        acts_s = client.next_deadline()
+        client.handle(Parting(attempt, 5.0), 0.0)
+        assert client.next_deadline() <= acts_s
+
+
 def test_a_node_that_ends_is_left_within_its_time_and_kept_until_then():
     client, attempt, _ = in_session("abc", at="a")
     assert client.handle(Parting(attempt, 1.0), 3.0) == []
@@ -312,6 +342,16 @@ def test_what_the_store_has_is_asked_when_all_that_is_known_has_gone():
     commands = client.handle(Connected(again.attempt, told("c", "cd", 7)), 20.0)
     assert [type(command) for command in commands] == [Use]
     client.check()
+
+
+def test_what_the_store_has_is_remembered_by_who_has_a_session():
+    """It may be older than what the node says, and know of a server that answers all the same."""
+    client, attempt, _ = in_session("ab", at="a", version=7)
+    assert client.handle(Listed(stored("abx", 5)), 0.0) == []
+    asked = set(asked_in_turn(client, client.handle(Lost(attempt), 1.0), 1.0))
+    now_s = client.next_deadline()
+    asked |= set(asked_in_turn(client, client.handle(TimerFired(), now_s), now_s))
+    assert asked == set("abx")
 
 
 def test_a_change_that_the_store_tells_is_acted_on_by_the_rank_that_the_node_tells_soon():

@@ -16,6 +16,7 @@ from spillover.core.membership.events import Reason
 from spillover.model.configuration import LINEAGE_MAX, Configuration, Stamp, of_file
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
+from support.few import examples
 
 NAMES = [ClusterId(name) for name in "abc"]
 
@@ -73,6 +74,13 @@ def test_an_older_version_is_refused_and_nothing_changes() -> None:
     assert one.current.topology.max_hops == 3
 
 
+def test_a_version_that_is_not_there_yet_is_refused_too() -> None:
+    one = machine()
+    (refused,) = propose(one, 1, hops(4))
+    assert isinstance(refused, ev.Refused)
+    assert (refused.reason, refused.current) == (Reason.VERSION_CONFLICT, Stamp(0))
+
+
 def test_what_is_fixed_is_refused_with_its_field() -> None:
     (refused,) = propose(machine(), 0, replace(PLAIN, gossip_period_ms=1.0))
     assert isinstance(refused, ev.Refused)
@@ -87,6 +95,15 @@ def test_a_higher_stamp_is_asked_for_once() -> None:
     assert one.handle(ev.Received(newer, "b"), 1.0) == [ev.Adopt(newer)]
     assert one.handle(ev.StampHeard("b", Stamp(2, "c")), 1.0) == []
     assert one.handle(ev.StampHeard("c", Stamp(3, "c")), 1.0) == [ev.Ask("c")]
+
+
+def test_an_answer_that_is_older_by_now_changes_nothing() -> None:
+    one, older = machine(), chain("b", 3)
+    one.handle(ev.StampHeard("b", older.stamp), 0.0)
+    newer = chain("c", 3, 4)
+    one.handle(ev.Received(newer), 0.0)
+    assert one.handle(ev.Received(older, "b"), 0.0) == []
+    assert one.current == newer
 
 
 def test_an_answer_of_no_use_is_not_asked_for_again_at_once() -> None:
@@ -180,6 +197,15 @@ def test_one_is_stored_while_a_higher_one_comes_by_gossip() -> None:
         ev.Superseded,
     ]
     assert one.current == higher
+
+
+def test_one_that_is_heard_of_while_it_is_stored_is_adopted_once() -> None:
+    one = machine(with_store=True)
+    (store,) = propose(one, 0, hops(3))
+    assert isinstance(store, ev.Store)
+    own = store.configuration
+    assert one.handle(ev.Received(own), 0.0) == [ev.Adopt(own)]
+    assert one.handle(ev.Stored(1), 0.0) == [ev.Taken(1, own.stamp)]
 
 
 def test_what_a_configuration_remembers_is_bounded() -> None:
@@ -287,4 +313,4 @@ class Beside(RuleBasedStateMachine):
 
 
 TestBeside = Beside.TestCase
-TestBeside.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestBeside.settings = settings(max_examples=examples(100), stateful_step_count=30)

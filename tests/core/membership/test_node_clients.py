@@ -30,6 +30,29 @@ def test_a_goodbye_ends_the_session_that_it_means():
     assert (len(clients), clients.moves) == (0, 1)
     clients.put_in("me", first)
     assert clients.leave("me", None, moved=False) is first  # from before clients said which one
+    assert clients.moves == 1, "one that ends has not moved"
+
+
+def test_a_full_node_takes_the_clients_that_it_has():
+    """One that comes again has not noticed the end of its session: it takes its own place."""
+    clients = NodeClients("a", LettingIn(100.0, 50, 2))
+    for name in ("me", "you"):
+        assert clients.let_in(name, 0.0, 7.0) is None
+        clients.put_in(name, SimpleNamespace(attempt=1))
+    assert clients.let_in("another", 0.0, 7.0) == 7.0
+    assert clients.let_in("me", 0.0, 7.0) is None
+    assert clients.refused == 1
+
+
+def test_a_change_before_ranks_were_said_again_puts_that_off():
+    clients = node(100)
+    numbers = {"b": 70, "c": 70}
+    for version, now_s in enumerate((10.0, 14.0, 20.0), 1):
+        clients.go_by((version, "a", 0), servers("abc"), numbers, now_s)
+    assert clients.repeat_s == 20.0 + REPEAT_AFTER_S
+    assert clients.repeat(numbers, 14.0 + REPEAT_AFTER_S) is None
+    assert clients.repeat(numbers, 20.0 + REPEAT_AFTER_S) is not None
+    assert math.isinf(clients.repeat_s)
 
 
 def test_changes_that_overlap_have_ranks_said_once_more():

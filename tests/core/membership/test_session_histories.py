@@ -24,6 +24,7 @@ from spillover.core.membership.session_events import (
     TimerFired,
 )
 from support.client_sessions import stored, told, urls
+from support.few import examples
 
 NAMES = "abcdefgh"
 LISTS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=6, unique=True)
@@ -159,5 +160,5 @@ class AnythingMayHappen(RuleBasedStateMachine):
         assert math.isinf(self.client.next_deadline())
 
 
-AnythingMayHappen.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+AnythingMayHappen.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40)
 test_anything_may_happen = AnythingMayHappen.TestCase

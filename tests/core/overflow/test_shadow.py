@@ -202,9 +202,9 @@ def test_sums_go_on_when_a_shadow_comes_back(story):
     assert (node.machine.shadow, adaptive.same) == ("adaptive", 3)
 
 
-def shadowed(story, *, told_s):
-    """Three wait where one runs 0.25 s; the neighbor is idle, 20 ms away, as told then."""
-    node = story(shadow="adaptive", service_s=0.25, delay_s=0.02, neighbors=("b",))
+def shadowed(story, *, told_s, service_s=0.25):
+    """Three wait where one runs so long; the neighbor is idle, 20 ms away, as told then."""
+    node = story(shadow="adaptive", service_s=service_s, delay_s=0.02, neighbors=("b",))
     node.tell(ev.ReportReceived(0, report(1)), told_s)
     node.fill(1, 2, 3, 4)
     node.draws.coming.append(0.1)  # the paper keeps it: P is a quarter
@@ -236,8 +236,8 @@ def test_an_explanation_says_what_the_choice_was_made_from(story):
 
 
 def test_an_explanation_says_that_knowledge_was_old(story):
-    """Then it went by the paper's draw, whatever the loads."""
-    told = shadowed(story, told_s=0.0)
+    """By 100 departures on either side: then it went by the paper's draw, whatever the loads."""
+    told = shadowed(story, told_s=0.0, service_s=0.01)
     assert told["by_load"]["trust"] < 0.01
     assert told["by_load"]["words"].endswith(
         "The loads of neighbors were told 1000 ms before: adaptive goes by them in 0% of such "

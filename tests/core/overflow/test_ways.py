@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.core.overflow.neighbor import Neighbor
-from spillover.policy.overflow.way import learned_way_s
+from spillover.policy.overflow.estimate import learned_way_s
 
 ways = st.floats(0.0, 10.0)
 

@@ -42,6 +42,51 @@ def test_a_retired_token_does_not_come_back():
     assert ids == {"A-1", "A-2", "A-3"}, "ids are used again, each by one token at a time"
 
 
+def test_of_a_lower_limit_those_that_wait_longest_stay():
+    bucket = Bucket([("A", 4)], 0.0)
+    bucket.set_limit(0, 2, 1.0)
+    assert [token.id for token in bucket.tokens(0)] == ["A-1", "A-2"]
+
+
+def test_a_lower_limit_takes_those_first_that_are_not_back_yet():
+    """What is there stays, as long available as it was."""
+    bucket = Bucket([("A", 3)], 0.0)
+    bucket.close(0)
+    bucket.open(0, 1.0)
+    (there,) = bucket.tokens(0)
+    number = there.number
+    bucket.set_limit(0, 1, 2.0)
+    bucket.check()
+    assert bucket.tokens(0) == [there]
+    assert (there.number, there.released_s) == (number, 1.0)
+
+
+def ended(bucket, ref, served):
+    """A job comes and ends."""
+    bucket.give_back(bucket.seize(0, ref), ref, served, 1.0)
+    bucket.check()
+    return bucket.available_now(0)
+
+
+def test_a_slow_start_ends_once_as_many_have_been_served_as_it_waits_for():
+    """From then on a job that fails has its token back at once."""
+    bucket = Bucket([("A", 2)], 0.0)
+    for _ in range(2):  # the second slow start is as slow as the first
+        bucket.close(0)
+        bucket.open(0, 1.0)
+        assert bucket.available_now(0) == 1
+        assert ended(bucket, 1, True) == 2
+        assert ended(bucket, 2, False) == 2
+
+
+def test_a_job_that_fails_in_a_slow_start_makes_it_slower():
+    bucket = Bucket([("A", 4)], 0.0)
+    bucket.close(0)
+    bucket.open(0, 1.0)
+    served = [True, False, True, False, True, True]
+    assert [ended(bucket, ref, one) for ref, one in enumerate(served)] == [2, 1, 2, 1, 4, 4]
+
+
 STEPS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), max_size=80)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +78,20 @@ def test_a_job_of_a_class_of_several_servers_goes_to_the_least_busy():
     assert [pool.arrive(6), pool.arrive(7)] == ["two", "one"]
 
 
+def test_a_server_that_has_ended_its_slow_start_has_ended_it_for_good():
+    """More tokens than there were then are shared evenly with the others."""
+    pool = driven({"A": 1, "B": 1}, {"all": ("A B", 4)})
+    pool.put(A=False)
+    pool.put(A=True)
+    ref, served = 0, []
+    while served.count("A") < 3:
+        served.append(pool.arrive(ref))
+        pool.end(ref)
+        ref += 1
+    pool.limit(all=10)
+    assert Counter(pool.arrive(ref + more) for more in range(10)) == {"A": 5, "B": 5}
+
+
 # --- one after another --------------------------------------------------------------------------
 
 
@@ -86,6 +102,14 @@ def test_a_server_runs_one_job_and_others_have_their_seats():
     assert pool.end(0) == [1]
     assert [visit.ref for visit in pool.servers] == [2, 3, 4]
     assert pool.counts("A")["held"] == 3
+
+
+def test_more_tokens_are_more_seats_at_once():
+    pool = driven({"A": 1}, {"A": ("A", 1)}, discipline="fcfs")
+    assert [pool.arrive(ref) for ref in range(4)] == ["A", "blocked", "blocked", "blocked"]
+    assert pool.limit(A=3) == []
+    assert (pool.servers.seated, pool.servers.blocked.count) == (2, 1)
+    assert pool.counts("A") == {"limit": 3, "available": 0, "held": 3, "out": 0, "retiring": 0}
 
 
 def test_the_token_decides_about_the_server_even_if_another_is_idle():

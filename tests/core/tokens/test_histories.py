@@ -13,6 +13,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from support.few import examples
 from support.pool_of_lists import PoolOfLists
 from support.unlike_pools import DrivenPool, pool_of
 
@@ -184,5 +185,5 @@ class History(RuleBasedStateMachine):
 
 def test_any_history_is_that_of_lists():
     run_state_machine_as_test(
-        History, settings=settings(max_examples=120, stateful_step_count=60, deadline=None)
+        History, settings=settings(max_examples=examples(120), stateful_step_count=60)
     )

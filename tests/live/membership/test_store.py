@@ -94,6 +94,7 @@ def test_what_is_none_counts_as_nothing(redis_server, redis_servers):
 
 
 def test_redis_goes_and_comes_back(redis_servers, tmp_path):
+    """Once it is back nothing reminds of that: the next time is the first again."""
     with redis_servers.running(tmp_path) as server:
 
         async def main(store):
@@ -104,11 +105,13 @@ def test_redis_goes_and_comes_back(redis_servers, tmp_path):
             server.kill()
             with pytest.raises(StoreUnreachable):
                 await store.put(next_of(FIRST, "b", 4), FIRST.stamp)
+            await until(lambda: store.failures > 1)
             await asyncio.to_thread(server.restart)
             heard.clear()
             second = next_of(FIRST, "b", 5)
             assert await store.put(second, FIRST.stamp) is None, "it has lost all"
             await until(lambda: heard and heard[-1] == second, limit_s=10.0)
+            assert store.failures == 0
             listening.cancel()
             await asyncio.wait([listening])
 

@@ -452,6 +452,30 @@ def test_an_answer_that_is_held_is_passed_only_if_the_machine_says_so():
     node.check_empty()
 
 
+def test_how_long_a_head_took_is_told_where_the_client_is(clock):
+    """Not where a neighbor's request is served too: that would count it twice."""
+    node, seen = Node(), []
+    node.relays.on_head = seen.append
+    node.take(Told())
+    clock.now_s += 3.0
+    node.begin(1)
+    assert seen == [3.0]
+    node.relays.open(2, Told())
+    node.relays.began(ev.Began(2, ev.HOME + 1, ev.SoFar(("b", "a"), 0.0, 0.0, 0.0)))
+    assert seen == [3.0]
+
+
+def test_an_answer_that_has_ended_leaves_nothing_to_collect():
+    """Sources hold their relays: with the source's own end both go, and its buffers with them."""
+    node = Node()
+    node.take(Told())
+    _, relay = node.begin(1)
+    relay.end()
+    node.feed(ev.ServiceEnded(1, DONE, 1.0))
+    assert relay.source is None
+    node.check_empty()
+
+
 def test_the_end_of_the_node_breaks_off_what_has_begun():
     node, begun, waiting = Node(), Told(), Told()
     node.take(begun)

@@ -234,8 +234,8 @@ def test_a_consumer_goes_on_when_a_producer_dies(run):
         ({"access": {"p1": 0.5}}, "access: expected probabilities that sum to 1, got 0.5"),
         ({"access": {"p1": 2.0, "p2": -1.0}}, "access: p1: expected a probability, got 2.0"),
         ({"access": "often"}, "access: expected uniform, learned or probabilities by producer"),
-        ({"max_hops": 0}, "max_hops: expected a number from 1 to 1000, got 0"),
-        ({"at_once": 0}, "at_once: expected a number of at least 1, got 0"),
+        ({"max_hops": 0}, "max_hops: expected a whole number from 1 to 1000, got 0"),
+        ({"at_once": 0}, "at_once: expected a whole number of at least 1, got 0"),
         ({"take_s": 0.0}, "take_s: expected seconds above 0, got 0.0"),
     ],
 )

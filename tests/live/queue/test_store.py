@@ -310,6 +310,33 @@ def test_what_is_owed_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     store.close()
 
 
+def test_the_more_is_owed_the_longer_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the disk does not write, each wish has a bounded part of it tried again; after that, it
+    is all written with the next."""
+    monkeypatch.setattr(store_module, "BATCH_MAX", 10)
+    store = opened(tmp_path)
+    for number in range(1, 201):
+        done = store.put(number, "", b"x")
+    done.result(10)
+    said: list[str] = []
+    with no_writing(tmp_path):
+        for number in range(1, 201):
+            done = store.forget(number)
+        assert isinstance(done.exception(10), StoreFull)
+        for _ in range(2):  # the second is done after what the first one had tried again
+            store.note(0, 0, dead=False).result(10)
+            store._database.set_trace_callback(said.append)
+        store.note(0, 0, dead=False).result(10)
+    assert said.count("BEGIN IMMEDIATE") <= 2 * (1 + 11)
+    store.put(201, "", b"x").result(10)
+    store.close()
+    store = opened(tmp_path)
+    assert [one.number for one in store.recover()[0]] == [201]
+    store.close()
+
+
 def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.put(1, "", b"x").result(10)

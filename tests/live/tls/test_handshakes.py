@@ -10,9 +10,11 @@ from collections import Counter
 import pytest
 import uvloop
 
+from spillover.live.http.client import HttpClient
 from spillover.live.tls.contexts import client_context, server_context
 from spillover.live.tls.handshakes import STEPS_PER_TURN, Handshake, Turns, at_door
 from spillover.live.tls.material import read_material
+from spillover.model.errors import PeerError
 from support.certificates import Authority, put
 from support.loop import turn, until
 
@@ -182,6 +184,37 @@ def test_who_leaves_before_the_end(loop, material):
         leaving.close()
 
     run(loop, main())
+
+
+@LOOPS
+def test_whoever_gives_up_between_socket_and_handshake(loop, material, monkeypatch):
+    """While the handshake waits for its turn: nothing comes of it, not a word."""
+    told, clients, closings = [], [], []
+    begin = Handshake.connection_made
+
+    def give_up(self, transport):
+        for _ in range(4 * STEPS_PER_TURN):  # others, whose turn comes before
+            self._turns.add(lambda: None)
+        begin(self, transport)
+        if self._over is not None:
+            closings.append(asyncio.create_task(clients[0].close()))
+
+    monkeypatch.setattr(Handshake, "connection_made", give_up)
+
+    async def main():
+        running = asyncio.get_running_loop()
+        running.set_exception_handler(lambda _, context: told.append(context))
+        server, port = await listen(material, set())
+        tls = client_context(material)
+        clients.append(HttpClient(f"https://127.0.0.1:{port}", tls=tls, server_name="a"))
+        with pytest.raises(PeerError):
+            await clients[0].request("GET", "/", timeout_s=5.0)
+        await closings[0]
+        await until(lambda: not Turns.of(running)._waiting)
+        server.close()
+
+    run(loop, main())
+    assert told == []
 
 
 class Broken(Echo):

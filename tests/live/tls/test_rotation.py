@@ -317,6 +317,7 @@ def test_each_handshake_goes_by_the_newest(loop, files, tmp_path, authority):
             assert second != first
             await _is_refused(port, client_context(by_old))
             assert credentials.failures["in", "untrusted"] == 2
+            assert sum(credentials.failures.values()) == 2, "waiting for the other is no failure"
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(asyncio.wait_for(main(), 20.0))

@@ -133,6 +133,27 @@ def test_a_flood_at_one_site_gives_the_same(fast, deadline_ms, queue_limit):
     assert len(back) > 5
 
 
+@pytest.mark.parametrize("gossip_period_ms", [50.0, 1000.0])
+def test_short_services_beside_long_ones_give_the_same(fast, gossip_period_ms):
+    """Age is counted in departures of the slower side, which is now the one and now the other."""
+    topology = Topology(
+        name="short",
+        policy="adaptive",
+        clusters=(
+            Cluster(id="few", servers=3, service_ms=1000.0),
+            Cluster(id="many", servers=50, service_ms=5.0),
+        ),
+        links=(Link(between=("few", "many"), delay_ms=2.0),),
+        gossip_period_ms=gossip_period_ms,
+    )
+    schedule = arrivals(topology, 0.9, lambda *_: None, seed=5, duration_s=3.0)
+    late = Random(5)
+    schedule += [Arrival(late.uniform(0.0, 3.0), "few") for _ in range(60)]
+    schedule.sort(key=lambda arrival: arrival.time_s)
+    found = assert_alike(fast, topology, schedule, 5)
+    assert sum(hops == 1 for _, _, hops in found) > 20
+
+
 def test_more_sends_than_are_counted_give_the_same(fast):
     """To a quick site far away, which has not told its load for more than SENDS_MAX of them."""
     topology = Topology(

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.model.errors import InputError
@@ -60,7 +60,6 @@ def small_pools(draw):
     return [float(rate) for rate in rates], classes
 
 
-@settings(max_examples=60)
 @given(made=small_pools())
 def test_rates_are_balanced_fair(layout, made):
     """phi_i(x) = Phi(x - e_i) / Phi(x) in every state of any small pool; together they use all of

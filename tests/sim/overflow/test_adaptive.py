@@ -12,6 +12,7 @@ import pytest
 from spillover.core.overflow import events as ev
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Arrival
+from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.federation import build_federation, request_of
 from spillover.sim.overflow.run import run_overflow
@@ -92,6 +93,26 @@ def test_with_rare_reports_work_is_pulled_to_where_it_waits_less():
     assert seen["pulled"] > len(schedule) / 20
     assert seen[ev.AskForWork] == seen["pulled"] + seen[ev.NoWork]
     assert waits_ms["adaptive"] < 0.8 * waits_ms["paper"]
+
+
+@pytest.mark.parametrize("offset_s", all_in_soak([0.0, 0.013, 0.031, 0.049], 2))
+def test_beside_many_short_servers_nothing_waits(offset_s):
+    """Four servers have just been taken for a second. What comes next is not kept until one of 4096
+    idle servers fetches it: it is done there, at once, whenever the last report came."""
+    topology = Topology(
+        name="short",
+        policy="adaptive",
+        clusters=(
+            Cluster(id="few", servers=4, service_ms=1000.0),
+            Cluster(id="many", servers=4096, service_ms=1.0),
+        ),
+        links=(Link(between=("few", "many"), delay_ms=2.0),),
+    )
+    schedule = [Arrival(3.0 + offset_s, "few")] * 4 + [Arrival(3.01 + offset_s, "few")]
+    answers = {}
+    run_overflow(topology, schedule, 1, on_answer=answers.__setitem__)
+    last = answers[4]
+    assert (last.path, last.queued_s) == (("few", "many"), 0.0)
 
 
 @pytest.mark.parametrize("seed", all_in_soak([1, 2], 1))

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.inputs.builtin import builtin_topology
@@ -43,7 +43,6 @@ def pooled(needs, together):
     return judge
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.data())
 def test_the_fewest_are_found(needs, data):
     """Where more servers never harm, no smaller plan keeps the limit, alone or networked."""

@@ -19,6 +19,7 @@ from spillover.sim.theory.queue.system import (
     alike,
     fast_and_slow,
 )
+from support.few import examples
 
 pytestmark = pytest.mark.slow
 
@@ -130,7 +131,7 @@ def check_bounds(system, figures):
 
 
 @given(systems(kinds=False))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_what_is_made_is_what_is_consumed(system):
     """T = M U_c mu = N lambda U_p, to the last digits, and no parameters at which it fails."""
     figures = solve(system)
@@ -140,7 +141,6 @@ def test_what_is_made_is_what_is_consumed(system):
 
 
 @given(systems())
-@settings(max_examples=60)
 def test_kinds_conserve_objects_too(system):
     """But for a slow kind at which nearly all consumers are parked: there, to 2 %."""
     figures = solve(system)
@@ -175,7 +175,6 @@ def test_more_helps(system):
 
 
 @given(systems(kinds=False), st.integers(1, 10))
-@settings(max_examples=60)
 def test_more_hops_help_where_messages_are_free(system, max_hops):
     """With message times they may cost more than they bring."""
     few = replace(system, message_time=0.0, max_hops=max_hops)

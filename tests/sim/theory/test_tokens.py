@@ -16,6 +16,7 @@ from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 from spillover.sim.theory.mm1k import mm1k_blocking, mm1k_distribution
 from spillover.sim.theory.tokens.graph import parts_of
+from support.few import examples
 from support.rational_tokens import rational_figures
 
 pytestmark = pytest.mark.slow
@@ -65,7 +66,6 @@ def dedicated(rates, tokens, types):
     return pool_of(rates, [([k], tokens) for k in range(len(rates))], types)
 
 
-@settings(max_examples=60)
 @given(pool=pools())
 def test_the_machine_does_what_the_formulas_say(solve, machine, pool):
     """Its chain of job orders and token orders, solved without any balance function."""
@@ -75,7 +75,7 @@ def test_the_machine_does_what_the_formulas_say(solve, machine, pool):
     assert figures.idle == pytest.approx(idle, abs=1e-11)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(pool=pools(tokens_max=3, count_max=4))
 def test_ten_digits(solve, pool):
     """Against fractions, which do not round."""

@@ -8,7 +8,6 @@ faults, networks) is asked of the engine's own command.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import time
@@ -70,8 +69,8 @@ def tell(line):
 
 
 def slack():
-    """Above 1 where more is to be run than there are cores: times are longer by as much."""
-    return min(8.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    """Within bounds: see `waiting.slack`."""
+    return min(8.0, waiting.slack())
 
 
 def build_image():

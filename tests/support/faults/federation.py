@@ -30,12 +30,15 @@ from support.certificates import Authority, put
 from support.loop import until
 from support.ports import free_ports
 
-READY_S = 60.0
+READY_S = 90.0
 """For nodes to start, or to start again, and to be heard by all their neighbors: a second by
 themselves, many more on a machine that has much to do."""
 SPREAD_S = 30.0
 """For a burst to come to a cluster, at the pace of whoever hands it on."""
 ASK_S = 1.0
+"""One that is frozen holds up nobody for longer."""
+ANSWER_S = 10.0
+"""For one that is meant to run: on a machine that has much to do an answer takes seconds."""
 LOOK_S = 0.1
 
 SYNC, ASYNC = "python:fault_effects:run", "python:fault_effects:run_async"
@@ -193,15 +196,15 @@ class Federation:
             await client.close()
         return response.status, json.loads(response.body)
 
-    async def state(self, cluster: str) -> dict[str, Any] | None:
+    async def state(self, cluster: str, timeout_s: float = ASK_S) -> dict[str, Any] | None:
         """None if it says nothing: it is dead or frozen."""
         with suppress(PeerError):
-            status, state = await self.call(cluster, "GET", "/state")
+            status, state = await self.call(cluster, "GET", "/state", timeout_s=timeout_s)
             return state if status == 200 else None
         return None
 
-    async def states(self) -> dict[str, dict[str, Any] | None]:
-        found = await asyncio.gather(*map(self.state, self.clusters))
+    async def states(self, timeout_s: float = ASK_S) -> dict[str, dict[str, Any] | None]:
+        found = await asyncio.gather(*(self.state(c, timeout_s) for c in self.clusters))
         return dict(zip(self.clusters, found, strict=True))
 
     async def is_given_up(self, cluster: str) -> bool:
@@ -234,7 +237,7 @@ class Federation:
         """How long it took until every node answered and had all its neighbors alive. Raises
         TimeoutError, with what each said last."""
         began_s = time.monotonic()
-        while not all(map(_hears_all, (states := await self.states()).values())):
+        while not all(map(_hears_all, (states := await self.states(ANSWER_S)).values())):
             if time.monotonic() - began_s > timeout_s:
                 raise TimeoutError("\n".join(self._ails(c, state) for c, state in states.items()))
             await asyncio.sleep(LOOK_S)

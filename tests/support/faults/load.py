@@ -21,7 +21,7 @@ from typing import Any
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import PeerError
 
-PATIENCE_S = 75.0
+PATIENCE_S = 105.0
 """Longer than a node may take to be back."""
 PAUSE_FIRST_S, PAUSE_LONGEST_S = 0.1, 1.0
 ASK_AGAIN_S = 0.1

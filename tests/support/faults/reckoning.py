@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from spillover.model.errors import PeerError
+from support.waiting import slack
 
-HEALED_S = 120.0
+HEALED_S = 150.0
 """For a fault to come and be healed: for a burst to spread, and a node to start again."""
 QUIET_S = 2.0
 WATCH_S = 0.2
@@ -48,7 +49,7 @@ class Bed(Protocol):
     def log(self, cluster: str) -> Any: ...
     async def call(self, cluster: str, method: str, path: str, body: Any = None) -> Any: ...
     async def state(self, cluster: str) -> Any: ...
-    async def states(self) -> Any: ...
+    async def states(self, timeout_s: float = ...) -> Any: ...
     async def healthy(self, timeout_s: float) -> float: ...
 
 
@@ -199,9 +200,10 @@ def _is_balanced(ledger: Any) -> bool:
 
 async def _wrong_with_rest(bed: Bed) -> list[str]:
     """Wait until every node answers, balances, and has nothing in its hands."""
-    limit_s = time.monotonic() + QUIET_S
+    quiet_s = QUIET_S * slack()
+    limit_s = time.monotonic() + quiet_s
     while True:
-        states = await bed.states()
+        states = await bed.states(quiet_s)
         if all(map(_rests, states.values())):
             return []
         if time.monotonic() > limit_s:
@@ -223,7 +225,7 @@ def _effects(bed: Bed) -> Counter[str]:
 
 async def _check_health(bed: Bed, reckoning: Reckoning) -> None:
     try:
-        reckoning.healthy_s = await bed.healthy(HEALTHY_S)
+        reckoning.healthy_s = await bed.healthy(HEALTHY_S * slack())
     except TimeoutError:
         reckoning.wrongs.append(f"not well again: {await bed.states()}")
     for cluster in bed.clusters:

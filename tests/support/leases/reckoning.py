@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from spillover.model.lease_times import LeaseTimes
+from support.waiting import slack
 
 LOG_OF_A_FAULT_OF_OURS = ("Traceback", "AssertionError", "Task exception", "was not taken")
 
@@ -32,7 +32,7 @@ SLACK_S = 1.0
 
 def slack_s() -> float:
     """Longer where more is to be run than there are cores."""
-    return SLACK_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    return SLACK_S * slack()
 
 
 def taken_over_s(times: LeaseTimes) -> float:

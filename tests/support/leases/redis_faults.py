@@ -26,6 +26,7 @@ import pytest
 
 from support.leases import members as lease_members
 from support.leases import reckoning as lease_reckoning
+from support.waiting import slack
 
 now_s = lease_members.now_s
 
@@ -196,7 +197,7 @@ class World:
 
 def slack_s() -> float:
     """More than the product's own bound, now."""
-    return SLACK_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    return SLACK_S * slack()
 
 
 def overlaps(tenures: list[Any]) -> Iterable[tuple[float, Any]]:

@@ -57,7 +57,7 @@ def test_waits_are_beside_the_simulator_and_the_model(monkeypatch):
     by_probes = {(f"{what[0]}, {kind}", waits.PAIRED) for kind, *_ in waits.BY_PROBES}
     assert set(rows) - by_probes == {  # in so short a time hardly any is seen often enough
         *((one, peer) for one in what for peer in peers),
-        *((leg, None) for leg in waits.LEGS),
+        *((leg, None) for leg in (*waits.LEGS, waits.AT_DOOR)),
     }
     probes = rows[what[1], waits.SIMULATED]
     assert 1.0 < probes.value <= 3.0

@@ -66,5 +66,6 @@ def test_messages_are_watched_until_enough_was_seen():
     legs, left = asyncio.run(watched())
     assert left == [0, 0, 0]
     assert len(legs.at_once_s) == len(legs.next_s) == len(legs.after_s) == EACH_MIN
+    assert len(legs.at_door_s) == EACH_MIN
     assert len(legs.fetched_s) == 2 * EACH_MIN
     assert min(legs.at_once_s + legs.next_s + legs.after_s + legs.fetched_s) > 0

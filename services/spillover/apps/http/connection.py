@@ -29,7 +29,7 @@ from spillover.apps.http.exchange import (
 )
 from spillover.apps.http.half_closed import HalfClosed
 from spillover.apps.http.problems import Problem
-from spillover.apps.http.service import KnownRequest, Serve, Service
+from spillover.apps.http.service import Serve, Service
 from spillover.apps.http.unread import UnreadAnswers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.known_heads import whole_message
@@ -53,11 +53,6 @@ _SEEN_HERE = frozenset(
     {b"host", b"expect", b"transfer-encoding", b"origin", b"sec-fetch-site", b"sec-fetch-mode"}
 )
 """Headers that mean something to the connection, or tell that a browser asks for a page."""
-
-_NOT_KEPT = frozenset(
-    {b"authorization", b"cookie", b"idempotency-key", b"proxy-authorization", b"traceparent"}
-)
-"""Headers of requests whose heads are not remembered."""
 
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: *([0-9]{1,15})")
 
@@ -203,10 +198,17 @@ class HttpConnection(asyncio.Protocol):
             on_reset()
 
     def data_received(self, data: bytes) -> None:
-        whole = None
-        if self._direct is not None and not (self._head_bytes or self._head_begun or self._in_body):
+        before, whole = self.exchange, None
+        is_between = not (self._head_bytes or self._head_begun or self._in_body)
+        if is_between and self._direct is not None and (before is None or before.response_complete):
             whole = whole_message(data)
-            if whole is not None and self._serve_known(*whole):
+            found = None if whole is None else self._service.known.begin(self, *whole)
+            if found and not (self.write_paused or self.transport.is_closing()):
+                # The parser stands between two requests, and still does then.
+                self.exchange, serve = found
+                self._running = self.exchange
+                self._discarded_bytes = 0
+                serve(self.exchange)
                 return
         self._read(data, whole)
 
@@ -217,8 +219,8 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._feed_by_pieces(data)
         if self._put_off is not None:
-            if whole is not None:
-                self._learn(self._put_off, *whole)
+            if whole is not None and self._serve is not None and not self._head_begun:
+                self._service.known.learn_from(self._put_off, *whole, serve=self._serve)
             self._try_put_off(self._put_off)
         if self._in_body:
             if self._put_off is None:
@@ -230,40 +232,6 @@ class HttpConnection(asyncio.Protocol):
         exchange_s = self._bounds.exchange_s
         if exchange_s is not None and self._exchange_timer is None:
             self._bound_exchange(exchange_s)
-
-    def _serve_known(self, head: bytes, length: bytes, body: bytes) -> bool:
-        """Serve a request without the parser, if it is known what a head like that means. The
-        parser stands between two requests, and still does then."""
-        known = self._service.heads.meanings.get(head)
-        if known is None or (known.of_peers and self.peer is None):
-            return False
-        before = self.exchange
-        is_busy = before is not None and not before.response_complete
-        if is_busy or self.write_paused or self.transport.is_closing():
-            return False
-        headers = list(known.headers)
-        headers[known.length_at] = (b"content-length", length)
-        exchange = Exchange(self, known.method, known.path, known.query, headers, keep_alive=True)
-        exchange.pieces, exchange.size_bytes, exchange.more_body = [body], len(body), False
-        self.exchange = self._running = exchange
-        self._discarded_bytes = 0
-        known.serve(exchange)
-        return True
-
-    def _learn(self, exchange: Exchange, head: bytes, length: bytes, body: bytes) -> None:
-        """It came so. What is secret or another one each time is not kept."""
-        names = [name for name, _ in exchange.headers]
-        is_all = exchange.pieces == [body] and not (exchange.more_body or self._head_begun)
-        at = names.index(b"content-length") if b"content-length" in names else -1
-        is_same = at >= 0 and exchange.headers[at][1] == length and exchange.keep_alive
-        direct, serve = self._direct, self._serve
-        if direct is None or serve is None or not _NOT_KEPT.isdisjoint(names):
-            return
-        if is_all and is_same:
-            asked = exchange.method, exchange.path, exchange.query, tuple(exchange.headers)
-            post = direct.posts.get(exchange.path.encode())
-            of_peers = post is not None and post.of_peers
-            self._service.heads.learn(head, KnownRequest(*asked, at, serve, of_peers))
 
     def eof_received(self) -> bool:
         """Returns whether to keep the connection although the other side sends nothing more: for

@@ -89,25 +89,10 @@ class Exchange:
     everybody else to read."""
 
     __slots__ = (
-        "_line",
-        "awaits_continue",
-        "begun_s",
-        "disconnected",
-        "has_left_task",
-        "header_lines",
-        "headers",
-        "is_of_page",
-        "keep_alive",
-        "method",
-        "more_body",
-        "news",
-        "path",
-        "pieces",
-        "query",
-        "response_complete",
-        "response_started",
-        "size_bytes",
-    )
+        "awaits_continue", "begun_s", "connection", "disconnected", "has_left_task",
+        "header_lines", "headers", "is_of_page", "keep_alive", "method", "more_body", "news",
+        "path", "pieces", "query", "response_complete", "response_started", "size_bytes"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -118,7 +103,8 @@ class Exchange:
         headers: list[tuple[bytes, bytes]],
         keep_alive: bool,  # noqa: FBT001 - as above
     ) -> None:
-        self._line = line
+        self.connection = line
+        """What it came on, with others before and after it."""
         self.method = method
         self.path = path
         self.query = query
@@ -148,11 +134,6 @@ class Exchange:
         """Whether its answer goes on although its task has ended."""
 
     @property
-    def connection(self) -> Line:
-        """Returns what it came on, with others before and after it."""
-        return self._line
-
-    @property
     def length_bytes(self) -> int:
         """Returns how long the body is by its head; 0 also where that is not told."""
         return next((int(value) for name, value in self.headers if name == b"content-length"), 0)
@@ -167,11 +148,11 @@ class Exchange:
     async def next_part(self) -> bytes | None:
         """Returns what comes next of the body; nothing at its end, None if nobody waits for an
         answer any more."""
-        if self.awaits_continue and not self._line.transport.is_closing():
-            self._line.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self.awaits_continue and not self.connection.transport.is_closing():
+            self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.awaits_continue = False
         if not (self.disconnected or self.response_complete):
-            self._line.read_on()
+            self.connection.read_on()
             assert self.news is not None  # noqa: S101 - only tasks wait
             await self.news.wait()
             self.news.clear()
@@ -183,12 +164,12 @@ class Exchange:
 
         A client that has not read the last answer is waited for: answers must not pile up.
         """
-        if self._is_here(limit_bytes) and not self._line.write_paused:
+        if self._is_here(limit_bytes) and not self.connection.write_paused:
             return self.take()  # as most come: a timer costs more than all else here
-        cap_s = self._line.body_s
+        cap_s = self.connection.body_s
         try:
             async with asyncio.timeout(min(timeout_s, cap_s)):
-                await self._line.drained()
+                await self.connection.drained()
                 return self.take() if self._is_here(limit_bytes) else await self._read(limit_bytes)
         except TimeoutError:
             if cap_s < timeout_s:
@@ -203,7 +184,7 @@ class Exchange:
     async def _read(self, limit_bytes: int) -> bytes:
         if self.awaits_continue and self.length_bytes > limit_bytes:
             raise too_large(limit_bytes, whole=False)
-        line, length_bytes = self._line, self.length_bytes
+        line, length_bytes = self.connection, self.length_bytes
         is_large = self.size_bytes + LARGE_BYTES < length_bytes <= limit_bytes
         if is_large and line.moving is None and self.keep_alive:  # else what follows means nothing
             line.read_large(self, length_bytes)
@@ -232,19 +213,19 @@ class Exchange:
         if self.disconnected:
             on_gone()
         else:
-            self._line.on_gone = on_gone
+            self.connection.on_gone = on_gone
 
     def watch_reset(self, on_reset: Callable[[], None]) -> None:
         """Have it called if the other side, which has been sent the answer, throws it away."""
-        self._line.unread = (self, on_reset)
+        self.connection.unread = (self, on_reset)
 
     def unwatch(self) -> None:
-        self._line.on_gone = None
+        self.connection.on_gone = None
 
     @property
     def is_gone(self) -> bool:
         """Returns whether nothing that is written now can arrive."""
-        return self.disconnected or self._line.transport.is_closing()
+        return self.disconnected or self.connection.transport.is_closing()
 
     async def answered(self) -> None:
         """Return when it has been answered, or the other side has gone."""
@@ -270,7 +251,7 @@ class Exchange:
 
     def answer_as_it_is(self, *parts: Buffer, close: bool = False) -> None:
         """As `answer_raw`, with a head that is written already."""
-        line = self._line
+        line = self.connection
         line.on_gone = None
         if self.disconnected:
             return
@@ -298,8 +279,8 @@ class Exchange:
         Does nothing if it has gone, as neither do the others."""
         if not self.disconnected:
             self.response_started = True
-            self._line.on_flow = on_flow
-            self._line.writes.flush()
+            self.connection.on_flow = on_flow
+            self.connection.writes.flush()
             self.write(head)
 
     def leave_task(self) -> None:
@@ -310,7 +291,7 @@ class Exchange:
     def write(self, part: Buffer, *rest: Buffer) -> None:
         """More of an answer that has begun. It is written at once: what is not sent must be known
         before more of it is read."""
-        transport = self._line.transport
+        transport = self.connection.transport
         if self.disconnected or transport.is_closing():
             return
         if rest:
@@ -320,7 +301,7 @@ class Exchange:
 
     def end(self, *, close: bool = False) -> None:
         """The answer is whole."""
-        line = self._line
+        line = self.connection
         line.on_gone = line.on_flow = None
         if self.disconnected:
             return
@@ -334,19 +315,19 @@ class Exchange:
     def write_piece(self, piece: bytes) -> None:
         """One more piece of an answer that was begun through ASGI without a length. It is left out
         while the other side does not read, and before the answer has begun."""
-        line = self._line
+        line = self.connection
         if self.response_started and not (line.write_paused or line.transport.is_closing()):
             line.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
     def break_off(self) -> None:
         """Close the connection without an answer, or in the midst of one."""
-        self._line.on_gone = self._line.on_flow = None
+        self.connection.on_gone = self.connection.on_flow = None
         self.disconnected = True
-        self._line.transport.abort()
+        self.connection.transport.abort()
 
     def take_over(self) -> Callable[[], None]:
         """Whoever calls this bounds the exchange from now on. Returns what breaks it off."""
-        self._line.lift_bound()
+        self.connection.lift_bound()
         return self.break_off
 
 

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.exchange import Exchange
+from spillover.apps.http.known_requests import KnownRequests
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.http.known_heads import KnownHeads
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,20 +90,6 @@ class Edge:
     """Below that path, who closes its half of a connection behind a request wants no answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownRequest:
-    """What the head of a request meant that needs no task."""
-
-    method: str
-    path: str
-    query: bytes
-    headers: tuple[tuple[bytes, bytes], ...]
-    length_at: int
-    """Which of the headers is the length."""
-    serve: Serve
-    of_peers: bool
-
-
 @dataclass(slots=True)
 class Service:
     """What the connections of one server have in common."""
@@ -114,4 +100,4 @@ class Service:
     loop: asyncio.AbstractEventLoop
     connections: set[Any]
     tasks: set[asyncio.Task[None]]
-    heads: KnownHeads[KnownRequest] = field(default_factory=KnownHeads)
+    known: KnownRequests = field(default_factory=KnownRequests)

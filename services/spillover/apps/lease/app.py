@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request
 
-from spillover.apps.http.cold import complete, new_app
+from spillover.apps.http.cold import complete, new_app, without_pydantic_1
 from spillover.apps.http.openapi import describe, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
@@ -18,6 +18,7 @@ SITE = Site()
 """A member has no name in its configuration."""
 
 
+@without_pydantic_1()
 def create_app(report: GroupReport, metrics: LeaseMetrics, *, has_tokens: bool = False) -> FastAPI:
     """Returns the whole service of one member, but for the doors that it is behind where it
     `has_tokens`."""

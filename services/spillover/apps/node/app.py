@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 
 from spillover.apps.http.access import Access, tenant_in
 from spillover.apps.http.audit import Audit
-from spillover.apps.http.cold import complete, new_app
+from spillover.apps.http.cold import complete, new_app, without_pydantic_1
 from spillover.apps.http.console.operators import Operators
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.json_body import read_json
@@ -47,6 +47,7 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import name_of, request_id_of
 
 
+@without_pydantic_1()
 def create_app(
     shell: NodeShell,
     *,

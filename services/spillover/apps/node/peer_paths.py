@@ -130,13 +130,12 @@ class PeerPaths:
                     exchange.refuse(node_ended(name, has_not_run=has_not_run))
                 return
             settled = future.result()
-            assert settled is not None  # noqa: S101 - it does not pass through
-            if not isinstance(settled, Answer):
+            if isinstance(settled, Refuse):
                 exchange.refuse(_refusal(name, settled))
-                return
-            received_s, read_s = times
-            stay = wire.Stay(self._clock() - received_s, read_s - received_s, future.waited_s)
-            exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
+            elif settled is not None:  # None is of those that pass through
+                received_s, read_s = times
+                stay = wire.Stay(self._clock() - received_s, read_s - received_s, future.waited_s)
+                exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
         except Exception:  # noqa: BLE001 - as above
             answer_internal_error(self._shell, exchange, None)
 
@@ -275,8 +274,8 @@ class PeerPaths:
             raise Problem(
                 "invalid", f"path: it was at cluster {own} before", id=name_of(request.id)
             )
-        if request.hops > hops_max:
-            expected = f"expected at most {hops_max} hops, got {request.hops}"
+        if len(request.path) > hops_max:
+            expected = f"expected at most {hops_max} hops, got {len(request.path)}"
             raise Problem("invalid", f"path: {expected}", id=name_of(request.id))
 
     def other_version(self, exchange: Exchange) -> Problem:

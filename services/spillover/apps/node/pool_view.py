@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spillover.core.overflow.visit import Visit
-from spillover.core.tokens.servers import TokenServers
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.token_orders import LONGEST_AVAILABLE
+
+if TYPE_CHECKING:
+    from spillover.core.overflow.visit import Visit
+    from spillover.core.tokens.servers import TokenServers
 
 Count = Annotated[int, Field(ge=0)]
 Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -89,8 +91,8 @@ class TokensState(BaseModel):
 
 def pool_of(shell: NodeShell) -> TokenServers[Visit] | None:
     """Returns the pool of a node; None where its servers are alike."""
-    servers = shell.machine.servers
-    return servers if isinstance(servers, TokenServers) else None
+    machine = shell.machine
+    return None if machine.settings.pool is None else cast("TokenServers[Visit]", machine.servers)
 
 
 def tokens_state(shell: NodeShell, pool: TokenServers[Visit]) -> TokensState:

@@ -23,7 +23,6 @@ from spillover.apps.node.certificates import door_contexts, is_secure, proxy_con
 from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
-from spillover.apps.node.proxy_door import ProxyDoor
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
@@ -36,6 +35,7 @@ from spillover.live.process.stdin_end import on_stdin_end
 from spillover.model.topology import Topology
 
 if TYPE_CHECKING:
+    from spillover.apps.node.proxy_door import ProxyDoor
     from spillover.live.tls.rotation import Credentials
 
 LAST_WORDS_S = 0.1
@@ -152,6 +152,8 @@ def _servers(
 
 
 def _proxy_door(shell: NodeShell, app: HotPaths, credentials: Credentials | None) -> ProxyDoor:
+    from spillover.apps.node.proxy_door import ProxyDoor  # noqa: PLC0415 - few have such a door
+
     return ProxyDoor(shell, tls=proxy_context(shell.cluster, credentials), doors=app.doors)
 
 

@@ -4,6 +4,7 @@ behind.
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import suppress
 
@@ -13,11 +14,12 @@ from fastapi.responses import Response, StreamingResponse
 from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.audit import Audit
-from spillover.apps.http.cold import complete, new_app
+from spillover.apps.http.cold import complete, new_app, without_pydantic_1
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange
 from spillover.apps.http.openapi import Described, describe, problems
-from spillover.apps.http.problems import Problem
+from spillover.apps.http.problems import BUG, Problem
+from spillover.apps.http.service import Direct, DirectPost, Edge
 from spillover.apps.http.sites import Site
 from spillover.apps.queue.calls import Call, QueueCalls
 from spillover.apps.queue.console_view import queue_console
@@ -33,11 +35,14 @@ from spillover.apps.queue.views import (
     queue_state,
 )
 from spillover.core.queue import events as ev
-from spillover.live.queue import wire
+from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue.shell import QueueShell
 
 SITE = Site()
 """A producer has no name in its configuration."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 _OF_GRANT = re.compile(r"/(objects|grants)/([^/]{1,200})(?:/(ack|nack|extend))?")
 
@@ -48,12 +53,12 @@ class QueueApp:
     def __init__(
         self, shell: QueueShell, *, object_limit_bytes: int, access: Access | None = None
     ) -> None:
-        calls = QueueCalls(shell, object_limit_bytes)
+        calls = self._calls = QueueCalls(shell, object_limit_bytes)
+        self.edge = Edge(Direct([DirectPost(path, self.direct) for path in calls.peers_messages]))
         self._by_path: dict[str, dict[str, Call]] = {
             "/objects": {"POST": calls.offer},
             "/take": {"POST": calls.take},
-            wire.PROBE_PATH: {"POST": calls.probe},
-            wire.OFFER_PATH: {"POST": calls.peer_offer},
+            **{path: {"POST": calls.of_peer} for path in calls.peers_messages},
         }
         self._of_grant: dict[tuple[str, str | None], dict[str, Call]] = {
             ("objects", None): {"GET": calls.fetch},
@@ -80,10 +85,11 @@ class QueueApp:
         if not by_method:
             await self.cold(scope, receive, send)
             return
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in exchange.headers}
-        if (reason := SITE.why_not_use(exchange.method, headers)) is not None:
-            exchange.refuse(Problem("another_site", reason))
-            return
+        if exchange.is_of_page:
+            headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in exchange.headers}
+            if (reason := SITE.why_not_use(exchange.method, headers)) is not None:
+                exchange.refuse(Problem("another_site", reason))
+                return
         call = by_method.get(exchange.method)
         try:
             if call is None:
@@ -97,6 +103,21 @@ class QueueApp:
         except ClientGone:
             with suppress(Exception):
                 exchange.break_off()
+
+    def direct(self, exchange: Exchange) -> None:
+        """What a peer says, that came whole: answered now, without a task. Of no page."""
+        try:
+            if self._doors is not None:
+                self._doors.enter(exchange)
+            self._calls.of_peer_whole(exchange)
+        except Problem as problem:
+            exchange.refuse(problem)
+        except ClientGone:
+            exchange.break_off()
+        except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
+            told = {"method": exchange.method, "path": exchange.path}
+            _log.exception(Message("internal error", **told))
+            exchange.refuse(Problem("internal", BUG))
 
     def _find(self, path: str) -> tuple[dict[str, Call], str]:
         """The calls of a path, by method, and the grant that it names; none of a cold path."""
@@ -114,6 +135,7 @@ def _wrong_method(exchange: Exchange, by_method: dict[str, Call]) -> Problem:
     return Problem("method_not_allowed", detail, headers=[(b"allow", allowed.encode())])
 
 
+@without_pydantic_1()
 def create_cold_app(shell: QueueShell, about: About, *, has_tokens: bool = False) -> FastAPI:
     """Returns everything that carries no object."""
     app = new_app(f"Spillover queue producer {shell.settings.id}", shell.metrics.registry)

@@ -5,7 +5,7 @@ that sees one exchange through. Which call is which, and the rest, is in `app`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 from spillover.apps.http.asgi import Message, Send
@@ -51,6 +51,11 @@ class QueueCalls:
     def __init__(self, shell: QueueShell, object_limit_bytes: int) -> None:
         self._shell = shell
         self._limit_bytes = object_limit_bytes
+        self.peers_messages: Mapping[str, Callable[[Exchange, bytes], None]] = {
+            wire.PROBE_PATH: self._probe,
+            wire.OFFER_PATH: self._peer_offer,
+        }
+        """By path."""
 
     # --- objects ------------------------------------------------------------------------------
 
@@ -126,11 +131,11 @@ class QueueCalls:
                 shell.metrics.waited(shell.now_s - begun_s)
                 await self._give(exchange, send, answer)
             case ev.Direct(_, offer):
-                shell.metrics.waited(shell.now_s - begun_s)
                 where = f"{shell.public_urls[offer.producer]}/objects/{offer.grant}"
                 headers = _of_grant(offer.grant, offer.producer, offer.probes)
                 exchange.answer(303, [(b"location", where.encode()), *headers], b"")
                 _leave(exchange)
+                shell.metrics.waited(shell.now_s - begun_s)
             case ev.NoObject():
                 headers = [(b"spillover-probes", b"%d" % answer.probes)]
                 await _answer_empty(send, 204, headers)
@@ -158,24 +163,35 @@ class QueueCalls:
 
     # --- between producers --------------------------------------------------------------------
 
-    async def probe(self, exchange: Exchange, _: Send, __: str) -> None:
-        """A peer's probe: 202, and what comes of it later."""
+    async def of_peer(self, exchange: Exchange, _: Send, __: str) -> None:
+        """What a peer says, that comes in pieces."""
         self._check_caller(exchange)
         body = await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
+        self.peers_messages[exchange.path](exchange, body)
+
+    def of_peer_whole(self, exchange: Exchange) -> None:
+        """The same of what is here: a consumer waits for it, and a task would cost a quarter of its
+        way through this producer."""
+        self._check_caller(exchange)
+        if exchange.size_bytes > MESSAGE_LIMIT_BYTES:
+            raise too_large(MESSAGE_LIMIT_BYTES, whole=True)
+        self.peers_messages[exchange.path](exchange, exchange.take())
+
+    def _probe(self, exchange: Exchange, body: bytes) -> None:
+        """A peer's probe: 202, once what comes of it now has left."""
         probe = _read(wire.decode_probe, body)
         self._check_peer(probe.first)
-        exchange.answer(202, [], b"")
         self._shell.feed(ev.ProbeCame(probe))
+        exchange.answer(202, [], b"")
 
-    async def peer_offer(self, exchange: Exchange, _: Send, __: str) -> None:
+    def _peer_offer(self, exchange: Exchange, body: bytes) -> None:
         """A peer's object for a take that is held here."""
-        self._check_caller(exchange)
-        body = await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
         offer = _read(wire.decode_offer, body)
         self._check_peer(offer.producer)
         self._check_caller(exchange, offer.producer)
-        answer = await self._ask(exchange, lambda ref: ev.OfferCame(ref, offer))
-        assert isinstance(answer, ev.AnswerOffer)  # noqa: S101 - it is answered at once
+        answer = self._shell.ask_now(lambda ref: ev.OfferCame(ref, offer))
+        if answer is None:
+            raise ClientGone  # nobody is here to answer
         headers = [(b"content-type", b"application/json")]
         exchange.answer(200, headers, wire.encode_taken(answer.taken))
 

@@ -33,17 +33,17 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Ids of nodes and names of groups: neither `|` nor a brace can occur in them."""
 
 
-def check_name(source: str, field_name: str, name: str) -> None:
+def check_name(source: str, field_name: str, name: object) -> None:
     """Raise InputError unless `name` can name a node or a group."""
-    if NAME.fullmatch(name) is None:
+    if not isinstance(name, str) or NAME.fullmatch(name) is None:
         expected = f"expected 1 to 63 of A-Z a-z 0-9 . _ -, got {name!r}"
         raise InputError(source, field_name, expected)
 
 
-def check_partitions(source: str, partitions: int) -> None:
+def check_partitions(source: str, partitions: object) -> None:
     """Raise InputError unless a group can have so many."""
-    if partitions < 1:
-        raise InputError(source, "partitions", f"expected at least 1, got {partitions}")
+    if not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1:
+        raise InputError(source, "partitions", f"expected at least 1, got {partitions!r:.80}")
     if partitions > PARTITIONS_MAX:
         expected = f"expected at most {PARTITIONS_MAX}, got {partitions}"
         raise InputError(source, "partitions", expected)

@@ -216,7 +216,7 @@ class NodeMachine(NodeFacts):
             not self.health.degraded or self._starts_here(visit, now_s)
         ):
             self._accept(visit)
-            self._start_at_once(visit, now_s)
+            self._start(visit, now_s, at_once=True)
         else:
             self._place_new(visit, now_s)
 
@@ -282,7 +282,7 @@ class NodeMachine(NodeFacts):
             and not undone
             and (not self.health.degraded or self._starts_here(visit, now_s))
         ):
-            self._start_at_once(visit, now_s)
+            self._start(visit, now_s, at_once=True)
         else:
             objection = self.admission.objection(visit, now_s)
             if not undone and self._has_its_place(visit, objection):
@@ -342,7 +342,7 @@ class NodeMachine(NodeFacts):
     def _place(self, visit: Visit, choice: int, now_s: float, *, pulled: bool = False) -> None:
         if choice == KEEP:
             if self.servers.may_start(visit):  # it was to go elsewhere, and nobody there takes it
-                self._start_at_once(visit, now_s)
+                self._start(visit, now_s, at_once=True)
             else:
                 self.register.enter(visit, QUEUED, now_s)
                 self.servers.join(visit)
@@ -388,11 +388,10 @@ class NodeMachine(NodeFacts):
 
     # --- servers ------------------------------------------------------------------------------
 
-    def _start_at_once(self, visit: Visit, now_s: float) -> None:
-        self.decider.note(visit, STARTED, self.servers, now_s, None, self.health.state)
-        self._start(visit, now_s)
-
-    def _start(self, visit: Visit, now_s: float) -> None:
+    def _start(self, visit: Visit, now_s: float, *, at_once: bool = False) -> None:
+        """Have a server take it; `at_once`, it has not waited for one."""
+        if at_once:
+            self.decider.note(visit, STARTED, self.servers, now_s, None, self.health.state)
         if visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
             return
@@ -552,13 +551,9 @@ class NodeMachine(NodeFacts):
 
     # --- a forward comes back -----------------------------------------------------------------
 
-    def _away(self, ref: int) -> Visit | None:
-        """The visit, if it is still away: what came back may have been given up before."""
-        visit = self.register.visits.get(ref)
-        return visit if visit is not None and visit.state is AWAY else None
-
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
-        if (visit := self._away(event.ref)) is not None:
+        visit = self.register.visits.get(event.ref)
+        if visit is not None and visit.state is AWAY:  # else it was given up before
             answer = event.answer
             self.neighbors.took(visit.target, event.leg_s - event.opening_s)
             if answer.load is not None:
@@ -581,7 +576,8 @@ class NodeMachine(NodeFacts):
                 self._offer_again(visit.target, now_s, 1)
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
-        if (visit := self._away(event.ref)) is not None:
+        visit = self.register.visits.get(event.ref)
+        if visit is not None and visit.state is AWAY:
             if event.load is not None:
                 visit.group.neighbors.heard_load(visit.target.handle, event.load, now_s)
             if visit.answering:
@@ -593,7 +589,8 @@ class NodeMachine(NodeFacts):
             self._place_again(visit, now_s)
 
     def _forward_lost(self, event: ev.ForwardLost, now_s: float) -> None:
-        if (visit := self._away(event.ref)) is None:
+        visit = self.register.visits.get(event.ref)
+        if visit is None or visit.state is not AWAY:
             return
         if visit.answering:
             self._broken_off(visit, now_s)
@@ -848,8 +845,8 @@ class NodeMachine(NodeFacts):
 
     def _tokens_set(self, event: ev.TokensSet, now_s: float) -> None:
         pool = cast("TokenPool", self.servers)
-        pool.set_limits(event.limits, now_s)
-        pool.put_in(event.servers_in, now_s)
+        pool.set_limits(event.limits)
+        pool.put_in(event.servers_in)
         self._servers_changed(now_s)
 
     def _serve_turned(self, now_s: float) -> None:

@@ -10,8 +10,8 @@ from typing import cast
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
+from spillover.policy.overflow.estimate import is_news, learned_way_s
 from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
-from spillover.policy.overflow.way import is_news, learned_way_s
 
 SILENCE_S_MAX = 1.0
 """A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to

@@ -245,8 +245,8 @@ class TokenPool(ServerPool, Protocol):
         """Returns whether a server takes jobs that did not when this was asked last, or the other
         way round."""
 
-    def set_limits(self, limits: Mapping[str, int], now_s: float, /) -> None:
+    def set_limits(self, limits: Mapping[str, int], /) -> None:
         """So many tokens from now on, by the id of the class. Held ones are not taken."""
 
-    def put_in(self, servers_in: Mapping[str, bool], now_s: float, /) -> None:
+    def put_in(self, servers_in: Mapping[str, bool], /) -> None:
         """Servers, by id, are in (True) or out: these take nothing new."""

@@ -38,13 +38,16 @@ class Ways:
     def next_hop(self, probe: Probe, now_s: float, *, own_too: bool = True) -> str | None:
         """Returns the producer to send a probe to, which may be the own one unless that is left
         out; None where there is none."""
+        passed_over = {
+            peer for peer, failed_s in self._failed_s.items() if now_s < failed_s + PASSED_OVER_S
+        }
         names = [
             name
             for name, share in probe.access.items()
             if share > 0.0
             and name in self._known
             and (own_too or name != self._own)
-            and self._can_be_reached(name, now_s)
+            and name not in passed_over
         ]
         if not names:
             return None
@@ -54,7 +57,3 @@ class Ways:
             return names[pick_producer(reached, draw)]
         visited = [name == self._own or name in probe.visited for name in names]
         return names[pick_unvisited(reached, visited, draw)]
-
-    def _can_be_reached(self, name: str, now_s: float) -> bool:
-        failed_s = self._failed_s.get(name)
-        return failed_s is None or now_s >= failed_s + PASSED_OVER_S

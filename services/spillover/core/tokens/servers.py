@@ -180,15 +180,13 @@ class TokenServers(TokenFacts[V]):
         self.servers[server].is_down = not up
         self._settle(self.servers[server])
 
-    def set_limits(self, limits: Mapping[str, int], now_s: float) -> None:
+    def set_limits(self, limits: Mapping[str, int]) -> None:
         """So many tokens from now on, by the id of the class. `pop` has who can start by that."""
         for id_, limit in limits.items():
-            self.bucket.set_limit(self.class_ids.index(id_), limit, now_s)
-        self._seat_blocked()
+            self.bucket.set_limit(self.class_ids.index(id_), limit, self.now_s)
 
-    def put_in(self, servers_in: Mapping[str, bool], now_s: float) -> None:
+    def put_in(self, servers_in: Mapping[str, bool]) -> None:
         """Servers, by id, are in (True) or out. `pop` has who can start by that."""
-        self.now_s = now_s
         for server in self.servers:
             if server.id in servers_in:
                 server.is_out = not servers_in[server.id]

@@ -49,6 +49,7 @@ class Timers:
     ) -> None:
         self._loop = loop
         self._alarm = make_alarm(loop, self._wake)
+        self._set_alarm = self._alarm.set
         self.clock = self._alarm.clock
         self._heap: list[tuple[float, int, Timer]] = []
         self._made = 0
@@ -69,7 +70,8 @@ class Timers:
         self._made += 1
         heapq.heappush(self._heap, (due_s, self._made, timer))
         if due_s < self.next_s:
-            self._arm(due_s)
+            self.next_s = due_s
+            self._set_alarm(due_s)
         return timer
 
     def run_due(self, now_s: float) -> None:
@@ -109,10 +111,6 @@ class Timers:
         self._cancelled = 0
         self._alarm.close()
 
-    def _arm(self, due_s: float) -> None:
-        self.next_s = due_s
-        self._alarm.set(due_s)
-
     def _wake(self) -> None:
         now_s = self.clock()
         if self.next_s <= now_s:
@@ -124,4 +122,5 @@ class Timers:
             heapq.heappop(self._heap)
             self._cancelled -= 1
         if self._heap:
-            self._arm(self._heap[0][0])
+            self.next_s = self._heap[0][0]
+            self._set_alarm(self.next_s)

@@ -41,15 +41,11 @@ class WriteBatch:
         """Write all of it now. Comes before anything that is written without this."""
         writes, self._writes = self._writes, []
         for transport, parts in writes:
-            if not transport.is_closing():
-                write_parts(transport, *parts)
-
-
-def write_parts(transport: asyncio.WriteTransport, head: Buffer, *rest: Buffer) -> None:
-    """One write for all parts of a message."""
-    if not rest:
-        transport.write(head)
-    elif len(rest) == 1 and len(rest[0]) <= JOIN_LIMIT_BYTES:
-        transport.write(b"".join((head, rest[0])))
-    else:
-        transport.writelines((head, *rest))
+            if transport.is_closing():
+                continue
+            if len(parts) == 1:
+                transport.write(parts[0])
+            elif len(parts) == 2 and len(parts[1]) <= JOIN_LIMIT_BYTES:
+                transport.write(b"".join(parts))
+            else:
+                transport.writelines(parts)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.base import OnEnd, OnHealth, Workers
-from spillover.live.handlers.http.handler import HttpWorkers
-from spillover.live.handlers.proxy.handler import ProxyWorkers, Relays
 from spillover.live.handlers.python.handler import python_workers
 from spillover.live.handlers.service_payload import ServiceTimes
 from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
@@ -28,6 +26,9 @@ from spillover.model.upstream_urls import (
     passed_to,
     upstream_urls,
 )
+
+if TYPE_CHECKING:
+    from spillover.live.handlers.proxy.handler import Relays
 
 OnServerHealth: TypeAlias = Callable[[int, bool], None]
 """As `OnHealth`, of the server with this number."""
@@ -110,10 +111,15 @@ def _called_workers(  # noqa: PLR0917 - as `make_workers`
         urls = (passed_to if is_proxy else upstream_urls)(cluster.handler)
     except ValueError as error:
         raise InputError(source, "handler", str(error)) from error
+    # Imported here: a node that starts pays for the handler that it has, and for no other.
     if is_proxy:
+        from spillover.live.handlers.proxy.handler import ProxyWorkers  # noqa: PLC0415
+
         if relays is None:
             raise InputError(source, "handler", "expected a node that passes answers on")
         return ProxyWorkers(urls, cluster, on_end, on_health, relays, moving)
+    from spillover.live.handlers.http.handler import HttpWorkers  # noqa: PLC0415
+
     return HttpWorkers(urls, cluster, on_end, on_health, moving)
 
 

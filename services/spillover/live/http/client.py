@@ -172,13 +172,13 @@ class HttpClient:
         limits = self._body_limit_bytes, self._excerpt_bytes
         exchange = OutgoingRequest(method, self._server.url + path, on_end, *limits)
         exchange.on_head = on_head
-        if timeout_s is not None:
-            if timeout_s <= 0:
-                exchange.break_off("no time was left to send it")
-                return exchange
+        if timeout_s is not None and timeout_s <= 0:
+            exchange.break_off("no time was left to send it")
+            return exchange
+        self.dispatch(exchange, head, parts)
+        if timeout_s is not None and exchange.on_end is not None:  # what waits for it has it first
             loop = asyncio.get_running_loop()
             exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
-        self.dispatch(exchange, head, parts)
         return exchange
 
     async def warm(self, connections: int) -> None:
@@ -307,7 +307,7 @@ class HttpClient:
         oldest_s = time.monotonic() - self._idle_s_max
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.usable and connection.idle_since_s > oldest_s:
+            if connection.idle_since_s > oldest_s and connection.usable:
                 connection.send(exchange, head, body)
                 return
             connection.close()

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias, cast
 import httptools
 
 from spillover.live.engine.moving import Moving
-from spillover.live.engine.write_batch import Buffer, WriteBatch, write_parts
+from spillover.live.engine.write_batch import Buffer, WriteBatch
 from spillover.live.http.known_heads import KnownHeads, whole_message
 from spillover.live.http.large_bodies import LARGE_BYTES, LargeBody
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
         if self._writes is not None:
             self._writes.write(self._transport, head, *body)
         else:
-            write_parts(self._transport, head, *body)
+            self._transport.writelines((head, *body))
 
     def pause_reading(self) -> None:
         """Leave what comes to the kernel."""
@@ -281,10 +281,12 @@ class Connection(asyncio.Protocol):
             self._fault = f"head or framing of the answer exceeds {OVERHEAD_LIMIT_BYTES} bytes"
         if exchange.on_body is not None and self._head_complete:
             self._stream(exchange, exchange.on_body)
-        if self._answer is not None:
-            if whole is not None and self._heads is not None:
-                self._learn(self._answer, self._heads, *whole)
-            self._finish(exchange, self._answer)
+        if (answer := self._answer) is not None:
+            if whole is not None and self._heads is not None and self._reusable:
+                status, headers, is_all = answer.status, answer.headers, answer.body == whole[2]
+                if is_all and headers.get(b"content-length") == whole[1] and 200 <= status <= 299:
+                    self._heads.learn(whole[0], (status, dict(headers)))
+            self._finish(exchange, answer)
         elif self._fault is not None:
             exchange.break_off(self._fault)
         elif self._large_bytes and exchange.connection is self:
@@ -304,15 +306,6 @@ class Connection(asyncio.Protocol):
         self._reusable = True
         self._finish(exchange, Response(status, told, body, exchange.sent_s, time.monotonic()))
         return True
-
-    def _learn(
-        self, answer: Response, heads: Heads, head: bytes, length: bytes, body: bytes
-    ) -> None:
-        """It came so."""
-        is_all = self._reusable and answer.body == body and not self._fault
-        is_same = answer.headers.get(b"content-length") == length
-        if is_all and is_same and 200 <= answer.status <= 299:
-            heads.learn(head, (answer.status, dict(answer.headers)))
 
     def _read_large(self, size_bytes: int) -> None:
         """Read the rest of a body without the parser; the next answer gets a new one."""

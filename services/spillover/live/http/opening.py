@@ -90,7 +90,11 @@ class Opening:
             """Not before there is a socket: else loops complain that its transport is open."""
             return Handshake(connection, context, set(), securing.name, over)
 
-        transport, protocol = await self._open_socket(make)
+        try:
+            transport, protocol = await self._open_socket(make)
+        except BaseException:
+            over.cancel()  # a loop closes the socket, and tells nobody
+            raise
         handshake = cast("Handshake", protocol)
         try:
             await over

@@ -6,7 +6,7 @@ from functools import cached_property
 from os import PathLike, fspath
 
 from spillover.live.http.trusted import TrustedCas
-from spillover.model.errors import InputError
+from spillover.model.arguments import wrong
 
 
 class Trust:
@@ -14,10 +14,7 @@ class Trust:
     the system. Raises InputError for a file without any."""
 
     def __init__(self, ca_file: str | PathLike[str] | None) -> None:
-        try:
-            self._ca_file = None if ca_file is None else fspath(ca_file)
-        except TypeError:
-            raise InputError("ca_file", "", f"expected a path, got {ca_file!r:.80}") from None
+        self._ca_file = None if ca_file is None else _checked_path(ca_file)
         if ca_file is not None:
             _ = self._cas  # what is wrong with it is told now
 
@@ -28,3 +25,11 @@ class Trust:
     @cached_property
     def _cas(self) -> TrustedCas:
         return TrustedCas(self._ca_file)
+
+
+def _checked_path(given: object) -> str:
+    """Of a variable that is empty nobody meant the system's CAs."""
+    path = fspath(given) if isinstance(given, PathLike) else given
+    if not isinstance(path, str) or not path:
+        raise wrong("ca_file", "a path", given)
+    return path

@@ -18,7 +18,9 @@ from spillover.live.leases.completion import Completion, FailedMachine
 from spillover.live.leases.event_log import EventLog, OnEvent
 from spillover.live.leases.handlers import Handler, check_handler
 from spillover.live.leases.parts import MachineState, make_parts
+from spillover.live.leases.renewal.supervisor import MODES
 from spillover.live.leases.shell import MemberShell
+from spillover.model.arguments import checked_function, wrong
 from spillover.model.lease_times import LeaseTimes
 
 
@@ -49,6 +51,13 @@ class LeaseGroup:
         renewer: str = "auto",
     ) -> None:
         check_handler(handler, "handler")
+        if not isinstance(url, str):
+            raise wrong("url", "redis://HOST:PORT/NUMBER", url)
+        if not isinstance(times, LeaseTimes | None):
+            raise wrong("times", "LeaseTimes", times)
+        if renewer not in MODES:
+            raise wrong("renewer", f"one of {', '.join(MODES)}", renewer)
+        checked_function("on_event", on_event)
         self.url, self.group, self.node, self.rule = url, group, node, rule
         self.times = times or LeaseTimes()
         self.settings = MemberSettings(

@@ -55,6 +55,8 @@ class ConfigurationStore:
         self._key = f"{{spillover:{federation}}}:configuration"
         self._link = RedisLink(url, TIMEOUT_S, connections=2)
         self._random = Random()  # only spreads attempts to connect
+        self.failures = 0
+        """Of listening, in a row: the pause before the next attempt grows with them."""
 
     async def put(self, configuration: Configuration, expected: Stamp) -> Configuration | None:
         """Keep this one, if what is there is not above `expected`; None if it is kept, else what is
@@ -82,38 +84,37 @@ class ConfigurationStore:
 
     async def listen(self, on_news: Callable[[Configuration], None]) -> None:
         """Tell what is kept, at once and whenever that may have changed, until cancelled."""
-        attempts = 0
         while True:
             try:
-                attempts = await self._subscribed(on_news, attempts)
+                await self._subscribed(on_news)
             except failures() as error:
                 if cancels_so_far():
                     raise asyncio.CancelledError from None
                 self._complain(told_error(error, place_of(self._url)))
             except (StoreRefused, StoreUnreachable) as error:
                 self._complain(error)
-            pause_s = backoff_s(attempts, RETRY_FIRST_S, RETRY_LONGEST_S, self._random.random())
-            attempts += 1
+            draw = self._random.random()
+            pause_s = backoff_s(self.failures, RETRY_FIRST_S, RETRY_LONGEST_S, draw)
+            self.failures += 1
             await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
         """Let go of the connections."""
         await self._link.close()
 
-    async def _subscribed(self, on_news: Callable[[Configuration], None], attempts: int) -> int:
+    async def _subscribed(self, on_news: Callable[[Configuration], None]) -> None:
         client = open_client(self._url, TIMEOUT_S, connections=1)
         channel = client.pubsub()
         try:
             await channel.subscribe(self._key)
             while await self._heard(channel):
-                attempts = 0
                 kept = await self.get()
+                self.failures = 0
                 if kept is not None:
                     on_news(kept)
         finally:
             pool = client.connection_pool
             await close_quietly(channel.aclose, client.aclose, pool.disconnect)
-        return attempts
 
     async def _heard(self, channel: PubSub) -> bool:
         """Wait for news, or until it is time to look anyway."""

@@ -96,8 +96,9 @@ class EmulatedLink:
         self._held: deque[Parcel] = deque()  # due, and cut off; all before those in line
         self._withdrawn = 0
         self._timer: Timer | None = None
-        self._clear = delay_s == 0.0
-        """Nothing waits and nothing is emulated: what is sent is delivered in the same breath."""
+        self.is_clear = delay_s == 0.0
+        """Nothing waits and nothing is emulated: what is sent is delivered in the same breath, and
+        need not be sent through this."""
 
     def __len__(self) -> int:
         """What is kept, withdrawn messages that were not swept out yet included."""
@@ -115,11 +116,6 @@ class EmulatedLink:
     @property
     def cut(self) -> bool:
         return self._transit.cut
-
-    @property
-    def is_clear(self) -> bool:
-        """Returns whether what is sent now is delivered in the same breath."""
-        return self._clear
 
     def set_faults(
         self, *, delay_s: float | None = None, loss: float | None = None, cut: bool | None = None
@@ -146,7 +142,7 @@ class EmulatedLink:
     ) -> Parcel:
         """Send a message, now or at `now_s`. Either may be called before this returns: then the
         parcel no longer waits. What they raise comes out here then, and else at the timers."""
-        if self._clear:
+        if self.is_clear:
             deliver()
             return _GONE
         if now_s is None:
@@ -207,7 +203,7 @@ class EmulatedLink:
             given_up_s = transit.given_up_s(self._held[0].due_s)
             due_s = min(due_s, given_up_s if transit.cut else self._clock())
         unhindered = transit.delay_s == 0.0 and transit.loss == 0.0 and not transit.cut
-        self._clear = unhindered and due_s == math.inf
+        self.is_clear = unhindered and due_s == math.inf
         if self._timer is not None and self._timer.due_s > due_s:
             self._timer.cancel()
             self._timer = None

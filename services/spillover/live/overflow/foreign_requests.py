@@ -151,12 +151,14 @@ class ForeignRequests:
         future = self._open.get(ref)
         if future is None or told is None:
             return
-        arrive = partial(self._arrive, ref, told, time.monotonic())
         emulated_link = self._emulated_links.get(future.key[0])
-        if emulated_link is not None:
+        now_s = time.monotonic()
+        # One that has left: nothing is emulated any more, and its connection is still open.
+        if emulated_link is None or emulated_link.is_clear:
+            self._arrive(ref, told, now_s)
+        else:
+            arrive = partial(self._arrive, ref, told, now_s)
             future.parcel = emulated_link.send(arrive, partial(self._lose, ref))
-        else:  # it has left: nothing is emulated any more, and its connection is still open
-            arrive()
 
     def close(self) -> None:
         """The node ends: whoever still waits is told by a cancelled future. An answer that has

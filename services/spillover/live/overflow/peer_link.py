@@ -170,7 +170,11 @@ class PeerLink:
         ref = command.ref
         way = self._ways[ref] = ForwardWay(command, time.monotonic())
         self._machine.hand_over(ref)
-        way.parcel = self._emulated_link.send(partial(self._leave, way), partial(self._lose, ref))
+        emulated_link = self._emulated_link
+        if emulated_link.is_clear:
+            self._leave(way)
+        else:
+            way.parcel = emulated_link.send(partial(self._leave, way), partial(self._lose, ref))
 
     def recall(self, ref: int) -> None:
         """Cancel a forward whose answer nobody waits for."""

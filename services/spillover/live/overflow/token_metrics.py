@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from prometheus_client.core import Metric
 
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.tokens.servers import TokenServers
+from spillover.core.overflow.servers import FifoServers
 from spillover.live.engine.metric_types import Counters, counter, gauges
 from spillover.live.overflow.recent import REFUSED
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome
 from spillover.model.signals import tokens as signals
+
+if TYPE_CHECKING:
+    from spillover.core.tokens.servers import TokenServers
 
 OTHER = "other"
 
@@ -30,7 +33,9 @@ UP = "up"
 def token_metrics(machine: NodeMachine) -> TokenMetrics | None:
     """Returns those of a node; None where its servers are alike."""
     servers = machine.servers
-    return TokenMetrics(machine, servers) if isinstance(servers, TokenServers) else None
+    if isinstance(servers, FifoServers):
+        return None
+    return TokenMetrics(machine, cast("TokenServers[Any]", servers))
 
 
 class TokenMetrics:

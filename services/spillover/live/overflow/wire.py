@@ -29,6 +29,7 @@ from spillover.model.request import (
 )
 from spillover.model.topology import CLUSTER_ID
 from spillover.model.trace_context import trace_context
+from spillover.model.unlike_servers import DEFAULT_TYPE
 
 LOAD = b"spillover-load"
 """A header of refusals between nodes: the load of the one that refuses."""
@@ -246,12 +247,17 @@ def encode_envelope(
 
 
 def decode_forward(body: bytes) -> Forwarded:
-    """Raises MalformedMessage."""
+    """Raises MalformedMessage; what a client may not send, a neighbor may not hand on."""
     try:
         forward = _decode_forward(body)
     except UNREADABLE as error:
         raise MalformedMessage(str(error)) from error
-    _check_forward(forward)
+    _check_id(forward.id, forward.tenant)
+    if forward.type != DEFAULT_TYPE and not is_name(forward.type, TYPE_LENGTH_MAX):
+        raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
+    check_clusters("path", forward.path)
+    if not math.isfinite(forward.remaining_ms):
+        raise MalformedMessage("remaining_ms: expected a number of milliseconds")
     parent = forward.traceparent
     request = Request(
         id=request_id_of(forward.tenant, forward.id),
@@ -265,7 +271,8 @@ def decode_forward(body: bytes) -> Forwarded:
     )
     caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
     load = None if forward.load is None else load_of(forward.load)
-    return Forwarded(caller, request, forward.remaining_ms / 1e3, load, forward.pulled)
+    remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
+    return Forwarded(caller, request, remaining_ms / 1e3, load, forward.pulled)
 
 
 def load_of(load: LoadBody) -> LoadNow:
@@ -291,17 +298,6 @@ def decode_load(told: bytes | None) -> LoadNow | None:
         return load_of(_decode_load(told))
     except ValueError:
         return None
-
-
-def _check_forward(forward: ForwardBody) -> None:
-    """What a client may not send, a neighbor may not hand on."""
-    _check_id(forward.id, forward.tenant)
-    if not is_name(forward.type, TYPE_LENGTH_MAX):
-        raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
-    check_clusters("path", forward.path)
-    if not math.isfinite(forward.remaining_ms):
-        raise MalformedMessage("remaining_ms: expected a number of milliseconds")
-    forward.remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
 
 
 def _check_id(name: str, tenant: str) -> None:

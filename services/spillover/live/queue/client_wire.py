@@ -113,6 +113,10 @@ def encode_take(command: Take, settings: ConsumerSettings) -> bytes:
     )
 
 
+DEADLINE_S_MAX = 604_800.0
+"""A week, as for requests."""
+
+
 def deadline(wait_s: float) -> tuple[bytes, bytes]:
     """Returns the header that says how long a call may wait."""
     return (b"spillover-deadline-ms", b"%.3f" % (wait_s * 1e3))

@@ -18,11 +18,19 @@ from spillover.core.queue.consumer import ConsumerSettings
 from spillover.live.engine.loop_thread import LoopThread
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.trust import Trust
-from spillover.live.queue.client_wire import Headers
+from spillover.live.queue.client_wire import DEADLINE_S_MAX, Headers
 from spillover.live.queue.consumer_shell import ConsumerShell, Held
 from spillover.live.queue.directory import checked_urls, find_producers
 from spillover.live.queue.wire import PRODUCERS_MAX
+from spillover.model.arguments import (
+    checked_count,
+    checked_flag,
+    checked_seconds,
+    is_number,
+    wrong,
+)
 from spillover.model.errors import InputError
+from spillover.model.request import NAME_LENGTH_MAX, is_name
 
 Access: TypeAlias = Mapping[str, float] | Literal["uniform", "learned"]
 
@@ -270,15 +278,12 @@ def consume(
     Raises InputError for what cannot be meant; the loop raises Unreachable where no producer
     answers at its start, and Rejected where one does not let it in.
     """
-    if not 1 <= max_hops <= PRODUCERS_MAX:
-        expected = f"expected a number from 1 to {PRODUCERS_MAX}, got {max_hops}"
-        raise InputError("max_hops", "", expected)
-    if at_once < 1:
-        raise InputError("at_once", "", f"expected a number of at least 1, got {at_once}")
-    if not 0.0 < take_s < math.inf:
-        raise InputError("take_s", "", f"expected seconds above 0, got {take_s}")
+    checked_count("max_hops", max_hops, PRODUCERS_MAX)
+    checked_count("at_once", at_once)
+    checked_flag("avoid_visited", avoid_visited)
+    checked_seconds("take_s", take_s, DEADLINE_S_MAX)
     settings = ConsumerSettings(
-        name=name or f"consumer-{secrets.token_hex(4)}",
+        name=f"consumer-{secrets.token_hex(4)}" if name is None else _checked_name(name),
         producers=(),
         access=_checked_access(access),
         learns=access == "learned",
@@ -291,6 +296,13 @@ def consume(
     return Consumer(checked_urls(urls, trust), settings, trust, bearer_headers(token))
 
 
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not is_name(name, NAME_LENGTH_MAX):
+        expected = f"1 to {NAME_LENGTH_MAX} printable characters, no blank at either end"
+        raise wrong("name", expected, name)
+    return name
+
+
 def _checked_access(access: Access) -> dict[str, float] | None:
     """None: all alike, at first."""
     if not isinstance(access, Mapping):
@@ -300,8 +312,10 @@ def _checked_access(access: Access) -> dict[str, float] | None:
         return None
     shares = dict(access)
     for name, share in shares.items():
-        if not 0.0 <= share <= 1.0:
-            raise InputError("access", name, f"expected a probability, got {share}")
+        if not isinstance(name, str):
+            raise wrong("access", "ids of producers", name)
+        if not is_number(share) or not 0.0 <= share <= 1.0:
+            raise wrong(name, "a probability", share, source="access")
     total = math.fsum(shares.values())
     if abs(total - 1.0) > ACCESS_ERROR_MAX:
         expected = f"expected probabilities that sum to 1, got {total:.9g}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from spillover.live.http.head import Server
 from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import Headers, client_of, error_of
 from spillover.model.addresses import may_be_led_to
+from spillover.model.arguments import wrong
 from spillover.model.errors import InputError, PeerError, Unreachable
 
 ANSWER_S = 5.0
@@ -29,15 +30,26 @@ class _StateBody(msgspec.Struct):
 _decode = msgspec.json.Decoder(_StateBody).decode
 
 
-def checked_urls(urls: Sequence[str] | str, trust: Trust) -> tuple[str, ...]:
+def checked_urls(urls: object, trust: Trust) -> tuple[str, ...]:
     """Returns the base URLs that a client was told. Raises InputError for what is none, and where
     there is nobody to `trust`."""
-    found = (urls,) if isinstance(urls, str) else tuple(urls)
+    if isinstance(urls, str | bytes) or not isinstance(urls, Iterable):
+        urls = (urls,)
+    found = tuple(urls)
     if not found:
         raise InputError("urls", "", "expected the URL of at least one producer, got none")
-    for url in found:
-        client_of(url, trust)
-    return tuple(Server(url).url for url in found)
+    return tuple(_checked_url(url, trust) for url in found)
+
+
+def _checked_url(url: object, trust: Trust) -> str:
+    if not isinstance(url, str):
+        raise wrong("urls", "a URL", url)
+    try:
+        base = Server(url).url
+    except InputError as error:
+        raise InputError("urls", "", error.expected) from None
+    client_of(base, trust)
+    return base
 
 
 async def find_producers(

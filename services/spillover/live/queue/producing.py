@@ -15,6 +15,7 @@ from spillover.live.http.client import HttpClient
 from spillover.live.http.trust import Trust
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.directory import checked_urls
+from spillover.model.arguments import checked_seconds
 from spillover.model.errors import (
     InputError,
     NotDelivered,
@@ -58,8 +59,10 @@ class AsyncQueue:
         not in the queue. Raises OutcomeUnknown if an answer was lost: it may be.
         """
         content = _checked_content(body)
-        usual_s = self._deadline_s if deadline_s is None else _checked(deadline_s)
-        until_s = time.monotonic() + usual_s
+        limit_s = self._deadline_s
+        if deadline_s is not None:
+            limit_s = checked_seconds("deadline_s", deadline_s, wire.DEADLINE_S_MAX)
+        until_s = time.monotonic() + limit_s
         headers = [(b"content-type", _header_value(content_type))]
         refused: Refused | None = None
         unreached: list[NotDelivered] = []
@@ -194,14 +197,9 @@ def produce(
     InputError for what cannot be meant.
     """
     trust = Trust(ca_file)
-    told = checked_urls(urls, trust), _checked(deadline_s), trust, bearer_headers(token)
+    deadline_s = checked_seconds("deadline_s", deadline_s, wire.DEADLINE_S_MAX)
+    told = checked_urls(urls, trust), deadline_s, trust, bearer_headers(token)
     return Producer(*told)
-
-
-def _checked(deadline_s: float) -> float:
-    if not 0.0 < deadline_s < math.inf:
-        raise InputError("deadline_s", "", f"expected seconds above 0, got {deadline_s}")
-    return deadline_s
 
 
 def _checked_content(body: Content) -> bytes:

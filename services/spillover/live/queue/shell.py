@@ -159,6 +159,17 @@ class QueueShell:
         finally:
             self._calls.pop(ref, None)
 
+    def ask_now(self, make: Callable[[int], ev.Event]) -> Any:
+        """As `ask`, where the machine answers at once; None if the producer has ended."""
+        ref = self._next_ref()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._calls[ref] = answer
+        try:
+            self.feed(make(ref))
+        finally:
+            del self._calls[ref]
+        return answer.result() if answer.done() else None
+
     async def ask_peers(self, path: str, count_max: int) -> dict[str, bytes | None]:
         """Returns what peers answer to GET; None of those that do not."""
 
@@ -283,7 +294,6 @@ class QueueShell:
 
     def _send_probe(self, command: ev.SendProbe) -> None:
         body = wire.encode_probe(command.probe)
-        self.history.did(command)
 
         def ended(came_to: Response | BaseException) -> None:
             # What is not known to have come counts as not come: two probes are better than none.
@@ -294,10 +304,10 @@ class QueueShell:
         self._clients[command.peer].send(
             "POST", wire.PROBE_PATH, ended, body=body, timeout_s=PEER_TIMEOUT_S
         )
+        self.history.did(command)  # a consumer waits for the probe, nobody for this
 
     def _send_offer(self, command: ev.SendOffer) -> None:
         offer = command.offer
-        self.history.did(command)
 
         def ended(came_to: Response | BaseException) -> None:
             taken = False
@@ -313,6 +323,7 @@ class QueueShell:
 
         client = self._clients.get(command.peer)
         if client is None:  # a probe from a producer that is no peer
+            self.history.did(command)
             self.feed(ev.OfferAnswered(offer.grant, taken=False))
             return
         client.send(
@@ -322,6 +333,7 @@ class QueueShell:
             body=wire.encode_offer(offer),
             timeout_s=PEER_TIMEOUT_S,
         )
+        self.history.did(command)  # as above
 
     def _tell_unreachable(self, peer: str, came_to: Response | BaseException) -> None:
         problem = f"status {came_to.status}" if isinstance(came_to, Response) else str(came_to)

@@ -225,11 +225,22 @@ class ObjectStore:
                         ends = True
                         break
                     batch.append(more)
-            owed, self._owed = self._owed, []
+            owed = len(self._owed)
             self._commit(batch)  # which may make room
-            if owed:
-                self._commit(owed)
+            self._commit_owed(owed)
             if ends:
+                return
+
+    def _commit_owed(self, count: int) -> None:
+        """So many of what is owed, the oldest first, up to where the disk refuses some again: else
+        every wish would wait, while it does not write, until all has been refused one by one."""
+        while count > 0:
+            some = self._owed[: min(count, BATCH_MAX)]
+            count -= len(some)
+            del self._owed[: len(some)]
+            left = len(self._owed)
+            self._commit(some)
+            if len(self._owed) > left:
                 return
 
     def _commit(self, batch: list[_Wish]) -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import os
 import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spillover.live.tls.pem_files import BUNDLE_BYTES_MAX, read_pem, what_else
 from spillover.model.errors import InputError
 from spillover.model.trust import CA_VARIABLE
 
@@ -82,14 +82,12 @@ def _show(context: ssl.SSLContext, material: Material) -> None:
 
 
 def _trust(context: ssl.SSLContext, ca_file: str) -> None:
+    content = read_pem(ca_file, BUNDLE_BYTES_MAX)
     try:
-        if Path(ca_file).exists() and not Path(ca_file).is_file() and not Path(ca_file).is_dir():
-            raise InputError(ca_file, "", "expected a file, got something else")
         context.load_verify_locations(ca_file)
-    except IsADirectoryError:
-        raise InputError(ca_file, "", "expected a file, got a directory") from None
     except ssl.SSLError:
-        raise InputError(ca_file, "", "expected certificates in PEM, got something else") from None
+        expected = f"expected certificates in PEM, got {what_else(content)}"
+        raise InputError(ca_file, "", expected) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(ca_file, "", f"expected a file that can be read ({reason})") from None

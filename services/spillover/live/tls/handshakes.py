@@ -59,7 +59,8 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary(
 class Handshake(asyncio.Protocol):
     """Has a socket's bytes until its handshake is over, after which the loop's own protocol for TLS
     has them, and `app` what they mean. It is a client's where `server_name` is given, which is whom
-    the other end has to prove to be. Sets `over`, if given, and is in `under_way` until then."""
+    the other end has to prove to be. Sets `over`, if given, and is in `under_way` until then; it
+    does not begin once nobody waits for that."""
 
     def __init__(
         self,
@@ -117,7 +118,8 @@ class Handshake(asyncio.Protocol):
             raise
 
     def _begin(self) -> None:
-        if not self._socket.is_closing():
+        is_unwanted = self._over is not None and self._over.done()
+        if not (is_unwanted or self._socket.is_closing()):
             self._secure.connection_made(self._socket)
             self._socket.resume_reading()
 

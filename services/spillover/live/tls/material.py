@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,10 +27,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from spillover.live.tls.pem_files import read_pem, what_else
 from spillover.model.errors import InputError
-
-FILE_BYTES_MAX = 1024 * 1024
-"""Of each of the three. Longer ones are something else."""
 
 SHOWN_MAX = 8
 """Names of a certificate that errors tell."""
@@ -95,14 +93,9 @@ def read_material(files: TlsFiles, name: str | None, now: datetime | None = None
     contents = _read_all(files)
     cert_pem, key_pem, ca_pem = contents
     leaf = _certificates(files.cert, cert_pem)[0]
-    cas = () if files.ca is None else _certificates(files.ca, ca_pem)
     _check_key(files, key_pem, leaf)
-    if name is not None:
-        _check_name(files.cert, leaf, name)
-        _check_usage(files.cert, leaf)
-    _check_dates(files.cert, leaf, now)
-    if files.ca is not None:
-        cas = _check_cas(files.ca, cas, now)
+    _check_leaf(files.cert, leaf, name, now)
+    cas = () if files.ca is None else _checked_cas(files.ca, ca_pem, now)
     return Material(
         files=files,
         digest=_digest(contents),
@@ -110,6 +103,35 @@ def read_material(files: TlsFiles, name: str | None, now: datetime | None = None
         cas=cas,
         warnings=tuple(_warnings(files, leaf, cas)),
     )
+
+
+def faults_of(files: TlsFiles, name: str | None, now: datetime) -> list[InputError]:
+    """Returns what is wrong with each of the three by itself, where `read_material` raises what it
+    meets first. `source` says which."""
+    found: list[InputError] = []
+    leaf = None
+    with _noted(found):
+        leaf = _certificates(files.cert, read_pem(files.cert))[0]
+        _check_leaf(files.cert, leaf, name, now)
+    with _noted(found):
+        _check_key(files, read_pem(files.key), leaf)
+    if files.ca is not None:
+        with _noted(found):
+            _checked_cas(files.ca, read_pem(files.ca), now)
+    return found
+
+
+def read_certificates(path: str) -> tuple[x509.Certificate, ...]:
+    """Returns those of a file, at least one. Raises InputError."""
+    return _certificates(path, read_pem(path))
+
+
+def is_ca(certificate: x509.Certificate) -> bool:
+    """Returns whether it says that it may sign others."""
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
@@ -137,24 +159,8 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def _read_all(files: TlsFiles) -> tuple[bytes, bytes, bytes]:
-    return _read(files.cert), _read(files.key), b"" if files.ca is None else _read(files.ca)
-
-
-def _read(path: str) -> bytes:
-    try:
-        # A pipe that nobody writes to must not hold anything up.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise InputError(path, "", "expected a file, got something else")
-            content = opened.read(FILE_BYTES_MAX + 1)
-    except IsADirectoryError:
-        raise InputError(path, "", "expected a file, got a directory") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(path, "", f"expected a file that can be read ({reason})") from None
-    if len(content) > FILE_BYTES_MAX:
-        raise InputError(path, "", f"expected a file of at most {FILE_BYTES_MAX} bytes")
-    return content
+    ca = b"" if files.ca is None else read_pem(files.ca)
+    return read_pem(files.cert), read_pem(files.key), ca
 
 
 def _digest(contents: Iterable[bytes]) -> bytes:
@@ -165,22 +171,39 @@ def _certificates(path: str, content: bytes) -> tuple[x509.Certificate, ...]:
     try:
         return tuple(x509.load_pem_x509_certificates(content))
     except (ValueError, UnsupportedAlgorithm):
-        got = "a private key" if b"PRIVATE KEY-----" in content else "something else"
-        raise InputError(path, "", f"expected certificates in PEM, got {got}") from None
+        expected = f"expected certificates in PEM, got {what_else(content)}"
+        raise InputError(path, "", expected) from None
 
 
-def _check_key(files: TlsFiles, content: bytes, leaf: x509.Certificate) -> None:
+@contextmanager
+def _noted(found: list[InputError]) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        found.append(error)
+
+
+def _check_key(files: TlsFiles, content: bytes, leaf: x509.Certificate | None) -> None:
     try:
         key = load_pem_private_key(content, None)
     except TypeError:
         raise InputError(files.key, "", "expected a key without a password") from None
     except (ValueError, UnsupportedAlgorithm):
-        got = "a certificate" if b"BEGIN CERTIFICATE-----" in content else "something else"
-        raise InputError(files.key, "", f"expected a private key in PEM, got {got}") from None
+        expected = f"expected a private key in PEM, got {what_else(content)}"
+        raise InputError(files.key, "", expected) from None
+    if leaf is None:
+        return
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if key.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
         expected = f"expected the key of the certificate in {files.cert}"
         raise InputError(files.key, "", f"{expected}, {described(leaf)}; got another one")
+
+
+def _check_leaf(path: str, leaf: x509.Certificate, name: str | None, now: datetime) -> None:
+    if name is not None:
+        _check_name(path, leaf, name)
+        _check_usage(path, leaf)
+    _check_dates(path, leaf, now)
 
 
 def _check_name(path: str, leaf: x509.Certificate, name: str) -> None:
@@ -215,17 +238,12 @@ def _check_usage(path: str, leaf: x509.Certificate) -> None:
         raise InputError(path, "", f"{expected}, got {described(leaf)}")
 
 
-def _check_cas(
-    path: str, cas: tuple[x509.Certificate, ...], now: datetime
-) -> tuple[x509.Certificate, ...]:
+def _checked_cas(path: str, content: bytes, now: datetime) -> tuple[x509.Certificate, ...]:
     """Returns those that hold: one that has ended vouches for nobody, and does no harm beside
     others."""
+    cas = _certificates(path, content)
     for ca in cas:
-        try:
-            is_ca = ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-        except (x509.ExtensionNotFound, ValueError):
-            is_ca = False
-        if not is_ca:
+        if not is_ca(ca):
             raise InputError(path, "", f"expected certificates of CAs, got {described(ca)}")
     valid = tuple(ca for ca in cas if ca.not_valid_before_utc <= now < ca.not_valid_after_utc)
     if not valid:

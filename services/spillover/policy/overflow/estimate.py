@@ -1,4 +1,5 @@
-"""What a cluster believes of its service times: a running mean and variance, from a first guess."""
+"""What a cluster believes of its service times, a running mean and variance from a first guess, and
+of the way to a neighbor, a running mean over the requests that were answered."""
 
 from __future__ import annotations
 
@@ -35,3 +36,27 @@ def residual(mean_s: float, variance_s2: float) -> float:
     if mean_s <= 0.0:
         return 1.0
     return 0.5 * (1.0 + variance_s2 / (mean_s * mean_s))
+
+
+WAY_WEIGHT = 1 / 8
+"""Of the newest way, as in TCP's estimate of round trips."""
+
+WAY_OUTLIER = 4.0
+"""One way counts as at most this many times the usual: a process that was stopped is no way."""
+
+WAY_OUTLIER_S = 0.005
+"""What comes on top of that, so that short ways may become long ones."""
+
+WAY_NEWS = 0.05
+"""A change by less of a way is none: decisions share what is known until something changes."""
+
+
+def learned_way_s(mean_s: float, way_s: float) -> float:
+    """Returns the mean after one more request took `way_s`."""
+    bounded_s = max(0.0, min(way_s, WAY_OUTLIER * mean_s + WAY_OUTLIER_S))
+    return mean_s + WAY_WEIGHT * (bounded_s - mean_s)
+
+
+def is_news(told_s: float, mean_s: float) -> bool:
+    """Returns whether the mean is another than what is gone by."""
+    return abs(mean_s - told_s) > WAY_NEWS * told_s + 1e-4

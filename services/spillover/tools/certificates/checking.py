@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,8 +17,17 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
+from spillover.live.http.head import Server
 from spillover.live.tls.contexts import trusting_context
-from spillover.live.tls.material import TlsFiles, fingerprint, read_material
+from spillover.live.tls.material import (
+    TlsFiles,
+    described,
+    faults_of,
+    fingerprint,
+    is_ca,
+    read_certificates,
+    read_material,
+)
 from spillover.model.certified_names import certified_name
 from spillover.model.errors import InputError, RunError
 from spillover.model.topology import Topology
@@ -76,36 +86,54 @@ class Found:
 
 
 def check_files(files: TlsFiles, wanted: Wanted, now: datetime) -> list[Found]:
-    """Returns what is found in the files of one node: its certificate, and the CAs."""
+    """Returns what is found in the files of one node: its certificate, then the key if anything is
+    wrong with it, and the CAs. What is wrong stands with the file that it is wrong with."""
     found = Found(files.cert, wanted.expected)
-    leaf = next(iter(_certificates(files.cert)), None)
+    key, cas = Found(files.key), []
+    if files.ca is not None:
+        cas = check_cas(files.ca, wanted.days_left, now)
+    for fault in faults_of(files, wanted.expected, now):
+        at = {files.cert: found, files.key: key}.get(fault.source) or cas[0]
+        if fault.expected not in at.problems:
+            at.problems.append(fault.expected)
+    with suppress(InputError):
+        found.warnings += read_material(files, wanted.expected, now).warnings
+    with suppress(InputError):
+        leaf = read_certificates(files.cert)[0]
+        _tell(leaf, wanted, now, found)
+        _check_names(wanted, found)
+        if files.ca is not None and not _is_issued(leaf, files.ca):
+            expected = f"expected the CA that has issued {files.cert}, {found.issuer}"
+            cas[0].problems.append(expected)
+    return [found, *([key] if key.problems else []), *cas]
+
+
+def _is_issued(leaf: x509.Certificate, ca_file: str) -> bool:
+    """Returns whether one of these CAs has signed it; True also where there are none to be asked,
+    which is told already."""
     try:
-        material = read_material(files, wanted.expected, now)
-        found.warnings += material.warnings
-    except InputError as error:
-        found.problems.append(str(error))
-    if leaf is None:
-        return [found]
-    _tell(leaf, wanted, now, found)
-    _check_names(wanted, found)
-    if files.ca is None:
-        return [found]
-    cas = _certificates(files.ca)
-    if cas and not any(is_issued_by(leaf, ca) for ca in cas):
-        found.problems.append(f"{files.ca}: expected the CA that has issued it, {found.issuer}")
-    return [found, *check_cas(files.ca, wanted.days_left, now)]
+        return any(is_issued_by(leaf, ca) for ca in read_certificates(ca_file))
+    except InputError:
+        return True
 
 
 def check_cas(file: str, days_left: int, now: datetime) -> list[Found]:
     """Returns what is found in a file of CAs."""
-    authorities = []
-    for ca in _certificates(file):
-        found = Found(file)
-        _tell(ca, Wanted(days_left=days_left), now, found)
-        if ca.not_valid_after_utc <= now:
-            found.problems.append(f"expected a CA that holds still: it ended at {found.not_after}")
-        authorities.append(found)
-    return authorities
+    try:
+        authorities = read_certificates(file)
+    except InputError as error:
+        return [Found(file, problems=[error.expected])]
+    return [_check_ca(ca, file, days_left, now) for ca in authorities]
+
+
+def _check_ca(ca: x509.Certificate, file: str, days_left: int, now: datetime) -> Found:
+    found = Found(file)
+    _tell(ca, Wanted(days_left=days_left), now, found)
+    if not is_ca(ca):
+        found.problems.append(f"expected certificates of CAs, got {described(ca)}")
+    elif ca.not_valid_after_utc <= now:
+        found.problems.append(f"expected a CA that holds still: it ended at {found.not_after}")
+    return found
 
 
 def check_directory(
@@ -117,14 +145,21 @@ def check_directory(
     if (path / LEAF_FILE).exists():
         return check_files(_files_in(path), Wanted.of(topology, cluster, days_left), now)
     there = whole.clusters()
-    clusters = [cluster] if cluster is not None else sorted({*there, *_ids(topology)})
+    clusters = sorted({*there, *_ids(topology)})
+    if cluster is not None:
+        if cluster not in clusters:
+            expected = f"expected one of {', '.join(clusters) or 'none'}, got {cluster!r}"
+            raise InputError("--cluster", "", expected)
+        clusters = [cluster]
     if not clusters:
         expected = f"expected {LEAF_FILE}, or a directory of each cluster with one"
         raise InputError(str(path), "", expected)
     found = check_cas(str(path / CA_FILE), days_left, now)
     for one in clusters:
         given = topology if one in _ids(topology) else None
-        found += check_files(_files_in(path / one), Wanted.of(given, one, days_left), now)[:1]
+        leaf, *rest = check_files(_files_in(path / one), Wanted.of(given, one, days_left), now)
+        has_any = (path / one).is_dir()  # else one line says that there is nothing
+        found += [leaf, *(other for other in rest if has_any and other.problems)]
     return found
 
 
@@ -139,6 +174,10 @@ def check_url(url: str, ca_file: str | None, wanted: Wanted, now: datetime) -> F
     """Returns what the door at this url shows of itself. Raises RunError where there is no TLS,
     InputError for a file without CAs."""
     found = Found(url, wanted.expected)
+    try:
+        Server(url)
+    except InputError as error:
+        raise InputError("WHAT", "", error.expected) from None
     shown = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     shown.check_hostname = False
     shown.verify_mode = ssl.CERT_NONE  # it is told, and judged below
@@ -177,14 +216,6 @@ def _ids(topology: Topology | None) -> Sequence[str]:
 def _files_in(directory: Path) -> TlsFiles:
     named = {"cert": LEAF_FILE, "key": KEY_FILE, "ca": CA_FILE}
     return TlsFiles(**{field: str(directory / name) for field, name in named.items()})
-
-
-def _certificates(file: str) -> list[x509.Certificate]:
-    """Those that can be read; what else is in the files is for others to say."""
-    try:
-        return x509.load_pem_x509_certificates(Path(file).read_bytes())
-    except (OSError, ValueError):
-        return []
 
 
 def _tell(one: x509.Certificate, wanted: Wanted, now: datetime, found: Found) -> None:

@@ -24,9 +24,9 @@ from cryptography.x509.oid import NameOID
 
 from spillover.model.certified_names import certified_name
 from spillover.model.errors import InputError
-from spillover.model.topology import Cluster, Topology
+from spillover.model.topology import Topology
 from spillover.tools.certificates.making import Pair, make_ca, make_leaf, names_of, pem
-from spillover.tools.certificates.names import hosts_of
+from spillover.tools.certificates.names import Holder, holders_of
 
 CA_KEY, CA_FILE, LEAF_FILE, KEY_FILE = "ca.key", "ca.crt", "tls.crt", "tls.key"
 KEY_MODE, CERTIFICATE_MODE = 0o600, 0o644
@@ -49,32 +49,39 @@ class CertificateDirectory:
         except OSError as error:
             raise _trouble(error) from error
 
-    def make(self, topology: Topology, now: datetime, days: int, *, force: bool) -> None:
-        """Make a CA, and a leaf for each cluster. With `force` in place of what is there."""
-        taken = [self.path / CA_KEY, *(self.path / c / KEY_FILE for c in topology.cluster_ids)]
-        self._check_absent(taken, force=force)
-        ca = make_ca(topology.name, now)
+    def make(
+        self, name: str, holders: Sequence[Holder], now: datetime, days: int, *, force: bool
+    ) -> None:
+        """Make a CA, called after the federation, and a leaf for each of these. With `force` in
+        place of what is there."""
+        self._check_absent([CA_KEY, *_keys(holders)], force=force)
+        ca = make_ca(name, now)
         self._write(CA_KEY, ca.key_pem, KEY_MODE)
         self._write(CA_FILE, pem(ca.certificate), CERTIFICATE_MODE)
-        for cluster in topology.clusters:
-            self._make_leaf(ca, cluster, topology.name, now, days)
+        for holder in holders:
+            self._make_leaf(ca, holder, now, days)
 
     def complete(self, topology: Topology, now: datetime, days: int = DAYS) -> None:
         """Make what is missing for a topology, the CA first."""
         if not (self.path / CA_FILE).exists():
-            self.make(topology, now, days, force=False)
+            self.make(topology.name, holders_of(topology), now, days, force=False)
             return
         there = self.clusters()
-        for cluster in topology.clusters:
-            if cluster.id not in there:
-                self.add(topology, cluster, now, days, force=False)
+        missing = [one for one in holders_of(topology) if one.id not in there]
+        if missing:
+            self.add(missing, now, days, force=False)
 
-    def add(
-        self, topology: Topology, cluster: Cluster, now: datetime, days: int, *, force: bool
-    ) -> None:
-        """Make a leaf for one more cluster."""
-        self._check_absent([self.path / cluster.id / KEY_FILE], force=force)
-        self._make_leaf(self._ca(), cluster, topology.name, now, days)
+    def add(self, holders: Sequence[Holder], now: datetime, days: int, *, force: bool) -> None:
+        """Make a leaf for each of these."""
+        self._check_absent(_keys(holders), force=force)
+        ca = self._ca()
+        for holder in holders:
+            self._make_leaf(ca, holder, now, days)
+
+    def name(self) -> str:
+        """Returns what the CA is called after: the federation, the queue or the group."""
+        self._ca()
+        return federation_of(self.trusted()[0])
 
     def renew(
         self, clusters: Sequence[str], topology: Topology | None, now: datetime, days: int
@@ -82,11 +89,11 @@ class CertificateDirectory:
         """Make new leaves, each with a new key, so that a stolen one is of use no longer than its
         certificate. They have the names that the topology gives, else those that they had."""
         ca = self._ca()
-        known = () if topology is None else topology.cluster_ids
+        known = {} if topology is None else {one.id: one for one in holders_of(topology)}
         had = {cluster: self.leaf(cluster) for cluster in clusters if cluster not in known}
         for cluster in clusters:
-            if topology is not None and cluster in known:
-                self._make_leaf(ca, topology.cluster(cluster), topology.name, now, days)
+            if cluster in known:
+                self._make_leaf(ca, known[cluster], now, days)
             else:
                 self._write_leaf(make_leaf(ca, cluster, sans_of(had[cluster]), now, days), cluster)
 
@@ -146,19 +153,17 @@ class CertificateDirectory:
         for cluster in self.clusters():
             self._write(f"{cluster}/{CA_FILE}", pem(*certificates), CERTIFICATE_MODE)
 
-    def _make_leaf(
-        self, ca: Pair, cluster: Cluster, federation: str, now: datetime, days: int
-    ) -> None:
-        names = names_of(certified_name(cluster.id, federation), hosts_of(cluster))
-        self._write_leaf(make_leaf(ca, cluster.id, names, now, days), cluster.id)
+    def _make_leaf(self, ca: Pair, holder: Holder, now: datetime, days: int) -> None:
+        names = names_of(certified_name(holder.id, holder.name), holder.hosts)
+        self._write_leaf(make_leaf(ca, holder.id, names, now, days), holder.id)
 
     def _write_leaf(self, leaf: Pair, cluster: str) -> None:
         self._write(f"{cluster}/{CA_FILE}", pem(*self.trusted()), CERTIFICATE_MODE)
         self._write(f"{cluster}/{KEY_FILE}", leaf.key_pem, KEY_MODE)
         self._write(f"{cluster}/{LEAF_FILE}", pem(leaf.certificate), CERTIFICATE_MODE)
 
-    def _check_absent(self, keys: Sequence[Path], *, force: bool) -> None:
-        for key in keys:
+    def _check_absent(self, keys: Sequence[str], *, force: bool) -> None:
+        for key in (self.path / name for name in keys):
             if not force and key.exists():
                 expected = f"expected to replace no keys, {key} is there"
                 raise InputError(OPTION, "", f"{expected}: `spillover tls renew`, or --force")
@@ -183,6 +188,10 @@ def certify(directory: Path, topology: Topology, cluster: str) -> Path:
     what the node of this cluster gets."""
     CertificateDirectory(directory).complete(topology, datetime.now(UTC))
     return directory / cluster
+
+
+def _keys(holders: Sequence[Holder]) -> list[str]:
+    return [f"{holder.id}/{KEY_FILE}" for holder in holders]
 
 
 def sans_of(certificate: x509.Certificate) -> list[x509.GeneralName]:

@@ -7,14 +7,57 @@ Making certificates is in `making`; nothing here reads or writes files.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from spillover.model.certified_names import check_names
+from spillover.live.http.head import Server
+from spillover.model.certified_names import check_names, is_host, problem_with_cluster
 from spillover.model.errors import InputError
 from spillover.model.topology import Cluster, Topology
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """In every certificate: who operates a node calls it from its own machine, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who gets a certificate: a cluster's node, a producer of the queue, a lease member."""
+
+    id: str
+    name: str
+    """The federation's, the queue's or the group's: it is for `ID.NAME.spillover`."""
+    hosts: Sequence[str]
+    """Under which it is called."""
+
+
+def holders_of(topology: Topology) -> list[Holder]:
+    """Returns its clusters."""
+    return [Holder(one.id, topology.name, hosts_of(one)) for one in topology.clusters]
+
+
+def service_holder(told: str, name: str) -> Holder:
+    """Returns who is meant by ID, or ID=HOST[,HOST...], in which a url may stand for its host.
+    Raises InputError."""
+    own_id, equals, hosts = told.partition("=")
+    problem = problem_with_cluster(own_id, name)
+    if problem is not None:
+        raise InputError("--service", "", problem)
+    named = [_host_told(host, told) for host in hosts.split(",")] if equals else []
+    return Holder(own_id, name, tuple(dict.fromkeys([*named, *LOOPBACK])))
+
+
+def _host_told(told: str, service: str) -> str:
+    host: str | None = told
+    if "://" in told:
+        try:
+            host = urlsplit(told).hostname if Server(told).is_secure else None
+        except InputError:
+            host = None
+    if host is None or not (is_address(host) or is_host(host)):
+        expected = "expected ID, or ID=HOST[,HOST...] with names, addresses or https:// urls"
+        raise InputError("--service", "", f"{expected}, got {service!r}")
+    return host
 
 
 def check_topology(topology: Topology, source: str) -> None:

@@ -9,6 +9,7 @@ from spillover.core.leases.records import check_name
 from spillover.live.leases.redis_values import GroupKeys, load_script
 from spillover.live.leases.renewal.plan import RenewalPlan
 from spillover.live.redis.connection import check_options
+from spillover.model.arguments import is_number, wrong
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 
@@ -33,9 +34,10 @@ def make_plan(
     Raises InputError."""
     check_name("lease member", "node", node)
     check_name("lease member", "incarnation", incarnation)
-    if max_progress_ms is not None and not max_progress_ms > 0:
-        expected = f"expected ms above 0, or nothing, got {max_progress_ms:g}"
-        raise InputError("lease member", "max_progress_ms", expected)
+    is_time = is_number(max_progress_ms) and max_progress_ms > 0
+    if max_progress_ms is not None and not is_time:
+        expected = "ms above 0, or nothing"
+        raise wrong("max_progress_ms", expected, max_progress_ms, source="lease member")
     lease_s = times.max_lease_ms / 1000.0
     script = load_script("group", "era", "renew")
     given = (

@@ -32,6 +32,7 @@ from spillover.model.errors import RunError
 _log = logging.getLogger(__name__)
 
 AUTO = "auto"
+MODES = (AUTO, PROCESS, THREAD)
 READ_BYTES = 65_536
 YOUNG_DEATHS_MAX = 3
 """So many processes in a row that die before they say anything: a thread then."""

@@ -5,6 +5,9 @@ one after it, at producers that nobody else uses. What differs between these is 
     at the next take, probe, offer, pointer; then fetch, object
     after it    the same, and a probe that finds nothing
 
+And once more at once, where a client waits at the door with the next object: what its producer does
+for that one takes processor time from whoever reads the first. It is told, and goes into no leg.
+
 What is rested has left the caches of the processor, and is slower. So whatever is not the wire is
 as with those that are measured, as far as it can be: how often a producer is asked and by whom, how
 long an object lies, and that a take goes with an acknowledgement at some other producer.
@@ -25,7 +28,7 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import PeerError, RunError
 from spillover.sim.queue import wires as kinds
 from spillover.tools.bench.queue.closed import JSON_TYPE, body_of_take, prepare
-from spillover.tools.bench.queue.makers import CALL_S, OBJECT_BYTES
+from spillover.tools.bench.queue.makers import CALL_S, DEADLINE, OBJECT_BYTES
 
 WAYS_MAX = 3
 """Producers of the longest way. There is one object under way for so many that are watched."""
@@ -51,6 +54,8 @@ class Legs:
     after_s: list[float] = field(default_factory=list)
     """Up to the pointer."""
     fetched_s: list[float] = field(default_factory=list)
+    at_door_s: list[float] = field(default_factory=list)
+    """At once, with a client at the door."""
 
     def means_s(self) -> dict[str, float]:
         """Returns what each message takes in the mean, by its kind. The offer and the pointer are
@@ -131,21 +136,31 @@ class _Watcher:
         """Who has the grants of objects that came, and where they are settled."""
 
     async def look(self, *, counts: bool) -> None:
-        """One object in each of the three ways, each between other producers."""
-        for probes in range(1, WAYS_MAX + 1):
+        """One object in each of the ways, each between other producers."""
+        legs = self._legs
+        for seen_s, probes in (
+            *((legs.at_once_s, 1), (legs.next_s, 2), (legs.after_s, WAYS_MAX)),
+            (legs.at_door_s, 1),
+        ):
             await asyncio.sleep(self._random.expovariate(1.0 / PAUSE_S))
             way = self._random.sample(self._free, probes)
             self._free = [name for name in self._free if name not in way]
-            await self._clients[way[-1]].request(
-                "POST", "/objects", body=bytes(OBJECT_BYTES), timeout_s=CALL_S
-            )
+            await self._put(way[-1])
+            at_door = self._put(way[-1]) if seen_s is legs.at_door_s else None
             await asyncio.sleep(self._random.expovariate(1.0 / LIES_S))
             sent, found_s, fetched_s = await self._take(way)
+            if at_door is not None:
+                await at_door
+                await self._take(way)
             self._free += way
             if counts and sent == probes:
-                legs = self._legs
-                (legs.at_once_s, legs.next_s, legs.after_s)[probes - 1].append(found_s)
+                seen_s.append(found_s)
                 legs.fetched_s += fetched_s
+
+    def _put(self, name: str) -> asyncio.Future[Response]:
+        return self._clients[name].request(
+            "POST", "/objects", body=bytes(OBJECT_BYTES), timeout_s=CALL_S
+        )
 
     async def _take(self, way: Sequence[str]) -> tuple[int, float, list[float]]:
         """Returns how many probes were sent, how long it took until the object was here or it was
@@ -161,11 +176,11 @@ class _Watcher:
         settling = self._settle_elsewhere(client)  # beside the next, as consumers do
         begun_s = time.monotonic()
         answer = await client.request(
-            "POST", "/take", headers=[JSON_TYPE], body=body, timeout_s=CALL_S
+            "POST", "/take", headers=[JSON_TYPE, DEADLINE], body=body, timeout_s=CALL_S
         )
-        found_s, fetched_s = time.monotonic() - begun_s, []
         sent = int(answer.headers.get(b"spillover-probes", b"0"))
         grant = answer.headers.get(b"spillover-grant", b"").decode()
+        found_s, fetched_s = time.monotonic() - begun_s, []
         if answer.status == 303:
             client = self._clients[way[-1]]
             answer = await client.request("GET", f"/objects/{grant}", timeout_s=CALL_S)

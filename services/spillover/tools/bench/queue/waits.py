@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import fmean
 
 from spillover.model.errors import RunError
 from spillover.sim.queue import wires as kinds
@@ -39,7 +40,7 @@ CASES = {
     for hops in HOPS
 }
 PRODUCERS = CONSUMERS = 20
-WATCHED = 9
+WATCHED = 12
 """More producers, on which `legs` looks."""
 PRODUCTION_PER_S = 5.0
 """Of each: so slow that no process waits for the processor."""
@@ -65,6 +66,8 @@ LEGS = {
 BY_PROBES = (("by one probe", 1, 1), ("by two probes", 2, 2), ("by three or more", 3, math.inf))
 """What is told apart, from fewest to most."""
 SEEN_MIN = 30
+
+AT_DOOR = "take, and object, with a client at the door"
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,8 @@ def _note(played: _Played, session: Session) -> None:
     for what, parts in LEGS.items():
         took_s = sum(legs[part] for part in parts)
         session.add(Row(case=f"{played.case}: {what}", unit="ms", values=(took_s * 1e3,)))
+    at_door_s = fmean(played.legs.at_door_s)
+    session.add(Row(case=f"{played.case}: {AT_DOOR}", unit="ms", values=(at_door_s * 1e3,)))
     session.note(f"{played.case}: {len(probes)} objects{told}")
 
 

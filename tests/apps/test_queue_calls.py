@@ -1,0 +1,125 @@
+"""The calls of a producer, one by one: who waits, for what, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from concurrent import futures
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from spillover.apps.queue import calls, console_view, views
+from support.queue_service import call, connected, producers, until
+
+OFFER = b"POST /objects HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n"
+
+
+def test_a_producer_that_leaves_before_its_turn_waits_no_longer() -> None:
+    with producers(buffers=1) as (one,):
+        one.put(b"x")
+        with closing(connected(one.url)) as line:
+            line.sendall(OFFER + b"Spillover-Deadline-Ms: 3000000\r\n\r\nan object")
+            until(lambda: one.state["waiting"] == 1)
+        until(lambda: one.state["waiting"] == 0)
+
+
+def test_a_producer_whose_object_does_not_come_is_told_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was asked for the object, in time: the deadline that it told was for its place."""
+    monkeypatch.setattr(calls, "BODY_S", 0.2)
+    with producers(buffers=1) as (one,):
+        with closing(connected(one.url)) as line:
+            line.sendall(OFFER + b"\r\nhalf")
+            head, _, body = line.makefile("rb").read().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 408 ")
+        assert json.loads(body)["reason"] == "body_too_slow"
+        assert one.put(b"another").status == 201, "its place is free again"
+
+
+def test_what_is_discarded_is_gone_for_good_when_that_is_said(tmp_path: Path) -> None:
+    """Not a moment later: the producer may end by then."""
+    with (
+        producers(stores=tmp_path, deliveries_max=1) as (one,),
+        futures.ThreadPoolExecutor() as pool,
+    ):
+        number = int(json.loads(one.put(b"x").body)["id"].rpartition("-")[2])
+        one.tell(one.take().headers["spillover-grant"], "nack")
+        until(lambda: one.state["dead"] == 1)
+        busy = sqlite3.connect(tmp_path / "p1" / "queue.sqlite3", isolation_level=None)
+        busy.execute("BEGIN IMMEDIATE")
+        discarding = pool.submit(call, f"{one.url}/dead/{number}", "DELETE")
+        until(lambda: one.state["dead"] == 0)
+        assert not futures.wait([discarding], timeout=0.1).done
+        busy.execute("ROLLBACK")
+        assert discarding.result().status == 200
+        assert busy.execute("SELECT count(*) FROM objects").fetchone() == (0,)
+        busy.close()
+
+
+def test_why_a_take_is_refused_is_told() -> None:
+    with producers(waiting_limit=1) as (one,), futures.ThreadPoolExecutor() as pool:
+        first = pool.submit(one.take)
+        until(lambda: one.state["takes"] == 1)
+        assert "as many consumers wait here as" in one.take().told["detail"]
+        call(f"{one.url}/admin/drain", "POST")
+        assert "the producer is draining" in one.take().told["detail"]
+        first.result()
+
+
+def test_all_that_was_sent_is_counted() -> None:
+    sizes = [0, 1000, 65_536, 65_537, 200_000]
+    with producers() as (one,):
+        for size in sizes:
+            one.put(os.urandom(size))
+        for _ in sizes:
+            assert one.take().status == 200
+        until(lambda: one.state["sent_bytes"] == sum(sizes))
+
+
+def test_what_is_told_of_those_that_wait() -> None:
+    with producers(2) as (first, second), futures.ThreadPoolExecutor() as pool:
+        for _ in range(3):
+            first.put(b"x")
+        states = [call(f"{first.url}/explain/{number}").told["state"] for number in (1, 2, 3)]
+        assert states == [f"buffered: {number} before it" for number in range(3)]
+        taking = pool.submit(second.take, probe_id="mine", access={"p2": 1.0}, max_hops=2)
+        until(lambda: second.state["parked"] == 1)
+        (probe,) = second.state["parked_probes"]
+        assert (probe["probe_id"], probe["held_by"]) == ("mine", "p2")
+        assert 0.0 <= probe["waits_ms"] < 8000.0, "of 20 seconds"
+        second.put(b"y")
+        assert taking.result().status == 200
+
+
+def test_a_grant_that_nobody_has_is_named_only_where_it_can_be_read() -> None:
+    with producers() as (one,):
+        assert call(f"{one.url}/objects/nothing").told["id"] == "nothing"
+        assert "id" not in call(f"{one.url}/objects/no%01thing").told
+
+
+def test_of_many_dead_objects_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are dead longest: `/state` has how many there are."""
+    monkeypatch.setattr(views, "DEAD_SHOWN_MAX", 2)
+    with producers(deliveries_max=1) as (one,):
+        for size in (1, 2, 3):
+            one.put(b"x" * size)
+            one.tell(one.take().headers["spillover-grant"], "nack")
+        assert [dead["size_bytes"] for dead in call(f"{one.url}/dead").told] == [1, 2]
+        assert one.state["dead"] == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (None, {}),
+        (b"no state", {}),
+        (b"[1]", {}),
+        (b'{"buffered": 3, "dead": "<b>", "takes": null, "more": 1}', {"buffered": 3}),
+    ],
+)
+def test_of_what_a_peer_says_its_numbers_are_shown(said: bytes | None, shown: dict) -> None:
+    assert console_view._counts(said) == shown

@@ -1,0 +1,93 @@
+"""What producers say to each other: answered without a task where it comes whole, and no worse
+where it does not, or where something is wrong."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from socket import socket
+from typing import Any
+
+import pytest
+
+from spillover.core.queue import events as ev
+from spillover.live.queue import wire
+from support.queue_service import connected, producers
+
+PROBE = ev.Probe("a take", "p2", "c", 1, 2, {"p2": 1.0}, False, (), 9.0)
+OFFER = ev.Offer("a take", "p2", "a grant", 1)
+MESSAGES = {
+    wire.PROBE_PATH: (wire.encode_probe(PROBE), b"HTTP/1.1 202 Accepted\r\n"),
+    wire.OFFER_PATH: (wire.encode_offer(OFFER), b'{"taken":false}'),
+}
+"""Of a peer, and what is in the answers."""
+
+
+def say(line: socket, path: str, *more: bytes) -> None:
+    """What a peer says, whole unless there is more in its head."""
+    body = MESSAGES[path][0]
+    lines = [b"POST %b HTTP/1.1" % path.encode(), b"Host: a", b"Content-Length: %d" % len(body)]
+    line.sendall(b"\r\n".join([*lines, *more, b"", b"" if more else body]))
+
+
+def answer_of(line: socket) -> bytes:
+    """All that comes before the other side closes, or is silent."""
+    seen = b""
+    while not seen.endswith((b"\r\n\r\n", b"}")):
+        piece = line.recv(4096)
+        if not piece:
+            break
+        seen += piece
+    return seen
+
+
+def test_a_probe_leaves_before_it_is_told_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    with producers(2) as (first, _), closing(connected(first.url)) as line:
+        assert first.shell is not None
+        client, history = first.shell._clients["p2"], first.shell.history
+        for one, name in ((client, "send"), (history, "did")):
+            real = getattr(one, name)
+
+            def noted(*args: Any, real: Any = real, name: str = name, **more: Any) -> None:
+                order.append(name)
+                real(*args, **more)
+
+            monkeypatch.setattr(one, name, noted)
+        say(line, wire.PROBE_PATH)
+        assert answer_of(line).startswith(b"HTTP/1.1 202")
+    assert order == ["send", "did"]
+
+
+@pytest.mark.parametrize("path", MESSAGES)
+def test_what_a_peer_says_in_pieces_is_the_same(path: str) -> None:
+    with producers(2) as (first, _), closing(connected(first.url)) as line:
+        say(line, path)
+        whole = answer_of(line)
+        assert MESSAGES[path][1] in whole
+        say(line, path, b"Expect: 100-continue")
+        assert answer_of(line) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        line.sendall(MESSAGES[path][0])
+        assert answer_of(line) == whole
+
+
+def test_a_bug_in_what_a_peer_says_is_an_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("a bug")
+
+    with producers(2) as (first, _), closing(connected(first.url)) as line:
+        monkeypatch.setattr(first.shell, "feed", broken)
+        say(line, wire.PROBE_PATH)
+        assert answer_of(line).startswith(b"HTTP/1.1 500")
+        monkeypatch.undo()
+    assert "internal error" in caplog.text
+
+
+def test_a_producer_that_has_ended_answers_no_offer() -> None:
+    """Its peer has the object back then."""
+    with producers(2) as (first, _), closing(connected(first.url)) as line:
+        assert first.shell is not None
+        first.shell._driver.close()
+        say(line, wire.OFFER_PATH)
+        assert answer_of(line) == b""
