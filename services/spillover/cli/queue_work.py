@@ -81,7 +81,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     if options.at_once < 1:
-        raise InputError("--at-once", "", f"expected a number of at least 1, got {options.at_once}")
+        expected = "expected a whole number of at least 1"
+        raise InputError("--at-once", "", f"{expected}, got {options.at_once}")
     configure_logs("work", as_json=options.log_format == "json", log_requests=False, role="node")
     try:
         consumer = consume(

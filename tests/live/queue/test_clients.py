@@ -236,7 +236,7 @@ def test_a_consumer_goes_on_when_a_producer_dies(run):
         ({"access": "often"}, "access: expected uniform, learned or probabilities by producer"),
         ({"max_hops": 0}, "max_hops: expected a whole number from 1 to 1000, got 0"),
         ({"at_once": 0}, "at_once: expected a whole number of at least 1, got 0"),
-        ({"take_s": 0.0}, "take_s: expected seconds above 0, got 0.0"),
+        ({"take_s": 0.0}, "take_s: expected seconds above 0 to 604800, got 0.0"),
     ],
 )
 def test_what_cannot_be_meant_is_told_at_once(settings, complaint):

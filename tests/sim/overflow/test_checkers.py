@@ -67,7 +67,8 @@ def test_keyed_work_whose_outcome_is_said_to_be_unknown(monkeypatch):
     """Its home lives, and could have decided again."""
 
     def give_up(machine, event, now_s):
-        if (visit := machine._away(event.ref)) is not None:
+        visit = machine.register.visits.get(event.ref)
+        if visit is not None and visit.state == "away":
             machine._come_back(visit, "lost_at", now_s)
             machine._end(visit, Outcome.UNKNOWN, now_s)
 
@@ -156,7 +157,7 @@ def test_expired_work_that_starts(monkeypatch):
     """A queue that looks at no deadline, and a wake that never comes."""
     monkeypatch.setattr("spillover.core.overflow.deadlines.Deadlines.add", lambda *_: None)
 
-    def start(machine, visit, now_s):
+    def start(machine, visit, now_s, **_):
         machine.servers.busy += 1
         machine.register.enter(visit, "running", now_s)
         machine._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))

@@ -159,8 +159,8 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def _read_all(files: TlsFiles) -> tuple[bytes, bytes, bytes]:
-    ca = b"" if files.ca is None else read_pem(files.ca)
-    return read_pem(files.cert), read_pem(files.key), ca
+    cert, key = read_pem(files.cert), read_pem(files.key)
+    return cert, key, b"" if files.ca is None else read_pem(files.ca)
 
 
 def _digest(contents: Iterable[bytes]) -> bytes:
