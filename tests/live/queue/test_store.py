@@ -327,7 +327,7 @@ def test_the_more_is_owed_the_longer_nobody_waits(
         assert isinstance(done.exception(10), StoreFull)
         for _ in range(2):  # the second is done after what the first one had tried again
             store.note(0, 0, dead=False).result(10)
-            store._database.set_trace_callback(said.append)
+        store._database.set_trace_callback(said.append)
         store.note(0, 0, dead=False).result(10)
     assert said.count("BEGIN IMMEDIATE") <= 2 * (1 + 11)
     store.put(201, "", b"x").result(10)
