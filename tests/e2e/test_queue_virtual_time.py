@@ -16,7 +16,7 @@ from spillover.sim.queue.wires import TAKE
 from spillover.sim.theory.queue.system import ProbingSystem, alike
 from spillover.tools.bench.queue.closed import ClosedLoad, play
 from spillover.tools.bench.queue.estimates import estimate
-from spillover.tools.bench.queue.legs import PRODUCERS_MIN, Legs
+from spillover.tools.bench.queue.legs import WAYS_MAX, Legs
 from support.commands import READY_S, SPILLOVER
 from support.waiting import until
 
@@ -41,7 +41,7 @@ def played(module_start, free_ports):
     """What messages take, and what was seen at each load, all played at once: most of it is
     waiting."""
     started = {load: _producers(module_start, free_ports, PRODUCERS) for load in LOADS}
-    watched = _producers(module_start, free_ports, PRODUCERS_MIN)
+    watched = _producers(module_start, free_ports, 2 * WAYS_MAX)
     return asyncio.run(_play_all(started, watched))
 
 
