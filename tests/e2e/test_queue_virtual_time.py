@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -17,6 +18,7 @@ from spillover.sim.theory.queue.system import ProbingSystem, alike
 from spillover.tools.bench.queue.closed import ClosedLoad, play
 from spillover.tools.bench.queue.estimates import estimate
 from spillover.tools.bench.queue.legs import WAYS_MAX, Legs
+from spillover.tools.bench.queue.makers import Makers
 from support.commands import READY_S, SPILLOVER
 from support.waiting import until
 
@@ -64,11 +66,12 @@ async def _play_all(started, watched):
             until(lambda command=command: command.stdout.endswith("\n"), READY_S, command.stderr)
     legs = Legs()
     besides = [partial(legs.watch, watched[0], 1), *[None] * (len(started) - 1)]
-    plays = [
-        play(urls, _closed(load), beside)
-        for (load, (urls, _)), beside in zip(started.items(), besides, strict=True)
-    ]
-    seen = dict(zip(started, await asyncio.gather(*plays), strict=True))
+    with ExitStack() as stack:
+        plays = [
+            play(urls, _closed(load), stack.enter_context(Makers()), beside)
+            for (load, (urls, _)), beside in zip(started.items(), besides, strict=True)
+        ]
+        seen = dict(zip(started, await asyncio.gather(*plays), strict=True))
     return legs.means_s(), seen
 
 
