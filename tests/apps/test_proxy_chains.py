@@ -3,12 +3,13 @@ same requests and the same answers, or one of them refuses. There are never two 
 
 The service tells what it has read. So what a client hears of it is what the service saw, request by
 request, and a request that some relay read otherwise would be answered to somebody else, or to
-nobody.
+nobody. `make soak` goes through no, one and two hops, else it is one of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -20,6 +21,8 @@ from support.passed_requests import REFUSED, SEEN, get
 from support.proxy_doors import Client, doors
 
 pytestmark = pytest.mark.processes
+
+EACH_WAY = "SPILLOVER_SOAK_S" in os.environ
 
 BEHIND = get(b"Connection: close", target=b"/behind")
 """Sent right behind each request: who sees another end of that one sees something else of this."""
@@ -88,9 +91,10 @@ class Chain:
 
 @asynccontextmanager
 async def chain(kind, place, hops):
-    """A door, perhaps a hop, and a service, with a relay before the door or the service."""
+    """A door, hops, and a service, with a relay before the door or the service."""
     between = partial(relays.relay, kind) if place == "behind" else None
-    async with doors(*"ab"[: hops + 1], between=between) as here:
+    ids = "abc"[: hops + 1]
+    async with doors(*ids, occupied=ids[1:-1], between=between) as here:
         if hops:
             here["a"].shell.feed(ServersDown())
         if place == "behind":
@@ -117,10 +121,11 @@ REFUSED_BY = {
 """Requests that a door passes on."""
 
 
+@pytest.mark.parametrize("hops", [0, 1, 2] if EACH_WAY else [1])
 @pytest.mark.parametrize("place", ["before", "behind"])
-def test_everybody_reads_the_same_requests(kind, place):
+def test_everybody_reads_the_same_requests(kind, place, hops):
     async def main():
-        async with chain(kind, place, hops=1) as way:
+        async with chain(kind, place, hops) as way:
             for name, (_, raw) in REFUSED.items():
                 seen, _ = await way.carry(name, raw)
                 passed = READINGS if place == "before" else {b"GET /behind\n"}
@@ -170,10 +175,11 @@ CUT = {
 """Answers that do not come whole."""
 
 
+@pytest.mark.parametrize("hops", [0, 1, 2] if EACH_WAY else [0])
 @pytest.mark.parametrize("place", ["before", "behind"])
-def test_everybody_reads_the_same_answers(kind, place):
+def test_everybody_reads_the_same_answers(kind, place, hops):
     async def main():
-        async with chain(kind, place, hops=0) as way:
+        async with chain(kind, place, hops) as way:
             for name, (said, status, body) in ANSWERS.items():
                 read = await way.bring(said)
                 assert (read[-1].status, read[-1].body) == (status, body), name

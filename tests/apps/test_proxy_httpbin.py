@@ -1,24 +1,31 @@
 """httpbin behind doors: whatever of its API is asked, in whatever way, the answer through no, one
-and two hops is the one that it gives directly."""
+and two hops is the one that it gives directly; and in chains with nginx and HAProxy the one that it
+gives through them. `make soak` asks for all of it in all chains, else it is some in one of them."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import json
+import os
 import re
 import threading
 import zlib
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 import brotlicffi
 import httpbin
+import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from spillover.core.overflow.events import ServersDown
-from support import federation
+from support import federation, relays
 from support.proxy_doors import Client, doors
+
+EACH_WAY = "SPILLOVER_SOAK_S" in os.environ
 
 PLACES = {
     "codes": "418",
@@ -212,11 +219,11 @@ def told(read):
     return documents, headers
 
 
-def compare(asked, direct, read, hops):
+def compare(asked, direct, read, hops=None):
     assert read.start == direct.start, asked
     assert kept(read, asked) == kept(direct, asked), asked
     assert read.is_whole, asked
-    assert read.get(b"spillover-path") == "a,b,c"[4 - 2 * hops :], asked
+    assert hops is None or read.get(b"spillover-path") == "a,b,c"[4 - 2 * hops :], asked
     if asked.path == "/uuid":
         assert len(read.body) == len(direct.body), asked
     if asked.path == "/uuid" or read.body == direct.body:
@@ -250,5 +257,39 @@ def test_its_whole_api_is_the_same_through_any_number_of_hops():
                     direct = await ask(port, same)
                     for hops, cluster in enumerate("cba"):
                         compare(asked, direct, await ask(here.ports[cluster], asked), hops)
+
+    federation.run(main)
+
+
+@asynccontextmanager
+async def chain(kind, place, port):
+    """A relay of this kind before two doors, or behind them: the port to ask, and that of another
+    one in front of httpbin alone, as the relay changes answers, too."""
+    service = f"127.0.0.1:{port}"
+    relay = partial(relays.relay, kind)
+    behind = {"between": lambda _: relay(service)}
+    way = behind if place == "behind" else {"handler": f"proxy:http://{service}"}
+    async with relay(service) as direct:
+        async with doors("a", "b", **way) as here:
+            here["a"].shell.feed(ServersDown())
+            if place == "behind":
+                yield here.ports["a"], direct
+                return
+            async with relay(f"127.0.0.1:{here.ports['a']}") as before:
+                yield before, direct
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("kind", ["haproxy", "nginx"] if EACH_WAY else ["haproxy"])
+@pytest.mark.parametrize("place", ["before", "behind"] if EACH_WAY else ["before"])
+def test_its_whole_api_is_the_same_in_chains(kind, place, require):
+    require(relays.find(kind), f"{kind} is not installed")
+
+    async def main():
+        with running_httpbin() as port:
+            async with chain(kind, place, port) as (through, around):
+                for asked, same in islice(all_asked(), None if EACH_WAY else 20):
+                    direct = await ask(around, same)
+                    compare(asked, direct, await ask(through, asked))
 
     federation.run(main)
