@@ -118,6 +118,7 @@ def test_of_many_dead_objects_some_are_shown(monkeypatch: pytest.MonkeyPatch) ->
         (None, {}),
         (b"no state", {}),
         (b"[1]", {}),
+        (b"[" * 100_000, {}),
         (b'{"buffered": 3, "dead": "<b>", "takes": null, "more": 1}', {"buffered": 3}),
     ],
 )

@@ -93,5 +93,5 @@ async def _ask(url: str, trust: Trust, headers: Headers) -> _StateBody | PeerErr
 def _state_of(url: str, response: Response) -> _StateBody:
     try:
         return _decode(response.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InputError(url, "", "expected a producer of a queue, found none there") from None
