@@ -42,7 +42,16 @@ def run(main):
         answer(200, b"\xff\xfe"),
         answer(200, b"[" * 100_000),
     ],
-    ids=["html", "other json", "broken json", "404 of others", "redirect", "no POST", "binary", "deep"],
+    ids=[
+        "html",
+        "other json",
+        "broken json",
+        "404 of others",
+        "redirect",
+        "no POST",
+        "binary",
+        "deep",
+    ],
 )
 def test_what_is_no_node_is_told_in_one_line(said):
     async def main():
