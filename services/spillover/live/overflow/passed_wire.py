@@ -75,7 +75,7 @@ def encode_pass(
     before = _LENGTH.pack(len(told)) + told
     if len(encoded) > JOIN_LIMIT_BYTES:
         return before, encoded
-    return (b"%b%b" % (before, encoded),)
+    return (b"".join((before, encoded)),)
 
 
 def decode_pass(body: bytes) -> Forwarded:
