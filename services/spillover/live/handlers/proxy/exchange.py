@@ -61,7 +61,6 @@ class PassedConnection(Connection):
         self._known = known
 
     def _await_answer(self) -> None:
-        self._head = HeadBytes()
         self._incoming: Body | None = None
         """Of the answer that has begun."""
         self._interim = 0
@@ -70,6 +69,7 @@ class PassedConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._head = HeadBytes()
         read_in_parts(self._transport, self)
 
     def data_received(self, data: bytes) -> None:

@@ -23,12 +23,6 @@ NOT_KEPT = frozenset(
 """Heads with one of them are not remembered."""
 
 
-def _whole(data: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """As `whole_message`, of a length without zeros before it: there is one way to write it."""
-    whole = whole_message(data)
-    return None if whole is None or (whole[1][:1] == b"0" and whole[1] != b"0") else whole
-
-
 class Cut(NamedTuple):
     """A head that was written, without the digits of its length and what was added at its end."""
 
@@ -90,6 +84,11 @@ class KnownRequest:
             )
         return head
 
+    @property
+    def is_sent(self) -> bool:
+        """Returns whether it went as it is."""
+        return self._sent is not None
+
     def sent(self, head: RequestHead, way: Way, added: bytes) -> bytes | None:
         """Returns the head to a service, with these lines at its end; None if it is not known."""
         cut, at = self._sent, self.length_at
@@ -120,7 +119,7 @@ class KnownRequests(KnownHeads[KnownRequest]):
     def find(self, data: bytes) -> tuple[KnownRequest, RequestHead, bytes] | None:
         """Returns the request that this is, all of it and nothing else, with its body; None where
         it is not known."""
-        whole = _whole(data)
+        whole = whole_message(data)
         if whole is None:
             known = self.meanings.get(data) if len(data) <= HEAD_BYTES_MAX else None
             if known is None or known.length_at is not None:
@@ -128,7 +127,9 @@ class KnownRequests(KnownHeads[KnownRequest]):
             return known, known.head, b""
         bare, length, body = whole
         known = self.meanings.get(bare)
-        return None if known is None else (known, known.of_length(length), body)
+        if known is None or (length[:1] == b"0" and length != b"0"):
+            return None
+        return known, known.of_length(length), body
 
     def learn_from(self, data: bytes, head: RequestHead) -> KnownRequest | None:
         """It was read from these bytes, with which it begins and ends. Returns what is known of it
@@ -142,7 +143,7 @@ class KnownRequests(KnownHeads[KnownRequest]):
             known = KnownRequest(head, None)
             self.keep(data, known)
             return known
-        whole = _whole(data)
+        whole = whole_message(data)
         if whole is None or names.count(LENGTH) != 1:
             return None
         bare, length, body = whole
@@ -169,16 +170,21 @@ class KnownAnswers(KnownHeads[KnownAnswer]):
     def find(self, data: bytes) -> tuple[KnownAnswer, bytes] | None:
         """Returns the answer that this is, all of it and nothing else, with its body; None where it
         is not known. Not for HEAD, whose answers have none."""
-        whole = _whole(data)
-        known = None if whole is None else self.meanings.get(whole[0])
-        return None if whole is None or known is None else (known, whole[2])
+        whole = whole_message(data)
+        if whole is None:
+            return None
+        bare, length, body = whole
+        known = self.meanings.get(bare)
+        if known is None or (length[:1] == b"0" and length != b"0"):
+            return None
+        return known, body
 
     def learn_from(self, data: bytes, answer: AnswerHead, piece: bytes) -> None:
         """This was read from these bytes, and the piece is all of its body."""
         head, body = answer.head, answer.body
         if not isinstance(body, ByLength) or body.rest or head.status in NO_BODY:
             return
-        whole = _whole(data)
+        whole = whole_message(data)
         if whole is None or whole[2] != piece:
             return
         template = lengthless(head.headers, whole[1])

@@ -208,7 +208,8 @@ def own_head(request: PassedRequest | OwnRequest, authority: bytes, added: Field
     """Returns the same of a request that the door of this very node has read: what its lines mean
     is known."""
     if isinstance(request, OwnRequest):
-        if request.goes_as_it_is:
+        known = request.known
+        if (known is not None and known.is_sent) or request.goes_as_it_is:
             return request.head_with(added)
         request = request.passed()
     start, fields, _ = _sent(request, authority, added)
