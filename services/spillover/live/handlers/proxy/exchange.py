@@ -79,14 +79,14 @@ class PassedConnection(Connection):
             return
         assert isinstance(exchange, PassedExchange)  # noqa: S101 - of a client for these
         if self._incoming is not None:
-            self._read(exchange, self._incoming, data)
+            self._read_on(exchange, self._incoming, data)
         elif not self._is_early(exchange):
             # From the first byte on, whatever may be known of it.
             is_new = not (self._head.has_begun or self._interim)
-            if not (is_new and exchange.tells_at_once and self._take_known(exchange, data)):
+            if not (is_new and exchange.tells_at_once and self._take_at_once(exchange, data)):
                 self._begin(exchange, data, is_new=is_new)
 
-    def _take_known(self, exchange: PassedExchange, data: bytes) -> bool:
+    def _take_at_once(self, exchange: PassedExchange, data: bytes) -> bool:
         """End with an answer that is there at once, if it is known what a head like that means."""
         found = self._known.find(data)
         if found is None:
@@ -121,7 +121,7 @@ class PassedConnection(Connection):
             exchange.on_begin(answer.head)
         self._hand_on(exchange, body, piece)
 
-    def _read(self, exchange: PassedExchange, body: Body, data: bytes) -> None:
+    def _read_on(self, exchange: PassedExchange, body: Body, data: bytes) -> None:
         try:
             piece = body.feed(data)
         except Malformed as error:
