@@ -24,12 +24,9 @@ HOPS = pytest.mark.parametrize("hops", [0, 1])
 
 @pytest.mark.parametrize("hops", [0, 1, 2])
 def test_the_service_sees_the_same_request_or_none(hops):
-    async def check(here):
-        for name, (status, raw) in REFUSED.items():
-            read = await here.ask(raw)
-            assert read.status == status, name
-            assert told(read)["status"] == status, name
-            assert here.service.seen == [], name
+    """Also where its head has come before."""
+
+    async def check_seen(here):
         for name, (raw, start, lines, body) in SEEN.items():
             read = await here.ask(raw)
             while read.status == 100:
@@ -38,6 +35,57 @@ def test_the_service_sees_the_same_request_or_none(hops):
             first, *others = head[:-4].split(b"\r\n")
             assert (first, without_way(others), seen_body) == (start, lines, body), name
             here.service.seen.clear()
+
+    async def check(here):
+        await check_seen(here)
+        for name, (status, raw) in REFUSED.items():
+            read = await here.ask(raw)
+            assert read.status == status, name
+            assert told(read)["status"] == status, name
+            assert here.service.seen == [], name
+        await check_seen(here)
+
+    in_front(check, hops)
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2])
+def test_heads_that_have_come_before_are_answered_as_the_first_ones(hops):
+    """Whatever the length of what is asked and answered, and whoever else says something like it on
+    the same connection."""
+
+    async def echo(talk, head, body):
+        lines = b"Date: now\r\n" if b"/dated" in head else b""
+        told = b"" if head.startswith(b"HEAD") else body
+        await talk.say(b"HTTP/1.1 200 Yes\r\n%bContent-Length: %d\r\nX: y\r\n\r\n%b" % (
+            lines, len(body), told))  # fmt: skip
+        return True
+
+    async def check(here):
+        here.service.answer = echo
+        client = await here.client()
+        ids = set()
+        for size in (5, 5, 0, 12, 5, 1000, 5):
+            body = b"x" * size
+            length = b"Content-Length: %d" % size
+            for target in (b"/", b"/dated"):
+                raw = get(length, target=target, method=b"POST") + body
+                read = await client.ask(raw)
+                assert (read.start, read.body, read.is_whole) == (b"HTTP/1.1 200 Yes", body, True)
+                names = [name for name, _ in read.fields]
+                dated = [b"Date"] if target == b"/dated" else []
+                assert names[: 2 + len(dated)] == [*dated, b"Content-Length", b"X"]
+                assert read.get(b"spillover-path") == ",".join("abc"[: hops + 1])
+                ids.add(read.get(b"spillover-request-id"))
+                head, seen = here.service.seen.pop()
+                assert (seen, head.count(b"Content-Length: %d\r\n" % size)) == (body, 1)
+                assert f"Spillover-Request-Id: {read.get(b'spillover-request-id')}".encode() in head
+        assert len(ids) == 14
+        for _ in range(2):
+            assert (await client.ask(get())).body == b""
+            assert (await client.ask(get(method=b"HEAD"), method="HEAD")).body == b""
+            old = await here.ask(post(LENGTH, version=b"1.0"))
+            assert (old.body, old.get(b"connection")) == (b"hello", "close")
+        assert told(await client.ask(get(b"Content-Length: ")))["status"] == 400
 
     in_front(check, hops)
 

@@ -9,6 +9,7 @@ import pytest
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.heads import read_request
+from spillover.live.handlers.proxy.known import WrittenHeads
 from spillover.model.passed import PassedHead
 from support.federation import run, until
 from support.passed_requests import get
@@ -116,7 +117,7 @@ def test_what_a_neighbor_says_and_nobody_reads_alike_is_broken_off(fields, trail
 
     async def main():
         head = b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n"
-        answer = PassedAnswer(None, line, read_request(head))
+        answer = PassedAnswer(None, line, read_request(head), WrittenHeads())
         answer.own_name = "x"
         answer.begin(PassedHead(200, b"OK", tuple(fields)), SoFar(("a",), 0, 0, 0), Flow())
         answer.piece(b"hello")
