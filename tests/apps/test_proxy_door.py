@@ -266,6 +266,37 @@ def test_what_runs_beside_the_servers_is_capped_and_ends_with_its_client():
     in_front(check, cluster={"routes": (Route(path="/", unqueued=True),)})
 
 
+def test_what_comes_of_it_beside_the_servers_is_told_as_of_others():
+    """What was not delivered surely did not run, and what is late is not what failed."""
+
+    async def hang(talk, *_):
+        await talk.until_closed()
+
+    async def hang_up(talk, *_):
+        talk.reset()
+
+    async def check(here):
+        for answer, status, reason, error in (
+            (hang, 504, "deadline_exceeded", "http_response_timeout"),
+            (hang_up, 502, "handler_failed", "http_response_incomplete"),
+        ):
+            here.service.answer = answer
+            read = await here.ask(get(b"Spillover-Deadline-Ms: 100"))
+            assert (read.status, told(read)["reason"]) == (status, reason)
+            assert read.get(b"proxy-status") == f"spillover; error={error}"
+
+    async def not_there(here):
+        read = await here.ask(get())
+        assert (read.status, told(read)["reason"]) == (503, "no_servers")
+        assert "127.0.0.1:1/ cannot be reached" in told(read)["detail"]
+        assert read.get(b"proxy-status") == "spillover; error=destination_unavailable"
+        assert read.get(b"retry-after") == "1"
+
+    beside = {"routes": (Route(path="/", unqueued=True),)}
+    in_front(check, cluster=beside)
+    in_front(not_there, cluster=beside, handler="proxy:http://127.0.0.1:1")
+
+
 def test_doubt_is_tried_once_more_with_a_key_alone():
     async def check(here):
         async def hang_up_once(talk, *_):
@@ -414,11 +445,13 @@ def test_what_runs_beside_the_servers_counts_too_and_does_not_stand_still():
     in_front(check, cluster={"routes": (Route(path="/", unqueued=True),), **limits})
 
 
-def test_last_words_are_no_part_of_a_coded_body():
+@HOPS
+def test_last_words_are_no_part_of_a_coded_body(hops):
     """A reader of gzip would take them for garbage, or read on."""
 
     async def check(here):
-        for coding, tells in ((b"gzip", False), (b"identity", True), (b"br, gzip", False)):
+        cases = (b"gzip", False), (b"identity", True), (b"br, gzip", False)
+        for coding, tells in cases[: 2 if hops else None]:  # one more, and the neighbor is degraded
 
             async def break_off(talk, *_, coding=coding):
                 await talk.say(
@@ -433,7 +466,7 @@ def test_last_words_are_no_part_of_a_coded_body():
             assert not read.is_whole
             assert (b"event: error" in read.body) == tells, coding
 
-    in_front(check, cluster={"routes": (Route(path="/", sse_error_event=True),)})
+    in_front(check, hops, cluster={"routes": (Route(path="/", sse_error_event=True),)})
 
 
 def test_a_body_is_asked_for_and_bounded():
@@ -451,6 +484,7 @@ def test_a_body_is_asked_for_and_bounded():
         ):
             read = await here.ask(post(*lines, body=body))
             assert (read.status, told(read)["reason"]) == (413, "too_large")
+            assert read.get(b"connection") in ("", "close")
         assert here.service.seen == []
 
     in_front(check, cluster={"passed_body_limit_bytes": 100})

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from spillover.apps.http.exchange import STATUS_LINE
+from spillover.apps.http.exchange import CLOSE, STATUS_LINE
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
@@ -28,7 +28,7 @@ from spillover.live.handlers.proxy.heads import (
 )
 from spillover.live.handlers.proxy.known import WrittenHeads
 from spillover.live.handlers.proxy.known import cut as cut_head
-from spillover.live.handlers.proxy.unqueued import UnqueuedCall
+from spillover.live.handlers.proxy.unqueued import NotWhole, UnqueuedCall
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
@@ -39,6 +39,10 @@ from spillover.model.request import Answer, Request
 
 JOINED_BYTES = 16_384
 """A smaller piece is copied between its chunk's ends, a larger one is not."""
+
+UNQUEUED_RETRY_S = 1.0
+"""When what is asked beside the servers may be tried again. Nothing of it waits in the queue, by
+which others are told."""
 
 _PROXY_ERRORS = {
     "queue_full": "connection_limit_reached",
@@ -132,8 +136,8 @@ def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive
         (b"proxy-status", proxy_status(problem.reason)),
         (b"content-length", b"%d" % len(body)),
     ]
-    if not keep_alive:
-        fields.append((b"connection", b"close"))
+    if not (keep_alive or CLOSE in fields):
+        fields.append(CLOSE)
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
     head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
     line.write(head if method == "HEAD" else head + body)
@@ -301,15 +305,16 @@ class PassedAnswer:
 
     # --- beside the servers -------------------------------------------------------------------
 
-    def unqueued_ended(self, came_to: Fields | str) -> None:
+    def unqueued_ended(self, came_to: Fields | NotWhole) -> None:
         """Its trailers, or why it is not whole."""
-        if isinstance(came_to, tuple):
+        if not isinstance(came_to, NotWhole):
             self.end(came_to, None)
         elif self.has_begun:
             if not self.is_over:
-                self._break_off(came_to)
+                self._break_off(came_to.detail)
         else:
-            self.refuse(Problem("handler_failed", came_to, id=self.name))
+            retry_after_s = UNQUEUED_RETRY_S if came_to.reason == "no_servers" else None
+            self.refuse(Problem(came_to.reason, came_to.detail, self.name, retry_after_s))
 
     # ------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from spillover.apps.http.service import Bounds
 from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
 from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
-from spillover.apps.node.passed_answers import PassedAnswer
+from spillover.apps.node.passed_answers import UNQUEUED_RETRY_S, PassedAnswer
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
 from spillover.live.handlers.proxy.heads import RequestHead, Way
@@ -226,7 +226,7 @@ class ProxyDoor:
         if unqueued.is_full:
             self.shell.metrics.home_refused(Refusal.QUEUE_FULL)
             detail = "too many requests are passed on beside the servers"
-            raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
+            raise Problem("queue_full", detail, id=name, retry_after_s=UNQUEUED_RETRY_S)
         begun_s = self.shell.now_s
 
         def on_head(head: PassedHead) -> None:
