@@ -15,6 +15,7 @@ from random import Random
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import ClusterId
+from spillover_loadgen.api_token import Headers
 from spillover_loadgen.queue_consumer import Consumer
 from spillover_loadgen.queue_record import Put, QueueRecord, encode_object
 
@@ -46,12 +47,18 @@ class QueueLoad:
 
 
 async def run(
-    targets: Mapping[ClusterId, str], load: QueueLoad, stop: asyncio.Event
+    targets: Mapping[ClusterId, str],
+    load: QueueLoad,
+    stop: asyncio.Event,
+    *,
+    headers: Headers = (),
 ) -> QueueRecord:
     """Put and take; `stop` ends it early. Consumers go on until all that was taken in has been
-    acknowledged, for `DRAIN_S_MAX` at most."""
+    acknowledged, for `DRAIN_S_MAX` at most. `headers` go with each call."""
     clients: dict[str, HttpClient] = {
-        name: HttpClient(url, idle_s_max=IDLE_S_MAX, connect_timeout_s=CONNECT_TIMEOUT_S)
+        name: HttpClient(
+            url, headers=headers, idle_s_max=IDLE_S_MAX, connect_timeout_s=CONNECT_TIMEOUT_S
+        )
         for name, url in targets.items()
     }
     record, name = QueueRecord(), os.urandom(8)

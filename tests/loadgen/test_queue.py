@@ -12,6 +12,7 @@ from spillover_loadgen.cli import main
 from spillover_loadgen.queue_command import print_summary
 from spillover_loadgen.queue_driver import QueueLoad
 from spillover_loadgen.queue_record import Put, QueueRecord, decode_object, encode_object
+from support.api_tokens import access_of_tests, shown_by
 from support.queue_producers import producers
 
 LOAD = QueueLoad(
@@ -43,6 +44,22 @@ def test_all_that_is_put_is_acknowledged_once():
     assert [result[name] for name in faults] == [0, 0, 0, 0]
     assert result["put_ms"]["mean"] > 0.0
     assert 1.0 <= result["probes_mean"] <= 8.0
+
+
+def test_producers_that_want_an_api_token_are_shown_one():
+    load = replace(LOAD, duration_s=0.3)
+
+    async def main(shown):
+        async with producers(1, access=access_of_tests()) as (one,):
+            targets = {one.id: one.url}
+            record = await queue_driver.run(targets, load, asyncio.Event(), headers=shown)
+            return record.summary(duration_s=load.duration_s, seed=1, interrupted=False)
+
+    result = asyncio.run(main(shown_by("submitter")))
+    assert result["offered"] == result["acknowledged"] > 0
+    result = asyncio.run(main(()))
+    assert (result["put_outcomes"]["failed"], result["produced"]) == (result["offered"], 0)
+    assert "put: status 401" in result["reasons"]
 
 
 def test_the_schedule_follows_from_the_seed():
