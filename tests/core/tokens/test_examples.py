@@ -370,6 +370,7 @@ def test_estimates_go_by_the_rates_of_the_servers_that_fit():
         assert pool.servers.retry_after_s(visit, 0.0) == pytest.approx((3 + 1) / rate)
     pool.servers.rest(2.0)
     assert pool.servers.retry_after_s(Visit(0, "x"), 0.5) == pytest.approx(1.5 + 1.0)
+    assert pool.servers.stay_s(Visit(0, "x"), 0.5) == pytest.approx(1.5 + 1.0 + 0.25 + 0.5)
 
 
 def test_a_type_that_nobody_serves_has_no_servers():
@@ -420,3 +421,24 @@ def test_a_stuck_server_is_not_counted_on():
     assert pool.servers.working == 2
     pool.servers.stuck.update((1, 2))
     assert pool.servers.working == 1, "B has a place left"
+
+
+def test_of_servers_one_after_another_one_that_is_stuck_is_enough():
+    """Its other tokens are seats at it: no place where anything could start."""
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, discipline="fcfs")
+    assert pool.arrive(1) == "A"
+    pool.servers.stuck.add(1)
+    assert pool.servers.working == 1
+
+
+def test_what_is_told_of_the_cluster_is_of_the_servers_that_take_jobs():
+    """Also of all types together: a server that is out is not counted, and comes back."""
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 2), "B": ("B", 2)})
+    pool.put(A=False)
+    assert (pool.servers.working, pool.servers.idle, pool.servers.ready) == (1, 1, True)
+    assert pool.servers.departure_s == 1.0
+    assert [pool.arrive(ref) for ref in (1, 2, 3)] == ["B", "B", "blocked"]
+    assert pool.servers.ahead == 2, "one runs beside the first, one waits"
+    assert own_load(pool, "default").queue_length == 2
+    pool.put(A=True)
+    assert (pool.servers.working, pool.servers.departure_s) == (2, 0.5)
