@@ -412,6 +412,7 @@ def test_state_tells_servers_classes_and_types():
     assert [one["state"] for one in told["servers"]] == ["out", "up"]
     assert told["classes"][0]["out"] == 2
     assert {one["id"]: one["blocked"] for one in told["types"]} == {"x": 0, "y": 4}
+    assert [one["work_ms"] for one in told["types"]] == [1000.0, 1000.0], "as guessed: a second"
 
 
 def test_a_stuck_server_is_not_counted_on():
@@ -442,3 +443,14 @@ def test_what_is_told_of_the_cluster_is_of_the_servers_that_take_jobs():
     assert own_load(pool, "default").queue_length == 2
     pool.put(A=True)
     assert (pool.servers.working, pool.servers.departure_s) == (2, 0.5)
+
+
+def test_of_seats_those_of_neighbors_are_told_and_an_engaged_server_is_not_ready():
+    """One after another: a token for a server that works is a seat, not a start."""
+    pool = driven({"A": 1}, {"A": ("A", 4)}, discipline="fcfs")
+    fitting = pool.servers.fitting(0)
+    assert fitting.ready
+    places = [pool.arrive(ref, is_home=ref != 2) for ref in (1, 2, 3)]
+    assert places == ["A", "seat", "seat"]
+    assert (fitting.waiting, fitting.waiting_foreign, pool.servers.waiting_foreign) == (2, 1, 1)
+    assert (fitting.ready, fitting.idle) == (False, 0)
