@@ -445,6 +445,52 @@ def test_what_runs_beside_the_servers_counts_too_and_does_not_stand_still():
     in_front(check, cluster={"routes": (Route(path="/", unqueued=True),), **limits})
 
 
+def test_what_ran_beside_the_servers_is_over_with_its_answer():
+    """Its deadline, when that comes, ends nothing, and it counts once."""
+
+    async def check(here):
+        shell = here["a"].shell
+        client = await here.client()
+        asked = post(b"Content-Length: 5", b"Spillover-Deadline-Ms: 60", body=b"hello")
+        assert (await client.ask(asked)).body == b"ok"
+        due_s = shell.now_s + 0.06
+        await until(lambda: shell.now_s > due_s + 0.02)
+        assert shell.moving.bytes == 0
+        assert (await client.ask(asked)).body == b"ok", "its connection is there"
+
+    in_front(check, cluster={"routes": (Route(path="/", unqueued=True),)})
+
+
+def test_a_client_that_reads_on_in_time_has_all_of_its_answer():
+    async def check(here):
+        go_on = asyncio.Event()
+        piece = b"x" * 65_536
+
+        async def answer(talk, *_):
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (200 * 65_536))
+            await talk.say(*[piece] * 199)
+            await go_on.wait()
+            await talk.say(piece)
+            return True
+
+        here.service.answer = answer
+        shell = here["a"].shell
+        client = await here.client()
+        client.writer.transport.pause_reading()
+        client.writer.write(get())
+        (line,) = here.doors["a"].connections
+        await until(lambda: line.write_paused)
+        stalls_s = shell.now_s + 0.4
+        client.writer.transport.resume_reading()
+        read = asyncio.ensure_future(client.answer())
+        await until(lambda: shell.now_s > stalls_s + 0.05)
+        go_on.set()
+        assert (await read).is_whole
+
+    cluster = {"routes": (Route(path="/", unqueued=True),), "passed_stall_ms": 400.0}
+    in_front(check, cluster=cluster)
+
+
 @HOPS
 def test_last_words_are_no_part_of_a_coded_body(hops):
     """A reader of gzip would take them for garbage, or read on."""
