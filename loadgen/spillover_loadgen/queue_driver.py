@@ -63,7 +63,6 @@ async def run(
     }
     record, name = QueueRecord(), os.urandom(8)
     start_s = time.monotonic() + LEAD_S
-    loop = asyncio.get_running_loop()
     consumers = [
         Consumer(
             index,
@@ -81,6 +80,20 @@ async def run(
         _Producer(index, client, record, name, load, start_s)
         for index, client in enumerate(clients.values())
     ]
+    try:
+        await _play(record, producers, consumers, stop)
+    finally:
+        await asyncio.gather(*(client.close() for client in clients.values()))
+    return record
+
+
+async def _play(
+    record: QueueRecord,
+    producers: list[_Producer],
+    consumers: list[Consumer],
+    stop: asyncio.Event,
+) -> None:
+    loop = asyncio.get_running_loop()
     consuming = [loop.create_task(one.consume()) for one in consumers]
     producing = [loop.create_task(one.produce()) for one in producers]
     stopping = loop.create_task(stop.wait())
@@ -95,8 +108,6 @@ async def run(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(client.close() for client in clients.values()))
-    return record
 
 
 async def _finish(

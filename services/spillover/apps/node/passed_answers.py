@@ -303,10 +303,8 @@ class PassedAnswer:
         elif self.call is not None:
             self.call.cancel()
 
-    # --- beside the servers -------------------------------------------------------------------
-
     def unqueued_ended(self, came_to: Fields | NotWhole) -> None:
-        """Its trailers, or why it is not whole."""
+        """What was asked beside the servers: its trailers, or why it is not whole."""
         if not isinstance(came_to, NotWhole):
             self.end(came_to, None)
         elif self.has_begun:
