@@ -83,6 +83,7 @@ class UnqueuedCall:
 
     is_whole = False
     """What has come of it is handed on at once."""
+    size_bytes = 0
 
     def __init__(
         self,
