@@ -4,6 +4,8 @@ its name. The library and the renewals, which do without it, believe the same CA
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 
 import pytest
 
@@ -24,15 +26,20 @@ TIMES = LeaseTimes(
 )
 
 
+def _options(port, files):
+    return (
+        "--tls-port", str(port), "--tls-cert-file", files.cert, "--tls-key-file", files.key,
+        "--tls-ca-cert-file", files.ca, "--tls-auth-clients", "no",
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def secure(redis_servers, tmp_path_factory):
     """`secure(ca_file)`: the address of a Redis with TLS; and the right file."""
     directory = tmp_path_factory.mktemp("redis")
     authority, port = Authority(), redis_servers.free_port()
     files = put(directory, "redis", authority.sign("localhost"), authority)
-    options = ("--tls-port", str(port), "--tls-cert-file", files.cert, "--tls-key-file", files.key)
-    options += ("--tls-ca-cert-file", files.ca, "--tls-auth-clients", "no")
-    options += ("--requirepass", PASSWORD)
+    options = (*_options(port, files), "--requirepass", PASSWORD)
     with redis_servers.running(directory, *options, password=PASSWORD):
 
         def address(ca_file):
@@ -68,6 +75,48 @@ def test_a_member_serves(secure, redis_servers):
     # A handshake may take longer than times as short as these allow for an answer: redis_down.
     assert not [one for one in events if one["event"] in {"lost", "fenced"}]
     assert PASSWORD not in str(events)
+
+
+def test_nobody_takes_an_old_suite(redis_servers, tmp_path):
+    """At a Redis that has no better one: neither the library, in its two kinds, nor a renewal. What
+    Python would take by itself gets in."""
+    from spillover.live.leases.renewal.resp import RedisFailed, RespConnection, pack
+    from spillover.live.leases.renewal.settings import parse_address
+    from spillover.live.leases.streams.client import Client
+    from spillover.live.leases.streams.steps import Wait
+    from spillover.live.redis.connection import failures, open_client
+
+    authority, port = Authority(), redis_servers.free_port()
+    files = put(tmp_path, "redis", authority.sign("localhost"), authority)
+    options = (
+        *_options(port, files),
+        "--tls-protocols",
+        "TLSv1.2",
+        "--tls-ciphers",
+        "ECDHE-ECDSA-AES256-SHA384",
+    )
+    url = f"rediss://localhost:{port}/0?ssl_ca_certs={files.ca}"
+
+    def wait():
+        yield Wait("stream", "0", 0.01)
+
+    async def ask():
+        client = open_client(url, 5.0)
+        try:
+            await client.ping()
+        finally:
+            await client.aclose()
+
+    with redis_servers.running(tmp_path, *options):
+        with socket.create_connection(("localhost", port)) as plain:
+            context = ssl.create_default_context(cafile=files.ca)
+            context.wrap_socket(plain, server_hostname="localhost").close()
+        with pytest.raises(RedisFailed, match="cannot be reached"):
+            RespConnection(parse_address(url), 5.0, lambda: None).call(pack([b"PING"]))
+        with pytest.raises(StoreUnreachable):
+            Client(url, 5.0).carry_out(wait())
+        with pytest.raises(failures()):
+            asyncio.run(ask())
 
 
 def test_a_configuration_is_kept(secure, redis_servers, tmp_path):

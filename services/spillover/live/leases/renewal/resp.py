@@ -107,8 +107,11 @@ class RespConnection:
     def _wrap(self, connected: socket.socket) -> socket.socket:
         import ssl  # noqa: PLC0415 - only who needs it pays for it
 
+        from spillover.live.tls.contexts import harden  # noqa: PLC0415 - as above
+
         ca = self._address["ca"]
         context = ssl.create_default_context(cafile=str(ca) if ca else None)
+        harden(context)
         if not self._address["verify"]:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -19,6 +19,7 @@ from spillover.live.redis.connection import (
     check_options,
     close_quietly,
     place_of,
+    tls_options,
     told_error,
 )
 from spillover.model.errors import InputError
@@ -255,6 +256,7 @@ def _opened(module: str, url: str, timeout_s: float) -> Any:
             socket_connect_timeout=timeout_s,
             retry=retry(NoBackoff(), 0),
             protocol=2,
+            **tls_options(url),
         )
     except ValueError:
         expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
