@@ -1,5 +1,5 @@
 """`rediss://`: leases and the configuration over TLS, with a password, at a Redis that has to prove
-its name. The library and the renewals, which do without it, believe the same CAs."""
+its name. The library and the renewals, which do without it, believe the CAs of the address."""
 
 from __future__ import annotations
 
