@@ -67,9 +67,10 @@ class QueueCalls:
         shell = self._shell
         until_s = shell.now_s + wait_s
         size_bytes = size_bytes_at_most(exchange, self._limit_bytes)
-        answer = await self._ask(exchange, lambda ref: ev.Offered(ref, until_s, size_bytes))
+        answer = await self._ask(
+            exchange, lambda ref: ev.Offered(ref, until_s, size_bytes), ev.OfferGone
+        )
         if isinstance(answer, int):  # the client has gone
-            shell.feed(ev.OfferGone(answer))
             raise ClientGone
         if isinstance(answer, ev.RefuseOffer):
             raise _refused(answer.reason)
@@ -122,10 +123,10 @@ class QueueCalls:
                 asked.avoid_visited,
                 until_s,
             ),
+            ev.TakeGone,
         )
         match answer:
             case int():  # the client has gone
-                shell.feed(ev.TakeGone(answer))
                 raise ClientGone
             case ev.Give():
                 shell.metrics.waited(shell.now_s - begun_s)
@@ -212,10 +213,16 @@ class QueueCalls:
 
     # --- parts --------------------------------------------------------------------------------
 
-    async def _ask(self, exchange: Exchange, make: Callable[[int], ev.Event]) -> Any:
-        """What the machine answers; the ref alone if the client goes before that."""
+    async def _ask(
+        self,
+        exchange: Exchange,
+        make: Callable[[int], ev.Event],
+        gone: Callable[[int], ev.Event] | None = None,
+    ) -> Any:
+        """What the machine answers; the ref alone if the client goes before that: that is `gone`
+        then."""
         try:
-            return await self._shell.ask(make, exchange.watch)
+            return await self._shell.ask(make, exchange.watch, gone)
         finally:
             exchange.unwatch()
 
