@@ -140,7 +140,36 @@ def test_constant_work_waits_half_a_departure_less():
     assert waits_s == (pytest.approx(4.5 * 0.008), pytest.approx(5.0 * 0.008))
 
 
+@pytest.mark.parametrize(
+    ("residual", "load", "servers", "first"),
+    [
+        (0.5, 1.0, 8, 0.5),
+        (1.0, 0.9, 8, 1.0),
+        (2.5, 0.0, 8, 2.5),
+        (2.5, 1.0, 8, 1.0 + 1.5 / 8),
+        (2.5, 3.0, 8, 1.0 + 1.5 / 8),
+        (2.5, 1.0, 1, 2.5),
+        (2.5, 0.5, 4, 2.5 - 1.5 * 0.75 / 8),
+    ],
+)
+def test_of_many_uneven_services_the_first_ends_sooner_the_higher_the_load(
+    residual, load, servers, first
+):
+    """Without load, and of one server, a whole residual is left, at load 1 its excess by the
+    servers; what is no more uneven than exponential work stays as it is. Here and there alike."""
+    own = own_load(4, servers, residual=residual, load=load)
+    assert adaptive.wait_here_s(own) == pytest.approx(own.departure_s * (4 + first))
+    there_s = adaptive.wait_after_s(100.0, servers, load, residual, 0.01, 0.0)
+    assert there_s == pytest.approx(0.01 * (100.0 + first))
+
+
 # --- the choice -------------------------------------------------------------------------------
+
+
+def first_departure(residual, load, servers):
+    """Section 1: of an excess over exponential work, as much as load does not level out."""
+    excess = max(residual - 1.0, 0.0)
+    return residual - min(load, 1.0) ** 3 * excess * (1.0 - 1.0 / servers)
 
 
 def known_age_s(since_s, period_s):
@@ -153,7 +182,8 @@ class Twin:
     def __init__(self, own, near, eligible):
         self.own, self.near = own, near
         self.eligible = [y for y, can in enumerate(eligible) if can]
-        self.here_s = own.departure_s * (own.queue_length + own.residual)
+        first = first_departure(own.residual, own.load, own.servers)
+        self.here_s = own.departure_s * (own.queue_length + first)
         way = 1.0 - 0.25 * min(own.load, 1.0) ** 2
         self.omega = 1.0 if own.hops else min(way, 1.0 / kappa(own.load))
 
@@ -174,7 +204,8 @@ class Twin:
         departure_s, near = self.departure_s(y), self.near
         drain = (1.0 - load_upper(near.load[y])) * min(self.age_s(y), 8.0 * departure_s)
         length = near.ahead[y] + self.own.unreported[y] - drain / departure_s
-        mean, sigma = max(length, -near.servers[y]) + near.residual[y], self.sigma(y)
+        first = first_departure(near.residual[y], near.load[y], near.servers[y])
+        mean, sigma = max(length, -near.servers[y]) + first, self.sigma(y)
         if sigma == 0.0:
             return departure_s * max(0.0, mean)
         z = mean / sigma

@@ -86,6 +86,18 @@ def expected_excess(mean: float, spread: float) -> float:
     return 0.5 * mean * erfc(-z / ROOT_2) + spread * exp(-0.5 * z * z) / ROOT_2_PI
 
 
+def first_departure(residual: float, load: float, servers: int) -> float:
+    """Returns after how many departures the first of `servers` busy ones is free, where services
+    are more uneven than exponential ones (`residual` above 1).
+
+    Of one service `residual` is left. Where load keeps all servers busy, the first of them is free
+    sooner: departures of many together are nearly random. At low load all are busy mostly because
+    long services are under way.
+    """
+    busy = load if load < 1.0 else 1.0
+    return residual - busy * busy * busy * (residual - 1.0) * (1.0 - 1.0 / servers)
+
+
 def departure_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
     """Returns one departure of y; where it does not tell, services there take as long as here."""
     told_s = near.departure_s[y]
@@ -125,13 +137,18 @@ def wait_after_s(
         ahead -= (1.0 - load_at_most(load)) * departures
         if ahead < -servers:
             ahead = -float(servers)
+    if residual > 1.0:
+        residual = first_departure(residual, load, servers)
     spread = SPREAD * sqrt(2.0 * age_s * departure_s)
     return expected_excess((ahead + residual) * departure_s, spread)
 
 
 def wait_here_s(own: OwnLoad) -> float:
     """Returns the expected wait of a request that joins the own queue."""
-    return own.departure_s * (own.queue_length + own.residual)
+    residual = own.residual
+    if residual > 1.0:
+        residual = first_departure(residual, own.load, own.servers)
+    return own.departure_s * (own.queue_length + residual)
 
 
 def wait_there_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
