@@ -15,7 +15,7 @@ help:
 	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
 	@echo "make testbed five clusters in containers, with Redis and dashboards (ARGS=... for services)"
 	@echo "make check   style, types, import rules and the tests that start no process: a minute or so"
-	@echo "make test    style, types, then all tests in four passes, tests/run.sh (ARGS=... for pytest)"
+	@echo "make test    style, types, then all tests in five passes, tests/run.sh (ARGS=... for pytest)"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
 	@echo "make dashboards  write dashboards/grafana/*.json anew"
 	@echo "make reference   write services/docs/configuration.md anew"
@@ -67,7 +67,7 @@ soak: .venv/.complete
 	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/e2e/test_malformed.py \
 	    tests/e2e/test_configuration.py tests/apps/test_proxy_cancels.py tests/apps/test_killed_streams.py \
 	    tests/e2e/test_lease_redis_random.py tests/apps/test_tls_garbage.py tests/sim \
-	    tests/core/overflow/test_cancels.py $(ARGS)
+	    tests/core tests/policy tests/parity tests/contract $(ARGS)
 	SPILLOVER_FAULTS_TLS=1 $(BIN)/pytest -s tests/e2e/test_faults_links.py \
 	    tests/e2e/test_faults_processes.py tests/e2e/test_faults_surroundings.py $(ARGS)
 

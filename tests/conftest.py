@@ -24,7 +24,9 @@ from support import redis_server as servers
 from support import waves as large_answers
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
+# All of them in `make soak`, two thirds in `make test`, fewer still in `make check`.
+hypothesis.settings.register_profile("whole", derandomize=True, deadline=None, max_examples=60)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
 hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 
@@ -32,10 +34,11 @@ TESTS = Path(__file__).parent
 REAL = {"containers", "dashboards", "e2e", "soak"}
 """Directories whose tests start real processes and wait in real time, as those do elsewhere that
 are marked `e2e`. A marker says which of the kinds they are; who says nothing is alone."""
-KINDS = ("together", "threes", "pairs", "alone")
-"""As many as there are cores and one more, whatever they do; three at once of those that mostly
-wait (less than half a core each) and whose limits bear two more; two of those that take a core or
-look at times more closely; one."""
+KINDS = ("together", "meanwhile", "threes", "pairs", "alone")
+"""As many as there are cores and one more, whatever they do; those that compute and look at no
+clock, at the lowest priority beside the threes; three at once of those that mostly wait (less than
+half a core each) and whose limits bear two more; two of those that take a core or look at times
+more closely; one."""
 KIND_OF_FILE = re.compile(r"^pytestmark = .*\bmark\.(together|threes|pairs)\b", re.MULTILINE)
 LONGEST = (
     *("faults_links", "faults_processes", "faults_surroundings", "console_page", "up"),
@@ -47,6 +50,10 @@ FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
 """Directories of rules: nothing there is bound to real time."""
 COMPUTE = FAIL_AT_ONCE | {"inputs", "model", "reproduce"}
 """Directories whose tests wait for nothing."""
+MEANWHILE = {"core", "policy", "reproduce", "sim"}
+"""Those of them that take most of the time, and of whose tests most bear to stand still: whoever
+does not says `together`, or that it starts processes."""
+NOT_MEANWHILE = re.compile(r"\bmark\.(processes|together)\b")
 REAL_SERVERS = {"redis_server", "redis_servers"}
 """Fixtures that start processes, as the tests do that ask for them."""
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
@@ -65,9 +72,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--only",
         choices=(*KINDS, "quick"),
-        help="the tests of one kind (tests/conftest.py), or of those that run together the ones "
-        "that start no process and are not slow "
-        "(default: all)",
+        help="the tests of one kind (tests/conftest.py), or of those that run together or "
+        "meanwhile the ones that start no process and are not slow (default: all)",
     )
     parser.addoption(
         "--first-failures",
@@ -80,7 +86,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     is_quick = config.getoption("only") == "quick"
-    profile = os.environ.get("HYPOTHESIS_PROFILE", "quick" if is_quick else "repeatable")
+    usual = "whole" if "SPILLOVER_SOAK_S" in os.environ else "repeatable"
+    profile = os.environ.get("HYPOTHESIS_PROFILE", "quick" if is_quick else usual)
     hypothesis.settings.load_profile(profile)
     if is_quick:
         sys.addaudithook(_refuse_processes)
@@ -138,9 +145,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     is_real = bool(REAL & set(collection_path.relative_to(TESTS).parts))
     text = collection_path.read_text("utf-8")
+    is_meanwhile = bool(MEANWHILE & set(collection_path.relative_to(TESTS).parts))
     if only == "together":
         is_of_others = is_real or KIND_OF_FILE.search(text) is not None
-        return (is_of_others and "mark.together" not in text) or None
+        computes = is_meanwhile and not NOT_MEANWHILE.search(text)
+        return computes or (is_of_others and "mark.together" not in text) or None
+    if only == "meanwhile":
+        return not is_meanwhile or None
     if only == "quick":
         return is_real or ALL_SLOW.search(text) is not None or None
     is_without_kind = is_real or "mark.e2e" in text
@@ -154,15 +165,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     match config.getoption("only"):
         case "threes":
             items.sort(key=_is_shorter)
-        case "together" | "quick":
+        case "together" | "meanwhile" | "quick":
             items[:] = _in_turns(items)
     for item in items:
-        if _kind(item) != "together":
+        if _kind(item) not in {"together", "meanwhile"}:
             item.add_marker(pytest.mark.realtime)
         if _is_real(item) or REAL_SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.processes)
         if item.get_closest_marker("realtime") and FAIL_AT_ONCE & set(_parts(item)):
             raise pytest.UsageError(f"{item.nodeid}: rules are not bound to real time")
+        if item.get_closest_marker("processes") and _is_unread_by_together(item):
+            raise pytest.UsageError(f"{item.nodeid}: it starts processes: mark it `processes`")
     kept = [item for item in items if _is_asked_for(config, item)]
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
@@ -175,7 +188,7 @@ def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
         return False
     if only == "quick":
         left_out = item.get_closest_marker("processes") or item.get_closest_marker("slow")
-        return _kind(item) == "together" and left_out is None
+        return _kind(item) in {"together", "meanwhile"} and left_out is None
     return only is None or _kind(item) == only
 
 
@@ -185,6 +198,12 @@ def _parts(item: pytest.Item) -> tuple[str, ...]:
 
 def _is_real(item: pytest.Item) -> bool:
     return bool(REAL & set(_parts(item)) or item.get_closest_marker("e2e"))
+
+
+def _is_unread_by_together(item: pytest.Item) -> bool:
+    return bool(MEANWHILE & set(_parts(item))) and not NOT_MEANWHILE.search(
+        item.path.read_text("utf-8")
+    )
 
 
 def _is_shorter(item: pytest.Item) -> bool:
@@ -206,9 +225,14 @@ def _in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _kind(item: pytest.Item) -> str:
-    """Which of KINDS: as the nearest marker says."""
+    """Which of KINDS: as the nearest marker says, else by its place."""
     said = (marker.name for marker in item.iter_markers() if marker.name in KINDS)
-    return next(said, "alone" if _is_real(item) else "together")
+    if (kind := next(said, None)) is not None:
+        return kind
+    if _is_real(item):
+        return "alone"
+    computes = MEANWHILE & set(_parts(item)) and not item.get_closest_marker("processes")
+    return "meanwhile" if computes else "together"
 
 
 @pytest.hookimpl(trylast=True)
@@ -236,12 +260,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For `-n auto`: one more than the cores that this process may use, since many tests wait,
-    though hardly any of `make check`. Twice as many are no faster, and make limits tight."""
+    though hardly any of `make check`, and none of those that compute. Twice as many are no faster,
+    and make limits tight."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    return min(cores + (config.getoption("only") != "quick"), WORKERS_MAX)
+    return min(cores + (config.getoption("only") not in {"quick", "meanwhile"}), WORKERS_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,7 +1,8 @@
 #!/bin/sh
-# The tests, in four passes: on all cores those that do not mind others beside them, then three at a
+# The tests, in five passes: on all cores those that do not mind others beside them, then three at a
 # time those that mostly wait, two at a time those that bear one more, and one by one those that want
-# the machine for themselves. Markers tell which these are (tests/conftest.py). Arguments are
+# the machine for themselves. Those that only compute run beside the threes, at the lowest priority:
+# on what waiting leaves. Places and markers tell which these are (tests/conftest.py). Arguments are
 # pytest's and go to all of them: `make test ARGS="tests/core -k cancel"`.
 #
 # What fails has failed. Only tests marked `realtime`, whose limits are those of real time, are run
@@ -14,15 +15,18 @@ cd "$(dirname "$0")/.."
 failures=$(mktemp -d)
 status=0
 without_tests=0
+computed=$(mktemp) # what those say that compute
+meanwhile=
 
 finish() {
     code=$?
     trap - EXIT
+    if [ -n "$meanwhile" ]; then kill "$meanwhile" 2>/dev/null || :; fi
     if [ -n "$(cat "$failures"/* 2>/dev/null)" ]; then
         echo "spillover: these are bound to real time, and failed at first:"
         sed 's/^/  /' "$failures"/*
     fi
-    rm -rf "$failures"
+    rm -rf "$failures" "$computed"
     exit "$code"
 }
 trap finish EXIT
@@ -34,10 +38,42 @@ trap 'exit 143' TERM
 run() {
     code=0
     .venv/bin/pytest "$@" || code=$?
+    go_on
+}
+
+go_on() {
     case $code in
         0 | 1 | 5) ;;
         *) exit "$code" ;;
     esac
+}
+
+count() {
+    case $code in
+        1) status=1 ;;
+        5) without_tests=$((without_tests + 1)) ;; # none of those asked for is of this kind
+    esac
+}
+
+# As many workers as are told to tests, in whose eyes they take nothing (tests/support/waiting.py).
+# One test may stand still for long.
+begin_meanwhile() {
+    export SPILLOVER_MEANWHILE=2
+    nice -n 19 .venv/bin/pytest --only=meanwhile -p no:schemathesis -o timeout=1200 \
+        --numprocesses=$SPILLOVER_MEANWHILE --dist=loadscope --no-loadscope-reorder "$@" \
+        >"$computed" 2>&1 &
+    meanwhile=$!
+}
+
+end_meanwhile() {
+    code=0
+    wait "$meanwhile" || code=$?
+    meanwhile=
+    unset SPILLOVER_MEANWHILE
+    echo "spillover: meanwhile, those that only compute:"
+    cat "$computed"
+    go_on
+    count
 }
 
 # pass KIND FILE ARGUMENT...: the tests of this kind. Those listed in the file are to run again.
@@ -48,10 +84,7 @@ pass() {
     [ "$kind" = together ] || set -- -p no:schemathesis "$@"
     : >"$again"
     run --only="$kind" --first-failures="$again" "$@"
-    case $code in
-        1) status=1 ;;
-        5) without_tests=$((without_tests + 1)) ;; # none of those asked for is of this kind
-    esac
+    count
 }
 
 # again KIND ARGUMENT...: what failed of it and is bound to real time, by itself. Other kinds are not
@@ -67,12 +100,14 @@ again() {
 
 pass together --numprocesses=auto --dist=loadscope --no-loadscope-reorder "$@"
 again together "$@"
+begin_meanwhile "$@"
 pass threes --numprocesses=3 --dist=loadscope --no-loadscope-reorder "$@"
 again threes "$@"
+end_meanwhile
 pass pairs --numprocesses=2 --dist=loadscope --no-loadscope-reorder "$@"
 again pairs "$@"
 pass alone "$@"
 again alone "$@"
-if [ "$without_tests" -eq 4 ]; then exit 5; fi
+if [ "$without_tests" -eq 5 ]; then exit 5; fi
 if [ "$#" -eq 0 ] && [ "$without_tests" -gt 0 ]; then exit 5; fi # each kind has tests
 exit "$status"

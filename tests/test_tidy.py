@@ -89,7 +89,7 @@ LONG_FILES = {
     # What is read from a connection, in which order it is answered, and what is bounded meanwhile.
     "services/spillover/apps/http/connection.py": 685,
     # The same of a client of a service.
-    "services/spillover/apps/node/door_connection.py": 425,
+    "services/spillover/apps/node/door_connection.py": 440,
     # One node, and what each command of its machine comes to.
     "services/spillover/live/overflow/shell.py": 415,
     # What one connection carries, and all that can end it.

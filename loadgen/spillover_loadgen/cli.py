@@ -82,6 +82,7 @@ def make_parser() -> OneLineParser:
     queue.set_defaults(command=_queue)
     queue_command.configure(queue)
     add_ca_file(queue)
+    add_token_file(queue)
     clients = commands.add_parser(
         "clients",
         help=clients_command.SUMMARY,
@@ -156,14 +157,16 @@ def _run(options: argparse.Namespace) -> int:
 
 def _queue(options: argparse.Namespace) -> int:
     targets, load = _targets(options, "producer"), queue_command.load_of(options)
-    asyncio.run(check_targets(targets, "producer"))
+    headers = token_headers(options)
+    asyncio.run(check_targets(targets, "producer", headers=headers))
     _raise_file_limit()
     with asyncio.Runner(loop_factory=_event_loop()) as runner:
 
         async def measure() -> tuple[QueueRecord, bool]:
             stop = asyncio.Event()
             _stop_on_signals(stop)
-            return await queue_driver.run(targets, load, stop), stop.is_set()
+            record = await queue_driver.run(targets, load, stop, headers=headers)
+            return record, stop.is_set()
 
         record, interrupted = runner.run(measure())
     result = record.summary(duration_s=load.duration_s, seed=load.seed, interrupted=interrupted)

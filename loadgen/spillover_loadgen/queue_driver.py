@@ -15,6 +15,7 @@ from random import Random
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import ClusterId
+from spillover_loadgen.api_token import Headers
 from spillover_loadgen.queue_consumer import Consumer
 from spillover_loadgen.queue_record import Put, QueueRecord, encode_object
 
@@ -46,17 +47,22 @@ class QueueLoad:
 
 
 async def run(
-    targets: Mapping[ClusterId, str], load: QueueLoad, stop: asyncio.Event
+    targets: Mapping[ClusterId, str],
+    load: QueueLoad,
+    stop: asyncio.Event,
+    *,
+    headers: Headers = (),
 ) -> QueueRecord:
     """Put and take; `stop` ends it early. Consumers go on until all that was taken in has been
-    acknowledged, for `DRAIN_S_MAX` at most."""
+    acknowledged, for `DRAIN_S_MAX` at most. `headers` go with each call."""
     clients: dict[str, HttpClient] = {
-        name: HttpClient(url, idle_s_max=IDLE_S_MAX, connect_timeout_s=CONNECT_TIMEOUT_S)
+        name: HttpClient(
+            url, headers=headers, idle_s_max=IDLE_S_MAX, connect_timeout_s=CONNECT_TIMEOUT_S
+        )
         for name, url in targets.items()
     }
     record, name = QueueRecord(), os.urandom(8)
     start_s = time.monotonic() + LEAD_S
-    loop = asyncio.get_running_loop()
     consumers = [
         Consumer(
             index,
@@ -74,6 +80,20 @@ async def run(
         _Producer(index, client, record, name, load, start_s)
         for index, client in enumerate(clients.values())
     ]
+    try:
+        await _play(record, producers, consumers, stop)
+    finally:
+        await asyncio.gather(*(client.close() for client in clients.values()))
+    return record
+
+
+async def _play(
+    record: QueueRecord,
+    producers: list[_Producer],
+    consumers: list[Consumer],
+    stop: asyncio.Event,
+) -> None:
+    loop = asyncio.get_running_loop()
     consuming = [loop.create_task(one.consume()) for one in consumers]
     producing = [loop.create_task(one.produce()) for one in producers]
     stopping = loop.create_task(stop.wait())
@@ -88,8 +108,6 @@ async def run(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(client.close() for client in clients.values()))
-    return record
 
 
 async def _finish(

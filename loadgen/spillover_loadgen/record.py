@@ -79,6 +79,7 @@ class _Problem(msgspec.Struct):
 
 _decode_answer = msgspec.json.Decoder(Answer).decode
 _decode_problem = msgspec.json.Decoder(_Problem).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read_answer(status: int, body: bytes) -> tuple[Outcome, Answer | None, str | None]:
@@ -89,7 +90,7 @@ def read_answer(status: int, body: bytes) -> tuple[Outcome, Answer | None, str |
     if status == 200:
         try:
             return Outcome.OK, _decode_answer(body), None
-        except msgspec.DecodeError:
+        except _UNREADABLE:
             return Outcome.FAILED, None, "invalid_answer"
     reason = _reason(body)
     match status, reason:
@@ -109,6 +110,6 @@ def read_answer(status: int, body: bytes) -> tuple[Outcome, Answer | None, str |
 def _reason(body: bytes) -> str | None:
     try:
         reason = _decode_problem(body).reason
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return None
     return reason[:REASON_CHARACTERS_MAX] if reason else None

@@ -14,64 +14,44 @@ from itertools import product
 import httpx
 import pytest
 
+from spillover.apps.http.access import ApiTokens
 from spillover.apps.http.audit import AUDIT_LOGGER, FAILED_PER_S
 from spillover.apps.http.console.broadcast import OF_ONE_MAX
-from spillover.apps.http.doors import Open
 from spillover.apps.node.doors import DOORS, TABLE
+from spillover.inputs.api_tokens import new_api_token
 from spillover.model.access import Role
-from support.api_tokens import HOLDERS, SECRETS, access_of_tests, bearer, shown_by
+from support.api_tokens import SECRETS, access_of_tests, bearer, shown_by, tokens_of_tests
+from support.doors import REASONS, STRANGERS, VERBS, expected, filled
 
-CALLERS = (None, "wrong", "submitter", "reader", "operator", "other")
-VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-ROLES = {name: set(roles) for name, _, roles in HOLDERS}
-FILLED = {
-    "file": "0/x.js",
-    "action": "drain",
-    "request_id": "order-1",
-    "neighbor": "b",
-    "call": "v2/reports",
-}
-BY_STATUS = {401: "unauthenticated", 403: "forbidden", 404: None, 405: "method_not_allowed"}
-
-
-def filled(path):
-    for name, value in FILLED.items():
-        path = path.replace(f"{{{name}}}", value)
-    return path
-
-
-def may(caller, need):
-    roles = ROLES.get(caller, set())
-    return need in roles or (need is Role.READ and Role.OPERATE in roles)
-
-
-def expected(caller, path, verb):
-    """What the doors make of it: a reason, or None where they let it through."""
-    need = DOORS[path].get("GET" if verb == "HEAD" else verb)
-    if isinstance(need, Open):
-        return None
-    if caller is None or caller == "wrong":
-        return "unauthenticated"
-    if need is None:
-        return "method_not_allowed"
-    return None if may(caller, need) else "forbidden"
+CALLERS = (*STRANGERS, "submitter", "reader", "operator", "other")
+"""The last one is of another tenant."""
 
 
 async def reason_of(client, verb, path, headers):
     """Of a problem that the doors may give; None for whatever else it came to."""
     async with client.stream(verb, path, headers=headers) as response:
-        if verb == "HEAD" or response.status_code not in BY_STATUS:
-            return BY_STATUS.get(response.status_code)
+        if verb == "HEAD" or response.status_code not in REASONS:
+            return REASONS.get(response.status_code)
         return json.loads(await response.aread())["reason"]
 
 
 def with_node(nodes, check):
     async def main():
-        topology = nodes.topology_of("a", "b", client_sessions_max=0)
-        async with nodes.Federation(topology, access=access_of_tests()) as federation:
+        topology, access = nodes.topology_of("a", "b", client_sessions_max=0), access_of_tests()
+        async with nodes.Federation(topology, access=access) as federation:
+            await _be_revoked(federation["a"], access)
             await check(federation["a"])
 
     nodes.run(main)
+
+
+async def _be_revoked(node, access):
+    """Of an API token that was let in before."""
+    access.tokens = ApiTokens(
+        [*tokens_of_tests(), new_api_token("revoked", "revoked", "shop", tuple(Role))]
+    )
+    assert (await node.send("GET", "/state", headers=shown_by("revoked")))[0] == 200
+    access.tokens = ApiTokens(tokens_of_tests())
 
 
 def test_every_door_is_open_to_those_it_is_for_and_to_nobody_else(nodes):

@@ -152,7 +152,9 @@ def test_a_service_that_lies_before_anything_begins(hops):
     }
 
     async def check(here):
-        for name, lie in list(lies.items())[: FEW if hops else None]:
+        # Through a hop those that say the most.
+        for name in ("interim answers for ever", "a head of 1 MiB") if hops else lies:
+            lie = lies[name]
             here.service.answer = lie
             before = len(here.service.seen)
             read = await here.ask(get())

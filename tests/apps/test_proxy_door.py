@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from spillover.core.overflow.events import ServersDown
-from spillover.live.handlers.proxy.handler import UNQUEUED_MAX
 from spillover.model.routes import Route
 from spillover.model.topology import HELD_LIMIT_BYTES_MIN
 from support.api_tokens import SECRETS, access_of_tests
@@ -24,12 +23,9 @@ HOPS = pytest.mark.parametrize("hops", [0, 1])
 
 @pytest.mark.parametrize("hops", [0, 1, 2])
 def test_the_service_sees_the_same_request_or_none(hops):
-    async def check(here):
-        for name, (status, raw) in REFUSED.items():
-            read = await here.ask(raw)
-            assert read.status == status, name
-            assert told(read)["status"] == status, name
-            assert here.service.seen == [], name
+    """Also where its head has come before."""
+
+    async def check_seen(here):
         for name, (raw, start, lines, body) in SEEN.items():
             read = await here.ask(raw)
             while read.status == 100:
@@ -38,6 +34,57 @@ def test_the_service_sees_the_same_request_or_none(hops):
             first, *others = head[:-4].split(b"\r\n")
             assert (first, without_way(others), seen_body) == (start, lines, body), name
             here.service.seen.clear()
+
+    async def check(here):
+        await check_seen(here)
+        for name, (status, raw) in REFUSED.items():
+            read = await here.ask(raw)
+            assert read.status == status, name
+            assert told(read)["status"] == status, name
+            assert here.service.seen == [], name
+        await check_seen(here)
+
+    in_front(check, hops)
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2])
+def test_heads_that_have_come_before_are_answered_as_the_first_ones(hops):
+    """Whatever the length of what is asked and answered, and whoever else says something like it on
+    the same connection."""
+
+    async def echo(talk, head, body):
+        lines = b"Date: now\r\n" if b"/dated" in head else b""
+        told = b"" if head.startswith(b"HEAD") else body
+        await talk.say(b"HTTP/1.1 200 Yes\r\n%bContent-Length: %d\r\nX: y\r\n\r\n%b" % (
+            lines, len(body), told))  # fmt: skip
+        return True
+
+    async def check(here):
+        here.service.answer = echo
+        client = await here.client()
+        ids = set()
+        for size in (5, 5, 0, 12, 5, 1000, 5):
+            body = b"x" * size
+            length = b"Content-Length: %d" % size
+            for target in (b"/", b"/dated"):
+                raw = get(length, target=target, method=b"POST") + body
+                read = await client.ask(raw)
+                assert (read.start, read.body, read.is_whole) == (b"HTTP/1.1 200 Yes", body, True)
+                names = [name for name, _ in read.fields]
+                dated = [b"Date"] if target == b"/dated" else []
+                assert names[: 2 + len(dated)] == [*dated, b"Content-Length", b"X"]
+                assert read.get(b"spillover-path") == ",".join("abc"[: hops + 1])
+                ids.add(read.get(b"spillover-request-id"))
+                head, seen = here.service.seen.pop()
+                assert (seen, head.count(b"Content-Length: %d\r\n" % size)) == (body, 1)
+                assert f"Spillover-Request-Id: {read.get(b'spillover-request-id')}".encode() in head
+        assert len(ids) == 14
+        for _ in range(2):
+            assert (await client.ask(get())).body == b""
+            assert (await client.ask(get(method=b"HEAD"), method="HEAD")).body == b""
+            old = await here.ask(post(LENGTH, version=b"1.0"))
+            assert (old.body, old.get(b"connection")) == (b"hello", "close")
+        assert told(await client.ask(get(b"Content-Length: ")))["status"] == 400
 
     in_front(check, hops)
 
@@ -194,30 +241,6 @@ def test_a_name_that_is_under_way_is_a_conflict(hops):
     in_front(check, hops)
 
 
-def test_what_runs_beside_the_servers_is_capped_and_ends_with_its_client():
-    async def check(here):
-        async def hang(talk, *_):
-            await talk.until_closed()
-
-        here.service.answer = hang
-        clients = [await here.client() for _ in range(UNQUEUED_MAX)]
-        for client in clients:
-            client.writer.write(get())
-        await until(lambda: len(here.service.seen) == UNQUEUED_MAX)
-        read = await here.ask(get())
-        assert (read.status, told(read)["reason"]) == (429, "queue_full")
-        for client in clients:
-            client.close()
-        await until(lambda: here.service.gone == UNQUEUED_MAX)
-        here.service.answer = OK
-        assert (await here.ask(get())).body == b"ok"
-        read = await here.ask(get(b"Spillover-Deadline-Ms: 5000", method=b"HEAD"), "HEAD")
-        assert read.get(b"spillover-path") == "a"
-        assert here["a"].ledger.home["accepted"] == 0
-
-    in_front(check, cluster={"routes": (Route(path="/", unqueued=True),)})
-
-
 def test_doubt_is_tried_once_more_with_a_key_alone():
     async def check(here):
         async def hang_up_once(talk, *_):
@@ -339,38 +362,13 @@ def test_bodies_are_read_only_where_there_is_room():
     in_front(check, cluster={"held_limit_bytes": HELD_LIMIT_BYTES_MIN})
 
 
-def test_what_runs_beside_the_servers_counts_too_and_does_not_stand_still():
-    async def check(here):
-        go_on = asyncio.Event()
-
-        async def endless(talk, *_):
-            await go_on.wait()
-            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
-            while True:
-                await talk.say(b"x" * 65_536)
-
-        here.service.answer = endless
-        moving = here["a"].shell.moving
-        client = await here.client(limit=1)
-        client.writer.transport.pause_reading()
-        client.writer.write(post(b"Content-Length: 40000", body=b"x" * 40_000))
-        await until(lambda: here.service.seen)
-        assert moving.bytes == 40_000
-        read = await here.ask(post(b"Content-Length: 40000", body=b""))
-        assert (read.status, told(read)["reason"]) == (429, "queue_full")
-        go_on.set()  # nobody reads it
-        await until(lambda: here.service.gone == 1)
-        assert moving.bytes == 0
-
-    limits = {"held_limit_bytes": HELD_LIMIT_BYTES_MIN, "passed_stall_ms": 200.0}
-    in_front(check, cluster={"routes": (Route(path="/", unqueued=True),), **limits})
-
-
-def test_last_words_are_no_part_of_a_coded_body():
+@HOPS
+def test_last_words_are_no_part_of_a_coded_body(hops):
     """A reader of gzip would take them for garbage, or read on."""
 
     async def check(here):
-        for coding, tells in ((b"gzip", False), (b"identity", True), (b"br, gzip", False)):
+        cases = (b"gzip", False), (b"identity", True), (b"br, gzip", False)
+        for coding, tells in cases[: 2 if hops else None]:  # one more, and the neighbor is degraded
 
             async def break_off(talk, *_, coding=coding):
                 await talk.say(
@@ -385,7 +383,7 @@ def test_last_words_are_no_part_of_a_coded_body():
             assert not read.is_whole
             assert (b"event: error" in read.body) == tells, coding
 
-    in_front(check, cluster={"routes": (Route(path="/", sse_error_event=True),)})
+    in_front(check, hops, cluster={"routes": (Route(path="/", sse_error_event=True),)})
 
 
 def test_a_body_is_asked_for_and_bounded():
@@ -403,6 +401,7 @@ def test_a_body_is_asked_for_and_bounded():
         ):
             read = await here.ask(post(*lines, body=body))
             assert (read.status, told(read)["reason"]) == (413, "too_large")
+            assert read.get(b"connection") in ("", "close")
         assert here.service.seen == []
 
     in_front(check, cluster={"passed_body_limit_bytes": 100})

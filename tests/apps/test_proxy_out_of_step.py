@@ -4,14 +4,18 @@ be given the answer to another one's request.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
+
 import pytest
 
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.heads import read_request
+from spillover.live.handlers.proxy.known import WrittenHeads
 from spillover.model.passed import PassedHead
 from support.federation import run, until
-from support.passed_requests import get
+from support.passed_requests import get, post
 from support.proxy_doors import in_front
 
 STRAY = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
@@ -65,6 +69,38 @@ def test_what_a_service_says_unasked_is_the_answer_to_no_request():
     in_front(check, cluster={"servers": 4})
 
 
+@asynccontextmanager
+async def hasty_service(_):
+    """One that answers a head and does not read the body behind it."""
+
+    async def talk(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        ends.append(writer)
+
+    ends = []
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in ends:
+            writer.close()
+
+
+def test_what_an_early_answer_has_left_of_its_request_stands_before_no_other():
+    """It is still to be sent on that connection: another request goes on another one."""
+
+    async def check(here):
+        client = await here.client()
+        body = b"x" * (8 << 20)
+        raw = post(b"Content-Length: %d" % len(body), body=body)
+        assert (await client.ask(raw)).body == b"ok"
+        assert (await client.ask(get())).body == b"ok"
+
+    in_front(check, between=hasty_service)
+
+
 class Line:
     """A client's connection, as far as answers go."""
 
@@ -116,7 +152,7 @@ def test_what_a_neighbor_says_and_nobody_reads_alike_is_broken_off(fields, trail
 
     async def main():
         head = b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n"
-        answer = PassedAnswer(None, line, read_request(head))
+        answer = PassedAnswer(None, line, read_request(head), WrittenHeads())
         answer.own_name = "x"
         answer.begin(PassedHead(200, b"OK", tuple(fields)), SoFar(("a",), 0, 0, 0), Flow())
         answer.piece(b"hello")

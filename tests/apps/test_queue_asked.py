@@ -9,7 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from spillover.apps.http.problems import Problem
-from spillover.apps.queue.asked import DEADLINE_S, DEADLINE_S_MAX, TakeBody, check_take, deadline_s
+from spillover.apps.queue.asked import (
+    DEADLINE_S,
+    DEADLINE_S_MAX,
+    TakeBody,
+    check_take,
+    deadline_s,
+    size_bytes_at_most,
+)
 
 NAMES = ("p1", "p2", "p3", "p4")
 
@@ -69,3 +76,10 @@ def test_probabilities_sum_to_one_but_for_rounding(wrong: float, fits: bool) -> 
 def test_how_long_a_caller_waits_is_bounded(told: bytes | None, waits_s: float) -> None:
     headers = [] if told is None else [(b"spillover-deadline-ms", told)]
     assert math.isclose(deadline_s(SimpleNamespace(headers=headers)), waits_s)
+
+
+def test_a_body_that_does_not_tell_its_size_is_as_large_as_any() -> None:
+    """Memory is reserved by that."""
+    plain = SimpleNamespace(headers=[], length_bytes=7)
+    in_chunks = SimpleNamespace(headers=[(b"transfer-encoding", b"chunked")], length_bytes=0)
+    assert (size_bytes_at_most(plain, 100), size_bytes_at_most(in_chunks, 100)) == (7, 100)

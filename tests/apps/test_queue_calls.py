@@ -60,6 +60,22 @@ def test_what_is_discarded_is_gone_for_good_when_that_is_said(tmp_path: Path) ->
         busy.close()
 
 
+def test_what_is_acknowledged_is_gone_for_good_when_that_is_said(tmp_path: Path) -> None:
+    """Else the next start would give it to another consumer."""
+    with producers(stores=tmp_path) as (one,), futures.ThreadPoolExecutor() as pool:
+        one.put(b"x")
+        grant = one.take().headers["spillover-grant"]
+        busy = sqlite3.connect(tmp_path / "p1" / "queue.sqlite3", isolation_level=None)
+        busy.execute("BEGIN IMMEDIATE")
+        telling = pool.submit(one.tell, grant, "ack")
+        until(lambda: one.state["acknowledged"] == 1)
+        assert not futures.wait([telling], timeout=0.1).done
+        busy.execute("ROLLBACK")
+        assert telling.result().status == 204
+        assert busy.execute("SELECT count(*) FROM objects").fetchone() == (0,)
+        busy.close()
+
+
 def test_why_a_take_is_refused_is_told() -> None:
     with producers(waiting_limit=1) as (one,), futures.ThreadPoolExecutor() as pool:
         first = pool.submit(one.take)
@@ -90,9 +106,12 @@ def test_what_is_told_of_those_that_wait() -> None:
         until(lambda: second.state["parked"] == 1)
         (probe,) = second.state["parked_probes"]
         assert (probe["probe_id"], probe["held_by"]) == ("mine", "p2")
+        until(lambda: second.state["parked_probes"][0]["waits_ms"] > probe["waits_ms"])
         assert 0.0 <= probe["waits_ms"] < 8000.0, "of 20 seconds"
         second.put(b"y")
         assert taking.result().status == 200
+        (grant,) = second.state["open_grants"]
+        assert 8000.0 < grant["ends_in_ms"] <= second.state["visibility_ms"]
 
 
 def test_a_grant_that_nobody_has_is_named_only_where_it_can_be_read() -> None:
@@ -118,6 +137,7 @@ def test_of_many_dead_objects_some_are_shown(monkeypatch: pytest.MonkeyPatch) ->
         (None, {}),
         (b"no state", {}),
         (b"[1]", {}),
+        (b"[" * 100_000, {}),
         (b'{"buffered": 3, "dead": "<b>", "takes": null, "more": 1}', {"buffered": 3}),
     ],
 )

@@ -121,6 +121,14 @@ def test_what_may_have_run_goes_to_the_same_node_alone():
     assert bed.attempts.home == A
 
 
+def test_a_node_that_may_have_run_it_is_left_alone_for_as_long_as_it_asks():
+    bed = Bed()
+    bed.fail(unknown())
+    before_s = bed.now_s
+    bed.fail(full(3.0, "draining"))
+    assert bed.now_s >= before_s + 3.0
+
+
 def test_a_node_that_does_not_come_back_leaves_the_outcome_unknown():
     bed = Bed()
     bed.fail(unknown())

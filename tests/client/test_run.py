@@ -418,6 +418,7 @@ def test_a_file_without_cas_is_told_at_once(tmp_path):
         {"redis_url": "redis://127.0.0.1", "federation": "plain"},
         {"redis_url": 5, "federation": "plain", "follow": True},
         {"redis_url": "http://127.0.0.1", "federation": "plain", "follow": True},
+        {"redis_url": "redis://127.0.0.1/name", "federation": "plain", "follow": True},
         {"redis_url": "redis://127.0.0.1?retry=1", "federation": "plain", "follow": True},
         {"federation": "", "redis_url": "redis://127.0.0.1", "follow": True},
         {"federation": None, "redis_url": "redis://127.0.0.1", "follow": True},

@@ -19,6 +19,7 @@ from spillover.client import (
 )
 from support.loop import until
 from support.scripted_server import RESET, answer, done, problem, scripted
+from support.waiting import slack
 
 LIMIT_S = 20.0
 AT_ONCE = Retries(rounds=1, comeback_s=0.0)
@@ -38,10 +39,20 @@ def run(main):
         answer(200, b"{"),
         answer(404, {"detail": "Not Found"}),
         answer(301, location="https://elsewhere/"),
+        answer(501, HTML, kind="text/html"),
         answer(200, b"\xff\xfe"),
         answer(200, b"[" * 100_000),
     ],
-    ids=["html", "other json", "broken json", "404 of others", "redirect", "binary", "deep"],
+    ids=[
+        "html",
+        "other json",
+        "broken json",
+        "404 of others",
+        "redirect",
+        "no POST",
+        "binary",
+        "deep",
+    ],
 )
 def test_what_is_no_node_is_told_in_one_line(said):
     async def main():
@@ -199,7 +210,7 @@ def test_under_overload_retries_stay_within_the_budget():
 
                 async def one():
                     with pytest.raises(Refused):
-                        await client.run(1, deadline_s=0.5)
+                        await client.run(1, deadline_s=0.5 * slack())
 
                 await asyncio.gather(*(one() for _ in range(100)))
                 assert client.stats.retries == 25

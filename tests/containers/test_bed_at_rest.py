@@ -19,7 +19,7 @@ MEMORY_BYTES_MAX = 500e6
 IDLE_CORES_MAX = 0.1
 IDLE_CORES_BUSY_MAX = 0.4
 """Where others run beside it: the same work takes longer then, and more of it is due at once."""
-IDLE_FOR_S = 10.0
+IDLE_FOR_S = 6.0
 
 BURSTS = ("--workload", "bursts", "--seed", "1", "--duration-s", "12", "--json")
 """The first two of them."""

@@ -13,6 +13,8 @@ from spillover.core.driver import Driver
 from spillover.live.engine.timers import Timers
 from support.loop import until
 
+pytestmark = pytest.mark.together
+
 LIMIT_S = 20.0
 
 
@@ -302,7 +304,7 @@ class Hourglass:
 
 
 def test_where_the_least_lateness_counts_the_machine_is_told_each_time():
-    """Of a clock of its own, whose instants it gets; one that was canceled wakes nobody."""
+    """Of a clock of its own, whose instants it gets; one that was cancelled wakes nobody."""
     glass, machine, told = Hourglass(), Recorder(), []
 
     def on_late(late_s):

@@ -73,6 +73,11 @@ BAD = {
         load,
         (", routes: [{path: /, deadline_ms: 0}]",),
     ),
+    "a word for true": (
+        "clusters[0].routes[0].unqueued: expected true or false, got 'beside'",
+        load,
+        (", routes: [{path: /, unqueued: beside}]",),
+    ),
     "a type that waits for nothing": (
         "clusters[0].routes[0].unqueued: expected no type and equal servers: it takes no server",
         load,

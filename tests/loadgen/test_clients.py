@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from spillover_loadgen.cli import main
-from spillover_loadgen.clients_driver import ClientsLoad, run
+from spillover_loadgen.clients_driver import ClientsLoad, _times, run
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n"
 
@@ -106,3 +106,9 @@ def test_nobody_there(capsys):
 def test_a_url_that_is_none(url, capsys):
     assert main(["clients", "--node", url, "--clients", "2", "--duration-s", "1"]) == 2
     assert "--node" in capsys.readouterr().err
+
+
+def test_times_are_of_those_that_were_there():
+    """The smallest that so large a share does not exceed."""
+    assert _times([30.0, 10.0, 20.0]) == {"p50": 20.0, "p99": 30.0, "max": 30.0}
+    assert _times([]) == {"p50": None, "p99": None, "max": None}

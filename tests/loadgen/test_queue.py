@@ -12,6 +12,7 @@ from spillover_loadgen.cli import main
 from spillover_loadgen.queue_command import print_summary
 from spillover_loadgen.queue_driver import QueueLoad
 from spillover_loadgen.queue_record import Put, QueueRecord, decode_object, encode_object
+from support.api_tokens import access_of_tests, shown_by
 from support.queue_producers import producers
 
 LOAD = QueueLoad(
@@ -45,6 +46,22 @@ def test_all_that_is_put_is_acknowledged_once():
     assert 1.0 <= result["probes_mean"] <= 8.0
 
 
+def test_producers_that_want_an_api_token_are_shown_one():
+    load = replace(LOAD, duration_s=0.3)
+
+    async def main(shown):
+        async with producers(1, access=access_of_tests()) as (one,):
+            targets = {one.id: one.url}
+            record = await queue_driver.run(targets, load, asyncio.Event(), headers=shown)
+            return record.summary(duration_s=load.duration_s, seed=1, interrupted=False)
+
+    result = asyncio.run(main(shown_by("submitter")))
+    assert result["offered"] == result["acknowledged"] > 0
+    result = asyncio.run(main(()))
+    assert (result["put_outcomes"]["failed"], result["produced"]) == (result["offered"], 0)
+    assert "put: status 401" in result["reasons"]
+
+
 def test_the_schedule_follows_from_the_seed():
     idle = replace(LOAD, consumers=0, produce_rate_per_s=20.0, duration_s=0.5)
     offered = {
@@ -67,11 +84,18 @@ def test_faults_of_a_queue_are_counted():
     record.puts[Put.OK] = 3
     for number in (1, 1, 2):
         record.acknowledged[0, number] += 1
-    for name, deliveries in (("p1-1", 1), ("p1-3", 1), ("p1-2", 1), ("p2-1", 1), ("p1-1", 2)):
+    for name, deliveries in (
+        ("p1-1", 1),
+        ("p1-4", 1),
+        ("p1-2", 1),
+        ("p1-3", 1),
+        ("p2-1", 1),
+        ("p1-1", 2),
+    ):
         record.came(0, name, deliveries)
     record.came(1, "p1-1", 1)
     result = record.summary(duration_s=1.0, seed=1, interrupted=False)
-    assert (result["missing"], result["duplicates"], result["out_of_order"]) == (1, 1, 1)
+    assert (result["missing"], result["duplicates"], result["out_of_order"]) == (1, 1, 2)
     assert result["redelivered"] == 1
 
 

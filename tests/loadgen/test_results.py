@@ -58,6 +58,7 @@ def test_shares_and_hops_are_by_home():
         served(10.0, cluster="a", hops=2),
         served(10.0, cluster="b", hops=0),
         served(10.0, cluster="b", hops=10),
+        record(cluster="b", outcome=Outcome.REFUSED),  # went nowhere
     ]
     result = summarized(records)
     assert result["forwarded_share"] == 0.5

@@ -30,6 +30,9 @@ def shown_by(holder):
     return [] if holder is None else bearer(SECRETS.get(holder, holder))
 
 
+def tokens_of_tests():
+    return [new_api_token(name, SECRETS[name], *rest) for name, *rest in HOLDERS]
+
+
 def access_of_tests():
-    tokens = [new_api_token(name, SECRETS[name], *rest) for name, *rest in HOLDERS]
-    return Access(ApiTokens(tokens))
+    return Access(ApiTokens(tokens_of_tests()))

@@ -19,10 +19,10 @@ def few_at_first(values: Iterable, few: int) -> list:
 
 
 def examples(usual: int) -> int:
-    """Returns how many examples Hypothesis is to try where `make test` tries so many: by as much
-    fewer in `make check` as where a test says nothing of it (tests/conftest.py)."""
+    """Returns how many examples Hypothesis is to try where `make soak` tries so many: by as much
+    fewer in `make test` and `make check` as where a test says nothing of it (tests/conftest.py)."""
     profiles = hypothesis.settings
-    now, by_default = profiles().max_examples, profiles.get_profile("repeatable").max_examples
+    now, by_default = profiles().max_examples, profiles.get_profile("whole").max_examples
     return max(1, usual * now // by_default)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spillover.apps.http.server import HttpServer
-from spillover.apps.node.app import create_app
 from spillover.apps.node.certificates import watching
 from spillover.apps.node.exposure import CertifiedPeers
 from spillover.live.http.client import HttpClient
@@ -51,7 +50,7 @@ class SecureFederation(Federation):
         files = self.files[cluster]
         self.credentials[cluster] = credentials = Credentials(files, None)
         shell = NodeShell(self.topology, cluster, seed=self.seed, credentials=credentials)
-        app = CertifiedPeers(create_app(shell), shell.peers)
+        app = CertifiedPeers(self.app_of(shell, None), shell.peers)
         server = HttpServer(app, tls=credentials.front(ssl.CERT_OPTIONAL))
         watched = watching(credentials, shell, [server], NEVER_S)
         watched.__enter__()

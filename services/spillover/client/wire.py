@@ -49,6 +49,9 @@ ENDS = frozenset({"done", "failed", "expired", "cancelled"})
 _REFUSED = frozenset({408, 429, 503})
 """Statuses of a node that say: not now, and it has not run."""
 
+_NEVER_PASSED_ON = frozenset({501, 505})
+"""Statuses of a server that knows no POST, or no HTTP like ours: it stands before no node."""
+
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a request came to."""
@@ -99,6 +102,7 @@ _BLAMED = {
     "conflict": "Use another key for another payload.",
     "too_large": "Send less, or have payload_limit_bytes raised.",
     "unknown_type": "Use a type that is served.",
+    "not_found": "Check the url: its path is none of a node's.",
 }
 """What a client can do about a request that is at fault, where the detail does not say it."""
 
@@ -287,7 +291,7 @@ def _of_stranger(node: str, response: Response) -> PeerError:
     if response.status == 429:
         message = f"what stands before node {node} takes nothing now (status 429). It has not run"
         return Refused(message, "rate_limited", _retry_after_s(response))
-    if response.status >= 500:
+    if response.status >= 500 and response.status not in _NEVER_PASSED_ON:
         message = f"what stands before node {node} answered {response.status}: {_shown(response)}"
         return OutcomeUnknown(f"{message}. Whether the request got to the node is not known")
     return _no_node(node, response)

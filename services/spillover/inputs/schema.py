@@ -45,6 +45,7 @@ _AS_IN_FILES: dict[object, Any] = {
 }
 
 _EXPECTED_BY_TYPE = {
+    "bool_type": "true or false",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",

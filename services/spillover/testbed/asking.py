@@ -38,7 +38,7 @@ class Asking:
         try:
             answer = await client.request("GET", path, timeout_s=ANSWER_WITHIN_S)
             said = json.loads(answer.body)
-        except (PeerError, ValueError):
+        except (PeerError, ValueError, RecursionError):
             return {}
         return said if isinstance(said, dict) else {}
 

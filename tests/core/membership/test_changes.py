@@ -59,6 +59,8 @@ def test_links_come_and_go_at_their_ends_only() -> None:
 def test_a_link_with_another_delay_is_the_same_link() -> None:
     found = changes_at(THREE, replace(THREE, links=(link(B, A, 7.0), link(B, C, 5.0))), A)
     assert [(one.id, one.delay_ms) for one in found.delays] == [(B, 7.0)]
+    slower = replace(THREE, links=(link(B, A, 7.0), link(B, C, 5.0)))
+    assert [(one.id, one.delay_ms) for one in changes_at(slower, THREE, A).delays] == [(B, 5.0)]
     assert not found.joins
     assert not found.parts
 

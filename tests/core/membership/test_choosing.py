@@ -35,6 +35,13 @@ def test_the_baseline_stays_where_it_can_and_goes_anywhere_else() -> None:
     assert set(places("probabilistic", "b", change=grown)) > {"b"}
 
 
+@pytest.mark.parametrize("rank", [0, 4])
+def test_the_first_and_the_last_rank_count(rank: int) -> None:
+    """So that nothing is drawn: all who have that rank go to one place."""
+    announcement = told("b", "bcde", 2)._replace(rank=rank, clients=5)
+    assert len(set(places("stratified", "b", announcement))) == 1
+
+
 @pytest.mark.parametrize(("rank", "clients"), [(-1, 5), (5, 5), (0, 0)])
 def test_a_rank_that_is_none_is_as_good_as_none(rank: int, clients: int) -> None:
     """A node may say anything: such a client draws."""

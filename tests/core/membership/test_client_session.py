@@ -226,6 +226,23 @@ def test_a_server_that_asks_to_wait_is_waited_for_by_who_has_another():
     assert connects(lost.handle(NotReached(asked.attempt, 1.0), 0.0))
 
 
+def test_who_was_let_in_may_be_asked_to_wait_as_often_the_next_time():
+    client, attempt, _ = in_session("abc", at="a", change_wait_s=0.0)
+    now_s = 0.0
+    for version, servers in ((2, "bc"), (3, "ad")):
+        client.handle(Announced(attempt, told(client.in_use.id, servers, version)), now_s)
+        (asked,) = connects(client.handle(TimerFired(), now_s))
+        for _ in range(ASKED_TO_WAIT_MAX):
+            first = asked.server
+            assert client.handle(NotReached(asked.attempt, 1.0), now_s) == []
+            now_s = client.next_deadline()
+            (asked,) = client.handle(TimerFired(), now_s)
+            assert asked.server == first
+        client.handle(Connected(asked.attempt, told(asked.server.id, servers, version)), now_s)
+        attempt = asked.attempt
+        client.check()
+
+
 @pytest.mark.parametrize(
     ("asked_s", "least_s", "most_s"), [(0.0, 0.1, 0.3), (2.0, 1.0, 3.0), (1e9, 5.0, 15.0)]
 )

@@ -94,6 +94,7 @@ def test_a_higher_stamp_is_asked_for_once() -> None:
     newer = chain("c", 3, 4)
     assert one.handle(ev.Received(newer, "b"), 1.0) == [ev.Adopt(newer)]
     assert one.handle(ev.StampHeard("b", Stamp(2, "c")), 1.0) == []
+    assert one.handle(ev.StampHeard("b", newer.stamp), 1.0) == [], "that is its own"
     assert one.handle(ev.StampHeard("c", Stamp(3, "c")), 1.0) == [ev.Ask("c")]
 
 

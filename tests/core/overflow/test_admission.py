@@ -169,7 +169,9 @@ def test_without_servers_deadlines_still_hold(story):
     node.arrive(2, deadline_s=5.0)
     node.tell(ev.ServersDown())
     node.end(1, 1.0)
-    assert [c.answer.outcome for c in node.wake(5.0)] == [Outcome.EXPIRED]
+    (reply,) = node.wake(5.0)
+    assert reply.answer.outcome is Outcome.EXPIRED
+    assert reply.answer.problem.endswith("nothing behind this cluster can run requests for now")
 
 
 def test_a_policy_is_set_for_what_comes_from_then_on(story):

@@ -124,6 +124,13 @@ def test_who_waits_as_long_as_told_is_let_through():
         assert table.ask("shop", now_s) is None
 
 
+def test_nobody_is_told_to_wait_longer_than_it_takes():
+    table = Quotas()
+    table.go_by({"shop": Quota(requests_per_s=0.5)}, 0.0)
+    assert table.ask("shop", 0.0) is None
+    assert [table.ask("shop", now_s).retry_after_s for now_s in (0.0, 0.5, 1.5)] == [2.0, 1.5, 0.5]
+
+
 def test_a_clock_that_stands_or_goes_back_gives_nothing():
     table = Quotas()
     table.go_by({"shop": Quota(requests_per_s=2.0)}, 10.0)

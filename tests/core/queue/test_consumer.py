@@ -14,7 +14,7 @@ from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 VISIBILITY_S = 9.0
 
 
-def consumer(**changed: Any) -> ConsumerMachine:
+def consumer(seed: int = 1, **changed: Any) -> ConsumerMachine:
     told: dict[str, Any] = {
         "name": "c",
         "producers": ("p1", "p2"),
@@ -26,7 +26,7 @@ def consumer(**changed: Any) -> ConsumerMachine:
         "take_s": 30.0,
         **changed,
     }
-    return ConsumerMachine(ConsumerSettings(**told), Random(1))
+    return ConsumerMachine(ConsumerSettings(**told), Random(seed))
 
 
 def ask(machine: ConsumerMachine, event: cn.Event, now_s: float = 0.0) -> cn.Take:
@@ -168,6 +168,36 @@ def test_a_producer_that_cannot_be_reached_is_passed_over_then_asked_again() -> 
     assert 0.5 <= again_s <= 1.0
     (asked,) = machine.handle(cn.TimerFired(), again_s)
     assert isinstance(asked, cn.Take)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_while_all_are_passed_over_it_asks_as_soon_as_one_may_be_asked(seed: int) -> None:
+    """The first within a second of its failure, the other half a second later at least."""
+    machine = consumer(seed=seed)
+    take = ask(machine, cn.Started())
+    first = take.producer
+    take = ask(machine, cn.Unreachable(take.take, first))
+    assert machine.handle(cn.Unreachable(take.take, take.producer), 0.499) == []
+    assert machine.next_deadline() <= 1.0
+    ask(machine, cn.TimerFired(), machine.next_deadline())
+
+
+@pytest.mark.parametrize("answer", ["nothing", "an object"])
+def test_a_producer_that_answers_begins_anew(answer: str) -> None:
+    """Whatever it answers: the next failure is the first again."""
+    machine = consumer(producers=("p1",))
+    take = ask(machine, cn.Started())
+    machine.handle(cn.Unreachable(take.take, "p1"), 0.0)
+    take = ask(machine, cn.TimerFired(), 1.0)
+    if answer == "nothing":
+        take = ask(machine, cn.Nothing(take.take), 1.0)
+    else:
+        hold(machine, take, "g", 1.0)
+        take = ask(machine, cn.Handled("g", well=True), 1.0)
+        machine.handle(cn.Heard("g", "ack", known=True), 1.0)
+    machine.handle(cn.Unreachable(take.take, "p1"), 1.0)
+    again = [at for at in (1.5, 2.0) if machine.handle(cn.TimerFired(), at)]
+    assert again, "half a second to a second later, not two"
 
 
 def test_whoever_is_stopped_asks_for_nothing_more() -> None:

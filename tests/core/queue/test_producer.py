@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from spillover.core.queue import events as ev
+from spillover.core.queue.grants import ACKNOWLEDGED_MAX, Grants
 from spillover.core.queue.producer import ProducerMachine
 from spillover.core.queue.settings import ProducerSettings
 
@@ -85,6 +86,16 @@ def test_whoever_leaves_while_its_object_is_read_gives_its_place_up() -> None:
     assert machine.handle(ev.OfferGone(1), 1.0) == [ev.Admit(2)]
 
 
+def test_whoever_leaves_while_its_object_is_stored_has_brought_it() -> None:
+    machine = producer(buffers=1)
+    machine.handle(ev.Offered(1, 5.0, 100), 0.0)
+    machine.handle(ev.Read(1, 1, 100), 0.0)
+    assert machine.handle(ev.OfferGone(1), 0.0) == []
+    assert machine.handle(ev.Stored(1), 0.0) == [ev.Accept(1, 1)]
+    assert (machine.objects.buffered, machine.room.held_bytes) == (1, 100)
+    machine.check()
+
+
 def test_a_full_store_takes_nothing_and_keeps_its_places() -> None:
     machine = producer(buffers=1)
     machine.handle(ev.Offered(1, 5.0), 0.0)
@@ -113,6 +124,18 @@ def test_an_object_for_a_take_held_elsewhere_is_offered_to_its_holder() -> None:
     (give,) = machine.handle(ev.Fetched(5, offer.offer.grant), 2.0)
     assert give == ev.Give(5, offer.offer.grant, 1, 0)
     assert machine.handle(ev.Fetched(6, offer.offer.grant), 2.0) == [ev.Told(6, known=False)]
+
+
+def test_a_grant_that_is_taken_elsewhere_has_all_of_its_time_from_then_on() -> None:
+    """Not only what is left since it was offered: the way to its holder may be long."""
+    machine = producer()
+    machine.handle(ev.ProbeCame(ev.Probe("t", "p2", "c", 3, 3, EVEN, False, (), 5.0)), 0.0)
+    (offer,) = [one for one in put(machine, 1) if isinstance(one, ev.SendOffer)]
+    machine.handle(ev.OfferAnswered(offer.offer.grant, taken=True), 6.0)
+    machine.handle(ev.TimerFired(), 10.0)
+    assert machine.objects.granted == {1}
+    machine.handle(ev.TimerFired(), 16.0)
+    assert machine.objects.buffered == 1
 
 
 def test_an_offer_that_is_declined_costs_nobody_anything() -> None:
@@ -156,6 +179,26 @@ def test_a_take_sweeps_when_its_probe_has_expired() -> None:
     assert isinstance(sent, ev.SendProbe)
     assert (sent.probe.max_hops, sent.probe.avoid_visited) == (3, True)
     assert sent.peer in {"p2", "p3"}
+
+
+def test_a_sweep_that_comes_to_its_forerunner_waits_for_as_long_as_it_may() -> None:
+    """What rings for the forerunner ends it no sooner."""
+    machine = producer()
+    for now_s in (0.0, 3.0):
+        probe = ev.Probe("t", "p2", "c", 3, 3, EVEN, False, (), 5.0)
+        assert machine.handle(ev.ProbeCame(probe), now_s) == []
+    machine.handle(ev.TimerFired(), 5.0)
+    assert len(machine.parked_probes) == 1
+    machine.handle(ev.TimerFired(), 8.0)
+    assert (len(machine.parked_probes), machine.probes["expired"]) == (0, 1)
+
+
+def test_a_probe_lasts_no_longer_than_its_take() -> None:
+    machine = producer()
+    asked = taken(7, {"p2": 1.0}, 100.0, max_hops=2, deadline_s=102.0)
+    (sent,) = machine.handle(asked, 100.0)
+    assert isinstance(sent, ev.SendProbe)
+    assert sent.probe.left_s == 2.0
 
 
 def test_a_peer_that_cannot_be_reached_is_passed_over() -> None:
@@ -204,6 +247,18 @@ def test_an_extension_gives_more_time_from_now_on() -> None:
     assert machine.handle(ev.Extended(5, grant), 19.0) == [ev.Told(5, known=False)]
 
 
+def test_an_extension_may_be_shorter_than_what_is_left() -> None:
+    """And rings when it is over, though nothing else does until then."""
+    machine = producer()
+    put(machine, 1)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    machine.handle(ev.TimerFired(), 5.0)  # nothing is swept any more
+    machine.handle(ev.Extended(3, grant, 0.5), 6.0)
+    assert machine.next_deadline() == 6.5
+    machine.handle(ev.TimerFired(), 6.5)
+    assert machine.objects.buffered == 1
+
+
 def test_a_second_acknowledgement_is_as_good_as_the_first() -> None:
     machine = producer()
     put(machine, 1)
@@ -213,6 +268,16 @@ def test_a_second_acknowledgement_is_as_good_as_the_first() -> None:
     assert machine.handle(ev.Acked(4, grant), 1.0) == [ev.Told(4, known=True)]
     assert machine.handle(ev.Acked(5, "another"), 1.0) == [ev.Told(5, known=False)]
     assert machine.objects.acknowledged == 1
+
+
+def test_of_many_acknowledged_grants_the_last_ones_are_remembered() -> None:
+    """Those are what a consumer asks again about, whose answer was lost."""
+    grants = Grants(Random(1))
+    made = [grants.make(number, 0.0) for number in range(ACKNOWLEDGED_MAX + 2)]
+    for grant in made:
+        grants.acknowledged(grant)
+    known = [grants.was_acknowledged(grant.id) for grant in made]
+    assert known == [False] * 2 + [True] * ACKNOWLEDGED_MAX
 
 
 def test_what_comes_back_too_often_is_dead_and_can_be_put_back() -> None:

@@ -370,6 +370,7 @@ def test_estimates_go_by_the_rates_of_the_servers_that_fit():
         assert pool.servers.retry_after_s(visit, 0.0) == pytest.approx((3 + 1) / rate)
     pool.servers.rest(2.0)
     assert pool.servers.retry_after_s(Visit(0, "x"), 0.5) == pytest.approx(1.5 + 1.0)
+    assert pool.servers.stay_s(Visit(0, "x"), 0.5) == pytest.approx(1.5 + 1.0 + 0.25 + 0.5)
 
 
 def test_a_type_that_nobody_serves_has_no_servers():
@@ -411,6 +412,7 @@ def test_state_tells_servers_classes_and_types():
     assert [one["state"] for one in told["servers"]] == ["out", "up"]
     assert told["classes"][0]["out"] == 2
     assert {one["id"]: one["blocked"] for one in told["types"]} == {"x": 0, "y": 4}
+    assert [one["work_ms"] for one in told["types"]] == [1000.0, 1000.0], "as guessed: a second"
 
 
 def test_a_stuck_server_is_not_counted_on():
@@ -420,3 +422,35 @@ def test_a_stuck_server_is_not_counted_on():
     assert pool.servers.working == 2
     pool.servers.stuck.update((1, 2))
     assert pool.servers.working == 1, "B has a place left"
+
+
+def test_of_servers_one_after_another_one_that_is_stuck_is_enough():
+    """Its other tokens are seats at it: no place where anything could start."""
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, discipline="fcfs")
+    assert pool.arrive(1) == "A"
+    pool.servers.stuck.add(1)
+    assert pool.servers.working == 1
+
+
+def test_what_is_told_of_the_cluster_is_of_the_servers_that_take_jobs():
+    """Also of all types together: a server that is out is not counted, and comes back."""
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 2), "B": ("B", 2)})
+    pool.put(A=False)
+    assert (pool.servers.working, pool.servers.idle, pool.servers.ready) == (1, 1, True)
+    assert pool.servers.departure_s == 1.0
+    assert [pool.arrive(ref) for ref in (1, 2, 3)] == ["B", "B", "blocked"]
+    assert pool.servers.ahead == 2, "one runs beside the first, one waits"
+    assert own_load(pool, "default").queue_length == 2
+    pool.put(A=True)
+    assert (pool.servers.working, pool.servers.departure_s) == (2, 0.5)
+
+
+def test_of_seats_those_of_neighbors_are_told_and_an_engaged_server_is_not_ready():
+    """One after another: a token for a server that works is a seat, not a start."""
+    pool = driven({"A": 1}, {"A": ("A", 4)}, discipline="fcfs")
+    fitting = pool.servers.fitting(0)
+    assert fitting.ready
+    places = [pool.arrive(ref, is_home=ref != 2) for ref in (1, 2, 3)]
+    assert places == ["A", "seat", "seat"]
+    assert (fitting.waiting, fitting.waiting_foreign, pool.servers.waiting_foreign) == (2, 1, 1)
+    assert (fitting.ready, fitting.idle) == (False, 0)

@@ -6,13 +6,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import suppress
+from functools import partial
 
 import pytest
 import uvloop
 
 pytest.importorskip("cryptography")
 
+from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
+from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.http.client import HttpClient
 from spillover.live.http.connection import Response
 from support.certificates import Authority, put
@@ -117,7 +120,9 @@ def test_all_that_was_sent_comes(contexts, tells_length, says_end, pauses_each):
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             url = f"https://localhost:{port}"
-            client = HttpClient(url, tls=believed, make_connection=PassedConnection)
+            writes = WriteBatch(asyncio.get_running_loop())
+            connection = partial(PassedConnection, writes=writes, known=KnownAnswers())
+            client = HttpClient(url, tls=believed, make_connection=connection)
             for size in SIZES:
                 body, is_whole = await got(client, pauses_each=pauses_each)
                 assert len(body) == size

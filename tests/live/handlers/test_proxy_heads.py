@@ -135,7 +135,8 @@ def test_an_address_of_ipv6_is_quoted():
     ],
 )
 def test_a_loop_is_found_by_the_name_of_the_door(via, found):
-    assert has_passed(((b"Via", via),), "a-1.spillover") is found
+    for pseudonym in ("a-1.spillover", "A-1.spillover"):  # clusters may have capitals
+        assert has_passed(((b"Via", via),), pseudonym) is found
 
 
 @pytest.mark.parametrize(

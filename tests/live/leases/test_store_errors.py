@@ -78,6 +78,7 @@ def test_a_group_has_one_number_of_partitions_one_rule_and_one_balance(redis_ser
         ({"group": "a}b"}, "group: expected 1 to 63 of"),
         ({"url": "localhost:6379"}, "redis: url: expected redis://"),
         ({"url": "redis://localhost:port"}, "redis: url: expected redis://"),
+        ({"url": "redis://localhost/name"}, "redis: url: expected redis://"),
         ({"url": "redis://[::1"}, "redis: url: expected redis://"),
         ({"url": "redis://localhost/0?foo=1"}, "redis: url: expected of options only db, "),
         ({"url": "redis://localhost/0?decode_responses=no"}, "got decode_responses"),

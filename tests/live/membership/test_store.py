@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 
 import pytest
 
 from spillover.inputs.topology_file import short_text
-from spillover.live.membership.store import ConfigurationStore
+from spillover.live.membership.store import AWAY, ConfigurationStore
 from spillover.model.configuration import Configuration, Stamp, of_file
 from spillover.model.errors import StoreUnreachable
 from spillover.model.ids import ClusterId
@@ -80,10 +81,14 @@ def test_federations_share_a_redis(redis_server, redis_servers):
     with_store(redis_server.url, redis_servers.new_name(), main)
 
 
-def test_what_is_none_counts_as_nothing(redis_server, redis_servers):
+DEEP = '{"stamp":[9,"z",9],"topology":"","more":' + "[" * 100_000
+
+
+@pytest.mark.parametrize("body", ["nonsense", b"\xff\xfe", DEEP], ids=["words", "binary", "deep"])
+def test_what_is_none_counts_as_nothing(redis_server, redis_servers, body):
     name = redis_servers.new_name()
     key = f"{{spillover:{name}}}:configuration"
-    redis_server.client.hset(key, mapping={"stamp": "9 z 9", "body": "nonsense"})
+    redis_server.client.hset(key, mapping={"stamp": "9 z 9", "body": body})
 
     async def main(store):
         assert await store.get() is None
@@ -93,8 +98,8 @@ def test_what_is_none_counts_as_nothing(redis_server, redis_servers):
     with_store(redis_server.url, name, main)
 
 
-def test_redis_goes_and_comes_back(redis_servers, tmp_path):
-    """Once it is back nothing reminds of that: the next time is the first again."""
+def test_redis_goes_and_comes_back(redis_servers, tmp_path, caplog):
+    """One line says that it is away, one that it is back: the next time is the first again."""
     with redis_servers.running(tmp_path) as server:
 
         async def main(store):
@@ -115,4 +120,7 @@ def test_redis_goes_and_comes_back(redis_servers, tmp_path):
             listening.cancel()
             await asyncio.wait([listening])
 
-        with_store(server.url, "f", main)
+        with caplog.at_level(logging.INFO):
+            with_store(server.url, "f", main)
+    said = [record.getMessage().partition(" reason=")[0] for record in caplog.records]
+    assert said == [AWAY, "the store of the configuration can be read again"]

@@ -70,7 +70,10 @@ def test_what_is_none_is_refused_in_one_line(change):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("said", [b"", b"[]", b"nonsense", b"{}", b"\xff"])
+DEEP = encode_configuration(changed(1))[:-1] + b',"more":' + b"[" * 100_000
+
+
+@pytest.mark.parametrize("said", [b"", b"[]", b"nonsense", b"{}", b"\xff", DEEP])
 def test_garbage_is_refused_too(said):
     with pytest.raises(InputError):
         decode_configuration(said, "cluster b", "plain")

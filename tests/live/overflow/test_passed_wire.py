@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.core.overflow.events import SoFar
+from spillover.live.http.known_heads import Known
 from spillover.live.overflow.passed_wire import (
     FRAME,
     HEAD,
@@ -17,6 +19,7 @@ from spillover.live.overflow.passed_wire import (
     decode_end,
     decode_head,
     decode_pass,
+    decode_whole,
     encode_end,
     encode_head,
     encode_pass,
@@ -25,7 +28,7 @@ from spillover.live.overflow.passed_wire import (
 )
 from spillover.live.overflow.wire import UNSAID, MalformedMessage, Stay
 from spillover.model.load import LoadNow
-from spillover.model.passed import PassedHead, PassedRequest
+from spillover.model.passed import PassedHead, PassedRequest, encode_fields
 from spillover.model.request import DONE, Answer, Outcome, Request
 
 PASSED_HEAD = PassedHead(206, b"Partial", ((b"ETag", b'"x"'), (b"etag", b"\xff")))
@@ -41,12 +44,6 @@ class Read:
     def __init__(self):
         self.told = []
         self.reader = FrameReader(self)
-
-    def whole(self, head, body, end):
-        piece = self.begin(head)
-        if body:
-            piece(body)
-        self.end(end)
 
     def begin(self, message):
         self.told.append(("head", *decode_head(message)))
@@ -92,15 +89,23 @@ def test_frames_are_read_however_they_are_cut(pieces, cuts):
     assert (kind, fields, answer) == ("end", FIELDS, ANSWER)
 
 
-@pytest.mark.parametrize("body", [b"", b"x", b"x" * 70_000])
-def test_frames_in_a_row_are_read_as_those_of_an_answer_in_pieces(body):
-    read, end = Read(), (FIELDS, ANSWER)
-    before, between, after = encode_whole((PASSED_HEAD, SO_FAR), body, end, STAY)
-    read.feed(before + between + after)
-    pieces = [body] if body else []
-    assert read.told == [("head", PASSED_HEAD, SO_FAR, STAY), *pieces, ("end", *end)]
-    with pytest.raises(MalformedMessage):
-        read.feed(before)
+@given(st.binary(max_size=300), st.sampled_from([(), FIELDS]))
+def test_an_answer_that_is_there_at_once_is_one_message(body, trailers):
+    message, known = encode_whole(PASSED_HEAD, body, trailers, ANSWER, STAY), Known()
+    for _ in range(2):  # the second time its head has come before
+        assert decode_whole(message, known) == (PASSED_HEAD, body, trailers, ANSWER, STAY)
+    assert list(known.meanings.values()) == [PASSED_HEAD]
+    for length in range(len(message) - len(trailers and encode_fields(trailers))):
+        with pytest.raises(MalformedMessage):
+            decode_whole(message[:length], known)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_a_whole_answer_or_refused(some):
+    known = Known()
+    with contextlib.suppress(MalformedMessage):
+        decode_whole(some, known)
+    assert not known.meanings
 
 
 def test_no_part_of_an_answer_is_taken_for_all_of_it():

@@ -41,7 +41,12 @@ def test_a_load_rides_on_answers_and_refusals(load):
     assert wire.decode_load(wire.encode_load(load)) == load
 
 
-@pytest.mark.parametrize("told", [None, b"", b"null", b"[1,2]", b"\xff", b"[1,2,3,-0.5,true]"])
+DEEP = b"[1,1,0,0,true," + b"[" * 4000
+
+
+@pytest.mark.parametrize(
+    "told", [None, b"", b"null", b"[1,2]", b"\xff", b"[1,2,3,-0.5,true]", DEEP]
+)
 def test_a_header_that_says_no_load_is_as_none(told):
     """It is told besides: the refusal stands."""
     assert wire.decode_load(told) is None

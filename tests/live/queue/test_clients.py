@@ -267,6 +267,12 @@ def test_nobody_there_is_told(run):
     async def main():
         with pytest.raises(Unreachable, match="none of the producers can be reached"):
             await first_of(consume(["http://127.0.0.1:1"]))
+        many = [f"http://127.0.0.1:{port}" for port in range(1, 21)]
+        async with produce(many) as queue:
+            for call in (first_of(consume(many)), queue.put(b"")):
+                with pytest.raises(Unreachable, match=r"127.0.0.1:3.*; and 17 more$") as told:
+                    await call
+                assert "127.0.0.1:4" not in str(told.value)
 
     run(main())
     with pytest.raises(InputError, match="expected http://"):

@@ -123,6 +123,22 @@ def test_a_stop_gives_back_what_waits_to_be_tried_again(run):
     run(main())
 
 
+def test_what_waits_to_be_tried_again_is_given_up_with_its_grant(run):
+    """Another consumer may have it by then."""
+
+    async def main():
+        async with producers(1) as (one,), produce(one.url) as queue, upstream([503] * 99) as there:
+            url, came = there
+            await queue.put(b"7", content_type="application/json")
+            async with working(one.url, f"http:{url}") as work:
+                await until(lambda: came)
+                (grant,) = one.shell.machine.grants
+                one.shell.feed(ev.Nacked(0, grant.id))
+                await until(lambda: work.given_back == 1)
+
+    run(main())
+
+
 def test_a_handler_whose_grant_has_ended_is_stopped(run, jobs):
     async def main():
         async with producers(1, visibility_s=0.5) as (one,), produce(one.url) as queue:

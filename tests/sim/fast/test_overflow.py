@@ -20,7 +20,7 @@ from spillover.policy.overflow.choosers import CHOOSERS
 from spillover.sim.overflow.run import run_overflow
 from spillover_loadgen.workloads import bursts
 from support.engines import assert_alike, trace, unlike_federation
-from support.few import few_at_first
+from support.few import examples, few_at_first
 
 ENGINE_FIELDS = ("engine", "events", "requests_per_s")
 
@@ -80,7 +80,7 @@ def test_a_cluster_with_many_neighbors_gives_the_same(fast):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_unlike_federations_give_the_same(fast, seed):
     """Every bound is met somewhere: queues, what is away, hops, deadlines, refusals that return.

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spillover.model.lease_times import LeaseTimes
 from spillover.sim.leases.run import LeaseScene, run_leases
 from spillover.sim.leases.world import Troubles
+from support.few import examples
 
 TIMES = LeaseTimes()
 PERIOD_MS = TIMES.normal_lease_ms
@@ -81,14 +82,14 @@ def rough_scenes(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rough_scenes(), st.integers(0, 2**32))
 def test_at_most_one_may_act_whatever_goes_wrong(scene, seed):
     """Stalls, sleep beyond the lease, deaths, drains, outages, lost answers, clocks of 5 %."""
     safe(run_leases(scene, seed, journal=lambda *_: None))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rough_scenes(), st.integers(0, 2**32))
 def test_when_the_troubles_are_over_the_living_share_everything_evenly(scene, seed):
     """Also without a single message."""
@@ -121,7 +122,7 @@ def test_when_the_troubles_are_over_the_living_share_everything_evenly(scene, se
         assert max(living) - min(living) <= 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(WHEN, min_size=1, max_size=2),
     st.dictionaries(st.integers(1, 3), WHEN),

@@ -20,7 +20,7 @@ from support.histories.sessions import SessionHistory
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 SHORT = 50
-LONG = 300
+LONG = 150
 NOTICED_WITHIN = 100
 """Histories."""
 

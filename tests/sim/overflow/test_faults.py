@@ -23,7 +23,7 @@ from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.checkers import SETTLE_S, Checker
 from spillover.sim.overflow.faults import Faults
 from spillover.sim.overflow.faulty_federation import build_faulty_federation
-from support.few import few_at_first
+from support.few import all_in_soak, few_at_first
 
 DELAYS_S = {
     ("a", "b"): 0.005,
@@ -216,7 +216,7 @@ def test_promises_hold_under_faults(seed):
     played(seed)
 
 
-@pytest.mark.parametrize("seed", few_at_first(range(24), 4))
+@pytest.mark.parametrize("seed", few_at_first(all_in_soak(range(24), 8), 4))
 def test_promises_hold_where_answers_begin_before_they_end(seed):
     """Nothing is decided again once its answer has begun, and what breaks off is never done."""
     played(seed, PASSED)

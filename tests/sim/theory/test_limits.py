@@ -13,6 +13,7 @@ from spillover.inputs.pool_file import load_pool
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 from spillover.sim.theory.mm1k import mm1k_blocking, mm1k_distribution
+from support.few import examples
 from support.rational_tokens import rational_figures
 
 pytestmark = pytest.mark.slow
@@ -102,7 +103,7 @@ def test_times_are_those_of_a_queue_with_limited_room(limits, tokens, arrivals, 
 GOALS = ("above_ideal", "time_ms", "slowdown")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(pool=pools(), name=st.sampled_from(GOALS), data=st.data())
 def test_the_search_finds_the_best_limits_of_all(limits, pool, name, data):
     """All limits of up to AT_MOST tokens, one by one, while it looks at a third of them at a
@@ -125,7 +126,7 @@ def test_the_search_finds_the_best_limits_of_all(limits, pool, name, data):
     assert goal.rank(plan.best)[:2] == pytest.approx(goal.rank(best)[:2], rel=1e-9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(pool=pools(), tokens=st.lists(st.integers(1, 3), min_size=3, max_size=3))
 def test_what_is_alike_may_change_places(limits, pool, tokens):
     """Limits that the search takes for one have the same figures, by fractions."""

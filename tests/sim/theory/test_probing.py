@@ -158,7 +158,7 @@ def test_kinds_that_hardly_anybody_probes():
 
 
 @given(systems(kinds=False))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_more_helps(system):
     """A buffer more, a producer more: no fewer objects. A consumer more: no shorter waits."""
     before = solve(system)

@@ -79,7 +79,9 @@ def test_one_of_four_producers_is_killed_and_nothing_is_lost(monkeypatch):
     assert [(row.case, row.unit, row.peer) for row in told.rows] == [
         (killed.GIVEN, "per s", killed.BEFORE),
         (killed.WAITED, "ms", killed.BEFORE),
+        (killed.LONGEST, "ms", killed.BEFORE),
     ]
+    assert told.rows[2].value >= told.rows[1].value
     for row in told.rows:
         assert row.value > 0
         assert row.peer_value > 0

@@ -43,6 +43,11 @@ def test_who_has_to_do_with_the_dead_site():
     }
 
 
+def test_what_had_come_whole_before_it_died_is_another_one():
+    over = stream("tokyo", "tokyo", End.WHOLE, begun_s=-1.5)
+    assert result_of(*GOOD, over).problems() == []
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

@@ -38,6 +38,7 @@ from spillover.live.handlers.proxy.heads import (
     has_passed,
     read_request,
 )
+from spillover.live.handlers.proxy.known import KnownRequest, KnownRequests, WrittenHeads
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import Message, OncePerPeriod
@@ -61,6 +62,8 @@ class Asked(NamedTuple):
 
     head: RequestHead
     tenant: str
+    known: KnownRequest | None
+    """What is known of the head, if it is kept."""
 
 
 class Door(Protocol):
@@ -72,6 +75,8 @@ class Door(Protocol):
     clock: Callable[[], float]
     body_limit_bytes: int
     loop: asyncio.AbstractEventLoop
+    requests: KnownRequests
+    answers: WrittenHeads
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it told, each second, when something is too late."""
@@ -249,6 +254,11 @@ class DoorConnection(asyncio.Protocol):
             data = data.lstrip(b"\r\n") if data[:1] in (b"\r", b"\n") else data
             if not data:
                 return b""
+            if (found_whole := door.requests.find(data)) is not None:
+                self._received_s = door.clock()
+                self._begin(found_whole[1])
+                self._whole(*found_whole)
+                return b""
         found = head_bytes.feed(data)
         self._received_s = now_s = door.clock()
         if found is None:
@@ -258,15 +268,10 @@ class DoorConnection(asyncio.Protocol):
         head = self._head = read_request(lines)
         if len(head.fields) > FIELDS_MAX - ADDED_MAX:
             raise TooLong(f"expected at most {FIELDS_MAX - ADDED_MAX} headers")
-        self._tenant = door.tenant_of(head, self._way.client)
-        if b"via" in head.names and has_passed(head.fields, self._way.pseudonym):
-            detail = "the request was here before: its upstream leads back to this door"
-            raise Problem("loop_detected", detail)
-        if head.size_bytes > door.body_limit_bytes:
-            raise too_large(door.body_limit_bytes, whole=False)
-        self._check_room(max(0, head.size_bytes))
+        self._begin(head)
         if head.size_bytes in (0, len(rest)):  # at once, as it mostly comes
-            self._whole(head, rest if head.size_bytes else b"")
+            known = door.requests.learn_from(data, head) if is_new else None
+            self._whole(known, head, rest if head.size_bytes else b"")
             return b"" if head.size_bytes else rest
         self._body = head.body()
         self.due_s = now_s + door.bounds.body_s
@@ -276,12 +281,23 @@ class DoorConnection(asyncio.Protocol):
             door.shell.writes.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         return b""
 
+    def _begin(self, head: RequestHead) -> None:
+        """A head has come. Raises Problem where its request is not taken."""
+        self._head, door = head, self._door
+        self._tenant = door.tenant_of(head, self._way.client)
+        if b"via" in head.names and has_passed(head.fields, self._way.pseudonym):
+            detail = "the request was here before: its upstream leads back to this door"
+            raise Problem("loop_detected", detail)
+        if head.size_bytes > door.body_limit_bytes:
+            raise too_large(door.body_limit_bytes, whole=False)
+        self._check_room(max(0, head.size_bytes))
+
     def _read_body(self, head: RequestHead, data: bytes) -> bytes:
         body = self._body
         assert body is not None  # noqa: S101 - its head has come
         piece = body.feed(data)
         if body.done and not self._parts and len(piece) == head.size_bytes:
-            self._whole(head, piece)  # at once, as it mostly comes
+            self._whole(None, head, piece)  # at once, as it mostly comes
             return body.rest
         if piece:
             self._parts.append(piece)
@@ -294,7 +310,7 @@ class DoorConnection(asyncio.Protocol):
         if body.done:
             whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             self._forget_body()
-            self._whole(head, whole)
+            self._whole(None, head, whole)
             return body.rest
         return b""
 
@@ -309,13 +325,13 @@ class DoorConnection(asyncio.Protocol):
             self._door.shell.moving.add(-self._size_bytes)
         self._parts, self._size_bytes, self._body = [], 0, None
 
-    def _whole(self, head: RequestHead, body: bytes) -> None:
+    def _whole(self, known: KnownRequest | None, head: RequestHead, body: bytes) -> None:
         """A request has come whole."""
         self.due_s = math.inf
         self._body = None
-        answer = self._answer = PassedAnswer(self._door.shell, self, head)
+        answer = self._answer = PassedAnswer(self._door.shell, self, head, self._door.answers)
         try:
-            asked = Asked(head, self._tenant)
+            asked = Asked(head, self._tenant, known)
             self._door.pass_on(answer, asked, self._way, body, self._received_s)
         except Problem as problem:
             answer.refuse(problem)

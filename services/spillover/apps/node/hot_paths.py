@@ -86,6 +86,7 @@ class HotPaths:
         posts = [DirectPost(REQUESTS, self.direct)]
         if doors is None or doors.is_open("POST", SPOKEN[0].forward):
             posts += [DirectPost(one.forward, peers.forward_whole, of_peers=True) for one in SPOKEN]
+            posts.append(DirectPost(PASS, peers.passed_whole, of_peers=True))
         direct = Direct(posts, (LOOKUP_PREFIX,), self.direct)
         self.edge = Edge(direct, shell.writes, shell.moving, recalled_below=PEER_PREFIX)
         self._go_by()

@@ -12,13 +12,13 @@ from typing import Protocol
 
 import msgspec
 
-from spillover.apps.http.exchange import STATUS_LINE
+from spillover.apps.http.exchange import CLOSE, STATUS_LINE
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.framing import Lines, write_head
+from spillover.live.handlers.proxy.framing import Lines, count_lines, write_head
 from spillover.live.handlers.proxy.heads import (
     LENGTH_DIGITS_MAX,
     Refused,
@@ -26,17 +26,23 @@ from spillover.live.handlers.proxy.heads import (
     tokens,
     values,
 )
-from spillover.live.handlers.proxy.unqueued import UnqueuedCall
+from spillover.live.handlers.proxy.known import WrittenHeads
+from spillover.live.handlers.proxy.known import cut as cut_head
+from spillover.live.handlers.proxy.unqueued import NotWhole, UnqueuedCall
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.ids import name_of
-from spillover.model.passed import Fields, PassedHead
+from spillover.model.passed import Fields, PassedHead, length_at, with_length
 from spillover.model.request import Answer, Request
 
 JOINED_BYTES = 16_384
 """A smaller piece is copied between its chunk's ends, a larger one is not."""
+
+UNQUEUED_RETRY_S = 1.0
+"""When what is asked beside the servers may be tried again. Nothing of it waits in the queue, by
+which others are told."""
 
 _PROXY_ERRORS = {
     "queue_full": "connection_limit_reached",
@@ -130,8 +136,8 @@ def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive
         (b"proxy-status", proxy_status(problem.reason)),
         (b"content-length", b"%d" % len(body)),
     ]
-    if not keep_alive:
-        fields.append((b"connection", b"close"))
+    if not (keep_alive or CLOSE in fields):
+        fields.append(CLOSE)
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
     head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
     line.write(head if method == "HEAD" else head + body)
@@ -142,6 +148,7 @@ class PassedAnswer:
     """The sink of one request (`live.overflow.relay`)."""
 
     __slots__ = (
+        "_heads",
         "_is_old",
         "_keep_alive",
         "_left_bytes",
@@ -162,9 +169,12 @@ class PassedAnswer:
         "tells_events",
     )
 
-    def __init__(self, shell: NodeShell, line: ClientLine, head: RequestHead) -> None:
+    def __init__(
+        self, shell: NodeShell, line: ClientLine, head: RequestHead, heads: WrittenHeads
+    ) -> None:
         self._shell = shell
         self._line = line
+        self._heads = heads
         # Of what was asked no more than this, as long as the answer may take.
         self._method = head.method
         self._is_old = head.is_old
@@ -205,7 +215,7 @@ class PassedAnswer:
         self._passed = head
         if self._line.is_gone:
             return
-        written = self._written(head, so_far)
+        written = self._written(head, so_far, flow)
         if written is None:
             self._break_off()
             return
@@ -293,17 +303,16 @@ class PassedAnswer:
         elif self.call is not None:
             self.call.cancel()
 
-    # --- beside the servers -------------------------------------------------------------------
-
-    def unqueued_ended(self, came_to: Fields | str) -> None:
-        """Its trailers, or why it is not whole."""
-        if isinstance(came_to, tuple):
+    def unqueued_ended(self, came_to: Fields | NotWhole) -> None:
+        """What was asked beside the servers: its trailers, or why it is not whole."""
+        if not isinstance(came_to, NotWhole):
             self.end(came_to, None)
         elif self.has_begun:
             if not self.is_over:
-                self._break_off(came_to)
+                self._break_off(came_to.detail)
         else:
-            self.refuse(Problem("handler_failed", came_to, id=self.name))
+            retry_after_s = UNQUEUED_RETRY_S if came_to.reason == "no_servers" else None
+            self.refuse(Problem(came_to.reason, came_to.detail, self.name, retry_after_s))
 
     # ------------------------------------------------------------------------------------------
 
@@ -314,12 +323,39 @@ class PassedAnswer:
             self._shell.writes.flush()  # what was answered before comes first
             write_problem(self._line, problem, self._method, keep_alive=self._keep_alive)
 
-    def _written(self, head: PassedHead, so_far: SoFar) -> bytes | None:
+    def _written(self, head: PassedHead, so_far: SoFar, flow: Flow) -> bytes | None:
         """The head as it is sent; None if it cannot be."""
-        fields = head.headers
+        ours = self._of_ours(so_far)
+        cut = None if self._is_special else self._heads.find(head)
+        if cut is not None and flow.is_whole and count_lines(ours.written) == ours.number:
+            self._left_bytes = size_bytes = flow.size_bytes
+            return cut.whole(b"%d" % size_bytes, ours.written)
+        at = length_at(head.headers)
+        is_empty = at is not None and not head.headers[at][1]
+        if is_empty and not flow.is_whole:
+            return None
+        told = with_length(head.headers, flow.size_bytes) if is_empty else head.headers
+        fields = self._kept(head.status, told)
+        if fields is None:
+            return None
+        start = b"HTTP/1.1 %d %b" % (head.status, head.reason)
+        written = write_head(start, fields, ours)
+        if written is not None and is_empty and fields is told and not self._is_special:
+            found = cut_head(written, start, fields, at, ours.written)
+            if found is not None:
+                self._heads.learn(head, found)
+        return written
+
+    @property
+    def _is_special(self) -> bool:
+        """Whether an answer is written in another way than to most clients."""
+        return self._is_old or not self._keep_alive or self._method == "HEAD"
+
+    def _kept(self, status: int, fields: Fields) -> Fields | None:
+        """The fields as they are sent; None if they cannot be."""
         names = [name.lower() for name, _ in fields]
         lengths = values(fields, b"content-length") if b"content-length" in names else []
-        bodyless = self._method == "HEAD" or head.status in _BODYLESS
+        bodyless = self._method == "HEAD" or status in _BODYLESS
         self.is_chunked = not (bodyless or lengths or self._is_old)
         if lengths and not bodyless:
             is_number = lengths[0].isdigit() and len(lengths[0]) <= LENGTH_DIGITS_MAX
@@ -337,8 +373,7 @@ class PassedAnswer:
             fields = (*fields, (b"Connection", b"close"))
         if self.is_chunked:
             fields = (*fields, (b"Transfer-Encoding", b"chunked"))
-        start = b"HTTP/1.1 %d %b" % (head.status, head.reason)
-        return write_head(start, fields, self._of_ours(so_far))
+        return fields
 
     def _of_ours(self, so_far: SoFar) -> Lines:
         return Lines(3, _OF_OURS % (

@@ -1,5 +1,5 @@
 """The connection on which a neighbor gets an answer that passes through: chunks of HTTP with frames
-in them. What frames are is known to `live.overflow`.
+in them, or a message. What those are is known to `live.overflow`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from spillover.live.overflow.protocol import STREAM
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.wire import Stay
 
-_HEAD = b"%bcontent-type: %b\r\ntransfer-encoding: chunked\r\n" % (STATUS_LINE[200], STREAM)
+_STREAM_LINE = b"content-type: %b\r\n" % STREAM
+_HEAD = b"%b%btransfer-encoding: chunked\r\n" % (STATUS_LINE[200], _STREAM_LINE)
 
 
 class PassedOutlet:
@@ -47,17 +48,9 @@ class PassedOutlet:
         self._exchange.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(frame), frame))
         self._exchange.end()
 
-    def whole(self, frames: tuple[bytes, bytes, bytes]) -> None:
-        """Of `passed_back.Outlet`: one chunk, which leaves with other answers of the turn."""
-        exchange = self._exchange
-        before, body, after = frames
-        size_bytes = len(before) + len(body) + len(after)
-        told = (_HEAD, _closes(exchange), exchange.header_lines, size_bytes, before)
-        head, last = b"%b%b%b\r\n%x\r\n%b" % told, after + b"\r\n0\r\n\r\n"
-        if len(body) <= JOIN_LIMIT_BYTES:
-            exchange.answer_as_it_is(head + body + last)
-        else:
-            exchange.answer_as_it_is(head, body, last)
+    def whole(self, message: bytes) -> None:
+        """Of `passed_back.Outlet`: it leaves with other answers of the turn."""
+        self._exchange.answer_raw(200, _STREAM_LINE, message)
 
     def break_off(self) -> None:
         """Of `passed_back.Outlet`."""

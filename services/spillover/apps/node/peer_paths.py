@@ -5,7 +5,6 @@ cancels, and the stream of reports, in each version of the protocol that is spok
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -26,7 +25,7 @@ from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
 from spillover.live.overflow.report_streams import ReportStream
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import name_of
-from spillover.model.request import Answer, Refusal, Request
+from spillover.model.request import Refusal, Request
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -142,41 +141,44 @@ class PeerPaths:
     async def passed(self, exchange: Exchange, _: Send) -> None:
         """A request handed over that passes through. Its answer goes back on the same exchange, as
         it comes once it has begun."""
-        shell = self._shell
-        received_s = shell.now_s
-        headers = dict(exchange.headers)
+        received_s = self._clock()
         body = await self._read(exchange, self._pass_limit_bytes)
-        outlet = PassedOutlet(exchange, received_s, shell.now_s)
+        self._pass(exchange, body, received_s)
+        del body  # the answer may take long
+        exchange.leave_task()
+
+    def passed_whole(self, exchange: Exchange) -> None:
+        """The same, of one that came whole."""
+        try:
+            if exchange.size_bytes <= self._pass_limit_bytes:
+                self._pass(exchange, exchange.take(), exchange.begun_s or self._clock())
+            else:
+                exchange.refuse(too_large(self._pass_limit_bytes, whole=True))
+        except Problem as problem:
+            exchange.refuse(problem)
+        except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
+            answer_internal_error(self._shell, exchange, None)
+
+    def _pass(self, exchange: Exchange, body: bytes, received_s: float) -> None:
+        """Raises Problem where it is not taken."""
+        shell, read_s = self._shell, self._clock()
         try:
             forwarded = passed_wire.decode_pass(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
-        peer = peer_of(shell.peers, exchange, headers, forwarded.caller)
+        peer = peer_of(shell.peers, exchange, dict(exchange.headers), forwarded.caller)
+        exchange.headers.clear()  # they are read
         name = name_of(forwarded.request.id)
         self._check_path(forwarded.request, peer.caller.cluster)
         if not shell.machine.settings.passes:
             raise Problem("unknown_type", "no request passes through this cluster", id=name)
         deadline_s = received_s + forwarded.remaining_s
+        outlet = PassedOutlet(exchange, received_s, read_s)
         take = shell.foreign_requests.take_passed
         ref, future = take(forwarded, deadline_s, peer.neighbor, outlet)
-        del body, forwarded  # the answer may take long
-        exchange.headers.clear()
         exchange.watch(partial(shell.foreign_requests.abandon, ref))
-        try:
-            settled = await future
-        except asyncio.CancelledError:
-            if future.lost:
-                exchange.break_off()
-                return
-            has_not_run = shell.surely_never_ran(ref)
-            raise node_ended(name, has_not_run=has_not_run) from None
-        if settled is None:
-            exchange.leave_task()
-            return
-        if not isinstance(settled, Answer):
-            raise _refusal(name, settled)
-        stay = outlet.stay(shell.now_s, future.waited_s)
-        exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
+        times = received_s, read_s
+        future.add_done_callback(partial(self._settled, exchange, ref, name, times))
 
     async def _read(
         self, exchange: Exchange, limit_bytes: int, *, handed_over: bool = True

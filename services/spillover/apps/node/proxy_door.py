@@ -23,10 +23,11 @@ from spillover.apps.http.service import Bounds
 from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
 from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
-from spillover.apps.node.passed_answers import PassedAnswer
+from spillover.apps.node.passed_answers import UNQUEUED_RETRY_S, PassedAnswer
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
 from spillover.live.handlers.proxy.heads import RequestHead, Way
+from spillover.live.handlers.proxy.known import KnownRequests, WrittenHeads
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.live.handlers.proxy.unqueued import Unqueued
 from spillover.live.overflow.shell import NodeShell
@@ -74,6 +75,7 @@ class ProxyDoor:
         # Unlike any other's on the way of a request, also of a node of the same name elsewhere.
         self.pseudonym = f"{shell.cluster.id}-{os.urandom(4).hex()}.spillover"
         self.loop = asyncio.get_running_loop()
+        self.requests, self.answers = KnownRequests(), WrittenHeads()
         workers = shell.workers
         self._unqueued = (
             Unqueued(workers.upstreams, shell.timers, shell.moving)
@@ -167,13 +169,13 @@ class ProxyDoor:
         self, answer: PassedAnswer, asked: Asked, way: Way, body: bytes, received_s: float
     ) -> None:
         """A request has come whole. Raises Problem where it is not taken."""
-        head, tenant = asked
+        head, tenant, known = asked
         headers = NO_HEADERS
         if not _SERVER_NAMES.isdisjoint(head.names):
             both = zip(head.names, head.fields, strict=True)
             headers = read_headers([(name, one[1]) for name, one in both if name in _SERVER_NAMES])
         route = self.route_of(head) if self._routes else None
-        own = OwnRequest(head, way, body)
+        own = OwnRequest(head, way, body, known)
         passed: OwnRequest | PassedRequest = own
         if tenant and headers.key is not None:
             # The service must not take two tenants' requests for the same one.
@@ -197,8 +199,8 @@ class ProxyDoor:
         answer.request = request
         home_requests = self.shell.home_requests
         if headers.key is not None:
-            known = home_requests.find(id_)
-            if known is not None and known.answer is None:
+            entry = home_requests.find(id_)
+            if entry is not None and entry.answer is None:
                 detail = "under way; its answer is passed on as it comes and not kept"
                 raise Problem("conflict", detail, id=headers.key)
         entry = home_requests.take_passed(request, deadline_s, answer)
@@ -224,7 +226,7 @@ class ProxyDoor:
         if unqueued.is_full:
             self.shell.metrics.home_refused(Refusal.QUEUE_FULL)
             detail = "too many requests are passed on beside the servers"
-            raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
+            raise Problem("queue_full", detail, id=name, retry_after_s=UNQUEUED_RETRY_S)
         begun_s = self.shell.now_s
 
         def on_head(head: PassedHead) -> None:

@@ -49,7 +49,7 @@ def _counts(body: bytes | None) -> dict[str, Any]:
     """Of a peer's state, the numbers that are shown; of one that does not tell, nothing."""
     try:
         state = json.loads(body or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(state, dict):
         return {}

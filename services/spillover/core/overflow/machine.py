@@ -623,7 +623,8 @@ class NodeMachine(NodeFacts):
             self._out.append(ev.Recall(visit.ref, visit.target.handle))
         is_late = outcome is Outcome.EXPIRED
         if is_late and problem is None:
-            problem = visit.why_late()
+            stranded = had_place and (self.servers.down or not visit.group.fitting.up)
+            problem = visit.why_late(stranded=stranded)
         answer = visit.answer(outcome, self.settings.cluster, problem)
         if is_late:
             answer.upstream_status = visit.service_said

@@ -122,13 +122,16 @@ class Visit:
         self.again_s = {**self.again_s, self.target.handle: now_s + pause_s}
         self.losses += 1
 
-    def why_late(self) -> str | None:
-        """Returns why it was not done before its deadline, where that is known."""
+    def why_late(self, *, stranded: bool) -> str | None:
+        """Returns why it was not done before its deadline, where that is known. `stranded`: it
+        waited at a cluster that has no servers now."""
         if self.undone is not None:
             return f"the deadline passed; when it was last tried here, {self.undone}"
         if self.refused_there is not None:
             cluster, status = self.refused_there
             return f"the deadline passed; the service behind cluster {cluster} answered {status}"
+        if stranded:
+            return "the deadline passed; nothing behind this cluster can run requests for now"
         return None
 
     @property

@@ -298,8 +298,7 @@ class Connection(asyncio.Protocol):
         """End with an answer without the parser, if it is known what a head like that means. The
         parser stands between two answers, and still does then."""
         known = heads.meanings.get(head)
-        is_piecewise = exchange.on_body is not None or exchange.on_head is not None
-        if known is None or is_piecewise or len(body) > exchange.body_limit_bytes:
+        if known is None or exchange.on_body is not None or len(body) > exchange.body_limit_bytes:
             return False
         status, headers = known
         told = {**headers, b"content-length": length}

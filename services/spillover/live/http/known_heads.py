@@ -21,21 +21,32 @@ _NAME = b"\r\ncontent-length:"
 T = TypeVar("T")
 
 
-class KnownHeads(Generic[T]):
-    """What heads mean, by their bytes without the digits of the length."""
+class Known(Generic[T]):
+    """What bytes mean that have come before."""
 
     __slots__ = ("meanings",)
 
     def __init__(self) -> None:
         self.meanings: dict[bytes, T] = {}
 
-    def learn(self, head: bytes, meaning: T) -> None:
-        """A parser has found that it means this, whatever the length."""
-        if head.lower().count(_NAME) != 1:
-            return  # the length may be another one than was taken out
+    def keep(self, told: bytes, meaning: T) -> None:
+        """These bytes have been found to mean this."""
+        if len(told) > HEAD_BYTES_MAX:
+            return
         if len(self.meanings) >= KNOWN_MAX:
             self.meanings.clear()
-        self.meanings[head] = meaning
+        self.meanings[told] = meaning
+
+
+class KnownHeads(Known[T]):
+    """What heads mean, by their bytes without the digits of the length."""
+
+    __slots__ = ()
+
+    def learn(self, head: bytes, meaning: T) -> None:
+        """A parser has found that it means this, whatever the length."""
+        if head.lower().count(_NAME) == 1:  # else the length may be another one than was taken out
+            self.keep(head, meaning)
 
 
 def whole_message(data: bytes) -> tuple[bytes, bytes, bytes] | None:

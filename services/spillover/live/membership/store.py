@@ -39,6 +39,8 @@ POLL_S = 5.0
 
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 5.0
 
+AWAY = "the store of the configuration is away"
+
 _PUT = Script.load("spillover.live.membership", "put")
 
 _log = logging.getLogger(__name__)
@@ -57,6 +59,8 @@ class ConfigurationStore:
         self._random = Random()  # only spreads attempts to connect
         self.failures = 0
         """Of listening, in a row: the pause before the next attempt grows with them."""
+        self._wrong: type[Exception] | None = None
+        """What it was last told of; said once, until all is well again."""
 
     async def put(self, configuration: Configuration, expected: Stamp) -> Configuration | None:
         """Keep this one, if what is there is not above `expected`; None if it is kept, else what is
@@ -74,13 +78,15 @@ class ConfigurationStore:
         """Returns what is kept; None where that is nothing, or nothing that can be read. Raises
         StoreRefused, StoreUnreachable."""
         body = await self._link.call("HGET", self._key, "body")
-        if not body:
-            return None
+        kept = None
         try:
-            return decode_configuration(body, self._link.place, self._federation)
+            if body:
+                kept = decode_configuration(body, self._link.place, self._federation)
         except InputError as error:
-            _log.warning(Message("the store has no configuration", reason=str(error)))
-            return None
+            self._complain("the store has no configuration", error)
+        else:
+            self._all_is_well()
+        return kept
 
     async def listen(self, on_news: Callable[[Configuration], None]) -> None:
         """Tell what is kept, at once and whenever that may have changed, until cancelled."""
@@ -90,9 +96,9 @@ class ConfigurationStore:
             except failures() as error:
                 if cancels_so_far():
                     raise asyncio.CancelledError from None
-                self._complain(told_error(error, place_of(self._url)))
+                self._complain(AWAY, told_error(error, place_of(self._url)))
             except (StoreRefused, StoreUnreachable) as error:
-                self._complain(error)
+                self._complain(AWAY, error)
             draw = self._random.random()
             pause_s = backoff_s(self.failures, RETRY_FIRST_S, RETRY_LONGEST_S, draw)
             self.failures += 1
@@ -124,5 +130,12 @@ class ConfigurationStore:
             await channel.ping()  # which breaks where nobody is there any more
         return True
 
-    def _complain(self, error: Exception) -> None:
-        _log.warning(Message("the store of the configuration is away", reason=str(error)))
+    def _complain(self, words: str, error: Exception) -> None:
+        if self._wrong is not type(error):
+            self._wrong = type(error)
+            _log.warning(Message(words, reason=str(error)))
+
+    def _all_is_well(self) -> None:
+        if self._wrong is not None:
+            self._wrong = None
+            _log.info(Message("the store of the configuration can be read again"))

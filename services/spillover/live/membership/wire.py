@@ -50,7 +50,7 @@ def decode_configuration(said: bytes | str, source: str, federation: str) -> Con
     `federation`. Raises InputError, naming `source`, where it is no configuration."""
     try:
         body = _decode(said)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(source, "", f"expected a configuration, got: {error}") from None
     stamps = [Stamp(*_parts(told)) for told in (body.stamp, *body.lineage)]
     if any(newer.version != older.version + 1 for newer, older in pairwise(stamps)):

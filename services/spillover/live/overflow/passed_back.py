@@ -45,8 +45,8 @@ class Outlet(Protocol):
     def end(self, frame: bytes) -> None:
         """The last one."""
 
-    def whole(self, frames: tuple[bytes, bytes, bytes]) -> None:
-        """All of them, of an answer that has not begun."""
+    def whole(self, message: bytes) -> None:
+        """All of an answer at once, of which no frame has left."""
 
     def break_off(self) -> None:
         """Close the connection in the midst of it."""
@@ -88,7 +88,7 @@ class PassedBack:
         """The neighbor does not read."""
         self._is_over = False
         """What is still on the link means nothing."""
-        self._whole: tuple[PassedHead, ev.SoFar] | None = None
+        self._whole: PassedHead | None = None
         """Of an answer that is there at once: it is one message, as that to any other forward."""
         self._held = b""
         """Its body."""
@@ -99,7 +99,7 @@ class PassedBack:
         """Of `relay.Sink`."""
         self._flow = flow
         if flow.is_whole:
-            self._whole = head, so_far
+            self._whole = head
         else:
             self._send(partial(self._write_head, head, so_far, time.monotonic()))
 
@@ -165,8 +165,8 @@ class PassedBack:
     def _write_whole(self, trailers: Fields, answer: Answer, sent_s: float) -> None:
         assert self._whole is not None  # noqa: S101 - it was taken for one
         self._is_over = True
-        end = trailers, answer
-        self._outlet.whole(encode_whole(self._whole, self._held, end, self._stay(sent_s)))
+        told = answer, self._stay(sent_s)
+        self._outlet.whole(encode_whole(self._whole, self._held, trailers, *told))
         self._way.began()
         self._way.left()
 

@@ -1,8 +1,9 @@
 """The way to a neighbor of a cluster through which requests pass: as `peer_link`, but requests are
 handed over as they are, and an answer may begin before it ends.
 
-As long as nothing has begun, all is as for any forward. From then on frames come, which go to the
-relay of the visit; the end is the answer. A connection that breaks before that has lost it.
+As long as nothing has begun, all is as for any forward; so it is for an answer that comes at once.
+Where one begins before, frames come, which go to the relay of the visit; the end is the answer. A
+connection that breaks before that has lost it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.live.http.client import Response
 from spillover.live.http.connection import OnBody
+from spillover.live.http.known_heads import Known
 from spillover.live.http.small_reads import SmallReadsConnection
 from spillover.live.overflow import passed_wire
 from spillover.live.overflow.passed_wire import FrameReader, OnPiece
 from spillover.live.overflow.peer_link import ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
+from spillover.live.overflow.wire import MalformedMessage
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE
 
@@ -34,6 +37,8 @@ class PassedLink(PeerLink):
     def __init__(self, *, relays: Relays, **told: Any) -> None:
         super().__init__(**told)
         self._relays = relays
+        self._heads: Known[PassedHead] = Known()
+        """Of answers that came at once."""
 
     @property
     def forward_path(self) -> str:
@@ -66,19 +71,43 @@ class PassedLink(PeerLink):
             on_head=coming.on_head,
         )
 
-    def _answered(self, told: ev.ForwardAnswered, begin: Callable[[], None] | None = None) -> None:
-        """The answer was whole, and is yet to `begin` if all of it came at once. Its connection may
-        still have to be told so."""
-        if self._machine.answered(told.ref):
-            del self._ways[told.ref]
-            self._on_forward(link.ANSWERED)
-            if begin is not None:
-                begin()
+    def _answered(self, told: ev.ForwardAnswered) -> None:
+        """The answer was whole. Its connection may still have to be told so."""
+        if self._is_awaited(told.ref):
             self._feed(told)
 
+    def _is_awaited(self, ref: int) -> bool:
+        """Whether an answer is still waited for, which has come now."""
+        if not self._machine.answered(ref):
+            return False
+        del self._ways[ref]
+        self._on_forward(link.ANSWERED)
+        return True
+
     def _came_back(self, way: ForwardWay, came_to: Response | BaseException) -> None:
-        if way.command.ref in self._ways:
+        if way.command.ref not in self._ways:
+            return
+        if isinstance(came_to, Response) and came_to.headers.get(b"content-type") == STREAM:
+            self._came_at_once(way, came_to)
+        else:
             super()._came_back(way, came_to)
+
+    def _came_at_once(self, way: ForwardWay, response: Response) -> None:
+        ref, sent_s = way.command.ref, response.sent_s
+        try:
+            whole = passed_wire.decode_whole(response.body, self._heads)
+        except MalformedMessage as malformed:
+            self._complain("answered", malformed)
+            self._obey(link.Broken(ref))
+            return
+        answer = whole.answer
+        there_s, back_s = whole.stay.legs(way.decided_s, sent_s, response.received_s)
+        so_far = ev.SoFar(answer.path, answer.queued_s, answer.network_s, answer.service_s)
+        if self._is_awaited(ref):
+            began = ev.ResponseBegan(ref, so_far=so_far, leg_s=there_s)
+            self._relays.whole(began, whole.head, whole.body, whole.trailers)
+            opening_s = max(0.0, sent_s - way.left_s)
+            self._feed(ev.ForwardAnswered(ref, answer, there_s, back_s, opening_s))
 
 
 class _Coming:
@@ -86,7 +115,9 @@ class _Coming:
 
     __slots__ = ("_end", "_legs_s", "_relay", "_relays", "_way")
 
-    def __init__(self, way: ForwardWay, relays: Relays, end: Callable[..., None]) -> None:
+    def __init__(
+        self, way: ForwardWay, relays: Relays, end: Callable[[ev.ForwardAnswered], None]
+    ) -> None:
         self._way = way
         self._relays = relays
         self._end = end
@@ -108,13 +139,6 @@ class _Coming:
         head, began = self._read_head(message)
         self._relay = self._relays.begin(began, self, head)
         return self._relay.piece
-
-    def whole(self, head: bytes, body: bytes, end: bytes) -> None:
-        """Of `passed_wire.Messages`."""
-        passed, began = self._read_head(head)
-        trailers, answer = passed_wire.decode_end(end)
-        told = ev.ForwardAnswered(self._way.command.ref, answer, *self._legs_s)
-        self._end(told, partial(self._relays.whole, began, passed, body, trailers))
 
     def _read_head(self, message: bytes) -> tuple[PassedHead, ev.ResponseBegan]:
         head, so_far, stay = passed_wire.decode_head(message)

@@ -1,21 +1,22 @@
 """What nodes say to each other of requests that pass through (decision 0043), as bytes: a request,
-and its answer in frames.
+and its answer.
 
-A frame is a kind, a length and so many bytes: the head of the answer, pieces of its body, its end.
-An answer without its end is none. In a message, what is JSON (`wire`) comes first, and behind it
-what is passed on as it is.
+An answer that is there at once is one message. Any other comes in frames, each of them a kind, a
+length and so many bytes: its head, pieces of its body, its end; without its end it is none. In a
+message, what is JSON (`wire`) comes first, and behind it what is passed on as it is.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from spillover.core.overflow.events import SoFar
-from spillover.live.engine.write_batch import Buffer
+from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
+from spillover.live.http.known_heads import Known
 from spillover.live.overflow.wire import (
     Caller,
     Forwarded,
@@ -34,7 +35,6 @@ from spillover.model.request import Answer, Request
 
 HEAD, BODY, END = b"HBE"
 _FIRST, _OTHERS = (HEAD,), (BODY, END)
-_IN_A_ROW = (HEAD, BODY, END)
 
 MESSAGE_LIMIT_BYTES = 262_144
 """Of a frame that is no piece of a body."""
@@ -44,6 +44,8 @@ _pack, _unpack_from = FRAME.pack, FRAME.unpack_from
 _LENGTH: Final = struct.Struct(">I")
 _MESSAGE: Final = struct.Struct(">BII")
 """How a frame with a message begins."""
+_LENGTHS: Final = struct.Struct(">III")
+"""Of what is told of an answer that is there at once, of its head and of its body."""
 
 
 class HeadBody(msgspec.Struct, omit_defaults=True):
@@ -70,7 +72,10 @@ def encode_pass(
     told = encode_envelope(request, caller, remaining_s, load, pulled)
     work = request.work
     encoded = work if isinstance(work, bytes | memoryview) else work.encode()
-    return _LENGTH.pack(len(told)) + told, encoded
+    before = _LENGTH.pack(len(told)) + told
+    if len(encoded) > JOIN_LIMIT_BYTES:
+        return before, encoded
+    return (b"".join((before, encoded)),)
 
 
 def decode_pass(body: bytes) -> Forwarded:
@@ -123,14 +128,45 @@ def decode_end(message: bytes) -> tuple[Fields, Answer]:
 
 
 def encode_whole(
-    head: tuple[PassedHead, SoFar], body: bytes, end: tuple[Fields, Answer], stay: Stay
-) -> tuple[bytes, bytes, bytes]:
-    """Returns all frames of an answer in a row, in three parts: what is before the body, and
-    behind it."""
-    before = encode_head(*head, stay)
-    if body:
-        before += piece_head(len(body))
-    return before, body, encode_end(*end, stay)
+    head: PassedHead, body: bytes, trailers: Fields, answer: Answer, stay: Stay
+) -> bytes:
+    """Returns an answer that is there at once, without frames: what it took is told once."""
+    told, encoded = encode_answer(answer, stay), head.encode()
+    lengths = _LENGTHS.pack(len(told), len(encoded), len(body))
+    behind = encode_fields(trailers) if trailers else b""
+    return b"".join((lengths, told, encoded, body, behind))
+
+
+class Whole(NamedTuple):
+    """An answer that came at once."""
+
+    head: PassedHead
+    body: bytes
+    trailers: Fields
+    answer: Answer
+    stay: Stay
+
+
+def decode_whole(message: bytes, known: Known[PassedHead]) -> Whole:
+    """Returns what was encoded; heads that have come before are `known`. Raises
+    MalformedMessage."""
+    if len(message) < _LENGTHS.size:
+        raise MalformedMessage(f"expected {_LENGTHS.size} bytes or more, got {len(message)}")
+    told_bytes, head_bytes, body_bytes = _LENGTHS.unpack_from(message)
+    head_at = _LENGTHS.size + told_bytes
+    body_at = head_at + head_bytes
+    end = body_at + body_bytes
+    if end > len(message) or max(told_bytes, head_bytes) > MESSAGE_LIMIT_BYTES:
+        raise MalformedMessage(f"expected {end} bytes or more, got {len(message)}")
+    answer, stay = decode_answer(message[_LENGTHS.size : head_at])
+    answer.result = None  # it is the body
+    encoded = message[head_at:body_at]
+    head = known.meanings.get(encoded)
+    if head is None:
+        head = decoded(PassedHead.decode, encoded)
+        known.keep(encoded, head)
+    trailers = decoded(decode_fields, message[end:]) if end < len(message) else ()
+    return Whole(head, message[body_at:end], trailers, answer, stay)
 
 
 def _message(kind: int, told: bytes, encoded: bytes) -> bytes:
@@ -156,36 +192,11 @@ OnPiece: TypeAlias = Callable[[bytes], None]
 class Messages(Protocol):
     """What takes one answer that comes in frames. All may raise MalformedMessage."""
 
-    def whole(self, head: bytes, body: bytes, end: bytes) -> None:
-        """All of it is there at once."""
-
     def begin(self, message: bytes) -> OnPiece:
         """The head. Returns what takes the body, piece by piece."""
 
     def end(self, message: bytes) -> None:
         """It was whole."""
-
-
-def _whole(data: bytes | bytearray) -> tuple[bytes, bytes, bytes] | None:
-    """The head, the body and the end, where they are all that is there: as small answers come."""
-    at, size = 0, len(data)
-    frames = []
-    for kind in _IN_A_ROW:
-        if at + FRAME.size > size:
-            return None
-        found, length = _unpack_from(data, at)
-        begin = at + FRAME.size
-        if found != kind:
-            if kind != BODY:
-                return None
-            frames.append(b"")  # of which there is none
-            continue
-        at = begin + length
-        if at > size or (kind != BODY and not _LENGTH.size <= length <= MESSAGE_LIMIT_BYTES):
-            return None
-        frames.append(bytes(data[begin:at]))
-    head, body, end = frames
-    return (head, body, end) if at == size else None
 
 
 class FrameReader:
@@ -207,16 +218,11 @@ class FrameReader:
 
     def feed(self, data: bytes | bytearray) -> None:
         """More has come. Raises MalformedMessage."""
-        if not (self._kind or self._kept):
-            if self._on_piece is not None:
-                size_bytes = len(data) - FRAME.size
-                # A frame with a piece of the body and nothing else: as it mostly comes, of streams.
-                if size_bytes > 0 and _unpack_from(data) == (BODY, size_bytes):
-                    self._on_piece(bytes(data[FRAME.size :]))
-                    return
-            elif not self._has_ended and (frames := _whole(data)) is not None:
-                self._has_ended = True
-                self._messages.whole(*frames)
+        if self._on_piece is not None and not (self._kind or self._kept):
+            size_bytes = len(data) - FRAME.size
+            # A frame with a piece of the body and nothing else: as it mostly comes, of streams.
+            if size_bytes > 0 and _unpack_from(data) == (BODY, size_bytes):
+                self._on_piece(bytes(data[FRAME.size :]))
                 return
         at, end = 0, len(data)
         while at < end:

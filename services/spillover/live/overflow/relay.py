@@ -50,13 +50,18 @@ class Flow(Protocol):
     def is_whole(self) -> bool:
         """Returns whether all of it is there: the end follows."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Returns how long its body is, where all of it is there and is about to come."""
+
 
 class Sink(Protocol):
     """Gets the answer to one passed request: `begin`, pieces, and `end` or `break_off`; or `settle`
     alone, where nothing has begun. Nothing is called after one of the last three."""
 
     def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None:
-        """The answer begins; `so_far` is where it comes from and what it took until now."""
+        """The answer begins; `so_far` is where it comes from and what it took until now. The length
+        that the head tells may be empty where all of it is there."""
 
     def piece(self, data: bytes) -> None:
         """Some of its body, in order."""
@@ -113,6 +118,11 @@ class Relay:
     def has_begun(self) -> bool:
         """Returns whether the sink was given the head."""
         return self._held is None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of a flow."""
+        return sum(map(len, self._held or ()))
 
     def piece(self, data: bytes) -> None:
         """Some of the body has come."""

@@ -296,7 +296,7 @@ def decode_load(told: bytes | None) -> LoadNow | None:
         return None
     try:
         return load_of(_decode_load(told))
-    except ValueError:
+    except UNREADABLE:
         return None
 
 

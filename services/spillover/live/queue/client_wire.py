@@ -33,6 +33,8 @@ NO_FAULT_STATUSES = frozenset({408, 409, 429})
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
@@ -169,7 +171,7 @@ def read_created(response: Response) -> str:
     """Returns the id of an object that was taken in. Raises NoProducer."""
     try:
         return _created.decode(response.body).id
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         raise NoProducer("expected the id of an object, got another body") from None
 
 
@@ -200,7 +202,7 @@ def is_unknown_grant(response: Response) -> bool:
 def _problem_of(response: Response) -> _ProblemBody:
     try:
         return _problem.decode(response.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         return _ProblemBody()
 
 

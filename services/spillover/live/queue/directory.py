@@ -16,6 +16,7 @@ from spillover.model.arguments import wrong
 from spillover.model.errors import InputError, PeerError, Unreachable
 
 ANSWER_S = 5.0
+REASONS_MAX = 3
 
 NOT_LET_IN = (401, 403)
 
@@ -72,9 +73,16 @@ async def find_producers(
         if isinstance(state, _StateBody):
             found[state.producer] = url.rstrip("/")
     if not found:
-        reasons = "; ".join(str(one) for one in answers)
-        raise Unreachable(f"none of the producers can be reached: {reasons}")
+        raise none_reached([one for one in answers if isinstance(one, PeerError)])
     return found
+
+
+def none_reached(errors: Sequence[PeerError]) -> Unreachable:
+    """Returns the error that says why, of some of them: there may be hundreds."""
+    reasons = "; ".join(str(one) for one in errors[:REASONS_MAX])
+    more = len(errors) - REASONS_MAX
+    others = f"; and {more} more" if more > 0 else ""
+    return Unreachable(f"none of the producers can be reached: {reasons}{others}")
 
 
 async def _ask(url: str, trust: Trust, headers: Headers) -> _StateBody | PeerError:
@@ -93,5 +101,5 @@ async def _ask(url: str, trust: Trust, headers: Headers) -> _StateBody | PeerErr
 def _state_of(url: str, response: Response) -> _StateBody:
     try:
         return _decode(response.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InputError(url, "", "expected a producer of a queue, found none there") from None

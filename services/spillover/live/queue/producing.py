@@ -14,7 +14,7 @@ from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.client import HttpClient
 from spillover.live.http.trust import Trust
 from spillover.live.queue import client_wire as wire
-from spillover.live.queue.directory import checked_urls
+from spillover.live.queue.directory import checked_urls, none_reached
 from spillover.model.arguments import checked_seconds
 from spillover.model.errors import (
     InputError,
@@ -22,7 +22,6 @@ from spillover.model.errors import (
     OutcomeUnknown,
     Refused,
     Rejected,
-    Unreachable,
 )
 
 BODY_S = 60.0
@@ -81,8 +80,7 @@ class AsyncQueue:
                 unreached.append(error)
         if refused is not None:
             raise refused
-        reasons = "; ".join(str(one) for one in unreached)
-        raise Unreachable(f"none of the producers can be reached: {reasons}")
+        raise none_reached(unreached)
 
     async def close(self) -> None:
         """Let go of all connections."""

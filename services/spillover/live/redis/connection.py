@@ -54,12 +54,20 @@ class Script:
         return cls.of("\n".join((folder / f"{name}.lua").read_text("utf-8") for name in names))
 
 
+_EXPECTED = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
+
+
 def check_options(url: str) -> None:
-    """Raise InputError for options of an address that are not known here."""
+    """Raise InputError for options of an address that are not known here, and for the name of a
+    database where a number belongs: the library would take database 0."""
     try:
-        given = parse_qs(urlsplit(url).query, keep_blank_values=True)
+        parts = urlsplit(url)
+        given = parse_qs(parts.query, keep_blank_values=True)
     except ValueError:
         return  # no address at all: whoever takes it apart says so
+    number = "" if parts.scheme == "unix" else parts.path.strip("/")
+    if number and not (number.isascii() and number.isdecimal()):
+        raise InputError("redis", "url", _EXPECTED)
     for name in given:
         if name not in URL_OPTIONS:
             expected = f"expected of options only {', '.join(URL_OPTIONS)}, got {name}"
@@ -89,8 +97,7 @@ def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) 
             protocol=2,
         )
     except ValueError:
-        expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
-        raise InputError("redis", "url", expected) from None
+        raise InputError("redis", "url", _EXPECTED) from None
     return Redis(connection_pool=pool)
 
 

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.proxy.framing import Body, HeadBytes, Malformed, ToTheEnd
 from spillover.live.handlers.proxy.heads import AnswerHead, read_answer
-from spillover.live.http.connection import Connection, OutgoingRequest, Response
+from spillover.live.handlers.proxy.known import KnownAnswers
+from spillover.live.http.connection import Connection, OutgoingRequest, Pool, Response
 from spillover.live.http.small_reads import read_in_parts
 from spillover.model.errors import NotDelivered
 from spillover.model.passed import Fields, PassedHead
@@ -38,19 +40,27 @@ class PassedExchange(OutgoingRequest):
     on_piece: Callable[[bytes], None]
     takes_whole: bool = False
     at_once: tuple[PassedHead, bytes] | None = None
-    """The head and the body."""
+    """The head, perhaps with an empty length, and the body."""
     trailers: Fields = ()
     has_begun: bool = False
     """Whether the head has come."""
+
+    @property
+    def tells_at_once(self) -> bool:
+        """Returns whether an answer may be known by its head: not one that has no body anyway."""
+        return self.takes_whole and self.method != "HEAD"
 
 
 class PassedConnection(Connection):
     """Carries one PassedExchange at a time."""
 
-    __slots__ = ("_head", "_incoming", "_interim", "_keep_alive", "_status")
+    __slots__ = ("_head", "_incoming", "_interim", "_keep_alive", "_known", "_status")
+
+    def __init__(self, pool: Pool, writes: WriteBatch, known: KnownAnswers) -> None:
+        super().__init__(pool, writes)
+        self._known = known
 
     def _await_answer(self) -> None:
-        self._head = HeadBytes()
         self._incoming: Body | None = None
         """Of the answer that has begun."""
         self._interim = 0
@@ -59,6 +69,7 @@ class PassedConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._head = HeadBytes()
         read_in_parts(self._transport, self)
 
     def data_received(self, data: bytes) -> None:
@@ -66,41 +77,63 @@ class PassedConnection(Connection):
         if exchange is None:
             self.close()  # nobody asked
             return
-        if self._incoming is None and self._is_early(exchange):
-            return
         assert isinstance(exchange, PassedExchange)  # noqa: S101 - of a client for these
-        piece = b""
-        answer: AnswerHead | None = None
+        if self._incoming is not None:
+            self._read_on(exchange, self._incoming, data)
+        elif not self._is_early(exchange):
+            # From the first byte on, whatever may be known of it.
+            is_new = not (self._head.has_begun or self._interim)
+            if not (is_new and exchange.tells_at_once and self._take_at_once(exchange, data)):
+                self._begin(exchange, data, is_new=is_new)
+
+    def _take_at_once(self, exchange: PassedExchange, data: bytes) -> bool:
+        """End with an answer that is there at once, if it is known what a head like that means."""
+        found = self._known.find(data)
+        if found is None:
+            return False
+        known, body = found
+        exchange.has_begun = True
+        exchange.at_once = known.head, body
+        self._status = known.head.status
+        self._end(exchange, (), known.keep_alive)
+        return True
+
+    def _begin(self, exchange: PassedExchange, data: bytes, *, is_new: bool) -> None:
+        """Read the head, and what has come with it."""
         try:
-            if self._incoming is None:
-                answer, data = self._read_head(exchange, data)
-                if answer is None:
-                    return
-                self._incoming = answer.body
-                self._keep_alive = answer.keep_alive
-                self._status = answer.head.status
-            body = self._incoming
-            if data:
-                piece = body.feed(data)
+            answer, rest = self._read_head(exchange, data)
+            if answer is None:
+                return
+            body = self._incoming = answer.body
+            self._keep_alive = answer.keep_alive
+            self._status = answer.head.status
+            piece = body.feed(rest) if rest else b""
         except Malformed as error:
             exchange.break_off(f"the answer is not valid HTTP: {error}")
             return
-        if answer is not None:
-            piece = self._begin(exchange, answer, piece)
+        exchange.has_begun = True
+        if exchange.takes_whole and body.done:
+            exchange.at_once = answer.head, piece
+            if is_new and exchange.tells_at_once and not self._interim:
+                self._known.learn_from(data, answer, piece)
+            piece = b""
+        else:
+            exchange.on_begin(answer.head)
+        self._hand_on(exchange, body, piece)
+
+    def _read_on(self, exchange: PassedExchange, body: Body, data: bytes) -> None:
+        try:
+            piece = body.feed(data)
+        except Malformed as error:
+            exchange.break_off(f"the answer is not valid HTTP: {error}")
+            return
+        self._hand_on(exchange, body, piece)
+
+    def _hand_on(self, exchange: PassedExchange, body: Body, piece: bytes) -> None:
         if piece and exchange.connection is self:
             exchange.on_piece(piece)
         if body.done and exchange.connection is self:
-            self._end(exchange, body, self._keep_alive and not body.rest)
-
-    @staticmethod
-    def _begin(exchange: PassedExchange, answer: AnswerHead, piece: bytes) -> bytes:
-        """The head has come, and this piece with it. Returns what of it is still to be told."""
-        exchange.has_begun = True
-        if exchange.takes_whole and answer.body.done:
-            exchange.at_once = answer.head, piece
-            return b""
-        exchange.on_begin(answer.head)
-        return piece
+            self._end(exchange, body.trailers, self._keep_alive and not body.rest)
 
     def _read_head(self, exchange: PassedExchange, data: bytes) -> tuple[AnswerHead | None, bytes]:
         """The final head, if it is there, and what follows it."""
@@ -118,7 +151,7 @@ class PassedConnection(Connection):
         exchange = self.exchange
         if exchange is not None and not self._is_early(exchange):
             if isinstance(self._incoming, ToTheEnd):
-                self._end(cast("PassedExchange", exchange), self._incoming, is_reusable=False)
+                self._end(cast("PassedExchange", exchange), (), is_reusable=False)
             else:
                 exchange.break_off("the service closed the connection before the answer was whole")
         self.close()
@@ -137,10 +170,10 @@ class PassedConnection(Connection):
         exchange.fail(TakenBack(f"{exchange.method} {exchange.url}: {reason}"))
         return True
 
-    def _end(self, exchange: PassedExchange, body: Body, is_reusable: bool) -> None:  # noqa: FBT001
+    def _end(self, exchange: PassedExchange, trailers: Fields, is_reusable: bool) -> None:  # noqa: FBT001
         """The answer is whole. What came behind it is for nobody."""
         self.exchange = exchange.connection = None
-        exchange.trailers = body.trailers
+        exchange.trailers = trailers
         response = Response(self._status, {}, b"", exchange.sent_s, time.monotonic())
         self._await_answer()
         transport = self._transport

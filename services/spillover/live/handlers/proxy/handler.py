@@ -30,8 +30,16 @@ from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWo
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange, TakenBack
 from spillover.live.handlers.proxy.heads import Refused, values
-from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, upstream_head
+from spillover.live.handlers.proxy.known import KnownAnswers
+from spillover.live.handlers.proxy.sent_heads import (
+    ForeignHead,
+    ForeignRequest,
+    OwnRequest,
+    own_head,
+    upstream_head,
+)
 from spillover.live.http.connection import Response
+from spillover.live.http.known_heads import Known
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
 from spillover.model.passed import Fields, MalformedPassed, PassedHead, PassedRequest
@@ -76,7 +84,7 @@ class Relays(Protocol):
 
 def passed_exchange(
     upstream: Upstream,
-    request: PassedRequest | OwnRequest,
+    request: PassedRequest | OwnRequest | ForeignRequest,
     head: bytes,
     on_head: Callable[[PassedHead], None],
     on_piece: Callable[[bytes], None],
@@ -112,7 +120,7 @@ class _Call(UpstreamCall):
     """One that passes through. The source of its answer."""
 
     workers: ProxyWorkers = field(kw_only=True)
-    request: PassedRequest | OwnRequest | None = None
+    request: PassedRequest | OwnRequest | ForeignRequest | None = None
     """None once its answer has begun."""
     exchange: PassedExchange | None = None
     taken_back: int = 0
@@ -152,7 +160,9 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         moving: Moving | None = None,
     ) -> None:
         # Requests of one turn leave together: each write wakes the service.
-        connection = partial(PassedConnection, writes=WriteBatch(asyncio.get_running_loop()))
+        writes = WriteBatch(asyncio.get_running_loop())
+        connection = partial(PassedConnection, writes=writes, known=KnownAnswers())
+        self._foreign: Known[ForeignHead] = Known()
         told = urls, cluster, on_end, on_health, moving
         super().__init__(*told, make_connection=connection, more=UNQUEUED_MAX)
         where = cluster.proxy_url or "its own address"
@@ -169,7 +179,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         work = command.request.work
         try:  # a client's, or a neighbor's
             is_encoded = isinstance(work, bytes | memoryview)
-            call.request = PassedRequest.decode(work) if is_encoded else work
+            call.request = ForeignRequest(work, self._foreign) if is_encoded else work
         except MalformedPassed as error:
             self._end(call, Ended(problem=one_line(error), rejected=True, status=400))
             return
@@ -204,7 +214,9 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             request = replace(passed, headers=fields)
         added = added_fields(asked.id, command.deadline_s - call.sent_s)
         try:
-            if asked.path:  # a neighbor's
+            if isinstance(request, ForeignRequest):
+                head = request.head_with(upstream.authority, added)
+            elif asked.path:  # a neighbor's
                 head = upstream_head(cast("PassedRequest", request), upstream.authority, added)
             else:
                 head = own_head(request, upstream.authority, added)

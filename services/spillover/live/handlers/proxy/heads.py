@@ -69,7 +69,7 @@ _LISTS = frozenset({b"forwarded", b"x-forwarded-for", b"via"})
 CHANGED = _OF_THE_HOP | _LISTS | {b"expect", b"x-forwarded-proto", b"x-forwarded-host"}
 """Requests with one of them are written anew for the service."""
 
-_NO_BODY = frozenset({204, 304})
+NO_BODY = frozenset({204, 304})
 _NONE: frozenset[bytes] = frozenset()
 _Meant: TypeAlias = dict[bytes, list[bytes]]
 
@@ -352,7 +352,7 @@ def read_answer(head: bytes, method: str) -> AnswerHead | None:
     options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
     lengths = meant.get(b"content-length", ())
     body = _answer_body(lengths, meant.get(b"transfer-encoding", ()), is_old=is_old)
-    if method == "HEAD" or status in _NO_BODY:
+    if method == "HEAD" or status in NO_BODY:
         body = ByLength(0)
     dropped = _dropped(options)
     if len(lengths) > 1 or not (dropped.isdisjoint(names) and _OURS_ALONE.isdisjoint(names)):

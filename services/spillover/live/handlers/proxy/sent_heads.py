@@ -4,6 +4,8 @@ What is dropped of them and added is known to `heads`. Pure.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from spillover.live.handlers.proxy.framing import (
     FIELDS_MAX,
     count_lines,
@@ -19,7 +21,20 @@ from spillover.live.handlers.proxy.heads import (
     onward,
     understood,
 )
-from spillover.model.passed import Fields, PassedRequest
+from spillover.live.handlers.proxy.known import NOT_KEPT, Cut, KnownRequest, cut
+from spillover.live.http.known_heads import Known
+from spillover.model.passed import (
+    Fields,
+    PassedRequest,
+    RequestLines,
+    decode_lines,
+    encode_lines,
+    encode_request,
+    length_at,
+    lengthless,
+    take_apart,
+    with_length,
+)
 
 ANOTHER = "its head would be read as another one"
 
@@ -35,12 +50,16 @@ class OwnRequest:
     """A client's, as the door has read it: mostly it goes to the service as it is, with the way
     here behind it. What has to be changed, and what goes to a neighbor, is when it goes."""
 
-    __slots__ = ("body", "head", "way")
+    __slots__ = ("body", "head", "known", "way")
 
-    def __init__(self, head: RequestHead, way: Way, body: bytes) -> None:
+    def __init__(
+        self, head: RequestHead, way: Way, body: bytes, known: KnownRequest | None = None
+    ) -> None:
         self.head = head
         self.way = way
         self.body = body
+        self.known = known
+        """What is known of its head, if it is kept."""
 
     @property
     def method(self) -> str:
@@ -64,7 +83,15 @@ class OwnRequest:
 
     def encode(self) -> bytes:
         """Of `PassedRequest`."""
-        return self.passed().encode()
+        known, way, body = self.known, self.way, self.body
+        lines = None if known is None else known.travels(way)
+        if lines is None:
+            passed = self.passed()
+            headers = lengthless(passed.headers, b"%d" % len(body)) or passed.headers
+            lines = encode_lines(passed.method, passed.target, headers)
+            if known is not None and (known.length_at is None or headers is not passed.headers):
+                known.learn_travels(way, lines)
+        return encode_request(lines, body)
 
     @property
     def goes_as_it_is(self) -> bool:
@@ -80,14 +107,86 @@ class OwnRequest:
     def head_with(self, added: Fields) -> bytes:
         """Returns the head to a service: its lines, the way here, and what the node adds. Raises
         ValueError if it would be read as another one."""
-        head, way = self.head, self.way
+        head, way, known = self.head, self.way, self.known
+        told = written_lines(added)
+        sent = None if known is None else known.sent(head, way, told)
+        if sent is not None:
+            return sent
         method, host = head.method.encode(), head.host
         own = b"".join([b"%b: %b\r\n" % field for field in head.fields])
-        told = b"".join([b"%b: %b\r\n" % field for field in added])
         sent = _AS_IT_IS % (method, head.target, own, way.element, host, way.lines, host, told)
         if count_lines(sent) != len(head.fields) + HOP_LINES + len(added) + 2:
             raise ValueError(ANOTHER)
+        if known is not None:
+            known.learn_sent(head, way, sent, told)
         return sent
+
+
+class ForeignRequest:
+    """A neighbor's, as it has come. Raises MalformedPassed."""
+
+    __slots__ = ("_encoded", "_heads", "_known", "_lines", "body")
+
+    def __init__(self, work: bytes | memoryview, heads: Known[ForeignHead]) -> None:
+        self._encoded, self.body = take_apart(work)
+        self._heads = heads
+        self._known = known = heads.meanings.get(self._encoded)
+        self._lines = decode_lines(self._encoded) if known is None else known.lines
+
+    @property
+    def method(self) -> str:
+        return self._lines.method
+
+    @property
+    def path(self) -> str:
+        """Returns the target without its query."""
+        return self._lines.target.partition(b"?")[0].decode("latin-1")
+
+    def passed(self) -> PassedRequest:
+        """Returns it with the length of its body."""
+        return PassedRequest.of(self._lines, self.body)
+
+    def head_with(self, authority: bytes, added: Fields) -> bytes:
+        """As `upstream_head`."""
+        known, told = self._known, written_lines(added)
+        if known is not None and (known.tells_size or not self.body):
+            return known.cut.whole(b"%d" % len(self.body) if known.tells_size else b"", told)
+        head = upstream_head(self.passed(), authority, added)
+        self._learn(head, told)
+        return head
+
+    def _learn(self, written: bytes, told: bytes) -> None:
+        """It is written so for a service, whichever that is, and whatever its length."""
+        lines = self._lines
+        names = {name.lower() for name, _ in lines.headers}
+        if b"host" not in names or not NOT_KEPT.isdisjoint(names):
+            return
+        at = length_at(lines.headers)
+        if at is not None and lines.headers[at][1]:
+            return
+        start = b"%b %b HTTP/1.1" % (lines.method.encode(), lines.target)
+        fields = with_length(lines.headers, len(self.body))
+        found = cut(written, start, fields, at, told)
+        if found is not None:
+            self._heads.keep(self._encoded, ForeignHead(lines, found, at is not None))
+
+
+class ForeignHead(NamedTuple):
+    """What the head of a neighbor's request means, and how it is written for a service."""
+
+    lines: RequestLines
+    cut: Cut
+    tells_size: bool
+    """Its length, which is that of its body; else it has none."""
+
+
+def written_lines(added: Fields) -> bytes:
+    """Returns what a node adds, as it is sent. Raises ValueError if it would be read as other
+    lines."""
+    told = b"".join([b"%b: %b\r\n" % field for field in added])
+    if count_lines(told) != len(added):
+        raise ValueError(ANOTHER)
+    return told
 
 
 def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
@@ -109,7 +208,8 @@ def own_head(request: PassedRequest | OwnRequest, authority: bytes, added: Field
     """Returns the same of a request that the door of this very node has read: what its lines mean
     is known."""
     if isinstance(request, OwnRequest):
-        if request.goes_as_it_is:
+        known = request.known
+        if (known is not None and known.is_sent) or request.goes_as_it_is:
             return request.head_with(added)
         request = request.passed()
     start, fields, _ = _sent(request, authority, added)

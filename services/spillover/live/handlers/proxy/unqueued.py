@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from spillover.live.engine.moving import Moving
@@ -26,7 +27,17 @@ from spillover.model.passed import Fields, PassedHead, PassedRequest
 
 OnHead = Callable[[PassedHead], None]
 OnPiece = Callable[[bytes], None]
-OnEnd = Callable[[Fields | str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NotWhole:
+    """Why an answer is not whole, or none is there: a reason as problems have it, and a line."""
+
+    reason: str
+    detail: str
+
+
+OnEnd = Callable[[Fields | NotWhole], None]
 """Told its trailers when an answer is whole, else why it is not."""
 
 
@@ -72,6 +83,7 @@ class UnqueuedCall:
 
     is_whole = False
     """What has come of it is handed on at once."""
+    size_bytes = 0
 
     def __init__(
         self,
@@ -121,7 +133,8 @@ class UnqueuedCall:
         now_s = time.monotonic()
         upstream = self._owner.upstreams.choose(self._tried, now_s)
         if upstream is None:
-            self._end(self._owner.upstreams.problem())
+            # Only what was not delivered is tried at the next one: it surely did not run.
+            self._fail("no_servers", self._owner.upstreams.problem())
             return
         self._tried.append(upstream)
         added = added_fields(self._id, self._deadline_s - now_s)
@@ -146,15 +159,16 @@ class UnqueuedCall:
             if not self._is_over:  # told of it, the node may have rung its deadline
                 self._send()
         else:
-            self._end(f"upstream {upstream.name}: {reason_of(came_to)}")
+            self._fail("handler_failed", f"upstream {upstream.name}: {reason_of(came_to)}")
 
     def _too_late(self, _: float) -> None:
         self._let_go()
-        self._end("the deadline passed before its answer was whole")
+        self._fail("deadline_exceeded", "the deadline passed before its answer was whole")
 
     def _stands_still(self, _: float) -> None:
         self._let_go()
-        self._end(f"its client has read nothing of it for {self._owner.stall_s:g} s")
+        why = f"its client has read nothing of it for {self._owner.stall_s:g} s"
+        self._fail("handler_failed", why)
 
     def _unset_stalled(self) -> None:
         stalled, self._stalled = self._stalled, None
@@ -166,7 +180,10 @@ class UnqueuedCall:
         if exchange is not None:
             exchange.cancel()
 
-    def _end(self, came_to: Fields | str) -> None:
+    def _fail(self, reason: str, detail: str) -> None:
+        self._end(NotWhole(reason, detail))
+
+    def _end(self, came_to: Fields | NotWhole) -> None:
         self._end_silently()
         self._on_end(came_to)
 

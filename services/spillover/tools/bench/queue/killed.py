@@ -1,6 +1,6 @@
-"""One of 20 producers killed while all are in use: what the others give and how long takes wait,
-before and after, and whether anything is lost that a producer has accepted. Clients are those that
-users have, objects are on disk.
+"""One of 20 producers killed while all are in use: what the others give and how long consumers
+wait, before and after, and whether anything is lost that a producer has accepted. Clients are those
+that users have, objects are on disk.
 
 What the dead one had accepted is in its store for its next life: it is looked up there.
 """
@@ -34,12 +34,15 @@ CONSUMPTION_PER_S = 2.0
 """Of each consumer, if it never had to wait for an object: buffers are full at most times."""
 PLACES = 2
 WARM_UP_S, MEASURED_S = (3.0, 0.5), (15.0, 1.5)
-"""In full and quick; as long before the end of the one as after it."""
+"""In full and quick; as long before the end of the one as after it. What is warmed up has begun:
+each consumer has got an object."""
+BEGUN_WITHIN_S = 60.0
 EMPTY_WITHIN_S = 30.0
 GRACE_S = 0.1
 
 GIVEN = "one of 20 producers killed: objects of the others"
 WAITED = "one of 20 producers killed: wait for an object, median"
+LONGEST = "one of 20 producers killed: longest wait"
 BEFORE = "itself, before"
 
 
@@ -55,13 +58,19 @@ class _Seen:
     """When objects of others than the one that dies came, by the monotonic clock."""
     waits: list[tuple[float, float]] = field(default_factory=list)
     """When any object came, and how long it was waited for."""
+    waiting: dict[str, float] = field(default_factory=dict)
+    """Since when those consumers wait that have none."""
+    began: set[str] = field(default_factory=set)
+    """Consumers that have had an object."""
+    left_ms: list[float] = field(default_factory=list)
+    """How long those wait that still did at the end of what is measured."""
     killed_s: float = 0.0
     is_ending: bool = False
     """Nothing is made any more, and consumers take what is left as fast as they can."""
 
 
 async def _measure(session: Session) -> None:
-    given, waited = [], []
+    given, waited, longest = [], [], []
     for run in range(session.plan.runs):
         session.say_run(GIVEN, run)
         measured_s = session.plan.of(*MEASURED_S)
@@ -70,8 +79,15 @@ async def _measure(session: Session) -> None:
             seen = await _kill_one(stores, session, session.plan.seed + run)
             _check_store(stores / DEAD, seen)
         given.append(_rates(seen, measured_s))
-        waited.append(_waits_ms(seen, measured_s))
-    for case, unit, runs in ((GIVEN, "per s", given), (WAITED, "ms", waited)):
+        earlier, later = _waits_ms(seen, measured_s)
+        waited.append((median(earlier), median(later)))
+        # Who waits still counts, too: who is stranded gets no object to be counted by.
+        longest.append((max(earlier), max(*later, *seen.left_ms)))
+    for case, unit, runs in (
+        (GIVEN, "per s", given),
+        (WAITED, "ms", waited),
+        (LONGEST, "ms", longest),
+    ):
         if session.wants(case):
             before, after = zip(*runs, strict=True)
             session.add(Row(case=case, unit=unit, values=after, peer=BEFORE, peer_values=before))
@@ -95,20 +111,24 @@ async def _kill_one(stores: Path, session: Session, seed: int) -> _Seen:
             for name, url in bed.urls.items()
         ]
         using = [
-            asyncio.create_task(_use(one, seen, Random(f"{seed}/c{number}")))
+            asyncio.create_task(_use(f"c{number}", one, seen, Random(f"{seed}/c{number}")))
             for number, one in enumerate(consumers)
         ]
         running = [*making, *using]
         try:
+            what = "each consumer to get an object"
+            await _until(lambda: len(seen.began) == CONSUMERS, running, BEGUN_WITHIN_S, what)
             await _go_on(warm_up_s + measured_s, running)
             os.kill(bed.pids[DEAD], signal.SIGKILL)
             seen.killed_s = time.monotonic()
             await _go_on(measured_s, running)
-            seen.is_ending = True
+            ended_s, seen.is_ending = time.monotonic(), True
+            seen.left_ms += [(ended_s - since_s) * 1e3 for since_s in seen.waiting.values()]
             for one in making:
                 one.cancel()
             await asyncio.wait(making)
-            await _until(lambda: not _missing(seen), using, seen)
+            what = "all that the living have accepted to come"
+            await _until(lambda: not _missing(seen), using, EMPTY_WITHIN_S, what)
             for consumer in consumers:
                 consumer.stop()
             await asyncio.gather(*using)
@@ -127,13 +147,13 @@ async def _go_on(lasts_s: float, running: Sequence[asyncio.Task[None]]) -> None:
 
 
 async def _until(
-    is_so: Callable[[], bool], using: Sequence[asyncio.Task[None]], seen: _Seen
+    is_so: Callable[[], bool], running: Sequence[asyncio.Task[None]], within_s: float, what: str
 ) -> None:
-    limit_s = time.monotonic() + EMPTY_WITHIN_S
+    limit_s = time.monotonic() + within_s
     while not is_so():
         if time.monotonic() > limit_s:
-            raise RunError(f"{len(_missing(seen))} objects that were accepted have not come")
-        await _go_on(0.05, using)
+            raise RunError(f"killed: expected {what} within {within_s:.0f} s")
+        await _go_on(0.05, running)
 
 
 def _missing(seen: _Seen) -> set[bytes]:
@@ -162,12 +182,13 @@ async def _make(name: str, url: str, seen: _Seen, random: Random) -> None:
             seen.accepted.add(content)
 
 
-async def _use(consumer: Consumer, seen: _Seen, random: Random) -> None:
+async def _use(name: str, consumer: Consumer, seen: _Seen, random: Random) -> None:
     """A consumer of all of them."""
-    begun_s = time.monotonic()
+    seen.waiting[name] = time.monotonic()
     async for one in consumer:
         now_s = time.monotonic()
-        seen.waits.append((now_s, now_s - begun_s))
+        seen.waits.append((now_s, now_s - seen.waiting.pop(name)))
+        seen.began.add(name)
         if one.producer != DEAD:
             seen.given_s.append(now_s)
         if not seen.is_ending:
@@ -178,7 +199,7 @@ async def _use(consumer: Consumer, seen: _Seen, random: Random) -> None:
             if one.producer != DEAD:
                 raise
         seen.settled.add(one.body)
-        begun_s = time.monotonic()
+        seen.waiting[name] = time.monotonic()
 
 
 def _rates(seen: _Seen, measured_s: float) -> tuple[float, float]:
@@ -188,14 +209,14 @@ def _rates(seen: _Seen, measured_s: float) -> tuple[float, float]:
     return before / measured_s, after / measured_s
 
 
-def _waits_ms(seen: _Seen, measured_s: float) -> tuple[float, float]:
-    """The medians before and after. Raises RunError if nothing came."""
+def _waits_ms(seen: _Seen, measured_s: float) -> tuple[list[float], list[float]]:
+    """Those that ended before and after. Raises RunError if nothing came."""
     since_s, until_s = seen.killed_s - measured_s, seen.killed_s + measured_s
-    before = [wait_s for at_s, wait_s in seen.waits if since_s <= at_s < seen.killed_s]
-    after = [wait_s for at_s, wait_s in seen.waits if seen.killed_s <= at_s < until_s]
+    before = [wait_s * 1e3 for at_s, wait_s in seen.waits if since_s <= at_s < seen.killed_s]
+    after = [wait_s * 1e3 for at_s, wait_s in seen.waits if seen.killed_s <= at_s < until_s]
     if not (before and after):
         raise RunError("expected objects before and after a producer is killed, got none")
-    return median(before) * 1e3, median(after) * 1e3
+    return before, after
 
 
 def _check_store(directory: Path, seen: _Seen) -> None:
@@ -209,4 +230,4 @@ def _check_store(directory: Path, seen: _Seen) -> None:
         raise RunError(f"{len(lost)} objects that the killed producer had accepted are lost")
 
 
-STAGES = (Stage((GIVEN, WAITED), _measure),)
+STAGES = (Stage((GIVEN, WAITED, LONGEST), _measure),)

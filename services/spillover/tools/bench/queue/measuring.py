@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 
+from spillover.model.errors import RunError
 from spillover.tools.bench.model import Figure, Side, Stage, Value
 from spillover.tools.bench.queue.load import PRODUCER, REDIS_LIST, REDIS_STREAM, LoadPlan, work
 from spillover.tools.bench.queue.rabbitmq import why_not
@@ -59,7 +60,10 @@ async def _sizes(size: str, session: Session) -> None:
             *[await stack.enter_async_context(central_redis(name, session)) for name in REDIS],
         ]
         if missing is None:
-            stores.append(stack.enter_context(central_rabbitmq()))
+            try:
+                stores.append(stack.enter_context(central_rabbitmq()))
+            except RunError as error:  # what the others show is not lost with it
+                missing = str(error)
         sides = [Side(one.name, partial(_turn, one, size, count)) for one in stores]
         await session.compare(_figures(size), *sides)
     session.note("whoever produces is on its producer's machine, the others on one of their own")

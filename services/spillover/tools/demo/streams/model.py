@@ -50,8 +50,9 @@ class StreamsResult:
         return stream.begun_s > self.died_s
 
     def concerns(self, stream: Stream) -> bool:
-        """Returns whether the dead site had to do with it."""
-        return self.dead in (stream.home, stream.ran) and not self.is_after(stream)
+        """Returns whether the dead site had to do with it when it died."""
+        was_there = stream.begun_s <= self.died_s < stream.ended_s
+        return was_there and self.dead in (stream.home, stream.ran)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Returns how streams ended: those of the dead site, the others, those begun after."""

@@ -1,0 +1,225 @@
+"""Heads of passed requests and answers that have come before: what was made of the same bytes holds
+again, and so does what was written of them, but for the length of the body.
+
+Nothing is understood here that `framing` and `heads` have not understood, and nothing is written
+that they have not written: what is kept is cut out of that, around the digits of the length. What
+is secret, or differs each time, is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spillover.live.handlers.proxy.framing import ByLength
+from spillover.live.handlers.proxy.heads import NO_BODY, AnswerHead, RequestHead, Way
+from spillover.live.http.known_heads import HEAD_BYTES_MAX, Known, KnownHeads, whole_message
+from spillover.model.passed import LENGTH, PassedHead, lengthless
+
+NOT_KEPT = frozenset(
+    {b"authorization", b"cookie", b"idempotency-key", b"proxy-authorization", b"set-cookie",
+     b"traceparent", b"tracestate"}
+)  # fmt: skip
+"""Heads with one of them are not remembered."""
+
+
+class Cut(NamedTuple):
+    """A head that was written, without the digits of its length and what was added at its end."""
+
+    before: bytes
+    after: bytes
+
+    def whole(self, length: bytes, added: bytes) -> bytes:
+        """Returns a head with these."""
+        return b"%b%b%b%b\r\n" % (self.before, length, self.after, added)
+
+
+def cut(
+    written: bytes,
+    start: bytes,
+    fields: Sequence[tuple[bytes, bytes]],
+    at: int | None,
+    added: bytes,
+) -> Cut | None:
+    """Returns a head that was written with this first line, begins with these fields, has its
+    length in that one of them, if any, and these lines at its end. None if it is another one."""
+    told = written.removesuffix(b"%b\r\n" % added)
+    if len(told) + len(added) + 2 != len(written):
+        return None
+    if at is None:
+        return Cut(told, b"")
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields[:at]])
+    name, length = fields[at]
+    before = b"%b\r\n%b%b: " % (start, lines, name)
+    if not told.startswith(b"%b%b\r\n" % (before, length)):
+        return None
+    return Cut(before, told[len(before) + len(length) :])
+
+
+class KnownRequest:
+    """What the head of a client's request meant, and how it was passed on."""
+
+    __slots__ = ("_sent", "_sent_from", "_travels", "_travels_from", "head", "length_at")
+
+    def __init__(self, head: RequestHead, length_at: int | None) -> None:
+        self.head = head
+        """Of the one that came last."""
+        self.length_at = length_at
+        """Which of its fields is the length; None where there is none, and no body."""
+        self._sent: Cut | None = None
+        self._travels = b""
+        # What was written tells who asked: another one may send the same head.
+        self._sent_from = self._travels_from = b""
+
+    def of_length(self, length: bytes) -> RequestHead:
+        """Returns the head with this length."""
+        head, at = self.head, self.length_at
+        assert at is not None  # noqa: S101 - whoever asks has found one
+        name, last = head.fields[at]
+        if length != last:
+            fields = (*head.fields[:at], (name, length), *head.fields[at + 1 :])
+            longer = len(length) - len(last)
+            self.head = head = head._replace(
+                fields=fields, size_bytes=int(length), length_bytes=head.length_bytes + longer
+            )
+        return head
+
+    @property
+    def is_sent(self) -> bool:
+        """Returns whether it went as it is."""
+        return self._sent is not None
+
+    def sent(self, head: RequestHead, way: Way, added: bytes) -> bytes | None:
+        """Returns the head to a service, with these lines at its end; None if it is not known."""
+        cut, at = self._sent, self.length_at
+        if cut is None or self._sent_from != way.element:
+            return None
+        return cut.whole(b"" if at is None else head.fields[at][1], added)
+
+    def learn_sent(self, head: RequestHead, way: Way, written: bytes, added: bytes) -> None:
+        """It was written so."""
+        start = b"%b %b HTTP/1.1" % (head.method.encode(), head.target)
+        self._sent = cut(written, start, head.fields, self.length_at, added)
+        self._sent_from = way.element
+
+    def travels(self, way: Way) -> bytes | None:
+        """Returns its head as it goes to a neighbor; None if it is not known."""
+        return self._travels if self._travels and self._travels_from == way.element else None
+
+    def learn_travels(self, way: Way, encoded: bytes) -> None:
+        """It was encoded so."""
+        self._travels, self._travels_from = encoded, way.element
+
+
+class KnownRequests(KnownHeads[KnownRequest]):
+    """Those of all connections to one door."""
+
+    __slots__ = ()
+
+    def find(self, data: bytes) -> tuple[KnownRequest, RequestHead, bytes] | None:
+        """Returns the request that this is, all of it and nothing else, with its body; None where
+        it is not known."""
+        whole = whole_message(data)
+        if whole is None:
+            known = self.meanings.get(data) if len(data) <= HEAD_BYTES_MAX else None
+            if known is None or known.length_at is not None:
+                return None  # one with a length is kept without it, which is no head at all
+            return known, known.head, b""
+        bare, length, body = whole
+        known = self.meanings.get(bare)
+        if known is None or (length[:1] == b"0" and length != b"0"):
+            return None
+        return known, known.of_length(length), body
+
+    def learn_from(self, data: bytes, head: RequestHead) -> KnownRequest | None:
+        """It was read from these bytes, with which it begins and ends. Returns what is known of it
+        now, if it is kept."""
+        names = head.names
+        if not NOT_KEPT.isdisjoint(names):
+            return None
+        if not head.tells_size:
+            if len(data) != head.length_bytes + 2:
+                return None
+            known = KnownRequest(head, None)
+            self.keep(data, known)
+            return known
+        whole = whole_message(data)
+        if whole is None or names.count(LENGTH) != 1:
+            return None
+        bare, length, body = whole
+        at = names.index(LENGTH)
+        if head.fields[at][1] != length or head.size_bytes != len(body):
+            return None
+        known = KnownRequest(head, at)
+        self.learn(bare, known)
+        return known
+
+
+class KnownAnswer(NamedTuple):
+    """What the head of an answer meant, whatever its length: that of its body."""
+
+    head: PassedHead
+    keep_alive: bool
+
+
+class KnownAnswers(KnownHeads[KnownAnswer]):
+    """Those of all upstreams."""
+
+    __slots__ = ()
+
+    def find(self, data: bytes) -> tuple[KnownAnswer, bytes] | None:
+        """Returns the answer that this is, all of it and nothing else, with its body; None where it
+        is not known. Not for HEAD, whose answers have none."""
+        whole = whole_message(data)
+        if whole is None:
+            return None
+        bare, length, body = whole
+        known = self.meanings.get(bare)
+        if known is None or (length[:1] == b"0" and length != b"0"):
+            return None
+        return known, body
+
+    def learn_from(self, data: bytes, answer: AnswerHead, piece: bytes) -> None:
+        """This was read from these bytes, and the piece is all of its body."""
+        head, body = answer.head, answer.body
+        if not isinstance(body, ByLength) or body.rest or head.status in NO_BODY:
+            return
+        whole = whole_message(data)
+        if whole is None or whole[2] != piece:
+            return
+        template = lengthless(head.headers, whole[1])
+        if template is not None and NOT_KEPT.isdisjoint([name.lower() for name, _ in template]):
+            kept = PassedHead(head.status, head.reason, template)
+            self.learn(whole[0], KnownAnswer(kept, answer.keep_alive))
+
+
+class WrittenHead(NamedTuple):
+    """The head of an answer, as it is written to clients."""
+
+    head: PassedHead
+    """Kept, so that no other one is taken for it."""
+    cut: Cut
+
+
+class WrittenHeads:
+    """Those of answers whose length is that of their body, to clients that want nothing special: by
+    the very object that a known answer has."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: Known[WrittenHead] = Known()
+
+    def find(self, head: PassedHead) -> Cut | None:
+        """Returns how it was written; None if it is not known."""
+        found = self._known.meanings.get(_place(head))
+        return None if found is None else found.cut
+
+    def learn(self, head: PassedHead, cut: Cut) -> None:
+        """It was written so."""
+        if len(cut.before) + len(cut.after) <= HEAD_BYTES_MAX:
+            self._known.keep(_place(head), WrittenHead(head, cut))
+
+
+def _place(head: PassedHead) -> bytes:
+    return b"%d" % id(head)

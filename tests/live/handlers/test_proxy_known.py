@@ -1,0 +1,268 @@
+"""Heads of passed requests and answers that have come before: nothing else is read of them, and
+nothing else written, than of those that come for the first time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from spillover.live.handlers.proxy.framing import HeadBytes, Malformed
+from spillover.live.handlers.proxy.heads import Way, read_answer, read_request
+from spillover.live.handlers.proxy.known import (
+    KnownAnswers,
+    KnownRequests,
+    WrittenHeads,
+    cut,
+)
+from spillover.live.handlers.proxy.sent_heads import (
+    ForeignRequest,
+    OwnRequest,
+    own_head,
+    upstream_head,
+)
+from spillover.live.http.known_heads import HEAD_BYTES_MAX, KNOWN_MAX, Known
+from spillover.model.passed import PassedHead, PassedRequest, with_length
+from support.passed_requests import REFUSED, SEEN, get, post
+
+WAY = Way("10.0.0.1", "http", "a-1.spillover")
+OTHER_WAY = Way("10.0.0.2", "http", "a-1.spillover")
+ADDED = ((b"Spillover-Request-Id", b"a-1"), (b"Spillover-Deadline-Ms", b"9"))
+
+
+def read(data):
+    """What the reader makes of bytes that begin with a head: (head, what follows)."""
+    lines, rest = HeadBytes().feed(data)
+    return read_request(lines), rest
+
+
+def sized(size, *lines):
+    return post(b"Content-Length: %d" % size, *lines, body=b"x" * size)
+
+
+WHOLE = [
+    raw
+    for raw in [*(one[0] for one in SEEN.values()), get(), sized(0), sized(5), sized(123)]
+    if not raw.startswith(b"\r\n")
+]
+
+
+def learned(*datas):
+    """What is known after these."""
+    known = KnownRequests()
+    for data in datas:
+        head, rest = read(data)
+        if head.size_bytes in (0, len(rest)):
+            known.learn_from(data, head)
+    return known
+
+
+def test_what_is_known_means_what_the_reader_makes_of_it():
+    known, found = learned(*WHOLE), 0
+    for data in WHOLE:
+        if (one := known.find(data)) is not None:
+            found += 1
+            head, rest = read(data)
+            assert one[1:] == (head, rest)
+    assert found > 3
+
+
+def test_another_length_is_another_one():
+    known = learned(sized(5))
+    for size in (0, 7, 1234, 12, 5):
+        _, head, body = known.find(sized(size))
+        assert (head, body) == read(sized(size))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_never_known(name):
+    """Whatever has come before."""
+    assert learned(*WHOLE).find(REFUSED[name][1]) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        post(b"Content-Length: ", body=b""),
+        post(b"Content-Length:", body=b""),
+        sized(5)[:-1],
+        sized(5) + b"x",
+        sized(5) + get(),
+        get() + get(),
+        get() + b"x",
+        get()[:-2],
+        get(b"Content-Length: "),
+        sized(5).replace(b"POST", b"PUT"),
+        sized(5).replace(b"Content-Length: 5", b"Content-Length: +5"),
+        sized(5).replace(b"Content-Length: 5", b"Content-Length: 05"),
+        sized(5, b"Content-Length: 5"),
+        sized(5, b"Transfer-Encoding: chunked"),
+    ],
+)
+def test_what_is_more_or_less_than_what_has_come_is_read_anew(data):
+    assert learned(get(), sized(5), sized(0)).find(data) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"Authorization: Bearer x", b"cookie: a", b"Idempotency-Key: k",
+     b"Proxy-Authorization: Bearer x", b"traceparent: 00-1-2-01"],
+)  # fmt: skip
+def test_secrets_and_names_are_not_kept(line):
+    for data in (get(line), sized(5, line)):
+        assert not learned(data).meanings
+    answers = KnownAnswers()
+    learn_answer(answers, answer_of(b"{}", b"Set-Cookie: a"))
+    assert not answers.meanings
+
+
+def test_what_is_known_is_bounded():
+    known, answers, written = KnownRequests(), KnownAnswers(), WrittenHeads()
+    for number in range(3 * KNOWN_MAX):
+        for data in (sized(5, b"X: %d" % number), get(b"X: %d" % number)):
+            known.learn_from(data, read(data)[0])
+        learn_answer(answers, answer_of(b"{}", b"Date: %d" % number))
+        head = PassedHead(200, b"OK", ())
+        written.learn(head, cut(b"a\r\n\r\n", b"a", (), None, b""))
+        assert written.find(head) is not None
+        assert len(known.meanings) <= KNOWN_MAX
+        assert len(answers.meanings) <= KNOWN_MAX
+    long = get(b"X: " + b"y" * HEAD_BYTES_MAX)
+    known.learn_from(long, read(long)[0])
+    assert known.find(long) is None
+
+
+# --- what is written ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("added", [ADDED, ADDED[:1], ()])
+def test_what_goes_to_a_service_is_what_would_be_written_anew(added):
+    known = learned(*WHOLE)
+    for data in [*WHOLE, sized(7), sized(1000), *WHOLE]:
+        for way in (WAY, OTHER_WAY, WAY, WAY):
+            head, body = read(data)
+            found = known.find(data)
+            if found is None:
+                continue
+            new = OwnRequest(head, way, body)
+            same = OwnRequest(found[1], way, found[2], found[0])
+            assert own_head(same, b"u:1", added) == own_head(new, b"u:1", added)
+            assert same.encode() == new.encode()
+
+
+def test_lines_that_are_added_are_no_others_here_too():
+    known = learned(sized(5))
+    entry, head, body = known.find(sized(5))
+    for added in (ADDED, ((b"A", b"b\r\nC: d"),)):
+        request = OwnRequest(head, WAY, body, entry)
+        if added is ADDED:
+            request.head_with(added)
+        else:
+            with pytest.raises(ValueError, match="another one"):
+                request.head_with(added)
+
+
+def test_what_a_neighbor_sends_again_is_written_as_before():
+    known = Known()
+    for data in [*WHOLE, sized(7), sized(1000), *WHOLE]:
+        head, body = read(data)
+        if head.size_bytes not in (0, len(body)):
+            continue
+        work = OwnRequest(head, WAY, body).encode()
+        anew = upstream_head(PassedRequest.decode(work), b"u:1", ADDED)
+        request = ForeignRequest(work, known)
+        assert request.head_with(b"u:1", ADDED) == anew
+        assert (request.method, request.body) == (head.method, body)
+    assert known.meanings
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (((b"Host", b"h"),), b"hello"),
+        (((b"Host", b"h"), (b"Content-Length", b"4")), b"hello"),
+        (((b"Host", b"h"), (b"Content-Length", b""), (b"content-length", b"")), b"hello"),
+        (((b"Host", b"h"), (b"Transfer-Encoding", b"chunked"), (b"Content-Length", b"")), b"hello"),
+        (((b"Host", b"h"), (b"A", b"b\r\nC: d")), b""),
+        (((b"Host", b"h"), (b"Content_Length", b"4")), b""),
+    ],
+)
+def test_what_a_neighbor_makes_up_is_refused_each_time(headers, body):
+    """Also once the same head has come with a body that fits."""
+    known = Known()
+    for fits in (b"", b"1234"):
+        try:
+            one = ForeignRequest(PassedRequest("GET", b"/", headers, fits).encode(), known)
+            one.head_with(b"u:1", ADDED)
+        except ValueError:
+            continue
+    for _ in range(2):
+        request = ForeignRequest(PassedRequest("GET", b"/", headers, body).encode(), known)
+        with pytest.raises(ValueError, match=r"expected|its head"):
+            request.head_with(b"u:1", ADDED)
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+def answer_of(body, *lines, status=b"200 OK", name=b"Content-Length"):
+    told = b"".join(b"%b\r\n" % line for line in lines)
+    return b"HTTP/1.1 %b\r\n%b%b: %d\r\nX: y\r\n\r\n%b" % (status, told, name, len(body), body)
+
+
+def read_whole(data, method="GET"):
+    """As a connection reads what came at once: (answer, body)."""
+    lines, rest = HeadBytes().feed(data)
+    answer = read_answer(lines, method)
+    return answer, answer.body.feed(rest) if rest else b""
+
+
+def learn_answer(answers, data):
+    answers.learn_from(data, *read_whole(data))
+
+
+@pytest.mark.parametrize("lines", [(), (b"Connection: close",), (b"Date: x", b"A: 1", b"a: 2")])
+@pytest.mark.parametrize("status", [b"200 OK", b"500 No", b"299 "])
+def test_a_known_answer_is_what_the_reader_makes_of_it(lines, status):
+    answers = KnownAnswers()
+    for body, again in pairwise((b"{}", b"x" * 1000, b"", b"{}", b"y")):
+        learn_answer(answers, answer_of(body, *lines, status=status))
+        known, found = answers.find(answer_of(again, *lines, status=status))
+        answer, piece = read_whole(answer_of(again, *lines, status=status))
+        head = known.head
+        assert head.headers != answer.head.headers, "its length is left empty"
+        fields = with_length(head.headers, len(found))
+        assert PassedHead(head.status, head.reason, fields) == answer.head
+        assert (found, known.keep_alive) == (piece, answer.keep_alive)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 304 No\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    ],
+)
+def test_an_answer_whose_length_is_not_that_of_its_body_is_not_kept(data):
+    answers = KnownAnswers()
+    learn_answer(answers, data)
+    assert not answers.meanings
+
+
+def test_a_known_head_says_nothing_of_what_is_no_answer():
+    answers = KnownAnswers()
+    learn_answer(answers, answer_of(b"{}"))
+    for data in (
+        answer_of(b"{}") + b"x",
+        answer_of(b"{}")[:-1],
+        answer_of(b"{}").replace(b": 2", b": "),
+        answer_of(b"{}").replace(b": 2", b": 2, 2"),
+        answer_of(b"{}").replace(b": 2", b": 02"),
+        answer_of(b"{}").replace(b": 2\r\n", b": 2\r\nContent-Length: 3\r\n"),
+    ):
+        assert answers.find(data) is None
+    with pytest.raises(Malformed):
+        read_whole(answer_of(b"{}").replace(b": 2", b": "))

@@ -1,0 +1,29 @@
+"""Who has a session at a node, as its metrics are told."""
+
+from __future__ import annotations
+
+import asyncio
+
+from spillover.core.membership.letting_in import LettingIn
+from spillover.live.engine.timers import Timers
+from spillover.live.membership.clients import Clients
+
+
+def test_how_many_there_are_is_told_whenever_that_changes():
+    """Also where a response ends and nobody has said goodbye."""
+
+    async def main():
+        counts, lines = [], []
+        timers = Timers(asyncio.get_running_loop())
+        clients = Clients("a", 1, LettingIn(10.0, 10, 10), timers, on_count=counts.append)
+        clients.announce(1, "a", ())
+        one, two = (clients.open(name, 1, lines.append, lambda: None) for name in ("c1", "c2"))
+        clients.drop(one)
+        clients.drop(one)
+        assert counts == [1, 2, 1]
+        assert clients.leave("c2", 1, moved=True)
+        clients.drop(two)
+        assert counts == [1, 2, 1, 0]
+        timers.close()
+
+    asyncio.run(main())
