@@ -163,6 +163,26 @@ def test_of_many_uneven_services_the_first_ends_sooner_the_higher_the_load(
     assert there_s == pytest.approx(0.01 * (100.0 + first))
 
 
+@pytest.mark.parametrize(
+    ("load", "near", "hops", "price"),
+    [
+        (1.0, (3.0, 3.0), 0, 0.75),  # not surely overloaded
+        (1.5, (0.1, 0.2), 0, 0.75),  # 0.6 around: they take what is too much
+        (1.5, (0.525, 0.3), 0, 0.75 - 0.65 / 2),  # 0.775 around
+        (1.5, (0.6, 0.6), 0, 0.1),  # 0.9 around: it stays
+        (1.5, (0.0, 0.6), 0, 0.75),
+        (3.0, (0.0, 0.0), 1, 1.0),  # a neighbor's request pays all of the way
+        (3.0, (0.0, 0.0), 0, 0.1),
+        (2.0, (0.0, 0.0), 0, 1.0 / (2.0 - 2.0 * math.sqrt(2.0 / 64.0))),
+    ],
+)
+def test_the_way_counts_least_where_overload_is_sure_and_stays(load, near, hops, price):
+    """Two neighbors of as many servers, and a third that cannot be asked and does not count."""
+    own = own_load(9, 4, load=load, hops=hops)
+    loads = neighbor_loads((0.0,) * 3, (0,) * 3, (0.035,) * 3, servers=(4,) * 3, load=(*near, 0.0))
+    assert adaptive.price_of_the_way(own, loads, (True, True, False)) == pytest.approx(price)
+
+
 # --- the choice -------------------------------------------------------------------------------
 
 
@@ -185,7 +205,15 @@ class Twin:
         first = first_departure(own.residual, own.load, own.servers)
         self.here_s = own.departure_s * (own.queue_length + first)
         way = 1.0 - 0.25 * min(own.load, 1.0) ** 2
+        if kappa(own.load) > 1.0:
+            way -= 0.65 * min(max((self.load_around() - 0.7) / 0.15, 0.0), 1.0)
         self.omega = 1.0 if own.hops else min(way, 1.0 / kappa(own.load))
+
+    def load_around(self):
+        own, near = self.own, self.near
+        rates = [(1.0 / max(own.departure_s, 1e-6), own.load)]
+        rates += [(1.0 / self.departure_s(y), near.load[y]) for y in self.eligible]
+        return sum(rate * load for rate, load in rates) / sum(rate for rate, _ in rates)
 
     def departure_s(self, y):
         told_s = self.near.departure_s[y]
