@@ -162,7 +162,7 @@ class Twin:
         first = first_departure(own.residual, own.load, own.servers)
         self.here_s = own.departure_s * (own.queue_length + first)
         way = 1.0 - 0.25 * min(own.load, 1.0) ** 2
-        if kappa(own.load) > 1.0:
+        if own.load - 3.0 * math.sqrt(own.load / 64.0) > 1.0:
             way -= 0.65 * min(max((self.load_around() - 0.7) / 0.15, 0.0), 1.0)
         self.omega = 1.0 if own.hops else min(way, 1.0 / kappa(own.load))
 

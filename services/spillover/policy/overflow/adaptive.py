@@ -42,6 +42,9 @@ SURPLUS_DISCOUNT = 0.65
 """What that costs besides where the cluster is surely overloaded, and the others are busy too: it
 stays for all that follows."""
 
+SURPLUS_ERRORS = 3.0
+"""Standard errors on the safe side of that: a load of 0.98 is two above 1 too often, by chance."""
+
 BUSY_FROM = 0.7
 """Mean load of a cluster and those it may hand on to from which that counts: below it, they take
 what is too much within a few departures, and the queue here does not stay."""
@@ -204,12 +207,12 @@ def price_of_the_way(own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool]
     it, so that work does not wander."""
     if own.hops > 0:
         return 1.0
-    price = 1.0 - WAY_DISCOUNT * min(own.load, 1.0) ** 2
-    kappa = overload(own.load)
-    if kappa <= 1.0:
+    load = own.load
+    price = min(1.0 - WAY_DISCOUNT * min(load, 1.0) ** 2, 1.0 / overload(load))
+    if load - SURPLUS_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)) <= 1.0:
         return price
     busy = (load_around(own, near, eligible) - BUSY_FROM) / BUSY_RANGE
-    return min(price - SURPLUS_DISCOUNT * min(max(busy, 0.0), 1.0), 1.0 / kappa)
+    return min(price, 1.0 - WAY_DISCOUNT - SURPLUS_DISCOUNT * min(max(busy, 0.0), 1.0))
 
 
 def choose(
