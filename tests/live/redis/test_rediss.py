@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import closing
 
 import pytest
 
@@ -77,25 +78,18 @@ def test_a_member_serves(secure, redis_servers):
     assert PASSWORD not in str(events)
 
 
-def test_nobody_takes_an_old_suite(redis_servers, tmp_path):
-    """At a Redis that has no better one: neither the library, in its two kinds, nor a renewal. What
-    Python would take by itself gets in."""
+def callers(url):
+    """Those who speak to a Redis, by what each raises where it cannot: the library in its two
+    kinds, and a renewal."""
     from spillover.live.leases.renewal.resp import RedisFailed, RespConnection, pack
     from spillover.live.leases.renewal.settings import parse_address
     from spillover.live.leases.streams.client import Client
     from spillover.live.leases.streams.steps import Wait
     from spillover.live.redis.connection import failures, open_client
 
-    authority, port = Authority(), redis_servers.free_port()
-    files = put(tmp_path, "redis", authority.sign("localhost"), authority)
-    options = (
-        *_options(port, files),
-        "--tls-protocols",
-        "TLSv1.2",
-        "--tls-ciphers",
-        "ECDHE-ECDSA-AES256-SHA384",
-    )
-    url = f"rediss://localhost:{port}/0?ssl_ca_certs={files.ca}"
+    def renew():
+        with closing(RespConnection(parse_address(url), 5.0, lambda: None)) as connection:
+            assert connection.call(pack([b"PING"])) == b"PONG"
 
     def wait():
         yield Wait("stream", "0", 0.01)
@@ -106,17 +100,59 @@ def test_nobody_takes_an_old_suite(redis_servers, tmp_path):
             await client.ping()
         finally:
             await client.aclose()
+            await client.connection_pool.disconnect()
 
+    def follow():
+        with closing(Client(url, 5.0)) as client:
+            client.carry_out(wait())
+
+    return [
+        (renew, RedisFailed),
+        (follow, StoreUnreachable),
+        (lambda: asyncio.run(ask()), failures()),
+    ]
+
+
+def test_nobody_takes_an_old_suite(redis_servers, tmp_path):
+    """At a Redis that has no better one. What Python would take by itself gets in."""
+    authority, port = Authority(), redis_servers.free_port()
+    files = put(tmp_path, "redis", authority.sign("localhost"), authority)
+    options = (
+        *_options(port, files),
+        "--tls-protocols",
+        "TLSv1.2",
+        "--tls-ciphers",
+        "ECDHE-ECDSA-AES256-SHA384",
+    )
     with redis_servers.running(tmp_path, *options):
         with socket.create_connection(("localhost", port)) as plain:
             context = ssl.create_default_context(cafile=files.ca)
             context.wrap_socket(plain, server_hostname="localhost").close()
-        with pytest.raises(RedisFailed, match="cannot be reached"):
-            RespConnection(parse_address(url), 5.0, lambda: None).call(pack([b"PING"]))
-        with pytest.raises(StoreUnreachable):
-            Client(url, 5.0).carry_out(wait())
-        with pytest.raises(failures()):
-            asyncio.run(ask())
+        for call, error in callers(f"rediss://localhost:{port}/0?ssl_ca_certs={files.ca}"):
+            with pytest.raises(error):
+                call()
+
+
+def test_where_the_url_names_cas_those_of_the_system_do_not_count(
+    redis_servers, tmp_path, monkeypatch
+):
+    """A domain of that name, which the system's vouch for, is not this Redis. Without any in the
+    url they count."""
+    authority, port = Authority(), redis_servers.free_port()
+    files = put(tmp_path, "redis", authority.sign("localhost"), authority)
+    foreign = tmp_path / "foreign.ca"
+    foreign.write_bytes(Authority("another").pem)
+    monkeypatch.setenv("SSL_CERT_FILE", files.ca)
+    with redis_servers.running(tmp_path, *_options(port, files)):
+        for call, _ in callers(f"rediss://localhost:{port}/0"):
+            call()
+        for options in (f"ssl_ca_certs={foreign}", f"ssl_ca_certs={tmp_path / 'none'}"):
+            for call, error in callers(f"rediss://localhost:{port}/0?{options}"):
+                with pytest.raises(error):
+                    call()
+        unseen = f"ssl_ca_certs={foreign}&ssl_cert_reqs=none"
+        for call, _ in callers(f"rediss://localhost:{port}/0?{unseen}"):
+            call()
 
 
 def test_a_configuration_is_kept(secure, redis_servers, tmp_path):

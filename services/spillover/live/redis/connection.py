@@ -95,22 +95,19 @@ def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) 
             decode_responses=True,
             encoding_errors="replace",
             protocol=2,
-            **tls_options(url),
         )
     except ValueError:
         raise InputError("redis", "url", _EXPECTED) from None
+    if wants_tls(url):
+        from spillover.live.redis.secured import secure  # noqa: PLC0415 - only who needs it pays
+
+        secure(pool)
     return Redis(connection_pool=pool)
 
 
-def tls_options(url: str) -> dict[str, Any]:
-    """Returns what the library has to be told for its TLS to be that of all others here."""
-    if not url.lower().startswith("rediss://"):
-        return {}  # a connection without TLS knows no such options
-    from ssl import TLSVersion  # noqa: PLC0415 - only who needs it pays for it
-
-    from spillover.live.tls.contexts import CIPHERS  # noqa: PLC0415 - as above
-
-    return {"ssl_ciphers": CIPHERS, "ssl_min_version": TLSVersion.TLSv1_2}
+def wants_tls(url: str) -> bool:
+    """Returns whether this address is that of a Redis with TLS."""
+    return url.lower().startswith("rediss://")
 
 
 def place_of(url: str) -> str:

@@ -19,8 +19,8 @@ from spillover.live.redis.connection import (
     check_options,
     close_quietly,
     place_of,
-    tls_options,
     told_error,
+    wants_tls,
 )
 from spillover.model.errors import InputError
 from spillover.model.extras import missing_extra
@@ -256,9 +256,12 @@ def _opened(module: str, url: str, timeout_s: float) -> Any:
             socket_connect_timeout=timeout_s,
             retry=retry(NoBackoff(), 0),
             protocol=2,
-            **tls_options(url),
         )
     except ValueError:
         expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
         raise InputError("redis", "url", expected) from None
+    if wants_tls(url):
+        from spillover.live.redis.secured import secure  # noqa: PLC0415 - only who needs it pays
+
+        secure(pool)
     return library.Redis(connection_pool=pool)
