@@ -168,6 +168,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         case "together" | "meanwhile" | "quick":
             items[:] = _in_turns(items)
     for item in items:
+        if "SPILLOVER_SOAK_S" in os.environ and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(0))  # it has its own limit
         if _kind(item) not in {"together", "meanwhile"}:
             item.add_marker(pytest.mark.realtime)
         if _is_real(item) or REAL_SERVERS & set(getattr(item, "fixturenames", ())):

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from spillover.model.errors import UNREADABLE
 from spillover.model.ids import ClusterId
 
 REASON_CHARACTERS_MAX = 200
@@ -79,7 +80,6 @@ class _Problem(msgspec.Struct):
 
 _decode_answer = msgspec.json.Decoder(Answer).decode
 _decode_problem = msgspec.json.Decoder(_Problem).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read_answer(status: int, body: bytes) -> tuple[Outcome, Answer | None, str | None]:
@@ -90,7 +90,7 @@ def read_answer(status: int, body: bytes) -> tuple[Outcome, Answer | None, str |
     if status == 200:
         try:
             return Outcome.OK, _decode_answer(body), None
-        except _UNREADABLE:
+        except UNREADABLE:
             return Outcome.FAILED, None, "invalid_answer"
     reason = _reason(body)
     match status, reason:
@@ -110,6 +110,6 @@ def read_answer(status: int, body: bytes) -> tuple[Outcome, Answer | None, str |
 def _reason(body: bytes) -> str | None:
     try:
         reason = _decode_problem(body).reason
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     return reason[:REASON_CHARACTERS_MAX] if reason else None

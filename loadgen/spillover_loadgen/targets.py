@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from spillover.live.http.client import HttpClient
-from spillover.model.errors import InputError, PeerError
+from spillover.model.errors import UNREADABLE, InputError, PeerError
 from spillover.model.ids import ClusterId
 from spillover_loadgen.api_token import Headers
 from spillover_loadgen.option_types import did_you_mean_url
@@ -76,7 +76,7 @@ async def _check(kind: str, name: ClusterId, url: str, headers: Headers) -> str 
         told = json.loads(response.body)
     except PeerError as error:
         return f"{expected}, got no answer: {str(error).removeprefix(f'{url}: ')}"
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         told = None
     finally:
         await client.close()

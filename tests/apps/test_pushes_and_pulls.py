@@ -105,9 +105,10 @@ def test_what_is_known_of_loads_is_shown(nodes):
         async with nodes.Federation(topology) as federation:
             a = federation["a"]
             await a.send("PUT", "/admin/policy", b'{"policy": "isolated"}')
-            sent = [a.post({"service_ms": SERVICE_MS}) for _ in range(4)]
-            b_of_a = federation["b"].machine.neighbors
-            await nodes.until(lambda: b_of_a.by_handle[b_of_a.index["a"]].load > 0.0)
+            sent = [a.post({"service_ms": 30_000}) for _ in range(4)]
+            of_b = federation["b"].machine.neighbors
+            of_a = of_b.by_handle[of_b.index["a"]]
+            await nodes.until(lambda: of_a.load > 0.0 and of_a.ahead == 3)
             _, state = await federation["b"].get("/state")
             (row,) = state["neighbors"]
             assert row["load"] > 0.0
@@ -120,7 +121,9 @@ def test_what_is_known_of_loads_is_shown(nodes):
             assert told["spillover_neighbor_load_age_seconds", "a"] < 5.0
             assert (await metrics(a))["spillover_home_load",] > 0.0
             assert (await a.get("/state"))[1]["foreign_waiting_limit"] == 9000  # of the queue
-            await asyncio.gather(*sent)
+            for one in sent:
+                one.cancel()
+            await nodes.until(lambda: not a.machine.servers.busy)
 
     nodes.run(main)
 

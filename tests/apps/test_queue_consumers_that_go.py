@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
 
+from spillover.core.queue import events as ev
+from spillover.core.queue.settings import ProducerSettings
+from spillover.live.queue.shell import QueueShell
 from support.queue_service import Producer, call, connected, producers, until
 
 LARGE_BYTES = 24_000_000
@@ -80,3 +84,31 @@ def test_a_slow_consumer_keeps_its_object_while_it_reads() -> None:
                 until(lambda due_s=due_s: time.monotonic() >= due_s)
                 got += len(line.recv(65_536))
             assert one.state["returned"] == 0
+
+
+@pytest.mark.parametrize("when", ["just now", "before it was heard"])
+def test_an_object_of_a_peer_is_not_taken_for_a_consumer_that_has_gone(when: str) -> None:
+    """It would be away for the visibility time, though the next turn of the loop ends the call."""
+
+    async def story() -> None:
+        settings = ProducerSettings(id="p1", buffers=1, visibility_s=9.0)
+        shell = QueueShell(settings, {"p2": "http://127.0.0.1:9"}, None, "http://127.0.0.1:9")
+        gone: asyncio.Future[Callable[[], None]] = asyncio.get_running_loop().create_future()
+
+        def taken(ref: int) -> ev.Taken:
+            return ev.Taken(ref, "a take", "c", 1, {"p1": 1.0}, False, shell.now_s + 9.0)
+
+        def watch(leave: Callable[[], None]) -> None:
+            gone.set_result(leave)
+            if when == "before it was heard":
+                leave()
+
+        asking = asyncio.create_task(shell.ask(taken, watch, ev.TakeGone))
+        (await gone)()
+        offer = ev.Offer("a take", "p2", "a grant", 1)
+        assert not shell.ask_now(lambda ref: ev.OfferCame(ref, offer)).taken
+        assert isinstance(await asking, int)
+        assert not shell.machine.takes
+        await shell.close()
+
+    asyncio.run(story())

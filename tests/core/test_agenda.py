@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from spillover.core.agenda import Agenda
+from spillover.core.agenda import STALE_MAX, Agenda
 
 
 def test_what_is_due_comes_earliest_first_and_what_it_puts_down_too():
@@ -33,3 +33,19 @@ def test_what_is_due_comes_earliest_first_and_what_it_puts_down_too():
     agenda.clear()
     agenda.run_due(9.0)
     assert (agenda.first_s(), len(called)) == (math.inf, 4)
+
+
+def test_what_is_dropped_does_not_come_and_takes_no_room():
+    """Also where it would have come long after, and behind what stays; twice is once."""
+    agenda, called = Agenda(), []
+    stays = agenda.at(1e6, called.append)
+    for _ in range(20 * STALE_MAX):
+        gone = agenda.at(2e6, called.append)
+        agenda.drop(gone)
+        agenda.drop(gone)
+    assert len(agenda) <= STALE_MAX + 2
+    agenda.drop(agenda.at(1.0, called.append))
+    assert agenda.first_s() == 1e6
+    agenda.run_due(3e6)
+    assert (called, agenda.first_s(), len(agenda)) == ([3e6], math.inf, 0)
+    agenda.drop(stays)  # it came

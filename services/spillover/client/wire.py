@@ -16,6 +16,7 @@ import msgspec
 from spillover.live.http.connection import Response
 from spillover.model.arguments import wrong
 from spillover.model.errors import (
+    UNREADABLE,
     Cancelled,
     Expired,
     Failed,
@@ -93,7 +94,6 @@ _encode = msgspec.json.Encoder().encode
 _decode_answer = msgspec.json.Decoder(Answer).decode
 _decode_problem = msgspec.json.Decoder(Problem).decode
 _decode_said = msgspec.json.Decoder(_Said).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _BLAMED = {
     "unauthenticated": "This client shows no API token that is known there; give it `token=`, or "
@@ -182,7 +182,7 @@ def read_answer(node: str, name: str, response: Response) -> Answer:
     if response.status == 200:
         try:
             answer = _decode_answer(response.body)
-        except _UNREADABLE:
+        except UNREADABLE:
             raise named(_no_node(node, response), node, name) from None
         if b"spillover-replayed" in response.headers:
             msgspec.structs.force_setattr(answer, "replayed", True)  # noqa: FBT003
@@ -315,14 +315,14 @@ def _shown(response: Response) -> str:
 def _said(node: str, name: str, response: Response) -> _Said:
     try:
         return _decode_said(response.body)
-    except _UNREADABLE:
+    except UNREADABLE:
         raise named(_no_node(node, response), node, name) from None
 
 
 def _problem_of(response: Response) -> Problem | None:
     try:
         return _decode_problem(response.body)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 

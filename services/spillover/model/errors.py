@@ -22,6 +22,9 @@ SpilloverError
 Refusals between nodes are values, not errors: see `model.request.Refusal`.
 """
 
+UNREADABLE = (ValueError, RecursionError)
+"""What decoding raises: bad JSON, bad fields, bad UTF-8; nested too deep."""
+
 
 class SpilloverError(Exception):
     """Base of all errors that Spillover raises on purpose."""

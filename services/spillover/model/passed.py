@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import msgspec
 
+from spillover.model.errors import UNREADABLE
+
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Of a head, or trailers: names as they were written, in their order, repeated ones too."""
 
@@ -167,5 +169,5 @@ _decode_fields = msgspec.msgpack.Decoder(Fields).decode
 def _decoded(decode: Callable[[bytes | memoryview], T], encoded: bytes | memoryview) -> T:
     try:
         return decode(encoded)
-    except (ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         raise MalformedPassed(str(error)) from error

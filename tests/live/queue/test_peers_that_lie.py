@@ -8,9 +8,15 @@ from random import Random
 
 import pytest
 
+from spillover.core.queue import consumer_events as cn
 from spillover.core.queue import events as ev
+from spillover.core.queue.consumer import ConsumerSettings
 from spillover.core.queue.settings import ProducerSettings
+from spillover.live.http.trust import Trust
+from spillover.live.queue.client_wire import Address
+from spillover.live.queue.consumer_shell import ConsumerShell
 from spillover.live.queue.shell import QueueShell
+from spillover.live.queue.wire import PRODUCERS_MAX
 from support.loop import until
 from support.scripted_server import RESET, answer, scripted
 
@@ -59,3 +65,25 @@ def test_an_offer_that_is_answered_with_nonsense_counts_as_declined(said):
             assert not errors
 
     asyncio.run(check())
+
+
+def test_a_producer_that_makes_up_others_makes_up_no_more_than_there_can_be():
+    """Each takes a consumer memory, for as long as that lives."""
+
+    async def story():
+        settings = ConsumerSettings(
+            name="c", producers=("p1",), access=None, learns=False, max_hops=1,
+            avoid_visited=False, at_once=1, take_s=5.0,
+        )  # fmt: skip
+        shell = ConsumerShell(settings, {"p1": "http://127.0.0.1:9"}, Trust(None))
+        led = [
+            shell._pointed(f"take{k}", "p1", Address(f"q{k}", "http://127.0.0.1:9", "g", 1))
+            for k in range(PRODUCERS_MAX + 5)
+        ]
+        kinds = [type(one) for one in led]
+        assert kinds == [cn.Pointed] * (PRODUCERS_MAX - 1) + [cn.Unreachable] * 6
+        again = shell._pointed("again", "p1", Address("q7", "http://127.0.0.1:9", "g", 1))
+        assert isinstance(again, cn.Pointed)
+        await shell.close()
+
+    asyncio.run(story())

@@ -143,6 +143,12 @@ def test_constant_work_waits_half_a_departure_less():
 # --- the choice -------------------------------------------------------------------------------
 
 
+def first_departure(residual, load, servers):
+    """Section 1: of an excess over exponential work, as much as load does not level out."""
+    excess = max(residual - 1.0, 0.0)
+    return residual - min(load, 1.0) ** 3 * excess * (1.0 - 1.0 / servers)
+
+
 def known_age_s(since_s, period_s):
     return max(0.0, min(since_s, period_s)) if since_s <= 0.3 else since_s
 
@@ -153,9 +159,18 @@ class Twin:
     def __init__(self, own, near, eligible):
         self.own, self.near = own, near
         self.eligible = [y for y, can in enumerate(eligible) if can]
-        self.here_s = own.departure_s * (own.queue_length + own.residual)
+        first = first_departure(own.residual, own.load, own.servers)
+        self.here_s = own.departure_s * (own.queue_length + first)
         way = 1.0 - 0.25 * min(own.load, 1.0) ** 2
+        if own.load - 3.0 * math.sqrt(own.load / 64.0) > 1.0:
+            way -= 0.65 * min(max((self.load_around() - 0.7) / 0.15, 0.0), 1.0)
         self.omega = 1.0 if own.hops else min(way, 1.0 / kappa(own.load))
+
+    def load_around(self):
+        own, near = self.own, self.near
+        rates = [(1.0 / max(own.departure_s, 1e-6), own.load)]
+        rates += [(1.0 / self.departure_s(y), near.load[y]) for y in self.eligible]
+        return sum(rate * load for rate, load in rates) / sum(rate for rate, _ in rates)
 
     def departure_s(self, y):
         told_s = self.near.departure_s[y]
@@ -174,7 +189,8 @@ class Twin:
         departure_s, near = self.departure_s(y), self.near
         drain = (1.0 - load_upper(near.load[y])) * min(self.age_s(y), 8.0 * departure_s)
         length = near.ahead[y] + self.own.unreported[y] - drain / departure_s
-        mean, sigma = max(length, -near.servers[y]) + near.residual[y], self.sigma(y)
+        first = first_departure(near.residual[y], near.load[y], near.servers[y])
+        mean, sigma = max(length, -near.servers[y]) + first, self.sigma(y)
         if sigma == 0.0:
             return departure_s * max(0.0, mean)
         z = mean / sigma

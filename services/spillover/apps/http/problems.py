@@ -25,6 +25,7 @@ STATUS_BY_REASON = {
     "reconnect_limit": 503,
     "too_many_clients": 503,
     "store_full": 503,
+    "store_damaged": 500,
     "unknown_grant": 404,
     "joining": 503,
     "id_taken": 503,

@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.preferences import MILLISECONDS, Preferences, read_preferences
 from spillover.live.overflow.wire import DEADLINE_MS_MAX
+from spillover.model.errors import UNREADABLE
 from spillover.model.ids import request_id_of
 from spillover.model.nearest import nearest
 from spillover.model.request import (
@@ -151,7 +152,7 @@ def read_request(headers: Headers, body: bytes, tenant: str = "") -> Request:
         parsed = read_body(body)
     except msgspec.ValidationError as error:
         raise Problem("invalid", fault_of(body, error)) from error
-    except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8; nested too deep
+    except UNREADABLE as error:  # bad JSON, bad UTF-8; nested too deep
         raise Problem("invalid", f"body: expected JSON: {error}") from error
     name = headers.key
     if parsed.id is not None:
@@ -194,7 +195,7 @@ def fault_of(body: bytes, error: msgspec.ValidationError) -> str:
     """Returns what is wrong with a body that `read_body` has found invalid, in one line."""
     try:
         given = _decode_fields(body)
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         return f"body: {error}"
     unknown = [name[:SHOWN_LENGTH_MAX] for name in given if name not in FIELDS][:UNKNOWN_MAX]
     if not unknown:

@@ -21,7 +21,7 @@ from spillover.apps.http.openapi import Described, describe, problems
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Direct, DirectPost, Edge
 from spillover.apps.http.sites import Site
-from spillover.apps.queue.calls import Call, QueueCalls
+from spillover.apps.queue.calls import Call, QueueCalls, store_damaged
 from spillover.apps.queue.console_view import queue_console
 from spillover.apps.queue.doors import TABLE
 from spillover.apps.queue.openapi_told import tell_calls
@@ -36,6 +36,7 @@ from spillover.apps.queue.views import (
 )
 from spillover.core.queue import events as ev
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.queue.bodies import Damaged
 from spillover.live.queue.shell import QueueShell
 
 SITE = Site()
@@ -202,12 +203,18 @@ def _add_dead_routes(app: FastAPI, shell: QueueShell, about: About) -> None:
         """Returns the objects that were granted too often in vain."""
         return dead_objects(shell)
 
-    @app.get("/dead/{number}", response_class=Response, responses=problems("not_found"))
+    @app.get(
+        "/dead/{number}", response_class=Response, responses=problems("not_found", "store_damaged")
+    )
     async def read_dead(number: int) -> StreamingResponse:
         """Returns one of them; it stays where it is."""
         if number not in shell.machine.objects.dead:
             raise Problem("not_found", f"expected the number of a dead object, got {number}")
         body = shell.bodies[number]
+        try:
+            shell.bodies.check(number)
+        except Damaged as error:
+            raise store_damaged(error) from error
         headers = {"content-length": str(body.size_bytes)}
         pieces = shell.bodies.chunks(number)
         return StreamingResponse(pieces, media_type=body.content_type, headers=headers)

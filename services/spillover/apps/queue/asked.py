@@ -11,6 +11,7 @@ import msgspec
 from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
 from spillover.live.queue.wire import PRODUCERS_MAX, Hops, Id, Name, Share
+from spillover.model.errors import UNREADABLE
 
 DEADLINE_S = 30.0
 """Of calls that bring none."""
@@ -51,7 +52,7 @@ def read_body(body: bytes, model: type[T]) -> T:
     """Returns the body as such a model. Raises Problem `invalid` with the field."""
     try:
         return msgspec.json.decode(body or b"{}", type=model)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Problem("invalid", f"body: {error}") from None
 
 

@@ -5,7 +5,8 @@ that sees one exchange through. Which call is which, and the rest, is in `app`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 from spillover.apps.http.asgi import Message, Send
@@ -21,9 +22,15 @@ from spillover.apps.queue.asked import (
     size_bytes_at_most,
 )
 from spillover.core.queue import events as ev
+from spillover.live.process.logs import Message as LogLine
+from spillover.live.process.logs import OncePerPeriod
 from spillover.live.queue import wire
+from spillover.live.queue.bodies import Damaged
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import FILE_BYTES_MIN
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 BODY_S = 60.0
 """For an object to come once it is admitted: a place is held for it."""
@@ -67,9 +74,10 @@ class QueueCalls:
         shell = self._shell
         until_s = shell.now_s + wait_s
         size_bytes = size_bytes_at_most(exchange, self._limit_bytes)
-        answer = await self._ask(exchange, lambda ref: ev.Offered(ref, until_s, size_bytes))
+        answer = await self._ask(
+            exchange, lambda ref: ev.Offered(ref, until_s, size_bytes), ev.OfferGone
+        )
         if isinstance(answer, int):  # the client has gone
-            shell.feed(ev.OfferGone(answer))
             raise ClientGone
         if isinstance(answer, ev.RefuseOffer):
             raise _refused(answer.reason)
@@ -122,10 +130,10 @@ class QueueCalls:
                 asked.avoid_visited,
                 until_s,
             ),
+            ev.TakeGone,
         )
         match answer:
             case int():  # the client has gone
-                shell.feed(ev.TakeGone(answer))
                 raise ClientGone
             case ev.Give():
                 shell.metrics.waited(shell.now_s - begun_s)
@@ -212,10 +220,16 @@ class QueueCalls:
 
     # --- parts --------------------------------------------------------------------------------
 
-    async def _ask(self, exchange: Exchange, make: Callable[[int], ev.Event]) -> Any:
-        """What the machine answers; the ref alone if the client goes before that."""
+    async def _ask(
+        self,
+        exchange: Exchange,
+        make: Callable[[int], ev.Event],
+        gone: Callable[[int], ev.Event] | None = None,
+    ) -> Any:
+        """What the machine answers; the ref alone if the client goes before that: that is `gone`
+        then."""
         try:
-            return await self._shell.ask(make, exchange.watch)
+            return await self._shell.ask(make, exchange.watch, gone)
         finally:
             exchange.unwatch()
 
@@ -232,6 +246,8 @@ class QueueCalls:
     async def _give(self, exchange: Exchange, send: Send, give: ev.Give) -> None:
         """Send the object. Whoever does not get all of it has got nothing."""
         shell = self._shell
+        if give.number not in shell.bodies:  # acknowledged before it was given
+            raise _unknown(give.grant)
         body = shell.bodies[give.number]
         headers = [
             (b"content-type", body.content_type.encode()),
@@ -242,6 +258,7 @@ class QueueCalls:
         ]
         whole = False
         try:
+            shell.bodies.check(give.number)
             if body.content is not None and body.size_bytes <= FILE_BYTES_MIN:
                 exchange.answer(200, headers, body.content)  # in one write
                 _leave(exchange)
@@ -249,20 +266,30 @@ class QueueCalls:
                 whole = not exchange.disconnected
             else:
                 headers.append((b"content-length", b"%d" % body.size_bytes))
+                pieces = shell.bodies.chunks(give.number)
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
-                await self._stream(exchange, send, give)
+                await self._stream(exchange, send, give, pieces)
                 whole = True  # a consumer that has all of it may close before it is told the end
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except Damaged as error:
+            problem = store_damaged(error)
+            raise (ClientGone if exchange.response_started else problem) from error
         finally:
             shell.feed(ev.Sent(give.grant, whole))
         # The system takes much that a consumer which has just died will never read.
         exchange.watch_reset(lambda: shell.feed(ev.ThrownAway(give.grant)))
 
-    async def _stream(self, exchange: Exchange, send: Send, give: ev.Give) -> None:
+    async def _stream(
+        self,
+        exchange: Exchange,
+        send: Send,
+        give: ev.Give,
+        pieces: AsyncIterator[bytes | memoryview],
+    ) -> None:
         """As fast as the consumer reads. Its time does not run while it does."""
         shell = self._shell
         extended_s = shell.now_s
-        async for piece in shell.bodies.chunks(give.number):
+        async for piece in pieces:
             await exchange.connection.drained()
             if exchange.disconnected:  # before it could have all
                 raise ClientGone
@@ -273,6 +300,13 @@ class QueueCalls:
             if shell.now_s - extended_s > shell.settings.visibility_s / 4:
                 extended_s = shell.now_s
                 shell.feed(ev.Extended(NOBODY, give.grant))
+
+
+def store_damaged(error: Damaged) -> Problem:
+    """Tell operators, and return what is said to whoever wanted the object."""
+    _log.error(LogLine("an object is damaged in the store", problem=str(error)))
+    detail = "the object is damaged on the producer's disk; the producer's log tells where"
+    return Problem("store_damaged", detail)
 
 
 def _leave(exchange: Exchange) -> None:

@@ -15,6 +15,7 @@ from spillover.apps.http.console.operators import Operators
 from spillover.apps.queue.views import About, queue_state
 from spillover.core.queue import events as ev
 from spillover.live.queue.shell import QueueShell
+from spillover.model.errors import UNREADABLE
 
 PERIOD_S = 0.5
 
@@ -49,7 +50,7 @@ def _counts(body: bytes | None) -> dict[str, Any]:
     """Of a peer's state, the numbers that are shown; of one that does not tell, nothing."""
     try:
         state = json.loads(body or b"{}")
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         return {}
     if not isinstance(state, dict):
         return {}

@@ -36,7 +36,7 @@ def tell_calls(schema: Described) -> None:
         "get": _call(
             "Fetch the object of a grant, once.",
             {"200": {"description": "the object", "content": {"*/*": _OBJECT}}},
-            ("unknown_grant", "another_site"),
+            ("unknown_grant", "store_damaged", "another_site"),
             parameters=[_GRANT],
         )
     }
@@ -77,7 +77,10 @@ def _take() -> Described:
         "303": {"description": "an object of another one: its `Location`"},
         "204": {"description": "none until the deadline"},
     }
-    reasons = ("queue_full", "draining", "invalid", "conflict", "too_large", "another_site")
+    reasons = (
+        *("queue_full", "draining", "invalid", "conflict", "too_large", "another_site"),
+        "store_damaged",
+    )
     body = {"required": True, "content": {_JSON: {"schema": asked}}}
     words = "Ask for an object: waits until there is one at any producer that may be asked."
     return _call(words, answers, (*reasons, "body_too_slow"), [_DEADLINE], body)

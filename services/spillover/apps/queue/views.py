@@ -194,7 +194,7 @@ def _parked_probes(shell: QueueShell) -> list[WaitingView]:
     now_s = shell.now_s
     return [
         _waiting(probe.id, probe.consumer, probe.first, now_s - until_s + probe.left_s)
-        for probe, until_s in islice(shell.machine.parked_probes.values(), SHOWN_MAX)
+        for probe, until_s, _ in islice(shell.machine.parked_probes.values(), SHOWN_MAX)
     ]
 
 
@@ -265,7 +265,7 @@ def _probe_state(shell: QueueShell, probe_id: str) -> str:
     machine, now_s = shell.machine, shell.now_s
     parked = [found for (_, one), found in machine.parked_probes.items() if one == probe_id]
     if parked:
-        left_s = parked[0][1] - now_s
+        left_s = parked[0].until_s - now_s
         ahead = [one for _, one in machine.parked_probes].index(probe_id)
         return f"waits here: {ahead} before it, and it expires in {left_s:.1f} s"
     take = machine.takes.by_id.get(probe_id)

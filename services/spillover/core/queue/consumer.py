@@ -89,7 +89,7 @@ class ConsumerSettings:
 class _Held:
     """An object that the handler has, or that is to be acknowledged."""
 
-    __slots__ = ("asked_s", "end", "is_lost", "producer", "until_s", "visibility_s")
+    __slots__ = ("alarm", "asked_s", "end", "is_lost", "producer", "until_s", "visibility_s")
 
     def __init__(self, producer: str, visibility_s: float, now_s: float) -> None:
         self.producer = producer
@@ -99,6 +99,8 @@ class _Held:
         self.asked_s: float | None = None
         """When the first extension left that has not been heard: what is heard holds from there."""
         self.is_lost = False
+        self.alarm = 0
+        """What of the agenda extends it, then tells its end again."""
         self.end: str | None = None
         """How it ended, once it has: `ack` or `nack`."""
 
@@ -106,6 +108,18 @@ class _Held:
     def step_s(self) -> float:
         """Returns how long to wait from one extension to the next."""
         return self.visibility_s / EXTENSIONS
+
+
+class _Take:
+    """A take under way."""
+
+    __slots__ = ("alarm", "producer")
+
+    def __init__(self, producer: str) -> None:
+        self.producer = producer
+        """The one that was asked last."""
+        self.alarm = 0
+        """What of the agenda asks whether that is there."""
 
 
 class ConsumerMachine:
@@ -118,8 +132,7 @@ class ConsumerMachine:
         self._access = dict(settings.access or self._even())
         self._failed: dict[str, tuple[int, float]] = {}
         """Producers that could not be reached: how often in a row, and until when that counts."""
-        self._takes: dict[str, str] = {}
-        """Takes under way, and the producer that was asked last."""
+        self._takes: dict[str, _Take] = {}
         self._held: dict[str, _Held] = {}
         self._running = False
         self._is_over = False
@@ -175,9 +188,9 @@ class ConsumerMachine:
 
     def _stopped(self, event: Stopped, now_s: float) -> None:
         self._running, self._is_over = False, True
-        for take in self._takes:
+        for take in list(self._takes):
             self._out.append(Abandon(take))
-        self._takes.clear()
+            self._end_take(take)
 
     def _ask(self, now_s: float) -> None:
         """Begin as many takes as there are hands free."""
@@ -189,8 +202,8 @@ class ConsumerMachine:
                 self._ask_later(now_s)
                 return
             take = f"{settings.name}-{self._random.getrandbits(64):016x}"
-            self._takes[take] = producer
-            self._agenda.at(now_s + CHECK_S, self._check_there, take)
+            self._takes[take] = _Take(producer)
+            self._check_later(take, now_s)
             self._out.append(Take(take, producer, dict(self._access)))
 
     def _ask_later(self, now_s: float) -> None:
@@ -219,42 +232,54 @@ class ConsumerMachine:
 
     def _pointed(self, event: Pointed, now_s: float) -> None:
         if event.take in self._takes:
-            self._takes[event.take] = event.producer
+            self._takes[event.take].producer = event.producer
             self._out.append(Fetch(event.take, event.producer, event.grant))
 
     def _given(self, event: Given, now_s: float) -> None:
-        if self._takes.pop(event.take, None) is None:
+        if event.grant in self._held:  # no producer gives one twice
+            self._unreachable(Unreachable(event.take, event.producer), now_s)
+            return
+        if self._end_take(event.take) is None:
             self._out.append(Tell(event.producer, event.grant, "nack"))
             return
         self._failed.pop(event.producer, None)
         self._learn(event.producer)
         held = _Held(event.producer, event.visibility_s, now_s)
         self._held[event.grant] = held
-        self._agenda.at(now_s + held.step_s, self._extend, event.grant)
+        held.alarm = self._agenda.at(now_s + held.step_s, self._extend, event.grant)
         self._out.append(Handle(event.grant))
         self._ask(now_s)
 
     def _nothing(self, event: Nothing, now_s: float) -> None:
-        producer = self._takes.pop(event.take, None)
+        producer = self._end_take(event.take)
         if producer is not None:
             self._failed.pop(producer, None)
         self._ask(now_s)
 
+    def _end_take(self, name: str) -> str | None:
+        """The producer that was asked last; None if it has ended before."""
+        take = self._takes.pop(name, None)
+        if take is None:
+            return None
+        self._agenda.drop(take.alarm)
+        return take.producer
+
+    def _check_later(self, take: str, now_s: float) -> None:
+        self._takes[take].alarm = self._agenda.at(now_s + CHECK_S, self._check_there, take)
+
     def _check_there(self, take: str, now_s: float) -> None:
-        producer = self._takes.get(take)
-        if producer is not None:
-            self._out.append(Check(producer))
-            self._agenda.at(now_s + CHECK_S, self._check_there, take)
+        self._out.append(Check(self._takes[take].producer))
+        self._check_later(take, now_s)
 
     def _silent(self, event: Silent, now_s: float) -> None:
-        silent = [take for take, producer in self._takes.items() if producer == event.producer]
+        silent = [name for name, one in self._takes.items() if one.producer == event.producer]
         for take in silent:
             self._out.append(Abandon(take))
             self._unreachable(Unreachable(take, event.producer), now_s)
 
     def _unreachable(self, event: Unreachable, now_s: float) -> None:
         """What fails for several takes at once is one failure."""
-        self._takes.pop(event.take, None)
+        self._end_take(event.take)
         if not self._is_passed_over(event.producer, now_s):
             row = self._failed.get(event.producer, (0, 0.0))[0] + 1
             draw = self._random.random()
@@ -267,6 +292,7 @@ class ConsumerMachine:
     def _handled(self, event: Handled, now_s: float) -> None:
         held = self._held[event.grant]
         held.end = "ack" if event.well else "nack"
+        self._agenda.drop(held.alarm)
         if held.is_lost:
             self._settle(event.grant, known=False)
         else:
@@ -274,32 +300,30 @@ class ConsumerMachine:
         self._ask(now_s)
 
     def _settle(self, grant: str, *, known: bool | None) -> None:
-        del self._held[grant]
+        self._agenda.drop(self._held.pop(grant).alarm)
         self._out.append(Settled(grant, known))
 
     def _tell_end(self, grant: str, pause_s: float, now_s: float) -> None:
         """Tell how it ended until that is heard, or the grant must have ended anyway."""
-        held = self._held.get(grant)
-        if held is None or held.end is None:
-            return
+        held = self._held[grant]
         if now_s >= held.until_s:
             self._settle(grant, known=None)
             return
+        assert held.end is not None
         self._out.append(Tell(held.producer, grant, held.end))
         again_s = min(now_s + pause_s, held.until_s)
-        self._agenda.at(again_s, self._tell_end, grant, 2.0 * pause_s)
+        held.alarm = self._agenda.at(again_s, self._tell_end, grant, 2.0 * pause_s)
 
     def _extend(self, grant: str, now_s: float) -> None:
-        held = self._held.get(grant)
-        if held is None or held.end is not None or held.is_lost:
-            return
+        held = self._held[grant]
         if now_s >= held.until_s:
             self._lose(held, grant)
             return
         if held.asked_s is None:
             held.asked_s = now_s
         self._out.append(Tell(held.producer, grant, "extend"))
-        self._agenda.at(min(now_s + held.step_s, held.until_s), self._extend, grant)
+        again_s = min(now_s + held.step_s, held.until_s)
+        held.alarm = self._agenda.at(again_s, self._extend, grant)
 
     def _heard(self, event: Heard, now_s: float) -> None:
         held = self._held.get(event.grant)
@@ -316,6 +340,7 @@ class ConsumerMachine:
     def _lose(self, held: _Held, grant: str) -> None:
         """Its handler may go on: its hand is free when it has ended."""
         held.is_lost = True
+        self._agenda.drop(held.alarm)
         self._out.append(Lost(grant))
 
     # --- where objects come from --------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from random import Random
 
+from spillover.core.agenda import Agenda
+
 ACKNOWLEDGED_MAX = 4096
 """Grants that are remembered as acknowledged: the answer may be lost, and the consumer asks
 again."""
@@ -14,12 +16,14 @@ again."""
 class Grant:
     """One object for one take. It ends at `until_s` unless something comes before."""
 
-    __slots__ = ("id", "is_offer", "is_received", "is_sending", "number", "until_s")
+    __slots__ = ("alarm", "id", "is_offer", "is_received", "is_sending", "number", "until_s")
 
     def __init__(self, grant_id: str, number: int, until_s: float) -> None:
         self.id = grant_id
         self.number = number
         self.until_s = until_s
+        self.alarm = 0
+        """What of the agenda looks whether it is over."""
         self.is_offer = True
         """It is not known yet whether somebody still wants it."""
         self.is_received = False
@@ -31,10 +35,11 @@ class Grant:
 class Grants:
     """Those that are open, and the last ones that were acknowledged."""
 
-    __slots__ = ("_acknowledged", "_open", "_random")
+    __slots__ = ("_acknowledged", "_agenda", "_open", "_random")
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, agenda: Agenda) -> None:
         self._random = random
+        self._agenda = agenda
         self._open: dict[str, Grant] = {}
         self._acknowledged: OrderedDict[str, None] = OrderedDict()
 
@@ -60,10 +65,11 @@ class Grants:
     def end(self, grant: Grant) -> None:
         """Its object has returned."""
         del self._open[grant.id]
+        self._agenda.drop(grant.alarm)
 
     def acknowledged(self, grant: Grant) -> None:
         """Its object has served its purpose."""
-        del self._open[grant.id]
+        self.end(grant)
         self._acknowledged[grant.id] = None
         if len(self._acknowledged) > ACKNOWLEDGED_MAX:
             self._acknowledged.popitem(last=False)

@@ -7,12 +7,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import accumulate
 from random import Random
+from typing import NamedTuple
 
 from spillover.core.queue.events import Probe
 from spillover.policy.queue import pick_producer, pick_unvisited
 
 PASSED_OVER_S = 1.0
 """A peer that could not be reached is passed over for so long, where there are others."""
+
+
+class ParkedProbe(NamedTuple):
+    """A probe that waits for an object, until it expires: then the `alarm` rings."""
+
+    probe: Probe
+    until_s: float
+    alarm: int
 
 
 class Ways:

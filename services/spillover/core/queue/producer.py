@@ -29,8 +29,8 @@ from spillover.core.queue import events as ev
 from spillover.core.queue.events import Probe
 from spillover.core.queue.grants import Grant, Grants
 from spillover.core.queue.objects import Objects
-from spillover.core.queue.probing import Ways
-from spillover.core.queue.room import Room
+from spillover.core.queue.probing import ParkedProbe, Ways
+from spillover.core.queue.room import Room, WaitingOffer
 from spillover.core.queue.settings import ProducerSettings
 from spillover.core.queue.takes import Take, Takes
 from spillover.policy.queue import HOP, meet
@@ -47,16 +47,16 @@ class ProducerMachine:
     def __init__(self, settings: ProducerSettings, peers: tuple[str, ...], random: Random) -> None:
         self.settings = settings
         self.objects = Objects()
-        self.grants = Grants(random)
-        self.takes = Takes()
+        self._agenda = Agenda()
+        self.grants = Grants(random, self._agenda)
+        self.takes = Takes(self._agenda)
         self.ways = Ways(settings.id, peers, random)
         self.draining = False
-        self._agenda = Agenda()
         self.room = Room(settings.buffers, settings.held_limit_bytes)
-        self.offers: dict[int, tuple[int, float]] = {}
-        """Offers that wait for a place, first come: how large, and since when."""
-        self.parked_probes: dict[tuple[str, str], tuple[Probe, float]] = {}
-        """By the holder and the id of their take, first come, and when they expire."""
+        self.offers: dict[int, WaitingOffer] = {}
+        """Those that wait for a place, first come."""
+        self.parked_probes: dict[tuple[str, str], ParkedProbe] = {}
+        """By the holder and the id of their take, first come."""
         self.probes = dict.fromkeys(PROBE_ENDS, 0)
         """What became of the probes that came here."""
         self.returned = 0
@@ -122,16 +122,17 @@ class ProducerMachine:
         elif event.deadline_s <= now_s or len(self.offers) >= self.settings.waiting_limit:
             self._out.append(ev.RefuseOffer(event.ref, ev.Reason.QUEUE_FULL))
         else:
-            self.offers[event.ref] = (event.size_bytes, now_s)
-            self._agenda.at(event.deadline_s, self._offer_late, event.ref)
+            alarm = self._agenda.at(event.deadline_s, self._offer_late, event.ref)
+            self.offers[event.ref] = WaitingOffer(event.size_bytes, now_s, alarm)
 
     def _offer_late(self, ref: int, _: float) -> None:
-        if self.offers.pop(ref, None) is not None:
-            self._out.append(ev.RefuseOffer(ref, ev.Reason.QUEUE_FULL))
-            self._admit_next()
+        del self.offers[ref]
+        self._out.append(ev.RefuseOffer(ref, ev.Reason.QUEUE_FULL))
+        self._admit_next()
 
     def _offer_gone(self, event: ev.OfferGone, now_s: float) -> None:
-        self.offers.pop(event.ref, None)
+        if event.ref in self.offers:
+            self._agenda.drop(self.offers.pop(event.ref).alarm)
         self.room.leave(event.ref)
         self._admit_next()
 
@@ -142,11 +143,12 @@ class ProducerMachine:
     def _admit_next(self) -> None:
         """Whoever came first is first, also where a later one would fit."""
         while self.offers:
-            ref, (size_bytes, _) = next(iter(self.offers.items()))
-            if not self._fits(size_bytes):
+            ref, offer = next(iter(self.offers.items()))
+            if not self._fits(offer.size_bytes):
                 return
             del self.offers[ref]
-            self._admit(ref, size_bytes)
+            self._agenda.drop(offer.alarm)
+            self._admit(ref, offer.size_bytes)
 
     def _read(self, event: ev.Read, now_s: float) -> None:
         self.room.read(event.ref, event.number, event.held_bytes)
@@ -182,25 +184,24 @@ class ProducerMachine:
             return
         take = Take(event, now_s)
         self.takes.add(take)
-        self._agenda.at(event.deadline_s, self._take_late, take)
+        take.deadline_alarm = self._agenda.at(event.deadline_s, self._take_late, take)
         left_s = self._watch(take, now_s)
         self._meet(take.probe(self.settings.id, left_s), now_s)
 
     def _watch(self, take: Take, now_s: float) -> float:
         """Sweep when the probe that leaves now has expired; how long it may last."""
         expiry_s = self.settings.probe_expiry_s
-        self._agenda.at(now_s + expiry_s, self._sweep, take)
+        take.sweep_alarm = self._agenda.at(now_s + expiry_s, self._sweep, take)
         return min(expiry_s, take.deadline_s - now_s)
 
     def _sweep(self, take: Take, now_s: float) -> None:
-        if take in self.takes:
-            left_s = self._watch(take, now_s)
-            reach = self.ways.reach(take.access)
-            self._meet(take.sweep(self.settings.id, left_s, reach), now_s)
+        left_s = self._watch(take, now_s)
+        reach = self.ways.reach(take.access)
+        self._meet(take.sweep(self.settings.id, left_s, reach), now_s)
 
     def _take_late(self, take: Take, _: float) -> None:
-        if self.takes.end(take):
-            self._out.append(ev.NoObject(take.ref, take.probes))
+        self.takes.end(take)
+        self._out.append(ev.NoObject(take.ref, take.probes))
 
     # --- probes -------------------------------------------------------------------------------
 
@@ -233,21 +234,20 @@ class ProducerMachine:
     def _park(self, probe: Probe, now_s: float) -> None:
         """Wait here; a sweep that comes to where its forerunner is keeps the place in the line."""
         key = (probe.first, probe.id)
-        is_full = (
-            key not in self.parked_probes and len(self.parked_probes) >= self.settings.waiting_limit
-        )
+        forerunner = self.parked_probes.get(key)
+        is_full = forerunner is None and len(self.parked_probes) >= self.settings.waiting_limit
         if is_full or self.draining:
             return  # the next sweep finds another place
         self.probes[PARKED] += 1
+        if forerunner is not None:
+            self._agenda.drop(forerunner.alarm)
         until_s = now_s + probe.left_s
-        self.parked_probes[key] = (probe, until_s)
-        self._agenda.at(until_s, self._parked_late, key)
+        alarm = self._agenda.at(until_s, self._parked_late, key)
+        self.parked_probes[key] = ParkedProbe(probe, until_s, alarm)
 
-    def _parked_late(self, key: tuple[str, str], now_s: float) -> None:
-        parked = self.parked_probes.get(key)
-        if parked is not None and parked[1] <= now_s:
-            del self.parked_probes[key]
-            self.probes[EXPIRED] += 1
+    def _parked_late(self, key: tuple[str, str], _: float) -> None:
+        del self.parked_probes[key]
+        self.probes[EXPIRED] += 1
 
     @property
     def _available(self) -> bool:
@@ -257,7 +257,8 @@ class ProducerMachine:
     def _serve(self, now_s: float) -> None:
         """Grant what is buffered to those parked here, then fill the places that became free."""
         while self._available and self.parked_probes:
-            probe, until_s = self.parked_probes.pop(next(iter(self.parked_probes)))
+            probe, until_s, alarm = self.parked_probes.pop(next(iter(self.parked_probes)))
+            self._agenda.drop(alarm)
             if until_s > now_s and (probe.first != self.settings.id or probe.id in self.takes):
                 self._grant(probe, now_s)
         self._admit_next()
@@ -268,7 +269,7 @@ class ProducerMachine:
         self.probes[SERVED] += 1
         number = self.objects.grant()
         grant = self.grants.make(number, now_s + self.settings.visibility_s)
-        self._agenda.at(grant.until_s, self._grant_late, grant)
+        grant.alarm = self._agenda.at(grant.until_s, self._grant_late, grant)
         if probe.first == self.settings.id:
             take = self.takes.by_id[probe.id]
             self.takes.end(take)
@@ -327,10 +328,8 @@ class ProducerMachine:
             self._return(grant, now_s)
 
     def _grant_late(self, grant: Grant, now_s: float) -> None:
-        if grant.id not in self.grants:
-            return
         if grant.until_s > now_s:
-            self._agenda.at(grant.until_s, self._grant_late, grant)
+            grant.alarm = self._agenda.at(grant.until_s, self._grant_late, grant)
         else:
             self._return(grant, now_s)
 
@@ -378,7 +377,8 @@ class ProducerMachine:
             is_sooner = now_s + longer_s < grant.until_s
             grant.until_s = now_s + longer_s
             if is_sooner:
-                self._agenda.at(grant.until_s, self._grant_late, grant)
+                self._agenda.drop(grant.alarm)
+                grant.alarm = self._agenda.at(grant.until_s, self._grant_late, grant)
         self._out.append(ev.Told(event.ref, grant is not None))
 
     # --- operators ----------------------------------------------------------------------------
@@ -401,14 +401,16 @@ class ProducerMachine:
     def _drain(self, event: ev.Drain, now_s: float) -> None:
         """Whoever waits here does better elsewhere. What is buffered is still given."""
         self.draining = True
-        for ref in self.offers:
+        for ref, offer in self.offers.items():
+            self._agenda.drop(offer.alarm)
             self._out.append(ev.RefuseOffer(ref, ev.Reason.DRAINING))
         self.offers.clear()
         for take in list(self.takes.by_id.values()):
             self.takes.end(take)
             self._out.append(ev.NoObject(take.ref, take.probes))
         parked, self.parked_probes = self.parked_probes, {}
-        for probe, until_s in parked.values():
+        for probe, until_s, alarm in parked.values():
+            self._agenda.drop(alarm)
             self._meet(replace(probe, left_s=until_s - now_s), now_s)
 
     def _resume(self, event: ev.Resume, now_s: float) -> None:
@@ -422,6 +424,6 @@ class ProducerMachine:
         assert not (self._available and self.parked_probes), (
             "a probe waits although there is an object"
         )
-        for size_bytes, _ in list(self.offers.values())[:1]:
-            assert not self._fits(size_bytes), "an offer waits although there is a place"
+        for offer in list(self.offers.values())[:1]:
+            assert not self._fits(offer.size_bytes), "an offer waits although there is a place"
         assert self.next_deadline() < math.inf or not (self.offers or self.takes or self.grants)

@@ -4,6 +4,16 @@ admitted has both from then on; whom to admit is the machine's business.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class WaitingOffer(NamedTuple):
+    """An offer that waits for a place: how large, and since when. `alarm` ends that."""
+
+    size_bytes: int
+    since_s: float
+    alarm: int
+
 
 class Room:
     """`places` are for objects that nobody has been granted, `limit_bytes` for all in memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spillover.core.agenda import Agenda
 from spillover.core.queue.events import Probe, Taken
 
 
@@ -13,11 +14,13 @@ class Take:
         "avoid_visited",
         "begun_s",
         "consumer",
+        "deadline_alarm",
         "deadline_s",
         "id",
         "max_hops",
         "probes",
         "ref",
+        "sweep_alarm",
     )
 
     def __init__(self, asked: Taken, begun_s: float) -> None:
@@ -31,6 +34,8 @@ class Take:
         self.deadline_s = asked.deadline_s
         self.probes = 0
         """How many were sent."""
+        self.deadline_alarm = self.sweep_alarm = 0
+        """What of the agenda ends it, and sends its next probe."""
 
     def probe(self, holder: str, left_s: float) -> Probe:
         """Returns the first probe, which begins at the holder."""
@@ -64,9 +69,10 @@ class Take:
 class Takes:
     """Those that are open, by the id of their probes and by their call."""
 
-    __slots__ = ("_by_ref", "by_id")
+    __slots__ = ("_agenda", "_by_ref", "by_id")
 
-    def __init__(self) -> None:
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
         self.by_id: dict[str, Take] = {}
         self._by_ref: dict[int, Take] = {}
 
@@ -89,6 +95,8 @@ class Takes:
             return False
         del self.by_id[take.id]
         del self._by_ref[take.ref]
+        self._agenda.drop(take.deadline_alarm)
+        self._agenda.drop(take.sweep_alarm)
         return True
 
     def end_call(self, ref: int) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from spillover.model.errors import UNREADABLE
+
 PROBLEM_LENGTH_MAX = 500
 
 RESULT_LIMIT_BYTES = 32 * 1024 * 1024
@@ -97,7 +99,7 @@ def arguments(
     numbers beyond its own. To find that at the door would take decoding every payload twice."""
     try:
         decoded = msgspec.json.decode(payload)
-    except (ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         detail = one_line(error).partition(": ")[2]
         raise Unreadable(f"payload: expected JSON that python can hold: {detail}") from error
     return (decoded, context) if with_context else (decoded,)

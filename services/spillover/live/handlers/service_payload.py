@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from spillover.model.errors import UNREADABLE
+
 LARGE_BYTES = 4096
 """In a payload longer than that, `service_ms` as the first field is all that is looked at. Reading
 64 KiB of JSON to its end takes longer than all the rest of a request."""
@@ -43,7 +45,7 @@ class ServiceTimes:
             first = _FIRST_FIELD.match(view) if len(view) > LARGE_BYTES else None
             try:
                 service_ms = _decode(payload).service_ms if first is None else float(first[1])
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except UNREADABLE as error:
                 return f"payload.service_ms: {error}"
             if service_ms is not None:
                 service_s = service_ms / 1e3

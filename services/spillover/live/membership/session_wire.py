@@ -11,6 +11,7 @@ import msgspec
 
 from spillover.core.membership.session_events import SERVERS_MAX, Announcement, Server
 from spillover.model.addresses import is_plain_url
+from spillover.model.errors import UNREADABLE
 from spillover.model.topology import CLUSTER_ID
 
 SESSION = "/session"
@@ -95,7 +96,7 @@ def decode_line(line: bytes) -> Announcement | float | None:
         if line.startswith(b'{"within_s"'):
             return _decode_parting(line).within_s
         told = _decode_line(line)
-    except (ValueError, RecursionError) as error:  # bad JSON, bad fields, bad UTF-8; too deep
+    except UNREADABLE as error:  # bad JSON, bad fields, bad UTF-8; too deep
         raise MalformedLine(str(error)) from error
     for server in told.servers:
         _check(server.id, server.url)

@@ -10,7 +10,7 @@ import msgspec
 
 from spillover.inputs.topology_file import read_topology
 from spillover.model.configuration import LINEAGE_MAX, Configuration, Stamp
-from spillover.model.errors import InputError
+from spillover.model.errors import UNREADABLE, InputError
 
 LIMIT_BYTES: Final = 4 * 1024 * 1024
 """Of one configuration: a text of 1 MiB, however it is written in JSON."""
@@ -50,7 +50,7 @@ def decode_configuration(said: bytes | str, source: str, federation: str) -> Con
     `federation`. Raises InputError, naming `source`, where it is no configuration."""
     try:
         body = _decode(said)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InputError(source, "", f"expected a configuration, got: {error}") from None
     stamps = [Stamp(*_parts(told)) for told in (body.stamp, *body.lineage)]
     if any(newer.version != older.version + 1 for newer, older in pairwise(stamps)):

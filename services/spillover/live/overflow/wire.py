@@ -16,6 +16,7 @@ import msgspec
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.access import TENANT
+from spillover.model.errors import UNREADABLE
 from spillover.model.ids import ClusterId, RequestId, parts_of, request_id_of
 from spillover.model.load import LoadNow
 from spillover.model.request import (
@@ -54,9 +55,6 @@ Path = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1)]
 BoundedPath = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1, max_length=1000)]
 Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
-
-UNREADABLE = (ValueError, RecursionError)
-"""What decoding raises: bad JSON, bad fields, bad UTF-8; nested too deep."""
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore, StoredObject, StoreFull
@@ -26,6 +27,10 @@ cost the disk nothing."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
+
+
+class Damaged(Exception):
+    """The disk does not have an object as it was given, in one line."""
 
 
 @dataclass(slots=True)
@@ -156,17 +161,27 @@ class Bodies:
         for number, deliveries in counts.items():
             self.note(number, deliveries, dead=False)
 
-    async def chunks(self, number: int) -> AsyncIterator[bytes | memoryview]:
-        """Gives the object piece by piece. It may be forgotten meanwhile."""
+    def chunks(self, number: int) -> AsyncIterator[bytes | memoryview]:
+        """Gives the object piece by piece. It may be forgotten meanwhile. Raises Damaged."""
         body = self._bodies[number]
         if body.content is not None:
-            view = memoryview(body.content)
-            for start in range(0, len(view), PIECE_BYTES):
-                yield view[start : start + PIECE_BYTES]
+            return _memory_chunks(memoryview(body.content))
+        assert self._store is not None, "only a store has files"  # noqa: S101
+        return _file_chunks(self._store.path_of(number), body.size_bytes)
+
+    def check(self, number: int) -> None:
+        """Raise Damaged where an object that is a file is not there any more, or not as large."""
+        body = self._bodies[number]
+        if body.content is not None:
             return
         assert self._store is not None, "only a store has files"  # noqa: S101
-        async for piece in _file_chunks(self._store.path_of(number)):
-            yield piece
+        path = self._store.path_of(number)
+        try:
+            size_bytes = path.stat().st_size
+        except OSError as error:
+            raise Damaged(f"{path}: {error.strerror}") from error
+        if size_bytes != body.size_bytes:
+            raise _of_another_size(path, body.size_bytes, size_bytes)
 
     def close(self) -> None:
         if self._noting is not None:
@@ -187,10 +202,33 @@ class Bodies:
             self.memory_bytes -= body.size_bytes
 
 
-async def _file_chunks(path: Path) -> AsyncIterator[bytes]:
-    file = await asyncio.to_thread(path.open, "rb")
+async def _memory_chunks(view: memoryview) -> AsyncIterator[memoryview]:
+    for start in range(0, len(view), PIECE_BYTES):
+        yield view[start : start + PIECE_BYTES]
+
+
+async def _file_chunks(path: Path, size_bytes: int) -> AsyncIterator[bytes]:
     try:
-        while piece := await asyncio.to_thread(file.read, FILE_PIECE_BYTES):
+        file = await asyncio.to_thread(path.open, "rb")
+    except OSError as error:
+        raise Damaged(f"{path}: {error.strerror}") from error
+    read_bytes = 0
+    try:
+        while piece := await _read(file, path):
+            read_bytes += len(piece)
             yield piece
     finally:
         file.close()
+    if read_bytes != size_bytes:
+        raise _of_another_size(path, size_bytes, read_bytes)
+
+
+async def _read(file: BinaryIO, path: Path) -> bytes:
+    try:
+        return await asyncio.to_thread(file.read, FILE_PIECE_BYTES)
+    except OSError as error:
+        raise Damaged(f"{path}: {error.strerror}") from error
+
+
+def _of_another_size(path: Path, expected_bytes: int, found_bytes: int) -> Damaged:
+    return Damaged(f"{path}: expected {expected_bytes} bytes, found {found_bytes}")

@@ -13,7 +13,7 @@ from spillover.core.queue.consumer import ConsumerSettings
 from spillover.core.queue.consumer_events import Take
 from spillover.live.http.client import HttpClient, Response
 from spillover.live.http.trust import Trust
-from spillover.model.errors import PeerError, QueueFull, Refused, Rejected
+from spillover.model.errors import UNREADABLE, PeerError, QueueFull, Refused, Rejected
 
 CONNECT_S = 2.0
 
@@ -32,8 +32,6 @@ NO_FAULT_STATUSES = frozenset({408, 409, 429})
 """Of those that begin with 4: another time the same call may be taken."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
-
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +169,7 @@ def read_created(response: Response) -> str:
     """Returns the id of an object that was taken in. Raises NoProducer."""
     try:
         return _created.decode(response.body).id
-    except _UNREADABLE:
+    except UNREADABLE:
         raise NoProducer("expected the id of an object, got another body") from None
 
 
@@ -202,7 +200,7 @@ def is_unknown_grant(response: Response) -> bool:
 def _problem_of(response: Response) -> _ProblemBody:
     try:
         return _problem.decode(response.body)
-    except _UNREADABLE:
+    except UNREADABLE:
         return _ProblemBody()
 
 

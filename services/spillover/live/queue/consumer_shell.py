@@ -21,6 +21,7 @@ from spillover.live.http.connection import OnEnd, OutgoingRequest
 from spillover.live.http.trust import Trust
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.client_wire import NoProducer, Received
+from spillover.live.queue.wire import PRODUCERS_MAX
 from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import GrantLost, OutcomeUnknown
 
@@ -262,7 +263,8 @@ class ConsumerShell:
     def _pointed(self, take: str, producer: str, address: wire.Address) -> cn.Event:
         """A producer that nobody has told of may be new."""
         if address.producer not in self._clients:
-            if not may_be_led_to(address.base_url, self._urls):
+            is_full = len(self._clients) >= PRODUCERS_MAX  # whoever names so many makes them up
+            if is_full or not may_be_led_to(address.base_url, self._urls):
                 return cn.Unreachable(take, producer)
             self._clients[address.producer] = self._client_of(address.base_url)
         self._probes[take] = address.probes

@@ -13,7 +13,7 @@ from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import Headers, client_of, error_of
 from spillover.model.addresses import may_be_led_to
 from spillover.model.arguments import wrong
-from spillover.model.errors import InputError, PeerError, Unreachable
+from spillover.model.errors import UNREADABLE, InputError, PeerError, Unreachable
 
 ANSWER_S = 5.0
 REASONS_MAX = 3
@@ -101,5 +101,5 @@ async def _ask(url: str, trust: Trust, headers: Headers) -> _StateBody | PeerErr
 def _state_of(url: str, response: Response) -> _StateBody:
     try:
         return _decode(response.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise InputError(url, "", "expected a producer of a queue, found none there") from None

@@ -135,9 +135,11 @@ class QueueShell:
         machine, now_s = self.machine, self.now_s
         since: dict[str, float | None] = {
             "object": next((self.bodies[one].since_s for one in machine.objects), None),
-            "offer": next((since_s for _, since_s in machine.offers.values()), None),
+            "offer": next((one.since_s for one in machine.offers.values()), None),
             "take": next((one.begun_s for one in machine.takes.by_id.values()), None),
-            "probe": next((s - one.left_s for one, s in machine.parked_probes.values()), None),
+            "probe": next(
+                (one.until_s - one.probe.left_s for one in machine.parked_probes.values()), None
+            ),
         }
         return {what: 0.0 if s is None else max(0.0, now_s - s) for what, s in since.items()}
 
@@ -145,16 +147,27 @@ class QueueShell:
         self,
         make: Callable[[int], ev.Event],
         watch: Callable[[Callable[[], None]], None] | None = None,
+        gone: Callable[[int], ev.Event] | None = None,
     ) -> Any:
         """Feed the event that `make` gives for a new ref, and wait for the command that answers it.
-        `watch` is given what to call when whoever asks has gone: the ref is the answer then."""
+        `watch` is given what to call when whoever asks has gone: the ref is the answer then, and
+        what `gone` gives for it is fed at once. A turn of the loop later a peer's object might have
+        been taken for nobody."""
         ref = self._next_ref()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls[ref] = answer
+
+        def leave() -> None:
+            if not answer.done():
+                answer.set_result(ref)
+                if gone is not None:
+                    self.feed(gone(ref))
+
         try:
             if watch is not None:
-                watch(lambda: None if answer.done() else answer.set_result(ref))
-            self.feed(make(ref))
+                watch(leave)
+            if not (answer.done() and gone):  # it may have gone already
+                self.feed(make(ref))
             return await answer
         finally:
             self._calls.pop(ref, None)

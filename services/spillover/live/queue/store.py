@@ -132,7 +132,14 @@ class ObjectStore:
 
     def recover(self) -> tuple[list[StoredObject], int]:
         """Returns the objects in their order, and the largest number that was ever given. To be
-        called once, before anything is written."""
+        called once, before anything is written. Raises InputError for what cannot be read."""
+        try:
+            return self._found()
+        except (sqlite3.Error, OSError, ValueError) as error:
+            expected = f"expected a store that can be read, {self._files.parent} says: {error}"
+            raise InputError(self._source, "", expected) from error
+
+    def _found(self) -> tuple[list[StoredObject], int]:
         rows = self._database.execute(
             "SELECT number, content_type, size_bytes, body, deliveries, dead FROM objects"
             " ORDER BY number"
@@ -140,7 +147,7 @@ class ObjectStore:
         found = [StoredObject(*row) for row in rows]
         files = {str(one.number) for one in found if one.body is None}
         for path in self._files.iterdir():
-            if path.name not in files:
+            if path.name.isdecimal() and path.name not in files:  # others' files are not ours
                 path.unlink()
         numbers = [int(_about(self._database, "last_number", "0")), *(one.number for one in found)]
         return found, max(numbers)

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from spillover.core.queue.events import Offer, Probe
+from spillover.model.errors import UNREADABLE
 
 PROBE_PATH = "/peer/v1/queue/probe"
 OFFER_PATH = "/peer/v1/queue/offer"
@@ -86,7 +87,7 @@ def decode_probe(body: bytes) -> Probe:
     """Raises MalformedMessage."""
     try:
         told = _probe.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise MalformedMessage(str(error)) from error
     return Probe(
         id=told.id,
@@ -110,7 +111,7 @@ def decode_offer(body: bytes) -> Offer:
     """Raises MalformedMessage."""
     try:
         told = _offer.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise MalformedMessage(str(error)) from error
     return Offer(told.probe_id, told.producer, told.grant, told.probes)
 
@@ -124,5 +125,5 @@ def decode_taken(body: bytes) -> bool:
     """Raises MalformedMessage."""
     try:
         return _taken.decode(body).taken
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise MalformedMessage(str(error)) from error

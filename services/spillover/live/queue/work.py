@@ -20,7 +20,7 @@ from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_workers
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue.consuming import AsyncQueueObject, Consumer
-from spillover.model.errors import GrantLost, OutcomeUnknown, SpilloverError
+from spillover.model.errors import UNREADABLE, GrantLost, OutcomeUnknown, SpilloverError
 from spillover.model.ids import RequestId
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
@@ -172,6 +172,6 @@ def payload_of(obj: AsyncQueueObject) -> msgspec.Raw:
     try:
         obj.body.decode()  # the JSON decoder does not look at what it passes over
         _check(obj.body)
-    except (ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotDone(f"expected JSON, as its type says: {error}") from None
     return msgspec.Raw(obj.body)

@@ -32,7 +32,7 @@ def server_context(
     asked for theirs, and whether they must have one: what they show must hold in any case. Raises
     InputError where OpenSSL does not take what is in the files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _harden(context)
+    harden(context)
     # An old ticket would be good after its CA has gone.
     context.num_tickets = 0
     context.verify_mode = callers
@@ -56,7 +56,7 @@ def trusting_context(ca_file: str | None) -> ssl.SSLContext:
     without any."""
     ca_file = ca_file or os.environ.get(CA_VARIABLE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _harden(context)
+    harden(context)
     context.hostname_checks_common_name = False
     if not ca_file:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -65,7 +65,8 @@ def trusting_context(ca_file: str | None) -> ssl.SSLContext:
     return context
 
 
-def _harden(context: ssl.SSLContext) -> None:
+def harden(context: ssl.SSLContext) -> None:
+    """Have this context, of either end, take only what is in the first lines of this module."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION

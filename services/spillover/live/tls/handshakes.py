@@ -91,7 +91,8 @@ class Handshake(asyncio.Protocol):
         self._turns.add(partial(self._do, self._begin))
 
     def data_received(self, data: bytes) -> None:
-        self._received = data
+        # A loop may read more than once before a pause counts.
+        self._received += data
         self._socket.pause_reading()
         self._turns.add(partial(self._do, self._go_on))
 

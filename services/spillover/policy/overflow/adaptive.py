@@ -32,11 +32,25 @@ DRAIN_MAX = 8.0
 third clusters makes the forecast wrong."""
 
 SPREAD = 0.5
-"""Of a random walk's, how far a neighbor's queue spreads around the forecast: the very rule keeps
-neighbors' queues together."""
+"""Of a random walk's (one arrival and one departure at each departure), how far a neighbor's queue
+spreads around the forecast: the very rule keeps neighbors' queues together."""
 
 WAY_DISCOUNT = 0.25
 """What a home request that stays costs those behind it, as a share of the way, at load 1."""
+
+SURPLUS_DISCOUNT = 0.65
+"""What that costs besides where the cluster is surely overloaded, and the others are busy too: it
+stays for all that follows."""
+
+SURPLUS_ERRORS = 3.0
+"""Standard errors on the safe side of that: a load of 0.98 is two above 1 too often, by chance."""
+
+BUSY_FROM = 0.7
+"""Mean load of a cluster and those it may hand on to from which that counts: below it, they take
+what is too much within a few departures, and the queue here does not stay."""
+
+BUSY_RANGE = 0.15
+"""So much above, all of it counts."""
 
 TRUST = 16.0
 """Departures, of the slower side, in which what is known loses all but 1 / e of its weight; the
@@ -86,6 +100,18 @@ def expected_excess(mean: float, spread: float) -> float:
     return 0.5 * mean * erfc(-z / ROOT_2) + spread * exp(-0.5 * z * z) / ROOT_2_PI
 
 
+def first_departure(residual: float, load: float, servers: int) -> float:
+    """Returns after how many departures the first of `servers` busy ones is free, where services
+    are more uneven than exponential ones (`residual` above 1).
+
+    Of one service `residual` is left. Where load keeps all servers busy, the first of them is free
+    sooner: departures of many together are nearly random. At low load all are busy mostly because
+    long services are under way.
+    """
+    busy = min(load, 1.0)
+    return residual - busy * busy * busy * (residual - 1.0) * (1.0 - 1.0 / servers)
+
+
 def departure_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
     """Returns one departure of y; where it does not tell, services there take as long as here."""
     told_s = near.departure_s[y]
@@ -108,12 +134,6 @@ def age_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
     return known_age_s(own.now_s - near.told_s[y], near.period_s)
 
 
-def spread_s(age_s: float, departure_s: float) -> float:
-    """Returns the standard deviation, in seconds, of a wait that was told `age_s` ago: the queue is
-    a random walk with one arrival and one departure at each departure."""
-    return SPREAD * sqrt(2.0 * age_s * departure_s)
-
-
 def wait_after_s(
     ahead: float, servers: int, load: float, residual: float, departure_s: float, age_s: float
 ) -> float:
@@ -125,13 +145,19 @@ def wait_after_s(
         ahead -= (1.0 - load_at_most(load)) * departures
         if ahead < -servers:
             ahead = -float(servers)
+    if residual > 1.0:  # `first_departure`, in place
+        busy = load if load < 1.0 else 1.0  # noqa: FURB136
+        residual -= busy * busy * busy * (residual - 1.0) * (1.0 - 1.0 / servers)
     spread = SPREAD * sqrt(2.0 * age_s * departure_s)
     return expected_excess((ahead + residual) * departure_s, spread)
 
 
 def wait_here_s(own: OwnLoad) -> float:
     """Returns the expected wait of a request that joins the own queue."""
-    return own.departure_s * (own.queue_length + own.residual)
+    residual = own.residual
+    if residual > 1.0:
+        residual = first_departure(residual, own.load, own.servers)
+    return own.departure_s * (own.queue_length + residual)
 
 
 def wait_there_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
@@ -160,12 +186,33 @@ def trust(age: float) -> float:
     return exp(-age / TRUST)
 
 
-def price_of_the_way(own: OwnLoad) -> float:
+def load_around(own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool]) -> float:
+    """Returns the mean load of the cluster and its eligible neighbors, by what each can do."""
+    loads, departures_s = near.load, near.departure_s
+    rate = 1.0 / max(own.departure_s, DEPARTURE_S_MIN)
+    work = rate * own.load
+    for y in range(len(eligible)):
+        if eligible[y]:
+            one_s = departures_s[y]
+            if one_s < DEPARTURE_S_MIN:
+                one_s = departure_s(own, near, y)
+            rate_y = 1.0 / one_s
+            rate += rate_y
+            work += loads[y] * rate_y
+    return work / rate
+
+
+def price_of_the_way(own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool]) -> float:
     """Returns omega: how much of the way a request pays. One that was handed on before pays all of
     it, so that work does not wander."""
     if own.hops > 0:
         return 1.0
-    return min(1.0 - WAY_DISCOUNT * min(own.load, 1.0) ** 2, 1.0 / overload(own.load))
+    load = own.load
+    price = min(1.0 - WAY_DISCOUNT * min(load, 1.0) ** 2, 1.0 / overload(load))
+    if load - SURPLUS_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)) <= 1.0:
+        return price
+    busy = (load_around(own, near, eligible) - BUSY_FROM) / BUSY_RANGE
+    return min(price, 1.0 - WAY_DISCOUNT - SURPLUS_DISCOUNT * min(max(busy, 0.0), 1.0))
 
 
 def choose(
@@ -185,7 +232,7 @@ def choose(
     if age < 0.0:
         return KEEP
     here_s = wait_here_s(own)
-    price = price_of_the_way(own)
+    price = price_of_the_way(own, near, eligible)
     if own.hops == 0:
         known = trust(age)
         if draw >= known:
@@ -290,7 +337,7 @@ def _pick_by_cost(
                 since_s = known_age_s(since_s, period_s)
             if one_s < DEPARTURE_S_MIN:
                 one_s = departure_s(own, near, y)
-            unsure_s = spread_s(since_s + 2.0 * delays_s[y], one_s)
+            unsure_s = SPREAD * sqrt(2.0 * (since_s + 2.0 * delays_s[y]) * one_s)
             if unsure_s > 0.0:
                 weights[y] = exp(-(cost_s - least_s) / unsure_s)
             elif cost_s == least_s:

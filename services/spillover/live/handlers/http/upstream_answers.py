@@ -23,6 +23,7 @@ from spillover.live.handlers.calls import (
     pause_s,
 )
 from spillover.live.http.client import Response
+from spillover.model.errors import UNREADABLE
 from spillover.model.topology import NOT_RUN_STATUSES
 
 EXCERPT_BYTES = 300
@@ -55,7 +56,7 @@ def read_answer(
         if not body.isascii():
             body.decode()  # the JSON decoder does not look at what it passes over
         _check(body)
-    except (ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         return Ended(problem=f"upstream {name} answered what is not valid JSON: {one_line(error)}")
     return Ended(body)
 
@@ -85,7 +86,7 @@ def _said(response: Response) -> bytes:
     try:
         body.decode()
         _check(body)
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         return as_text(body)
     return body
 

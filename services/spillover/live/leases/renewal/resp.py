@@ -105,13 +105,10 @@ class RespConnection:
         raise problem
 
     def _wrap(self, connected: socket.socket) -> socket.socket:
-        import ssl  # noqa: PLC0415 - only who needs it pays for it
+        from spillover.live.redis.secured import redis_context  # noqa: PLC0415 - only who needs it pays
 
-        ca = self._address["ca"]
-        context = ssl.create_default_context(cafile=str(ca) if ca else None)
-        if not self._address["verify"]:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+        ca, verifies = str(self._address["ca"]), bool(self._address["verify"])
+        context = redis_context(ca, verifies=verifies)
         return context.wrap_socket(connected, server_hostname=str(self._address["host"]))
 
     def _greetings(self) -> list[list[bytes]]:
