@@ -25,6 +25,9 @@ from spillover.core.overflow.events import ServersDown
 from support import federation, relays
 from support.proxy_doors import Client, doors
 
+# httpbin leaves it to the collector to close its files.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+
 EACH_WAY = "SPILLOVER_SOAK_S" in os.environ
 
 PLACES = {
@@ -269,14 +272,13 @@ async def chain(kind, place, port):
     relay = partial(relays.relay, kind)
     behind = {"between": lambda _: relay(service)}
     way = behind if place == "behind" else {"handler": f"proxy:http://{service}"}
-    async with relay(service) as direct:
-        async with doors("a", "b", **way) as here:
-            here["a"].shell.feed(ServersDown())
-            if place == "behind":
-                yield here.ports["a"], direct
-                return
-            async with relay(f"127.0.0.1:{here.ports['a']}") as before:
-                yield before, direct
+    async with relay(service) as direct, doors("a", "b", **way) as here:
+        here["a"].shell.feed(ServersDown())
+        if place == "behind":
+            yield here.ports["a"], direct
+            return
+        async with relay(f"127.0.0.1:{here.ports['a']}") as before:
+            yield before, direct
 
 
 @pytest.mark.processes
@@ -289,7 +291,9 @@ def test_its_whole_api_is_the_same_in_chains(kind, place, require):
         with running_httpbin() as port:
             async with chain(kind, place, port) as (through, around):
                 for asked, same in islice(all_asked(), None if EACH_WAY else 20):
-                    direct = await ask(around, same)
+                    # nginx passes on what `Connection` names; behind it a door cannot know.
+                    is_kept = kind == "nginx" and place == "before"
+                    direct = await ask(around, asked if is_kept else same)
                     compare(asked, direct, await ask(through, asked))
 
     federation.run(main)
