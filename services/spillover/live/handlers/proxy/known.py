@@ -217,7 +217,9 @@ class WrittenHeads:
 
     def learn(self, head: PassedHead, cut: Cut) -> None:
         """It was written so."""
-        if len(cut.before) + len(cut.after) <= HEAD_BYTES_MAX:
+        is_short = len(cut.before) + len(cut.after) <= HEAD_BYTES_MAX
+        # A neighbor may say such things with the length left empty.
+        if is_short and NOT_KEPT.isdisjoint([name.lower() for name, _ in head.headers]):
             self._known.keep(_place(head), WrittenHead(head, cut))
 
 
