@@ -135,7 +135,7 @@ class KnownRequests(KnownHeads[KnownRequest]):
         """It was read from these bytes, with which it begins and ends. Returns what is known of it
         now, if it is kept."""
         names = head.names
-        if not NOT_KEPT.isdisjoint(names):
+        if b"expect" in names or not NOT_KEPT.isdisjoint(names):  # it depends on the length
             return None
         if not head.tells_size:
             if len(data) != head.length_bytes + 2:
