@@ -162,3 +162,35 @@ def test_what_a_neighbor_says_and_nobody_reads_alike_is_broken_off(fields, trail
     assert line.is_reset
     assert b"\r\n0\r\n" not in line.out
     assert all(name not in line.out for name, _ in [*fields, *trailers] if name.endswith(b" "))
+
+
+class Whole(Flow):
+    """Of an answer that is there at once."""
+
+    is_whole = True
+
+    def __init__(self, size_bytes):
+        self.size_bytes = size_bytes
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_that_has_no_body_gets_none_however_often_a_neighbor_says_it(status):
+    """Its client would take that for the answer to what it asks next."""
+    request = read_request(b"GET / HTTP/1.1\r\nHost: a\r\n")
+    head = PassedHead(status, b"No", ((b"Content-Length", b""),))
+    told = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    known = WrittenHeads()
+
+    def answered(body):
+        line = Line()
+        answer = PassedAnswer(None, line, request, known)
+        answer.own_name = "x"
+        answer.begin(head, SoFar(("a",), 0, 0, 0), Whole(len(body)))
+        answer.piece(body)
+        answer.end((), None)
+        return line
+
+    for body in (b"", told, told):
+        line = answered(body)
+        assert line.is_reset == bool(body)
+        assert told not in line.out

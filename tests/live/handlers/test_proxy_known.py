@@ -6,6 +6,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spillover.live.handlers.proxy.framing import HeadBytes, Malformed
 from spillover.live.handlers.proxy.heads import Way, read_answer, read_request
@@ -266,3 +268,110 @@ def test_a_known_head_says_nothing_of_what_is_no_answer():
         assert answers.find(data) is None
     with pytest.raises(Malformed):
         read_whole(answer_of(b"{}").replace(b": 2", b": "))
+
+
+# --- any sequence -------------------------------------------------------------------------------
+
+LINES = st.lists(
+    st.sampled_from(
+        [b"Content-Length: 3", b"content-length: 3", b"Content-Length:3", b"Content-Length: 03",
+         b"Content-Length: +3", b"Content-Length: 3 ", b"Content-Length: 0", b"Content-Length: ",
+         b"Content-Length: 12", b"X-Content-Length: 3", b"Content_Length: 3", b"Host: b",
+         b"Transfer-Encoding: chunked", b"Connection: close", b"Connection: Content-Length",
+         b"TE: trailers", b"Expect: 100-continue", b"Via: 1.1 other", b"Forwarded: for=x",
+         b"X-Forwarded-For: 1.2.3.4", b"Spillover-Deadline-Ms: 5", b"Spillover-Type: t",
+         b"Idempotency-Key: k", b"Idempotency-Key: l", b"Cookie: a", b"Set-Cookie: a",
+         b"Proxy-Authorization: Bearer a", b"Authorization: Bearer b", b"X: 1", b"X: 2",
+         b" folded", b"X: a\nb"]
+    ),
+    max_size=2,
+)  # fmt: skip
+BODIES = st.sampled_from([b"", b"xyz", b"x" * 12, b"3\r\nxyz\r\n0\r\n\r\n", b"\r\n\r\n", get()])
+STARTS = st.sampled_from(
+    [b"POST / HTTP/1.1", b"GET / HTTP/1.1", b"HEAD / HTTP/1.1", b"POST / HTTP/1.0"]
+)
+STATUSES = st.sampled_from(
+    [b"HTTP/1.1 200 OK", b"HTTP/1.0 200 OK", b"HTTP/1.1 204 No", b"HTTP/1.1 304 No",
+     b"HTTP/1.1 103 Hints", b"HTTP/1.1 500 No"]
+)  # fmt: skip
+METHODS = st.sampled_from(["GET", "HEAD", "POST"])
+
+
+def message(start, lines, body):
+    return b"".join(b"%b\r\n" % line for line in (start, *lines)) + b"\r\n" + body
+
+
+def messages(starts, lines, others):
+    """Some with the same head, but for the length, which mostly fits, each with another thing."""
+    lengths = st.sampled_from([b"Content-Length: %d"] * 4 + [b"Content-Length: 0%d", b""])
+
+    def alike(start, lines):
+        def one(length, body, other):
+            told = [length % len(body)] if b"%" in length else []
+            return message(start, [*lines[:2], *told, *lines[2:]], body), other
+
+        few = st.builds(one, lengths, BODIES, others)
+        return st.lists(few, min_size=2, max_size=6)
+
+    return st.tuples(starts, lines).flatmap(lambda told: alike(*told))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    messages(
+        STARTS, LINES.map(lambda lines: [b"Host: a", *lines]), st.sampled_from([WAY, OTHER_WAY])
+    )
+)
+def test_no_sequence_of_requests_is_told_from_one_that_is_read_anew(asked):
+    """Each of them twice, so that it has come before; all of them are under way at once."""
+    known, under_way = KnownRequests(), []
+    for data, way in asked * 2:
+        found = known.find(data)
+        try:
+            head, rest = read(data)
+        except Malformed:
+            assert found is None
+            continue
+        if head.size_bytes not in (0, len(rest)):
+            assert found is None  # there is more to come, or another one behind it
+            continue
+        body = rest if head.size_bytes else b""
+        if found is None:
+            kept = known.learn_from(data, head)
+        else:
+            kept = found[0]
+            assert found[1:] == (head, rest)
+        told = head if found is None else found[1]
+        under_way.append((OwnRequest(told, way, body, kept), OwnRequest(head, way, body)))
+    for same, new in under_way + under_way[::-1]:
+        assert own_head(same, b"u:1", ADDED) == own_head(new, b"u:1", ADDED)
+        assert same.encode() == new.encode()
+        assert same.head == new.head
+
+
+@settings(max_examples=60, deadline=None)
+@given(messages(STATUSES, LINES, METHODS))
+def test_no_sequence_of_answers_is_told_from_one_that_is_read_anew(said):
+    known = KnownAnswers()
+    for data, method in said * 2:
+        found = None if method == "HEAD" else known.find(data)
+        try:
+            answer, piece = read_whole_or_interim(data, method)
+        except Malformed:
+            assert found is None
+            continue
+        if answer is None or not answer.body.done or answer.body.rest:
+            assert found is None
+        elif found is not None:
+            told, body = found
+            fields = with_length(told.head.headers, len(body))
+            assert PassedHead(told.head.status, told.head.reason, fields) == answer.head
+            assert (body, told.keep_alive) == (piece, answer.keep_alive)
+        elif method != "HEAD":
+            known.learn_from(data, answer, piece)
+
+
+def read_whole_or_interim(data, method):
+    lines, rest = HeadBytes().feed(data)
+    answer = read_answer(lines, method)
+    return answer, answer.body.feed(rest) if answer and rest else b""

@@ -108,6 +108,14 @@ def test_any_bytes_are_a_whole_answer_or_refused(some):
     assert not known.meanings
 
 
+@pytest.mark.parametrize("name", [b"Set-Cookie", b"set-cookie", b"Authorization"])
+def test_what_is_secret_in_the_head_of_an_answer_is_not_kept(name):
+    head, known = PassedHead(200, b"OK", ((name, b"s"), (b"Content-Length", b""))), Known()
+    message = encode_whole(head, b"{}", (), ANSWER, STAY)
+    assert decode_whole(message, known).head == head
+    assert not known.meanings
+
+
 def test_no_part_of_an_answer_is_taken_for_all_of_it():
     """Cut off anywhere, it has no end; what has come of the body has been handed on."""
     whole, body = answer_of(b"one", b"", b"x" * 100), b"one" + b"x" * 100

@@ -340,9 +340,9 @@ class PassedAnswer:
             return None
         start = b"HTTP/1.1 %d %b" % (head.status, head.reason)
         written = write_head(start, fields, ours)
-        if written is not None and is_empty and fields is told and not self._is_special:
+        if written and is_empty and fields is told and not self._is_special:
             found = cut_head(written, start, fields, at, ours.written)
-            if found is not None:
+            if found is not None and head.status not in _BODYLESS:
                 self._heads.learn(head, found)
         return written
 

@@ -16,6 +16,7 @@ import msgspec
 
 from spillover.core.overflow.events import SoFar
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
+from spillover.live.handlers.proxy.known import NOT_KEPT
 from spillover.live.http.known_heads import Known
 from spillover.live.overflow.wire import (
     Caller,
@@ -164,7 +165,8 @@ def decode_whole(message: bytes, known: Known[PassedHead]) -> Whole:
     head = known.meanings.get(encoded)
     if head is None:
         head = decoded(PassedHead.decode, encoded)
-        known.keep(encoded, head)
+        if NOT_KEPT.isdisjoint([name.lower() for name, _ in head.headers]):
+            known.keep(encoded, head)
     trailers = decoded(decode_fields, message[end:]) if end < len(message) else ()
     return Whole(head, message[body_at:end], trailers, answer, stay)
 

@@ -135,7 +135,7 @@ class KnownRequests(KnownHeads[KnownRequest]):
         """It was read from these bytes, with which it begins and ends. Returns what is known of it
         now, if it is kept."""
         names = head.names
-        if not NOT_KEPT.isdisjoint(names):
+        if b"expect" in names or not NOT_KEPT.isdisjoint(names):  # it depends on the length
             return None
         if not head.tells_size:
             if len(data) != head.length_bytes + 2:
@@ -148,8 +148,8 @@ class KnownRequests(KnownHeads[KnownRequest]):
             return None
         bare, length, body = whole
         at = names.index(LENGTH)
-        if head.fields[at][1] != length or head.size_bytes != len(body):
-            return None
+        if head.fields[at][1] != length or b"%d" % len(body) != length:
+            return None  # zeros before a length travel as they came
         known = KnownRequest(head, at)
         self.learn(bare, known)
         return known
@@ -217,7 +217,9 @@ class WrittenHeads:
 
     def learn(self, head: PassedHead, cut: Cut) -> None:
         """It was written so."""
-        if len(cut.before) + len(cut.after) <= HEAD_BYTES_MAX:
+        is_short = len(cut.before) + len(cut.after) <= HEAD_BYTES_MAX
+        # A neighbor may say such things with the length left empty.
+        if is_short and NOT_KEPT.isdisjoint([name.lower() for name, _ in head.headers]):
             self._known.keep(_place(head), WrittenHead(head, cut))
 
 
