@@ -162,3 +162,30 @@ def test_what_a_neighbor_says_and_nobody_reads_alike_is_broken_off(fields, trail
     assert line.is_reset
     assert b"\r\n0\r\n" not in line.out
     assert all(name not in line.out for name, _ in [*fields, *trailers] if name.endswith(b" "))
+
+
+class WholeFlow(Flow):
+    """All of the answer is there."""
+
+    is_whole = True
+
+    def __init__(self, size_bytes):
+        self.size_bytes = size_bytes
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_a_neighbors_body_where_none_can_be_is_nobodys_next_answer(status):
+    """However often the same head has come: its length was left empty, and is told by the body."""
+    head = PassedHead(status, b"Odd", ((b"Content-Length", b""), (b"ETag", b'"a"')))
+    heads = WrittenHeads()
+    stray = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    lines = []
+    for body in (b"", stray, stray):
+        lines.append(line := Line())
+        answer = PassedAnswer(None, line, read_request(get()[:-2]), heads)
+        answer.own_name = "a-1"
+        answer.begin(head, SoFar((), 0.0, 0.0, 0.0), WholeFlow(len(body)))
+        answer.piece(body)
+        answer.end((), None)
+    assert [line.is_reset for line in lines] == [False, True, True]
+    assert not any(stray in line.out for line in lines)

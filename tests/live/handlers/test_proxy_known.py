@@ -6,9 +6,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from spillover.live.handlers.proxy.framing import HeadBytes, Malformed
-from spillover.live.handlers.proxy.heads import Way, read_answer, read_request
+from spillover.live.handlers.proxy.framing import HeadBytes, Malformed, TooLong
+from spillover.live.handlers.proxy.heads import Refused, Way, read_answer, read_request
 from spillover.live.handlers.proxy.known import (
     KnownAnswers,
     KnownRequests,
@@ -266,3 +268,80 @@ def test_a_known_head_says_nothing_of_what_is_no_answer():
         assert answers.find(data) is None
     with pytest.raises(Malformed):
         read_whole(answer_of(b"{}").replace(b": 2", b": "))
+
+
+# --- twins: any bytes, at any cut, behind any that came before -----------------------------------
+
+LINES = st.sampled_from(
+    [b"X: a", b"X: Content-Length: 3", b" folded", b"A: b\nC: d", b"Transfer-Encoding: chunked",
+     b"Connection: close", b"Expect: 100-continue", b"Authorization: Bearer x", b"Set-Cookie: a"]
+)  # fmt: skip
+SIZES = st.sampled_from(
+    [b"Content-Length: 3", b"Content-Length: 0", b"Content-Length: 12", b"content-length: 3",
+     b"Content-Length: 03", b"Content-Length: +3", b"Content-Length:  3", b"Content-Length: 3 ",
+     b"Content-Length : 3", b"Content-Length: ", b"Content-Length: 3, 3", b"CONTENT-LENGTH: 3",
+     b"Content-Length: 3\r\nContent-Length: 3", b"Content-Length: 3\r\nCONTENT-LENGTH: 4", b"Y: y"]
+)  # fmt: skip
+BODIES = st.sampled_from([b"abc", b"", b"ab", b"abcGET / HTTP/1.1\r\n\r\n", b"x" * 12])
+
+
+@st.composite
+def messages(draw, starts):
+    """Some in a row that are much alike."""
+    start, lines = draw(st.sampled_from(starts)), draw(st.lists(LINES, max_size=1))
+    return [
+        b"\r\n".join([start, *lines, size, b"", body])
+        for size, body in draw(st.lists(st.tuples(SIZES, BODIES), min_size=1, max_size=12))
+    ]
+
+
+REQUESTS = messages([b"POST / HTTP/1.1\r\nHost: h", b"HEAD / HTTP/1.0"])
+ANSWERS = messages(
+    [b"HTTP/1.1 200 OK", b"HTTP/1.0 200 OK", b"HTTP/1.1 304 No", b"HTTP/1.1 100 Continue"]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(REQUESTS, st.data())
+def test_whatever_requests_came_before_the_next_is_read_as_if_none_had(came, data):
+    known = KnownRequests()
+    for one in came:
+        for part in (one, one[: data.draw(st.integers(0, len(one)))]):
+            if (found := known.find(part)) is not None:
+                head, rest = read(part)
+                assert found[1:] == (head, rest)
+                assert head.size_bytes in (0, len(rest))
+        try:
+            lines, rest = HeadBytes().feed(one)
+            head = read_request(lines)
+        except (Malformed, Refused, TooLong):
+            assert known.find(one) is None
+            continue
+        if head.size_bytes in (0, len(rest)):
+            known.learn_from(one, head)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ANSWERS, st.data())
+def test_whatever_answers_came_before_the_next_is_read_as_if_none_had(came, data):
+    known = KnownAnswers()
+    for one in came:
+        for part in (one, one[: data.draw(st.integers(0, len(one)))]):
+            if (found := known.find(part)) is not None:
+                answer, piece = read_whole(part)
+                head = found[0].head
+                headers = with_length(head.headers, len(piece))
+                assert PassedHead(head.status, head.reason, headers) == answer.head
+                assert (found[1], found[0].keep_alive) == (piece, answer.keep_alive)
+                assert answer.body.done
+                assert not answer.body.rest
+        if one.startswith(b"HTTP/1.1 1"):
+            assert known.find(one) is None, "interim"
+            continue
+        try:
+            answer, piece = read_whole(one)
+        except Malformed:
+            assert known.find(one) is None
+            continue
+        if answer.body.done:
+            known.learn_from(one, answer, piece)

@@ -175,8 +175,7 @@ class PassedAnswer:
         self._shell = shell
         self._line = line
         self._heads = heads
-        # Of what was asked no more than this, as long as the answer may take.
-        self._method = head.method
+        self._method = head.method  # and no more of what was asked, as long as the answer may take
         self._is_old = head.is_old
         self._takes_trailers = head.takes_trailers
         self._keep_alive = head.keep_alive
@@ -335,12 +334,13 @@ class PassedAnswer:
         if is_empty and not flow.is_whole:
             return None
         told = with_length(head.headers, flow.size_bytes) if is_empty else head.headers
-        fields = self._kept(head.status, told)
-        if fields is None:
+        if (fields := self._kept(head.status, told)) is None:
             return None
         start = b"HTTP/1.1 %d %b" % (head.status, head.reason)
         written = write_head(start, fields, ours)
-        if written is not None and is_empty and fields is told and not self._is_special:
+        # Where no body may follow, the length is not what follows, whatever a neighbor says.
+        may_be_known = is_empty and fields is told and head.status not in _BODYLESS
+        if written is not None and may_be_known and not self._is_special:
             found = cut_head(written, start, fields, at, ours.written)
             if found is not None:
                 self._heads.learn(head, found)
