@@ -45,7 +45,10 @@ class _Block:
 
 
 def _is_free(port: int) -> bool:
+    """As servers bind: connections of before that linger there are no obstacle. Else hundreds of
+    servers within a minute leave one port free, which all that ask next would get."""
     with socket.socket() as probe, suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", port))
         return True
     return False
