@@ -213,6 +213,15 @@ def test_who_asks_gets_the_oldest_of_the_group():
     assert a.tell(ev.WorkAsked(0, load, "neither")) == []
 
 
+def test_in_place_of_what_comes_only_what_is_served_there_goes():
+    """A plain cluster serves all, its neighbor does not: the oldest of the same group goes."""
+    a = Site(linked(plain("a"), unlike("b", {"llm": "big"})))
+    for ref, type_ in enumerate(["render", "render", "llm"], 1):
+        a.arrive(ref, type_)
+    a.hear("b", llm=-1)
+    assert only(ev.Forward, a.arrive(4, "llm")).ref == 3
+
+
 # --- federations -----------------------------------------------------------------------------
 
 NAMES = ("x", "y", "z")

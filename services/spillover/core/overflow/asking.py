@@ -54,16 +54,16 @@ def work_for(node: NodeFacts, group: Group, handle: int, now_s: float) -> Visit 
     return _better_off_with(neighbor, group, line, there_s, node.settings.max_hops, now_s)
 
 
-def first_to_go(node: NodeFacts, decision: Decision, now_s: float) -> Visit | None:
+def first_to_go(node: NodeFacts, newcomer: Visit, decision: Decision, now_s: float) -> Visit | None:
     """Returns which of the own clients' requests that wait is handed on in place of one that comes
-    now and was to go: the oldest that is better off where that was to go; None if there is none."""
-    known, choice = decision.knowledge, decision.choice
-    neighbor = node.neighbors.by_handle[known.handles[choice]]
+    now and was to go: the oldest of its group, which is served there too, that is better off where
+    that was to go; None if there is none."""
+    known, choice, group = decision.knowledge, decision.choice, newcomer.group
+    neighbor = group.neighbors.by_handle[known.handles[choice]]
     if decision.own is None or not neighbor.tells_load:
         return None
     there_s, max_hops = estimate_s(decision.own, known.loads, choice), node.settings.max_hops
-    line, group = node.servers, node.groups.rest
-    return _better_off_with(neighbor, group, line, there_s, max_hops, now_s, own_only=True)
+    return _better_off_with(neighbor, group, node.servers, there_s, max_hops, now_s, own_only=True)
 
 
 def to_offer(

@@ -253,7 +253,7 @@ class NodeMachine(NodeFacts):
         decision = self.decider.log.last
         if self._unlike or not visit.is_home or not isinstance(decision, Decision):
             return visit
-        older = first_to_go(self, decision, now_s)
+        older = first_to_go(self, visit, decision, now_s)
         if older is None:
             return visit
         self.decider.older_went(decision, older, self.neighbors.by_handle[choice].id)
