@@ -188,6 +188,7 @@ def test_nobody_takes_all_places_of_the_console(nodes):
                 assert response.status_code == 200
             async with listen(headers=shown_by("reader")) as refused:
                 assert refused.status_code == 503
+                assert b"8 pages that listen at a time with this API token" in await refused.aread()
             async with listen(headers=shown_by("operator")) as response:
                 assert response.status_code == 200
         broadcast = node.server.config.app._app.state.console.broadcast
