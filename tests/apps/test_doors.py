@@ -35,6 +35,10 @@ async def reason_of(client, verb, path, headers):
         return json.loads(await response.aread())["reason"]
 
 
+TABLE_S = 100.0
+"""Thousands of requests, one after another: five seconds of a machine that does nothing else."""
+
+
 def with_node(nodes, check):
     async def main():
         topology, access = nodes.topology_of("a", "b", client_sessions_max=0), access_of_tests()
@@ -42,7 +46,7 @@ def with_node(nodes, check):
             await _be_revoked(federation["a"], access)
             await check(federation["a"])
 
-    nodes.run(main)
+    nodes.run(main, limit_s=TABLE_S)
 
 
 async def _be_revoked(node, access):
