@@ -93,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(profile)
     if is_quick:
         sys.addaudithook(_refuse_processes)
-    if config.getoption("only") == "meanwhile":
+    if config.getoption("only") == "meanwhile" and not hasattr(config, "workerinput"):
         _take_what_is_left()
     gc.callbacks.append(_note_collection)
 
@@ -101,7 +101,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def _take_what_is_left() -> None:
     """Of the cores. Linux shares them out between sessions first (sched(7), "The autogroup
     feature"), and each node has one of its own: whatever priority this process had in that of
-    the tests that wait for nodes, it would take as much as a node does."""
+    the tests that wait for nodes, it would take as much as a node does. Its workers are of the same
+    session, so that they are stopped and ended with it (tests/run.sh)."""
     os.nice(PRIORITY_LOWEST)
     with suppress(OSError):  # begun by hand: its session is the terminal's
         os.setsid()
