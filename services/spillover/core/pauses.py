@@ -5,6 +5,7 @@ and while that asks to be left alone. The same for servers alike and unlike; wak
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 REFUSED_PAUSE_S = 0.01
 """An attempt that was refused, the work surely not done, counts as at least so long. It doubles
@@ -14,7 +15,7 @@ else to go would be tried as often as services that take no time can end."""
 REFUSED_PAUSE_S_MAX = 0.5
 
 
-class Pauses:
+class Pauses(ABC):
     """Of one pool, which sets the fields."""
 
     __slots__ = ("refusals", "rest_until_s", "resting", "total")
@@ -26,9 +27,9 @@ class Pauses:
     rest_until_s: float
     """When the rest ends; infinity without one."""
 
+    @abstractmethod
     def _find_next(self) -> None:
         """Find out when to wake next."""
-        raise NotImplementedError
 
     def refused_pause_s(self) -> float:
         rounds = self.refusals // self.total

@@ -1,5 +1,6 @@
-"""What two formulas of `adaptive` give: when the first of many servers is free, and what the way
-counts. That the choice uses them is in `test_adaptive`.
+"""What three formulas of `adaptive` give: when the first of many servers is free, what the way
+counts, and how long a queue is that is surely there. That the choice uses them is in
+`test_adaptive`.
 """
 
 from __future__ import annotations
@@ -7,6 +8,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spillover.policy.overflow import adaptive
 from support.loads import neighbor_loads, own_load
@@ -56,3 +59,13 @@ def test_the_way_counts_least_where_overload_is_sure_and_stays(load, near, hops,
     own = own_load(9, 4, load=load, hops=hops)
     loads = neighbor_loads((0.0,) * 3, (0,) * 3, (0.035,) * 3, servers=(4,) * 3, load=(*near, 0.0))
     assert adaptive.price_of_the_way(own, loads, (True, True, False)) == pytest.approx(price)
+
+
+@given(st.floats(adaptive.SURE, 30.0), st.floats(1e-6, 1e3))
+def test_a_queue_that_is_surely_there_is_as_long_as_was_told(z, spread):
+    """That the functions are left out there changes no bit: both engines choose alike."""
+    mean = z * spread
+    z = mean / spread
+    full = 0.5 * mean * math.erfc(-z / adaptive.ROOT_2)
+    full += spread * math.exp(-0.5 * z * z) / adaptive.ROOT_2_PI
+    assert adaptive.expected_excess(mean, spread) == mean == full
