@@ -31,9 +31,14 @@ HOPS = pytest.mark.parametrize("hops", [0, 1, 2])
 OCCUPIED = 3
 WORDS = " ".join(f"word-{number}" for number in range(50))
 """One each 10 ms."""
+AT_LENGTH = "speak at length"
+"""For longer than any test lasts: who leaves in the middle leaves before the end, however late."""
 
 RULES = f"""\
 rules:
+  - name: many words
+    when: {{messages_contain: "{AT_LENGTH}"}}
+    respond: {{content: "{WORDS * 60}"}}
   - name: words
     match: {{}}
     respond: {{content: "{WORDS}"}}
@@ -100,9 +105,9 @@ def client_of(url):
     return openai.OpenAI(base_url=f"{url}/v1", api_key="mine", max_retries=0, timeout=20.0)
 
 
-def ask(url, *, stream):
+def ask(url, *, stream, what="speak"):
     return client_of(url).chat.completions.with_raw_response.create(
-        model="gpt-4o-mini", messages=[{"role": "user", "content": "speak"}], stream=stream
+        model="gpt-4o-mini", messages=[{"role": "user", "content": what}], stream=stream
     )
 
 
@@ -136,7 +141,7 @@ def test_who_leaves_in_mid_stream_is_seen_to_leave(hops, sites):
     home = urls["cba"[hops]]
     left = commands.ask(f"{mock}/seen")[1]["left"]
     cancelled = commands.ask(f"{home}/state")[1]["ledger"]["home"]["cancelled"]
-    with ask(doors[hops], stream=True).parse() as stream:
+    with ask(doors[hops], stream=True, what=AT_LENGTH).parse() as stream:
         for _, _ in zip(range(5), stream, strict=False):
             pass
     until(lambda: commands.ask(f"{mock}/seen")[1]["left"] == left + 1)

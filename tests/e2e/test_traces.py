@@ -9,6 +9,7 @@ import time
 import pytest
 
 from support.collector import collecting
+from support.waiting import until
 
 pytestmark = pytest.mark.threes
 
@@ -32,8 +33,10 @@ def test_spans_leave_at_the_end_and_make_one_trace(tmp_path, up, ask, monkeypatc
         options = ("--otel", "--results-timeout-s", "0")
         bed, urls = up("two.yaml", *options, cwd=tmp_path)
         for number in range(2):  # the second one finds no server at a
-            body = {"payload": 1, "id": f"r{number}"}
+            body = {"payload": {"service_ms": 500}, "id": f"r{number}"}
             assert ask(f"{urls['a']}/requests", body, TRACED)[0] == 202
+        # Else b may be leaving when it comes, and it runs at a in the end.
+        until(lambda: ask(f"{urls['b']}/state")[1]["ledger"]["foreign"]["received"] == 1)
         assert bed.end() == 0
         bed.nothing_left()
     told = {span.resource["service.instance.id"]: [] for span in collector.spans}
