@@ -14,7 +14,7 @@ from itertools import product
 import httpx
 import pytest
 
-from spillover.apps.http.access import ApiTokens
+from spillover.apps.http.access import SECRET_LENGTH_MAX, ApiTokens
 from spillover.apps.http.audit import AUDIT_LOGGER, FAILED_PER_S, Audit
 from spillover.apps.http.console.broadcast import OF_ONE_MAX
 from spillover.apps.node.doors import DOORS, TABLE
@@ -262,3 +262,16 @@ def test_what_was_held_back_is_counted(caplog):
             audit.turned_away(None, "GET /state", "unauthenticated", None)
     told = [fields.get("held_back") for _, _, fields in audit_lines(caplog)]
     assert told == [None] * FAILED_PER_S + [13, None]
+
+
+def test_a_secret_counts_as_a_bearers_alone_and_within_bounds():
+    """Nothing else is hashed, however much of it is sent."""
+    tokens = ApiTokens(tokens_of_tests())
+    secret = SECRETS["reader"].encode()
+    for scheme in (b"Bearer ", b"bearer ", b"BEARER  "):
+        assert tokens.find(scheme + secret).name == "reader"
+    for scheme in (b"Digest ", b"Basic  ", b""):
+        assert tokens.find(scheme + secret) is None
+    most = (b"Bearer " + secret).ljust(SECRET_LENGTH_MAX)
+    assert tokens.find(most).name == "reader"
+    assert tokens.find(most + b" ") is None
