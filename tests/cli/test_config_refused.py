@@ -1,4 +1,5 @@
-"""Configurations that only a node can refuse: one line that names the file, and exit status 2."""
+"""What only a node can say of configurations: which counts, and in one line what it refuses, with
+the name of the file and exit status 2."""
 
 from __future__ import annotations
 
