@@ -8,6 +8,7 @@ import json
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.exposure import PeersOnly, PublicOnly
 from spillover.live.http.client import HttpClient
+from spillover.live.overflow.protocol import PASS, SPOKEN
 from spillover.live.process.listening import bind_socket
 
 
@@ -54,6 +55,10 @@ def test_doors_lead_to_what_connections_share(nodes):
             for door in (app, PublicOnly(app), PeersOnly(app)):
                 assert door.edge.moving is shell.moving
                 assert door.edge.writes is shell.writes
+            public, peers = (door(app).edge.direct.posts for door in (PublicOnly, PeersOnly))
+            assert b"/requests" in public
+            assert set(peers) == {path for path in app.edge.direct.posts if path not in public}
+            assert all(path.startswith(b"/peer/") for path in peers)
 
     nodes.run(main)
 
@@ -79,6 +84,11 @@ def test_two_doors_to_one_node(nodes):
                 assert (await status_and_reason(peers, path, "PATCH"))[1] in {
                     *("method_not_allowed", "not_found", "wrong_version")
                 }
+            # Also what comes whole, and is taken without a task where it is let in.
+            for path in sorted({one.forward for one in SPOKEN} | {PASS}):
+                told = await public.request("POST", path, body=b"x", timeout_s=5)
+                assert (told.status, json.loads(told.body)["reason"]) == not_found, path
+                assert (await status_and_reason(peers, path, "POST"))[0] in {400, 422}, path
             for path in ("/state", "/readyz", "/metrics", "/openapi.json", "/peer", "/federation"):
                 assert await status_and_reason(peers, path) == not_found
             assert await status_and_reason(peers, "/requests", "POST") == not_found

@@ -171,7 +171,8 @@ def test_what_is_dead_can_be_discarded(content: bytes, tmp_path: Path) -> None:
         assert reason(call(f"{one.url}/dead/1/put-back", "POST")) == (404, "not_found")
         told = call(f"{one.url}/explain/p1-1").told
         assert told["state"] == "discarded: it is gone"
-        assert told["story"][-1]["words"] == "discarded by an operator"
+        words = [record["words"] for record in told["story"]]
+        assert words.count("discarded by an operator") == 1, "of three that asked, one did it"
         assert one.put(content, deadline_ms=2000).status == 201, "it takes no room any more"
     assert [path.name for path in (tmp_path / "p1" / "objects").glob("*")] in ([], ["2"])
     with producers(stores=tmp_path) as (one,):

@@ -253,6 +253,11 @@ def test_too_large_bodies_are_413_and_the_connection_lives(nodes):
     """The rest is read and thrown away, so that the client gets to read why."""
 
     async def check(node):
+        room = 1000 - len(body("", id="full"))
+        for more, answered in ((0, 200), (1, 413)):
+            content = body("x" * (room + more), id="full")
+            status, _, told = await node.send("POST", "/requests", content)
+            assert (len(content), status) == (1000 + more, answered), told
         for size in (1001, 200_000):
             content = body("x" * size, id="one")
             status, sent, problem = await node.send("POST", "/requests", content)

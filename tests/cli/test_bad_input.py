@@ -57,6 +57,10 @@ TOPOLOGIES = {
         "clusters: [{id: a, servers: 1, handler: snooze}]\n",
         "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...]",
     ),
+    "unknown kind of workers": (
+        "clusters: [{id: a, servers: 1, handler: 'python:m:f', workers: fiber}]\n",
+        "clusters[0].workers: expected thread or process, got 'fiber'",
+    ),
     "no YAML": ("clusters: [\n", "line 2: expected YAML"),
     "empty": ("", "expected a mapping of fields, got nothing"),
 }

@@ -1,6 +1,9 @@
-"""Configurations that only a node can refuse: one line that names the file, and exit status 2."""
+"""What only a node can say of configurations: which counts, and in one line what it refuses, with
+the name of the file and exit status 2."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -44,3 +47,14 @@ def test_a_file_that_is_not_for_this_node(running, nodes, tmp_path, capsys, befo
 def test_versions_begin_at_0(capsys):
     at = ("config", "set", "http://127.0.0.1:1", "ring5", "--if-version")
     assert "--if-version: expected a whole number from 0" in complaint(capsys, *at, -1, status=2)
+
+
+def test_what_counts_is_told_as_one_object(running, nodes, capsys):
+    """With the version that `set --if-version` asks for."""
+    topology = nodes.topology_of("a")
+    with running(topology) as run:
+        capsys.readouterr()
+        assert main(["config", "get", run.urls["a"], "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+    assert told["version"] == 0
+    assert told["topology"].startswith(f"name: {topology.name}\n")

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from spillover.cli import main
+from spillover.cli import explain, main
 
 
 def run_command(capsys, *arguments):
@@ -229,3 +229,18 @@ def test_nobody_there(command, free_url, capsys):
         "",
         f"spillover: no Spillover node answers at {free_url}\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("ground", "words"),
+    [
+        ({"rank": 0.5}, "the least loaded, of rank 0.5; others by rank: B 0.75"),
+        ({}, "the longest available, for 2 ms, 3 releases; others by releases: B 1"),
+    ],
+)
+def test_why_a_token_was_granted(ground, words):
+    """By the rule that it was granted by."""
+    told = {"token": 7, "class": "A", "server": "s1", "available_ms": 2.0, "available_releases": 3}
+    other = {"class": "B", "rank": 0.75} if ground else {"class": "B", "available_releases": 1}
+    record = {"granted": told | ground | {"others": [other], "others_count": 1}}
+    assert explain._granted(record) == f"token 7 of class A, on server s1: {words}"

@@ -41,6 +41,16 @@ def fault(*entries):
     return told.removeprefix("tokens.yaml: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "tenant", "option"), [("", "", "--name"), ("a", "a b", "--tenant")]
+)
+def test_none_is_made_that_no_file_may_hold(name, tenant, option):
+    """A tenant may be left out, a name may not."""
+    with pytest.raises(InputError, match=f"^{option}: expected"):
+        new_api_token(name, new_secret(), tenant, [Role.READ])
+    assert new_api_token("a", new_secret(), "", [Role.READ]).tenant == ""
+
+
 def test_an_entry_has_a_name_a_digest_a_tenant_roles_and_a_quota():
     quota = {"max_queued": 100, "max_running": 20, "requests_per_s": 0.5, "max_sessions": 7}
     assert parsed(entry(roles=["submit", "read"], quota=quota)) == (

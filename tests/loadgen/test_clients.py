@@ -88,9 +88,12 @@ def test_lies_leave_the_list_as_it_is():
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        result = await run(load_of(url), asyncio.Event())
+        looks = []
+        result = await run(load_of(url), asyncio.Event(), looks.append)
         server.close()
         assert (result["clients"], result["lies"], result["moved"]) == ({"a": 3}, 3, 0)
+        assert looks[-1]["clients"] == {"a": 3}, "and whoever looks on sees it"
+        assert [one["at_s"] for one in looks] == [one["at_s"] for one in result["timeline"]]
 
     asyncio.run(main_())
 

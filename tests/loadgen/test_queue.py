@@ -43,6 +43,7 @@ def test_all_that_is_put_is_acknowledged_once():
     faults = ("missing", "duplicates", "out_of_order", "strangers")
     assert [result[name] for name in faults] == [0, 0, 0, 0]
     assert result["put_ms"]["mean"] > 0.0
+    assert result["wait_ms"]["mean"] > 0.0
     assert 1.0 <= result["probes_mean"] <= 8.0
 
 

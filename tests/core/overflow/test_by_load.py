@@ -213,9 +213,10 @@ NOT_IDLE = {
 }
 
 
+@pytest.mark.parametrize("servers", [1, 2])
 @pytest.mark.parametrize("why", NOT_IDLE)
-def test_nothing_is_asked_for_where_nothing_could_begin(node, why):
-    a = node()
+def test_nothing_is_asked_for_where_nothing_could_begin(node, why, servers):
+    a = node(servers=servers)
     a.fill(1)
     if why != "resting":
         a.end(1)

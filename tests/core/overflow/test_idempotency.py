@@ -31,6 +31,18 @@ def answer_of(size_bytes=0, outcome=Outcome.DONE):
     return Answer(outcome, ("a",), result=b"x" * size_bytes if size_bytes else None)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("where", ["result", "upstream_body"])
+def test_what_is_kept_is_reckoned_wherever_it_stands(where, asynchronous):
+    """What a service said with its refusal is as large as what it gives."""
+    table = IdempotencyTable(TTL_S, 10, 10**6)
+    request = Request("r", keyed=False, work=None)
+    entry = IdempotencyRecord(request, 1, None, asynchronous=asynchronous)
+    table.open(entry)
+    table.settle(entry, Answer(Outcome.FAILED, ("a",), **{where: b"x" * 5000}), 0.0)
+    assert 5000 < table.kept_bytes < 7000
+
+
 AGAIN = (Outcome.FAILED, Outcome.EXPIRED, Outcome.UNKNOWN)
 
 

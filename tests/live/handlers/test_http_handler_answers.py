@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
+from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES
 from spillover.live.handlers.http.upstream_answers import read_answer
 from spillover.live.http.client import Response
 
@@ -86,3 +86,12 @@ def test_what_a_service_says_of_its_error_is_for_the_log_alone():
     assert ended.problem == "upstream http://h/run answered 500"
     assert "500: secret \ufffdxxx" in ended.details
     assert len(ended.details) < 400
+
+
+@pytest.mark.parametrize("size", [SAID_LIMIT_BYTES, SAID_LIMIT_BYTES + 1])
+def test_of_what_an_upstream_says_besides_no_more_is_kept(size):
+    """Up to there JSON stays as it is."""
+    body = b'"' + b"x" * (size - 2) + b'"'
+    said = read(body, status=400).body
+    assert len(said) <= SAID_LIMIT_BYTES
+    assert (said == body) is (size == SAID_LIMIT_BYTES)

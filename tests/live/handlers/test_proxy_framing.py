@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,3 +31,12 @@ def test_no_first_line_becomes_two():
     assert write_head(START + b"\r\nA: b", [(b"C", b"d")]) is None
     assert write_head(START + b"\n", []) is None
     assert write_head(START, []) == START + b"\r\n\r\n"
+
+
+def test_a_head_with_control_characters_is_none():
+    """What others may take for the end of a line, or of a text."""
+    for line in (b"A: b\0", b"A: b\x7f", b"A\x01: b"):
+        with pytest.raises(Malformed):
+            split_head(START + b"\r\n" + line + b"\r\n")
+    with pytest.raises(Malformed, match="no control characters"):
+        split_head(START + b"\0\r\nA: b\r\n")

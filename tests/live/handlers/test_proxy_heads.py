@@ -258,6 +258,15 @@ def test_an_answer_stays_as_it_is_but_for_what_means_something_to_a_hop():
     )
 
 
+@pytest.mark.parametrize("ours", [b"Spillover-Path", b"spillover-request-id"])
+def test_a_service_does_not_say_where_a_request_went(ours):
+    """Nodes say that, also where nothing else of the head is to be changed."""
+    head = b"HTTP/1.1 200 OK\r\n%b: z\r\nA: b\r\nContent-Length: 0\r\n" % ours
+    answer = read_answer(head, "GET")
+    assert ours not in dict(answer.head.headers)
+    assert (b"A", b"b") in answer.head.headers
+
+
 def test_interim_answers_are_none():
     assert read_answer(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n", "GET") is None
 

@@ -7,6 +7,7 @@ import asyncio
 from spillover.core.membership.letting_in import LettingIn
 from spillover.live.engine.timers import Timers
 from spillover.live.membership.clients import Clients
+from spillover.live.membership.session_wire import SIGN_OF_LIFE
 
 
 def test_how_many_there_are_is_told_whenever_that_changes():
@@ -24,6 +25,27 @@ def test_how_many_there_are_is_told_whenever_that_changes():
         assert clients.leave("c2", 1, moved=True)
         clients.drop(two)
         assert counts == [1, 2, 1, 0]
+        timers.close()
+
+    asyncio.run(main())
+
+
+def test_one_client_alone_gets_signs_of_life_as_many_do():
+    """Else it takes its node for dead, and asks another one every few seconds."""
+
+    async def main():
+        lines = []
+        timers = Timers(asyncio.get_running_loop())
+        clients = Clients("a", 1, LettingIn(10.0, 10, 10), timers)
+        clients.announce(1, "a", ())
+        only = clients.open("c1", 1, lines.append, lambda: None)
+        for count in (1, 2):
+            clients._give_signs_of_life(0.0)
+            assert lines.count(SIGN_OF_LIFE) == count
+        clients.drop(only)
+        clients._give_signs_of_life(0.0)
+        assert lines.count(SIGN_OF_LIFE) == 2
+        assert not clients._is_timed, "nobody is there to be told"
         timers.close()
 
     asyncio.run(main())

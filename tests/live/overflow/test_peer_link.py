@@ -11,6 +11,7 @@ import pytest
 from spillover.live.overflow import wire
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Answer, Outcome
+from support.ports import free_ports
 
 
 def busy(node, service_ms=2000.0):
@@ -267,6 +268,28 @@ def test_a_neighbor_that_has_just_died_is_decided_around(nodes, keyed):
             await nodes.until(lambda: a.ledger.home["away"] == 1)
             await federation.stop("b")
             assert answer_of(await sent)["path"] == ["a"]
+            await held
+
+    nodes.run(main)
+
+
+def test_a_connection_that_is_refused_does_not_keep_the_request_away(nodes):
+    """Although reports still come over an older one: it is decided again at once, without a key as
+    well."""
+
+    async def main():
+        async with nodes.Federation(pair(nodes)) as federation:
+            a = federation["a"]
+            held = await occupy(nodes, a, 200.0)
+            link = a.shell.links.by_handle[0]
+            nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
+            before = link._client
+            link._client = link._clients.of_link(nobody, link._agreement.caller, 1, link.CONNECTION)
+            assert answer_of(await a.post({"service_ms": 1}))["path"] == ["a"]
+            assert a.shell.metrics._forwards["b", "refused"] == 1
+            assert a.machine.neighbors.accepting == [True]
+            await link._client.close()
+            link._client = before
             await held
 
     nodes.run(main)

@@ -18,6 +18,8 @@ from spillover.client import (
     produce,
 )
 from spillover.core.queue import events as ev
+from spillover.live.http.connection import Response
+from spillover.live.queue.client_wire import read_object
 from support.loop import until
 from support.queue_producers import producers
 
@@ -236,6 +238,8 @@ def test_a_consumer_goes_on_when_a_producer_dies(run):
         ({"access": "often"}, "access: expected uniform, learned or probabilities by producer"),
         ({"max_hops": 0}, "max_hops: expected a whole number from 1 to 1000, got 0"),
         ({"at_once": 0}, "at_once: expected a whole number of at least 1, got 0"),
+        ({"name": " c"}, "name: expected 1 to 200 printable characters, no blank at either end"),
+        ({"name": 7}, "name: expected 1 to 200 printable characters, no blank at either end"),
         ({"take_s": 0.0}, "take_s: expected seconds above 0 to 604800, got 0.0"),
     ],
 )
@@ -243,6 +247,20 @@ def test_what_cannot_be_meant_is_told_at_once(settings, complaint):
     with pytest.raises(InputError) as told:
         consume(["http://127.0.0.1:1"], **settings)
     assert complaint in str(told.value)
+
+
+def test_an_object_says_for_how_long_it_is_given():
+    """In seconds: what asks for more time asks before that is over, and not all the time."""
+    headers = {
+        b"spillover-object": b"p1-7",
+        b"spillover-grant": b"g",
+        b"spillover-producer": b"p1",
+        b"spillover-deliveries": b"2",
+        b"spillover-probes": b"3",
+        b"spillover-visibility-ms": b"30000",
+    }
+    told = read_object(Response(200, headers, b"body", 0.0, 0.0))
+    assert (told.visibility_s, told.deliveries, told.probes) == (30.0, 2, 3)
 
 
 async def first_of(consumer):

@@ -67,6 +67,30 @@ def test_an_offer_that_is_answered_with_nonsense_counts_as_declined(said):
     asyncio.run(check())
 
 
+@pytest.mark.parametrize("said", [answer(503, {}), answer(200, {}), answer(404, {}), RESET])
+def test_a_probe_that_no_202_answers_has_not_come(said):
+    """It waits where it was sent from, so that its consumer is given what comes there."""
+
+    async def check():
+        async with scripted(said) as liar:
+            settings = ProducerSettings(id="p1", buffers=2, visibility_s=60.0)
+            peers = {"liar": liar.url}
+            shell = QueueShell(settings, peers, None, "http://127.0.0.1:1", random=Random(1))
+            try:
+                access, until_s = {"liar": 1.0}, shell.now_s + 60.0
+                take = asyncio.create_task(
+                    shell.ask(lambda ref: ev.Taken(ref, "t", "c", 2, access, False, until_s))
+                )
+                await until(lambda: liar.seen and len(shell.machine.parked_probes) == 1)
+                admitted = await shell.ask(lambda ref: ev.Offered(ref, until_s, 3))
+                await shell.object_read(admitted.ref, "text/plain", b"one")
+                assert isinstance(await take, ev.Give)
+            finally:
+                await shell.close()
+
+    asyncio.run(check())
+
+
 def test_a_producer_that_makes_up_others_makes_up_no_more_than_there_can_be():
     """Each takes a consumer memory, for as long as that lives."""
 

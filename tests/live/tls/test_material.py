@@ -129,6 +129,11 @@ def test_a_key_that_anybody_can_read_is_told(files):
     assert warning.startswith(f"{files.key}: anybody on this machine can read the key (mode 644)")
 
 
+def test_where_only_clients_call_no_neighbor_refuses_it(files):
+    alone = TlsFiles(cert=files.cert, key=files.key, ca=None)
+    assert read_material(alone, NAME).warnings == ()
+
+
 def test_a_certificate_that_no_neighbor_will_believe_is_told(tmp_path, signed):
     files = put(tmp_path, "a", signed, Authority("another CA"))
     (warning,) = read_material(files, NAME).warnings

@@ -30,6 +30,14 @@ def test_waits_are_those_of_theory(policy, servers):
     assert fmean(waits) == pytest.approx(erlang_wait(servers, 0.8), rel=0.08)
 
 
+def test_a_hot_site_is_told_apart_from_the_others():
+    """Each for itself, it drops what it cannot serve, and they wait as if it were not there."""
+    cell = Cell("4x8", 0.5, "exponential", 0.0, 1.0, hot=3.0, requests=20_000)
+    run = play(cell, "isolated", 1)
+    assert run.cold_wait_mean == pytest.approx(erlang_wait(8, 0.5), rel=0.5)
+    assert run.wait_mean > 10.0 * run.cold_wait_mean
+
+
 @pytest.mark.parametrize("law", ["constant", "exponential", "hyperexponential"])
 def test_services_take_one_on_average(law):
     """And vary as the law says."""
