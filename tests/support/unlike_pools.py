@@ -39,6 +39,7 @@ class Visit:
         self.request = Request(type_)
         self.is_home = is_home
         self.place = None
+        self.refused_on = ()
         self.expired = False
 
     def __repr__(self):
