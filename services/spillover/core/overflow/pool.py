@@ -253,12 +253,13 @@ class TokenPool(ServerPool, Protocol):
         the server, by its id; it is not free yet."""
 
     def refused(self, visit: Visit, /) -> bool:
-        """What ran the work of this visit, which ended last, has surely not done it. Returns whether
-        a server takes it that has not said so yet."""
+        """What ran the work of this visit, which ended last, surely has not done it. Returns
+        whether a server takes it that has not said so yet."""
 
     def rest_server(self, ref: int, until_s: float, /) -> float | None:
-        """What ran the work of this visit, which ended last, asks to be left alone: its server takes
-        nothing until then. Returns until when the whole pool has none that does; else None."""
+        """What ran the work of this visit, which ended last, asks to be left alone: its server
+        takes nothing until then. Returns until when the whole pool has none that does; else
+        None."""
 
     def put_in(self, servers_in: Mapping[str, bool], /) -> None:
         """Servers, by id, are in (True) or out: these take nothing new."""

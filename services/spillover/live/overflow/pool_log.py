@@ -24,9 +24,7 @@ SAID_AGAIN_S = 600.0
 TROUBLED = ("down", "degraded", "resting")
 """States of a server that somebody should look at."""
 
-AT_FAULT = (
-    "if the server is at fault, have it say so (not_run_statuses, NotRun): others run it then"
-)
+AT_FAULT = "if the server is at fault, have it say so (not_run_statuses, NotRun): others run it"
 """A rejection is final, the client's own fault (contract, section 2)."""
 
 
