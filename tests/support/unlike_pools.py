@@ -97,6 +97,12 @@ class DrivenPool:
         self.servers.join(visit)
         return self.serve()
 
+    def rest(self, ref, until_s):
+        """What ran the one that ended last asks to be left alone."""
+        until_s = self.servers.rest_server(ref, until_s)
+        self.serve()
+        return until_s
+
     def leave(self, ref):
         self.servers.leave(self.visits[ref])
         return self.serve()

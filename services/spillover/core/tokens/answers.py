@@ -15,10 +15,10 @@ FAILED = "failed"
 RUN_LENGTH = 5
 """So many jobs of a type in a row, none of them done, are worth a word."""
 
-UNLIKELY = 1e-6
-"""A run of rejections is worth a word only if one as long is less likely than this by chance, at
-the share of this type that is rejected on the other servers meanwhile: a client that sends what no
-server takes is at fault itself."""
+UNLIKELY = 1e-9
+"""A run of rejections is worth a word only if the others have done as many meanwhile as make one,
+and one as long is less likely than this by chance, at the share that they have rejected: a client
+that sends what no server takes is at fault itself. So small, since every job is a chance."""
 
 
 class Run:
@@ -58,6 +58,8 @@ class _OfType:
         if run.how != REJECTED:
             return True
         done = self.done_elsewhere(run)
+        if done < RUN_LENGTH:
+            return False
         rejected = self.rejected - run.rejected_before - run.count
         share = (rejected + 1.0) / (done + rejected + 2.0)  # Laplace's rule of succession
         return share**run.count < UNLIKELY
