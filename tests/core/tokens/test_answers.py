@@ -39,20 +39,20 @@ def test_one_that_is_done_ends_it():
     assert (told(answers), bool(answers)) == ([], False)
 
 
-@pytest.mark.parametrize(("done", "rejected", "is_told"), [
-    (20, 0, True), (4, 0, False), (20, 5, False), (0, 20, False),
+@pytest.mark.parametrize(("length", "done", "rejected", "is_told"), [
+    (9, 20, 0, True), (9, 20, 5, False), (40, 5, 0, True), (40, 4, 0, False), (40, 0, 0, False),
 ])  # fmt: skip
-def test_rejections_count_only_beside_others_that_do_the_like(done, rejected, is_told):
+def test_rejections_count_only_beside_others_that_do_the_like(length, done, rejected, is_told):
     """What would come of the others' share by chance is the clients' fault."""
     answers = TypeAnswers()
-    for _ in range(9):
+    for _ in range(length):
         answers.not_done(SMALL, BATCH, REJECTED, "404")
     for _ in range(rejected):
         answers.not_done(BIG, BATCH, REJECTED, "404")
         answers.done(BIG, CHAT)
     for _ in range(done):
         answers.done(BIG, BATCH)
-    assert told(answers) == ([(SMALL, BATCH, REJECTED, 9, done)] if is_told else [])
+    assert told(answers) == ([(SMALL, BATCH, REJECTED, length, done)] if is_told else [])
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.6])

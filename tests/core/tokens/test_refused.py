@@ -37,14 +37,14 @@ def test_it_waits_for_another_server_that_is_full_and_nobody_waits_behind_it():
 
 
 def test_of_a_class_with_both_servers_it_is_the_other_one():
-    one = pool({"c": ("p q", 3)})
-    assert one.arrive(1) == "p"
-    assert one.arrive(2) == "q"
-    assert one.arrive(3) == "p"
+    """However busy that is. Once all have refused it: from the beginning, the last one last."""
+    one = pool({"c": ("p q", 4), "only-q": ("q", 2)}, {"x": "c", "y": "only-q"})
+    assert [one.arrive(ref, "y") for ref in (8, 9)] == ["q", "q"]
+    assert one.arrive(1, "x") == "p"
     assert one.end(1, "refused") == [1]
     assert one.started[-1] == (1, "q")
     assert one.end(1, "refused") == [1]
-    assert one.started[-1] == (1, "p"), "all have refused it: from the beginning, the last one last"
+    assert one.started[-1] == (1, "p")
     assert one.end(1, "refused") == [1]
     assert one.started[-1] == (1, "q")
 
