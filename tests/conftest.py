@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,6 +59,7 @@ REAL_SERVERS = {"redis_server", "redis_servers"}
 """Fixtures that start processes, as the tests do that ask for them."""
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 """In a file of which `make check` reads no more."""
+PRIORITY_LOWEST = 19
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
 
@@ -91,7 +93,20 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(profile)
     if is_quick:
         sys.addaudithook(_refuse_processes)
+    if config.getoption("only") == "meanwhile" and not hasattr(config, "workerinput"):
+        _take_what_is_left()
     gc.callbacks.append(_note_collection)
+
+
+def _take_what_is_left() -> None:
+    """Of the cores. Linux shares them out between sessions first (sched(7), "The autogroup
+    feature"), and each node has one of its own: whatever priority this process had in that of
+    the tests that wait for nodes, it would take as much as a node does. Its workers are of the same
+    session, so that they are stopped and ended with it (tests/run.sh)."""
+    os.nice(PRIORITY_LOWEST)
+    with suppress(OSError):  # begun by hand: its session is the terminal's
+        os.setsid()
+        Path("/proc/self/autogroup").write_text(str(PRIORITY_LOWEST), "ascii")
 
 
 def _refuse_processes(event: str, told: tuple[object, ...]) -> None:

@@ -2,8 +2,12 @@
 # The tests, in five passes: on all cores those that do not mind others beside them, then three at a
 # time those that mostly wait, two at a time those that bear one more, and one by one those that want
 # the machine for themselves. Those that only compute run beside the threes, at the lowest priority:
-# on what waiting leaves. Places and markers tell which these are (tests/conftest.py). Arguments are
-# pytest's and go to all of them: `make test ARGS="tests/core -k cancel"`.
+# on what waiting leaves; they stand still beside the pairs and those alone, and what is left of them
+# comes last. Places and markers tell which these are (tests/conftest.py). Arguments are pytest's and
+# go to all of them: `make test ARGS="tests/core -k cancel"`.
+#
+# SPILLOVER_COMPUTES is a file to make once nothing but those that only compute is left: who made it
+# so may use what these leave (.ci/run).
 #
 # What fails has failed. Only tests marked `realtime`, whose limits are those of real time, are run
 # once more by themselves, and that counts; the end of the log lists those that failed at first.
@@ -21,7 +25,10 @@ meanwhile=
 finish() {
     code=$?
     trap - EXIT
-    if [ -n "$meanwhile" ]; then kill "$meanwhile" 2>/dev/null || :; fi
+    if [ -n "$meanwhile" ]; then
+        kill -TERM -"$meanwhile" 2>/dev/null || kill "$meanwhile" 2>/dev/null || :
+        kill -CONT -"$meanwhile" 2>/dev/null || :
+    fi
     if [ -n "$(cat "$failures"/* 2>/dev/null)" ]; then
         echo "spillover: these are bound to real time, and failed at first:"
         sed 's/^/  /' "$failures"/*
@@ -30,6 +37,7 @@ finish() {
     exit "$code"
 }
 trap finish EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -56,20 +64,26 @@ count() {
 }
 
 # As many workers as are told to tests, in whose eyes they take nothing (tests/support/waiting.py).
-# One test may stand still for long.
+# One test may stand still for long. They are a session, and so a process group, of their own.
 begin_meanwhile() {
     export SPILLOVER_MEANWHILE=2
-    nice -n 19 .venv/bin/pytest --only=meanwhile -p no:schemathesis -o timeout=1200 \
+    .venv/bin/pytest --only=meanwhile -p no:schemathesis -o timeout=1200 \
         --numprocesses=$SPILLOVER_MEANWHILE --dist=loadscope --no-loadscope-reorder "$@" \
         >"$computed" 2>&1 &
     meanwhile=$!
 }
 
+stop_meanwhile() {
+    kill -STOP -"$meanwhile" 2>/dev/null || : # it has ended
+    unset SPILLOVER_MEANWHILE
+}
+
 end_meanwhile() {
     code=0
+    kill -CONT -"$meanwhile" 2>/dev/null || :
+    if [ -n "${SPILLOVER_COMPUTES:-}" ]; then : >"$SPILLOVER_COMPUTES"; fi
     wait "$meanwhile" || code=$?
     meanwhile=
-    unset SPILLOVER_MEANWHILE
     echo "spillover: meanwhile, those that only compute:"
     cat "$computed"
     go_on
@@ -103,11 +117,12 @@ again together "$@"
 begin_meanwhile "$@"
 pass threes --numprocesses=3 --dist=loadscope --no-loadscope-reorder "$@"
 again threes "$@"
-end_meanwhile
+stop_meanwhile
 pass pairs --numprocesses=2 --dist=loadscope --no-loadscope-reorder "$@"
 again pairs "$@"
 pass alone "$@"
 again alone "$@"
+end_meanwhile
 if [ "$without_tests" -eq 5 ]; then exit 5; fi
 if [ "$#" -eq 0 ] && [ "$without_tests" -gt 0 ]; then exit 5; fi # each kind has tests
 exit "$status"

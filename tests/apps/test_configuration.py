@@ -94,6 +94,21 @@ def test_a_cluster_comes_and_goes(nodes):
     nodes.run(main)
 
 
+def test_who_is_removed_while_a_node_ends_is_let_go(nodes):
+    """Its tasks are being cancelled, and begin no others."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a, told = federation["a"], await fields_of(federation["a"])
+            a.running.cancel()
+            told["clusters"].pop()
+            told["links"].pop()
+            assert (await put(a, told, 0))[0] == 200
+            await nodes.until(lambda: not a.machine.neighbors.index)
+
+    nodes.run(main)
+
+
 def test_a_node_with_an_old_file_learns_what_counts(nodes):
     """Also that it was removed while it was down: nobody is its neighbor any more then."""
 

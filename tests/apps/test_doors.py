@@ -35,6 +35,10 @@ async def reason_of(client, verb, path, headers):
         return json.loads(await response.aread())["reason"]
 
 
+TABLE_S = 100.0
+"""Thousands of requests, one after another: five seconds of a machine that does nothing else."""
+
+
 def with_node(nodes, check):
     async def main():
         topology, access = nodes.topology_of("a", "b", client_sessions_max=0), access_of_tests()
@@ -42,7 +46,7 @@ def with_node(nodes, check):
             await _be_revoked(federation["a"], access)
             await check(federation["a"])
 
-    nodes.run(main)
+    nodes.run(main, limit_s=TABLE_S)
 
 
 async def _be_revoked(node, access):
@@ -188,6 +192,7 @@ def test_nobody_takes_all_places_of_the_console(nodes):
                 assert response.status_code == 200
             async with listen(headers=shown_by("reader")) as refused:
                 assert refused.status_code == 503
+                assert b"8 pages that listen at a time with this API token" in await refused.aread()
             async with listen(headers=shown_by("operator")) as response:
                 assert response.status_code == 200
         broadcast = node.server.config.app._app.state.console.broadcast

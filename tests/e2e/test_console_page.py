@@ -49,6 +49,11 @@ FRAMES = """(for_ms) => new Promise((done) => {
 })"""
 """The times between the frames that are drawn, in ms."""
 
+NO_STORAGE = """for (const name of ["sessionStorage", "localStorage"]) {
+  Object.defineProperty(window, name, { get() { throw new DOMException("no", "SecurityError"); } });
+}"""
+"""As browsers are that may keep nothing of a site."""
+
 
 @pytest.fixture
 def three(tmp_path):
@@ -282,7 +287,11 @@ def test_it_asks_for_an_api_token_and_keeps_it_in_the_tab(
         give_secret(page, "guessed")
         expect(page.locator("#access")).to_contain_text("This one does not do")
         expect(page.locator("#connection")).to_have_text("closed")
-        give_secret(page, secrets["read"])
+        # What no header can carry was "nobody answers there", again and again.
+        give_secret(page, "gue\u200bssed")
+        expect(page.locator("#access")).to_contain_text("This cannot be an API token")
+        expect(page.locator("#lost")).to_be_hidden()
+        give_secret(page, f"Bearer {secrets['read']}")
         expect(page.locator("#connection")).to_have_text("live")
         # Revoked while it is shown: the page is told, and asks for another one.
         whole = (tmp_path / "tokens.yaml").read_text()
@@ -292,6 +301,8 @@ def test_it_asks_for_an_api_token_and_keeps_it_in_the_tab(
         expect(page.get_by_label("API token")).to_be_visible()
         expect(page.locator("#access")).to_contain_text("This one does not do")
         assert page.evaluate("Object.values(sessionStorage)") == []
+        page.add_init_script(NO_STORAGE)
+        page.reload()
         give_secret(page, secrets["operate"])
         page.locator("[data-action=drain]").click()
         page.locator("[data-sure=drain]").click()

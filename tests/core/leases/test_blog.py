@@ -123,6 +123,18 @@ def test_a_drain_stops_all_and_ends():
     assert story.tell(ev.Challenged(0)) == []
 
 
+def test_a_handler_is_told_once_by_when_it_is_to_stop():
+    """A drain that comes while it hands over does not put that off."""
+    story = Story()
+    story.win()
+    story.tell(ev.Challenged(0), 30.0)
+    story.wake()
+    story.answer(ev.AskMark, "b")
+    assert ev.StopHandler in story.kinds()
+    story.tell(ev.Drain(), 1.0)
+    assert ev.StopHandler not in story.kinds()
+
+
 @pytest.mark.parametrize("told", [{"node": "a|b"}, {"partitions": 0}])
 def test_settings_that_make_no_sense_are_refused(told):
     """One line."""

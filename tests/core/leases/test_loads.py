@@ -180,6 +180,19 @@ def test_it_races_along_only_where_there_is_room():
         assert (partition in story.machine.claims.claims) is races
 
 
+@pytest.mark.parametrize(("beyond", "races"), [(0.0, True), (1.0, False)])
+def test_what_just_fits_is_raced_for(beyond, races):
+    """The store grants it up to there: else a heavy partition would never find anybody."""
+    loads = standing_of([8, 4], {"a": 0, "b": 12})
+    heaviest = LoadStanding(
+        loads.of, loads.known, loads.held, loads.of[0] - 1000.0 - beyond, 1000.0
+    )
+    story = Story(partitions=2)
+    story.answer(story.survey_ask(), {"a": 0, "b": 2}, heaviest)
+    story.tell(ev.Challenged(0))
+    assert (0 in story.machine.claims.claims) is races
+
+
 def test_a_balance_is_one_of_two():
     with pytest.raises(InputError, match="balance: expected one of count, load, got 'fair'"):
         MemberSettings(node="a", partitions=1, balance="fair")

@@ -241,6 +241,33 @@ def test_a_winner_waits_for_the_message_a_poll_or_the_shutdown_limit():
     assert not story.given(ev.AskActivate)
 
 
+def test_what_is_only_challenged_is_not_activated():
+    """The message that it is free is for whoever has won it; and who leaves meanwhile stops
+    racing, so that no mark keeps others away."""
+    for leaves in (False, True):
+        story = Story().join()
+        story.survey({"a": 0, "b": 0}, free=[1])
+        assert story.last(ev.PublishChallenge).partitions == [1]
+        story.tell(ev.Allocated(1))
+        assert not story.given(ev.AskActivate)
+        if leaves:
+            story.tell(ev.Drain())
+        story.wait(0.2)
+        assert bool(story.given(ev.AskGrab)) is not leaves
+
+
+def test_what_was_won_and_never_comes_is_given_up_with_its_mark():
+    """Where the store answers nothing it is not asked for on and on: others may have it by now."""
+    story = Story().join()
+    story.survey({"a": 0, "b": 0}, free=[1])
+    story.wait(0.2)
+    story.answer(ev.AskGrab, True)
+    asked = len(story.given(ev.AskActivate))
+    asked += sum(isinstance(one, ev.AskActivate) for one in story.wait(TIMES.grab_limit_ms / 1e3))
+    assert asked > 1
+    assert not [one for one in story.wait(3 * SHUTDOWN_S) if isinstance(one, ev.AskActivate)]
+
+
 def test_a_store_that_is_away_for_less_than_the_lease_changes_nothing():
     """Told once that it is down and once that it is back; then it looks."""
     story = Story().join().own(2)

@@ -84,6 +84,8 @@ def test_a_change_is_acted_on_after_a_wait_and_new_requests_go_to_the_new_server
     assert asked.server.id == "c"  # as many as before: who goes, goes to the new one
     commands = client.handle(Connected(asked.attempt, told("c", "bc", 2)), now_s)
     assert commands == [Use(Server("c", "http://c")), Leave(attempt, moved=True)]
+    client.handle(Parting(attempt, 0.0), now_s)
+    assert math.isinf(client.next_deadline()), "it is at another one now"
     client.check()
 
 

@@ -59,7 +59,8 @@ def test_what_waits_or_has_ended_cannot_begin(story):
 @pytest.mark.parametrize("event", [ev.ForwardLost(2), ev.ForwardRefused(2)])
 def test_what_breaks_off_has_failed_and_is_not_tried_again(story, keyed, event):
     one = away(story, keyed=keyed)
-    [reply] = one.tell(event)
+    [reply] = one.tell(event, 0.75)
+    assert reply.answer.network_s == pytest.approx(0.75), "whoever waited for it sees where"
     assert (reply.ref, reply.answer.outcome) == (2, FAILED)
     assert reply.answer.problem == "the answer broke off after it had begun: cluster b was lost"
     assert one.machine.truncated == 1
@@ -122,6 +123,8 @@ def test_a_cancel_stops_or_recalls_it_at_once(story, kind):
     stop, reply = one.tell(kind(1))
     assert (stop, reply.answer.outcome) == (ev.Stop(1), Outcome.CANCELLED)
     assert one.machine.servers.busy == 1
+    one.end(1, outcome=Outcome.CANCELLED)
+    assert (one.machine.servers.busy, one.machine.truncated) == (0, 0)
     one = away(story)
     recall, reply = one.tell(kind(2))
     assert (recall, reply.answer.outcome) == (ev.Recall(2, 0), Outcome.CANCELLED)

@@ -273,6 +273,14 @@ def test_the_later_instant_counts(story):
     assert not node.machine.servers.resting
 
 
+def test_servers_that_are_there_again_have_not_asked_for_rest(story):
+    """What waits starts at once, not when the rest that those before them asked for would end."""
+    node = story(neighbors=())
+    node.arrive(1)
+    not_run(node, 1, 0.0, retry_after_s=30.0)
+    assert starts(node.tell(ev.ServersUp(), 1.0))
+
+
 def test_while_it_rests_neighbors_get_what_waits_and_what_they_sent(story):
     node = story(neighbors=("b",), servers=1)
     node.arrive(1)

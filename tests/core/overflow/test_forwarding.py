@@ -262,6 +262,17 @@ def test_what_is_away_is_bounded(story):
     assert node.tell(ev.ForwardRefused(3)) == [node.forward(3, 1)]
 
 
+def test_the_way_to_who_refused_counts_as_well(story):
+    """Half a second to c and back, then a quarter to b: a client sees where its time went."""
+    node = story(queue_limit=1)
+    node.hear(0, 1)
+    node.fill(1, 2)
+    node.arrive(3)
+    node.tell(ev.ForwardRefused(3), 0.5)
+    (reply,) = node.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ("a", "b")), 0.25, 0.0), 1.0)
+    assert reply.answer.network_s == pytest.approx(0.75)
+
+
 def test_with_all_away_that_may_be_the_next_one_is_kept(story):
     """Limit 2 and two away: however the draw falls, what comes now joins the queue."""
     node = story(queue_limit=2)

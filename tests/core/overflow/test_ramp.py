@@ -74,6 +74,17 @@ def test_what_has_ended_makes_room(story, how):
     assert ramp.give(3) == 1
 
 
+@pytest.mark.parametrize("accepting", [True, False])
+def test_room_is_nothing_to_who_does_not_accept(story, accepting):
+    """It says so while it has as many as it may have: what has ended there is no invitation."""
+    ramp = Ramp(story)
+    assert ramp.give(1) == 1
+    report = ramp.node.report(50, servers=10, accepting=accepting)
+    ramp.node.tell(ev.ReportReceived(D, report))
+    ramp.node.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ("a", "d")), 0.0, 0.0))
+    assert ramp.give(1) == accepting
+
+
 def test_what_waits_leaves_at_the_pace_of_the_ramp(story):
     """At a drain: one at a time at first, and more with each sign of life."""
     ramp = Ramp(story)

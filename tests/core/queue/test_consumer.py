@@ -76,6 +76,15 @@ def test_what_is_learned_follows_the_objects_that_came() -> None:
     assert machine.access["p1"] == pytest.approx(0.9 * 0.75 + 0.1 * 0.5, abs=0.02)
 
 
+def test_who_is_not_to_learn_asks_as_it_was_told() -> None:
+    machine = consumer(access={"p1": 0.9, "p2": 0.1})
+    take = ask(machine, cn.Started())
+    for count in range(20):
+        machine.handle(cn.Given(take.take, "p2", f"g{count}", VISIBILITY_S), 0.0)
+        take = ask(machine, cn.Handled(f"g{count}", well=True))
+    assert machine.access == {"p1": 0.9, "p2": 0.1}
+
+
 def test_an_address_is_followed() -> None:
     machine = consumer()
     take = ask(machine, cn.Started())

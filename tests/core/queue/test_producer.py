@@ -142,8 +142,8 @@ def test_a_take_ends_at_its_deadline_with_nothing() -> None:
 
 
 def test_a_take_sweeps_when_its_probe_has_expired() -> None:
-    machine = producer(peers=("p2", "p3"))
-    access = {"p1": 0.4, "p2": 0.3, "p3": 0.3}
+    machine = producer(peers=("p2", "p3", "p4"))
+    access = {"p1": 0.4, "p2": 0.3, "p3": 0.3, "p4": 0.0}
     machine.handle(taken(7, access), 0.0)
     assert machine.next_deadline() == 5.0
     (sent,) = machine.handle(ev.TimerFired(), 5.0)

@@ -35,6 +35,14 @@ def test_one_that_is_tried_again_needs_one_more_failure():
     assert health.ended(1.0, True, 0.0)
 
 
+def test_failures_far_apart_are_forgotten():
+    """However many they are: a server is left alone for what fails now."""
+    health = ServerHealth()
+    for hour in range(100):
+        assert not health.ended(3600.0 * hour, True, 0.0)
+    assert health.failed_share(3600.0 * 100) < 0.001
+
+
 def test_where_the_others_fail_too_it_is_not_this_one():
     health = ServerHealth()
     assert not any(health.ended(0.0, True, 0.5) for _ in range(100))

@@ -38,6 +38,8 @@ def test_of_many_uneven_services_the_first_ends_sooner_the_higher_the_load(
 @pytest.mark.parametrize(
     ("load", "near", "hops", "price"),
     [
+        (0.0, (3.0, 3.0), 0, 1.0),
+        (0.5, (3.0, 3.0), 0, 1.0 - 0.25 / 4),  # by the square of the load
         (1.0, (3.0, 3.0), 0, 0.75),
         (1.3, (3.0, 3.0), 0, 0.75),  # not surely enough overloaded
         (1.5, (0.1, 0.2), 0, 0.75),  # 0.6 around: they take what is too much

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.policy.overflow.estimate import GUESS_WEIGHT, OUTLIER, SERVICE_WEIGHT, learned
+from spillover.policy.overflow.estimate import (
+    GUESS_WEIGHT,
+    OUTLIER,
+    SERVICE_WEIGHT,
+    learned,
+    residual,
+)
 
 EVEN_UP_TO = round(1 / SERVICE_WEIGHT) - GUESS_WEIGHT
 """So many services count alike; from then on the newest has a fixed weight."""
@@ -48,6 +54,14 @@ def test_a_pause_counts_as_eight_usual_services(mean_s, spread_s):
     most = learned(mean_s, spread_s**2, 1000, OUTLIER * usual_s)
     assert learned(mean_s, spread_s**2, 1000, 1e6) == most
     assert learned(mean_s, spread_s**2, 1000, 0.99 * OUTLIER * usual_s) < most
+
+
+@pytest.mark.parametrize("mean_s", [0.04, 1.0, 20.0])
+def test_what_is_left_of_a_service_is_a_share_of_it(mean_s):
+    """Whatever the unit: half where all are alike, all of it where they are exponential."""
+    assert residual(mean_s, 0.0) == 0.5
+    assert residual(mean_s, mean_s**2) == pytest.approx(1.0)
+    assert residual(mean_s, 3.0 * mean_s**2) == pytest.approx(2.0)
 
 
 def test_from_a_guess_of_nothing_anything_is_learned():

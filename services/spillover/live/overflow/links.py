@@ -32,6 +32,8 @@ class Links:
         self.emulated: dict[int, EmulatedLink] = {}
         self._speaking: dict[int, tuple[asyncio.Task[None], ...]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._ended: list[PeerLink] = []
+        """Those that ended while nothing listened: they close with the node."""
 
     def open(self, handle: int, neighbor: Neighbor) -> None:
         """Have a link to this neighbor, and speak over it if the others do."""
@@ -46,6 +48,10 @@ class Links:
         self._group = group
         for handle in self.by_handle:
             self._speak(group, handle)
+
+    def stop(self) -> None:
+        """Begin nothing more: the group of tasks ends, and takes no others."""
+        self._group = None
 
     def _speak(self, group: asyncio.TaskGroup, handle: int) -> None:
         link = self.by_handle[handle]
@@ -63,9 +69,11 @@ class Links:
             task.cancel()
         if self._group is not None:
             self._group.create_task(link.close(), name=f"end of the link to {link.cluster}")
+        else:
+            self._ended.append(link)
         return link
 
     async def close(self) -> None:
         """Close all of them: the node ends."""
-        for link in self.by_handle.values():
+        for link in (*self.by_handle.values(), *self._ended):
             await link.close()

@@ -133,7 +133,10 @@ class NodeShell:
         self._driver.start(ev.TimerFired())
         async with asyncio.TaskGroup() as group:
             self.links.start(group)
-            await asyncio.shield(self._failed)
+            try:
+                await asyncio.shield(self._failed)
+            finally:
+                self.links.stop()
 
     async def drain(self, timeout_s: float, results_timeout_s: float) -> None:
         """Drain, and wait until nothing is left to run, to answer or to be fetched; see

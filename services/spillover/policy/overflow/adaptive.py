@@ -73,6 +73,10 @@ DRAINS_BELOW = 0.8
 DEPARTURE_S_MIN = 1e-6
 """Where services take no time."""
 
+SURE = 8.5
+"""Spreads from which a queue is as long as was told, to the last bit: what is beyond is lost in
+rounding, and costs two functions."""
+
 ROOT_2 = math.sqrt(2.0)
 ROOT_2_PI = math.sqrt(2.0 * math.pi)
 
@@ -96,6 +100,8 @@ def expected_excess(mean: float, spread: float) -> float:
     shorter than nothing."""
     if spread <= 0.0:
         return max(0.0, mean)
+    if mean >= SURE * spread:
+        return mean
     z = mean / spread
     return 0.5 * mean * erfc(-z / ROOT_2) + spread * exp(-0.5 * z * z) / ROOT_2_PI
 
@@ -305,8 +311,10 @@ def _where_it_costs_least(
                     one_s,
                     weights[y] + 2.0 * delays_s[y],
                 )
-                if load > 1.0:
-                    wait_s *= overload(load)
+                if load > 1.0:  # `overload`, in place
+                    over = load - LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW))
+                    if over > 1.0:
+                        wait_s *= over if over < OVERLOAD_MAX else OVERLOAD_MAX  # noqa: FURB136
                 cost_s += wait_s / own_overload
                 if cost_s < least_s:  # noqa: PLR1730
                     least_s = cost_s

@@ -28,11 +28,7 @@ _log.addFilter(OncePerPeriod())
 
 
 class TooManyListeners(Exception):
-    """So many listen already as may."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self.most = most
+    """So many listen already as may; in words, how many that is."""
 
 
 class Broadcast:
@@ -63,10 +59,11 @@ class Broadcast:
         """Take a place, for whoever has that API token; to be given back by `leave`. Raises
         TooManyListeners."""
         if self._listeners >= LISTENERS_MAX:
-            raise TooManyListeners(LISTENERS_MAX)
+            raise TooManyListeners(f"{LISTENERS_MAX} pages that listen at a time")
         if holder is not None:
             if self._held[holder] >= OF_ONE_MAX:
-                raise TooManyListeners(OF_ONE_MAX)
+                most = f"{OF_ONE_MAX} pages that listen at a time with this API token"
+                raise TooManyListeners(most)
             self._held[holder] += 1
         self._listeners += 1
         if self._polling is None and not self._closed:

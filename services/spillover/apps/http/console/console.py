@@ -154,7 +154,7 @@ class _Stream(Response):
         try:
             self._broadcast.join(self._holder)
         except TooManyListeners as error:
-            detail = f"expected at most {error.most} pages that listen at a time"
+            detail = f"expected at most {error}"
             refusal = _refusal(503, "too_many_listeners", detail, RETRY_AFTER_S)
             await refusal(scope, receive, send)
             return

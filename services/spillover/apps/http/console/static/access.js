@@ -6,17 +6,38 @@ import { set } from "./dom.js";
 const KEY = "spillover-api-token";
 const UNKNOWN = 401;
 const TOO_LITTLE = 403;
+const POSSIBLE = /^[!-~]{1,500}$/; // what a header can carry: `fetch` fails for all else, as if nobody answered
+
+let here = null; // in its place where a browser forbids storage, until the page is left
+
+function kept() {
+  try {
+    return sessionStorage.getItem(KEY);
+  } catch {
+    return here;
+  }
+}
+
+function keep(secret) {
+  here = secret;
+  try {
+    if (secret === null) sessionStorage.removeItem(KEY);
+    else sessionStorage.setItem(KEY, secret);
+  } catch {
+    // it is asked for again when the page is loaded again
+  }
+}
 
 /** As `fetch`, with the API token that was given here. */
 export function ask(path, options = {}) {
-  const secret = sessionStorage.getItem(KEY);
+  const secret = kept();
   const headers = secret === null ? {} : { Authorization: `Bearer ${secret}` };
   return fetch(path, { ...options, headers, cache: "no-store" });
 }
 
 /** Whether an answer means that an API token is wanted, or another one. */
 export function wantsAnother(answer) {
-  return answer.status === UNKNOWN || (answer.status === TOO_LITTLE && sessionStorage.getItem(KEY) !== null);
+  return answer.status === UNKNOWN || (answer.status === TOO_LITTLE && kept() !== null);
 }
 
 /** The form in the page. `onGiven` is called once there is an API token, or another one. */
@@ -27,28 +48,38 @@ export class TokenForm {
     this.secret = form.elements.namedItem("secret");
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      sessionStorage.setItem(KEY, this.secret.value.trim());
+      const given = this.secret.value.trim().replace(/^bearer\s+/i, "");
       this.secret.value = "";
+      if (!POSSIBLE.test(given)) {
+        this.#ask("This cannot be an API token: expected at most 500 letters, digits and signs of ASCII, without spaces.");
+        return;
+      }
+      keep(given);
+      this.hide();
       onGiven();
     });
     forget.addEventListener("click", () => {
-      sessionStorage.removeItem(KEY);
+      keep(null);
       location.reload();
     });
   }
 
   /** `why` is what the service said. */
   show(why) {
-    const wasGiven = sessionStorage.getItem(KEY) !== null;
-    sessionStorage.removeItem(KEY);
-    set(this.form.querySelector("p"), "text", wasGiven ? `This one does not do: ${why}.` : "This service wants an API token with the role read.");
-    this.form.hidden = false;
-    this.forget.hidden = true;
-    this.secret.focus();
+    const wasGiven = kept() !== null;
+    keep(null);
+    this.#ask(wasGiven ? `This one does not do: ${why}.` : "This service wants an API token with the role read.");
   }
 
   hide() {
     this.form.hidden = true;
-    this.forget.hidden = sessionStorage.getItem(KEY) === null;
+    this.forget.hidden = kept() === null;
+  }
+
+  #ask(words) {
+    set(this.form.querySelector("p"), "text", words);
+    this.form.hidden = false;
+    this.forget.hidden = true;
+    this.secret.focus();
   }
 }
