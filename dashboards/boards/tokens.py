@@ -30,7 +30,7 @@ AT_A_GLANCE = Row(
         total(CLUSTER.rate(signals.BLOCKED)), unit="reqps", limits=[(0.1, WARNING)], width=5,
     ),
     now(
-        "Servers that take nothing", "Servers of pools that are out, down or degraded.",
+        "Servers that take nothing", "Servers of pools that are out, down, resting or degraded.",
         number(f"{CLUSTER.of(signals.SERVER_UP)} == 0"), limits=[(1, ALARM)], width=5,
     ),
     now(
@@ -66,7 +66,8 @@ SERVERS = Row(
         Query(total(CLUSTER.of(signals.SERVER_JOBS), *SERVER), "{{cluster}} {{server}}"),
     ),
     graph(
-        "Which take jobs?", "1 for a server that does; 0 while it is out, down or degraded.",
+        "Which take jobs?",
+        "1 for a server that does; 0 while it is out, down, resting or degraded.",
         Query(total(CLUSTER.of(signals.SERVER_UP), *SERVER), "{{cluster}} {{server}}"),
         top=1,
     ),

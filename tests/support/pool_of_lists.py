@@ -30,6 +30,8 @@ class PoolOfLists:
         self.blocked = []
         """Refs, in order of arrival."""
         self.type_of = {}
+        self.refused_on = {}
+        """By ref: servers that go without it."""
         self.came = []
         self.ended = list(self.rate)
         """Servers, by when they last ended a job."""
@@ -47,15 +49,31 @@ class PoolOfLists:
     def fits(self, ref):
         """Returns the class of the longest available token that the visit may take."""
         classes = self.joins.get(self.type_of[ref], ())
+        classes = [id_ for id_ in classes if self.others(ref, id_)] or classes
         return next((id_ for id_ in self.bucket if id_ in classes), None)
+
+    def others(self, ref, class_id):
+        """Returns the servers of a class that take jobs, without those that go without this one."""
+        there = [each for each in self.servers_of[class_id] if each not in self.closed]
+        return [each for each in there if each not in self.refused_on.get(ref, ())]
+
+    def refuse(self, ref):
+        """Its job has ended, and surely was not done; it is decided again."""
+        type_, server = self.type_of[ref], self.jobs[ref][1]
+        self.freed(ref, served=False)
+        self.refused_on[ref] = [*self.refused_on.get(ref, ()), server]
+        if not any(self.others(ref, id_) for id_ in self.joins[type_]):
+            self.refused_on[ref] = [server]
+        self.came.remove(ref)
+        return self.arrive(ref, type_)
 
     def take(self, ref):
         class_id = self.fits(ref)
         self.bucket.remove(class_id)
         self.held.append((class_id, ref))
-        return class_id, self.least_busy(class_id)
+        return class_id, self.least_busy(class_id, ref)
 
-    def least_busy(self, class_id):
+    def least_busy(self, class_id, ref):
         def order(server):
             jobs = self.running(server) + len(self.line[server])
             allowed = self.allowed[server]
@@ -63,7 +81,7 @@ class PoolOfLists:
             return is_full, jobs / self.rate[server], self.ended.index(server)
 
         there = [each for each in self.servers_of[class_id] if each not in self.closed]
-        return min(there, key=order)
+        return min(self.others(ref, class_id) or there, key=order)
 
     def running(self, server):
         return [one for _, one in self.jobs.values()].count(server)
@@ -110,7 +128,7 @@ class PoolOfLists:
         self.came.append(ref)
         class_id = None if self.halted else self.fits(ref)
         if class_id is not None:
-            server = self.least_busy(class_id)
+            server = self.least_busy(class_id, ref)
             if not self.fcfs or not (self.running(server) or self.line[server]):
                 self.jobs[ref] = self.take(ref)
                 return server

@@ -39,6 +39,7 @@ class Visit:
         self.request = Request(type_)
         self.is_home = is_home
         self.place = None
+        self.refused_on = ()
         self.expired = False
 
     def __repr__(self):
@@ -74,14 +75,33 @@ class DrivenPool:
     def end(self, ref, how="done", service_s=0.0, until_s=0.0):
         """A job ends: done, failed, stopped, or cools after it has failed."""
         if how != "done":
-            self.servers.not_done(ref, failed=how in {"failed", "cools"})
+            self.servers.not_done(ref, failed=how in {"failed", "cools", "refused"})
+        if how in {"refused", "failed", "cools"}:
+            self.servers.said(ref, "not_run" if how == "refused" else "failed", how)
         if how == "cools":
             self.servers.cool(ref, until_s)
         else:
             self.servers.vacate(ref)
         if how == "done":
             self.servers.served(ref, service_s)
+        if how == "refused":
+            return self._decide_again(self.visits[ref])
         return self.serve()
+
+    def _decide_again(self, visit):
+        """What was surely not done."""
+        self.servers.refused(visit)
+        if self.servers.may_start(visit):
+            self._start(visit)
+            return [visit.ref, *self.serve()]
+        self.servers.join(visit)
+        return self.serve()
+
+    def rest(self, ref, until_s):
+        """What ran the one that ended last asks to be left alone."""
+        until_s = self.servers.rest_server(ref, until_s)
+        self.serve()
+        return until_s
 
     def leave(self, ref):
         self.servers.leave(self.visits[ref])

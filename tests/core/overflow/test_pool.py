@@ -82,6 +82,16 @@ class UnlikeServers:
     def not_done(self, ref, *, failed):
         assert ref in self.held, failed
 
+    def said(self, ref, how, problem):
+        assert ref in self.held, (how, problem)
+        return self.held[ref]
+
+    def refused(self, _):
+        return False
+
+    def rest_server(self, _, until_s):
+        return until_s
+
     def vacate(self, ref):
         self.free.append(self.held.pop(ref))
 

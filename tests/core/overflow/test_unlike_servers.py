@@ -190,6 +190,98 @@ def test_an_operators_word_does_not_end_an_outage():
     assert started(a.arrive(1, "llm")) == [(1, 0)]
 
 
+# --- servers that do not do what they are to ---------------------------------------------------
+
+
+def refuse(a, ref, now_s=None, **told):
+    return a.tell(ev.NotStarted(ref, "503", refused=True, service_s=0.04, **told), now_s)
+
+
+def test_what_one_server_has_not_run_another_one_runs():
+    """Before any neighbor, and nothing is held against the cluster. `/explain` says who refused."""
+    a = site(unlike("b", TYPES), types={"any": "big small"}, tokens=3)
+    a.hear("b", any=-2)
+    a.arrive(1, "any")
+    assert started(refuse(a, 1)) == [(1, 1)]
+    story = a.machine.decider.log.tell("r1")
+    (undone,) = [one for one in story if one["event"] == "not_started"]
+    assert (undone["server"], undone["problem"]) == ("big", "503")
+    granted = [one["granted"] for one in story if "granted" in one][-1]
+    assert (granted["server"], granted["left_out"]) == ("small", ["big"])
+    assert a.machine.health.failed_share(0.0) == 0.0
+
+
+def test_what_all_servers_have_not_run_goes_to_a_neighbor_and_counts_once():
+    a = site(unlike("b", TYPES), types={"any": "big small"}, tokens=3)
+    a.arrive(1, "any")
+    assert started(refuse(a, 1)) == [(1, 1)]
+    assert a.machine.health.here.last == 0.0
+    a.hear("b", any=-2)
+    assert only(ev.Forward, refuse(a, 1)).ref == 1
+    assert a.machine.health.here.last > 0.0
+
+
+def test_a_cluster_that_refuses_everything_is_degraded():
+    """However many servers it has."""
+    a = site(unlike("b", TYPES), types={"any": "big small"}, tokens=3)
+    for ref in range(1, 5):
+        a.arrive(ref, "any", ref * 5.0)
+        visit = a.machine.register.visits[ref]
+        while not visit.refused_by_all:
+            refuse(a, ref)
+        is_running = visit.state == "running"
+        a.tell(ev.CancelAsked(ref))
+        if is_running:
+            a.end(ref, outcome=Outcome.CANCELLED)
+    assert a.machine.health.degraded
+
+
+def test_a_rest_that_one_server_asks_for_is_its_own():
+    """All others, and jobs that have nothing to do with it, go on; neighbors hear of it at once."""
+    a = site(unlike("b", TYPES))
+    a.arrive(1, "any")
+    commands = refuse(a, 1, retry_after_s=5.0)
+    assert started(commands) == [(1, 1)]
+    assert only(ev.Publish, commands).report.groups
+    assert (a.machine.servers.resting, a.machine.condition) == (False, "well")
+    assert a.machine.servers.servers[0].state == "resting"
+    a.end(1)
+    assert not started(a.arrive(2, "llm")), "only big serves it: it waits"
+    assert a.machine.ledger.home["queued"] == 1
+    assert only(ev.Refuse, a.arrive(3, "llm", path=("b",))).reason is Refusal.NO_SERVERS
+    assert started(a.arrive(4, "any")) == [(4, 1)]
+    assert started(a.tell(ev.TimerFired(), 5.0)) == [(2, 0)]
+
+
+def test_a_rest_that_all_servers_ask_for_is_of_all():
+    a = site()
+    a.arrive(1, "any")
+    refuse(a, 1, retry_after_s=5.0)
+    refuse(a, 1, retry_after_s=9.0)
+    assert (a.machine.servers.resting, a.machine.condition) == (True, "resting")
+    a.arrive(2, "any")
+    assert a.machine.ledger.home["queued"] == 2
+    commands = []
+    while a.machine.servers.resting:
+        commands = a.tell(ev.TimerFired(), a.machine.servers.next_s)
+    assert a.now_s == 5.0
+    assert [server for _, server in started(commands)] == [0]
+
+
+def test_a_rejection_is_final_and_taken_note_of():
+    """The client's fault (contract, section 2): no other server is tried, none is left alone."""
+    a = site()
+    for ref in range(1, 40):
+        ((_, server),) = started(a.arrive(ref, "any", ref / 10))
+        commands = a.end(ref, outcome=Outcome.DONE if server else Outcome.REJECTED)
+        assert only(ev.Reply, commands).ref == ref
+    pool = a.machine.servers
+    assert [each.state for each in pool.servers] == ["up", "up"]
+    (told,) = pool.told()["servers"][0]["not_done"]
+    assert (told["type"], told["how"]) == ("any", "rejected")
+    assert pool.told()["servers"][1]["not_done"] == []
+
+
 # --- types that are not served ---------------------------------------------------------------
 
 

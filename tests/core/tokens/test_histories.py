@@ -97,6 +97,19 @@ class History(RuleBasedStateMachine):
             self.twin.freed(ref, served=how == "done")
         self.serves(started)
 
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def refuse(self, data):
+        """It surely was not done, and goes to other servers first."""
+        ref = data.draw(st.sampled_from(self.running()))
+        self.expired.discard(ref)
+        self.pool.visits[ref].expired = False
+        started = self.pool.end(ref, "refused")
+        self.servers_settle()
+        told = self.twin.refuse(ref)
+        at_once = [] if told in {"blocked", "seat"} else [ref]
+        assert sorted(started) == sorted([*at_once, *self.twin.serve(self.expired)])
+
     @precondition(lambda self: self.pool.servers.waiting)
     @rule(data=st.data())
     def leave(self, data):

@@ -17,6 +17,22 @@ Count = Annotated[int, Field(ge=0)]
 Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
+class NotDoneState(BaseModel):
+    """A type of which a server has done none of its last jobs, though it is to serve it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    how: str
+    """not_run: it says that it surely did not run them; rejected: that their clients are at fault,
+    while others do what is about the same; failed."""
+    in_a_row: Count
+    done_elsewhere: Count
+    """Jobs of the type that other servers have done meanwhile."""
+    problem: str
+    """What it said last."""
+
+
 class ServerState(BaseModel):
     """One server of a pool of unlike servers."""
 
@@ -25,14 +41,16 @@ class ServerState(BaseModel):
     id: str
     rate: float
     state: str
-    """up; out: an operator has taken it out; down: its handler can run nothing; degraded: its work
-    fails more than the others'. Unless it is up it takes no new job."""
+    """up; out: an operator has taken it out; down: its handler can run nothing; resting: what runs
+    its jobs has asked to be left alone; degraded: its work fails more than the others'. Unless it
+    is up it takes no new job."""
     jobs: Count
     """On it now."""
     queued: Count
     """Those that wait at it, token in hand (fcfs)."""
     tokens: Count
     """Of all its classes: how many jobs it can have."""
+    not_done: list[NotDoneState] = []
 
 
 class ClassState(BaseModel):

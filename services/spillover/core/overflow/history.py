@@ -36,6 +36,8 @@ class Note:
     event: str
     neighbor: ClusterId | None = None
     problem: str | None = None
+    server: str | None = None
+    """Where it happened, where servers are unlike."""
     granted: Any = None
     """What it was given that starts, where servers are unlike."""
 
@@ -133,6 +135,8 @@ def describe_record(record: Decision | Note | Ending) -> dict[str, Any]:
             told["neighbor"] = record.neighbor
         if record.problem is not None:
             told["problem"] = record.problem
+        if record.server is not None:
+            told["server"] = record.server
         if record.granted is not None:
             told["granted"] = record.granted.as_dict()
         return told

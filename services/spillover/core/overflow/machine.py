@@ -61,6 +61,7 @@ from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import Carried, NodeSettings
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
+from spillover.core.tokens.answers import NOT_RUN
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow
 from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
@@ -409,6 +410,8 @@ class NodeMachine(NodeFacts):
             servers.refusals = 0
         else:
             servers.not_done(ref, failed=outcome is FAILED)
+            if self._unlike and outcome in EVIDENCE:
+                cast("TokenPool", servers).said(ref, outcome, event.problem)
             cools_s = servers.service_s - event.service_s if outcome is FAILED else 0.0
             self._free_server(ref, now_s, cools_s)
             if visit is not None and visit.answering and event.upstream_status is None:
@@ -439,23 +442,37 @@ class NodeMachine(NodeFacts):
         pause_s = self.servers.refused_pause_s() if event.refused else 0.0
         busy_s = max(self.servers.service_s, pause_s) if event.refused else 0.0
         self.servers.not_done(event.ref, failed=event.refused)
+        where = None
+        if self._unlike and event.refused:
+            where = cast("TokenPool", self.servers).said(event.ref, NOT_RUN, event.problem)
         self._free_server(event.ref, now_s, busy_s - event.service_s)
         if event.retry_after_s:
-            self._rest(event.retry_after_s, now_s)
+            self._rest(event.ref, event.retry_after_s, now_s)
         if visit is not None:
-            self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, None, event.problem))
-            is_news, visit.undone = visit.undone is None, event.problem
-            visit.refused_with = event.upstream_status
+            note = Note(now_s, visit.request.id, NOT_STARTED, None, event.problem, where)
+            self.decider.log.add(note)
             self.register.leave(visit)
             self.health.forget(visit.ref)
-            # That one request is refused again and again says no more of the others.
-            if event.refused and (is_news or self.health.degraded):
-                rest_s = min(event.retry_after_s or 0.0, REST_S_MAX)
-                if learn(self, visit, now_s, failed=True, not_run=True, rest_s=rest_s):
-                    self._health_changed(now_s)
-            undone = event.refused or self.servers.resting or self.servers.down
+            undone = self._undone(visit, event, now_s)
             self._place_again(visit, now_s, undone=undone)
         self._serve_turned(now_s)
+
+    def _undone(self, visit: Visit, event: ev.NotStarted, now_s: float) -> bool:
+        """Learns from work that was not done, and returns whether it is tried elsewhere first. With
+        unlike servers another one of them is tried before that, and nobody has to know."""
+        is_news, visit.undone = visit.undone is None, event.problem
+        if event.refused and self._unlike:
+            if cast("TokenPool", self.servers).refused(visit):
+                visit.refused_with = None
+                return self.servers.resting or self.servers.down
+            is_news, visit.refused_by_all = not visit.refused_by_all, True
+        visit.refused_with = event.upstream_status
+        # That one request is refused again and again says no more of the others.
+        if event.refused and (is_news or self.health.degraded):
+            rest_s = min(event.retry_after_s or 0.0, REST_S_MAX)
+            if learn(self, visit, now_s, failed=True, not_run=True, rest_s=rest_s):
+                self._health_changed(now_s)
+        return event.refused or self.servers.resting or self.servers.down
 
     def _visit_of(self, ref: int) -> Visit | None:
         """The visit whose work is over; None if it had ended before its server was free."""
@@ -471,9 +488,13 @@ class NodeMachine(NodeFacts):
         else:
             self.servers.vacate(ref)
 
-    def _rest(self, pause_s: float, now_s: float) -> None:
-        """Start nothing for so long; what waits goes to neighbors that accept."""
-        if self.servers.rest(now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)):
+    def _rest(self, ref: int, pause_s: float, now_s: float) -> None:
+        """Start nothing for so long; what waits goes to neighbors that accept. Of unlike servers
+        it is the one of this visit that is left alone, and all if no other takes jobs."""
+        until_s: float | None = now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)
+        if self._unlike and until_s is not None:
+            until_s = cast("TokenPool", self.servers).rest_server(ref, until_s)
+        if until_s is not None and self.servers.rest(until_s):
             self._publish(now_s)
             self._offer_all(list(self.servers), now_s)
 

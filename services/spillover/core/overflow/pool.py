@@ -248,5 +248,18 @@ class TokenPool(ServerPool, Protocol):
     def set_limits(self, limits: Mapping[str, int], /) -> None:
         """So many tokens from now on, by the id of the class. Held ones are not taken."""
 
+    def said(self, ref: int, how: str, problem: str | None, /) -> str:
+        """The work of this visit came to nothing by what runs it: an outcome, or not run. Returns
+        the server, by its id; it is not free yet."""
+
+    def refused(self, visit: Visit, /) -> bool:
+        """What ran the work of this visit, which ended last, surely has not done it. Returns
+        whether a server takes it that has not said so yet."""
+
+    def rest_server(self, ref: int, until_s: float, /) -> float | None:
+        """What ran the work of this visit, which ended last, asks to be left alone: its server
+        takes nothing until then. Returns until when the whole pool has none that does; else
+        None."""
+
     def put_in(self, servers_in: Mapping[str, bool], /) -> None:
         """Servers, by id, are in (True) or out: these take nothing new."""

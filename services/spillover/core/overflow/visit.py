@@ -61,6 +61,8 @@ class Visit:
         "pulled",
         "queued_s",
         "ref",
+        "refused_by_all",
+        "refused_on",
         "refused_there",
         "refused_with",
         "request",
@@ -101,6 +103,10 @@ class Visit:
         """From when on it is offered again to neighbors that have lost it, by handle."""
         self.undone: str | None = None
         """Why it surely was not run when it was last tried here."""
+        self.refused_on: tuple[int, ...] = ()
+        """Where servers are unlike: the pool's numbers of those that go without it."""
+        self.refused_by_all = False
+        """All of them that could run it have said that they surely did not."""
         self.refused_with: int | None = None
         """The status of an answer by which the service here has refused it, which is held back."""
         self.refused_there: tuple[ClusterId, int] | None = None

@@ -40,7 +40,8 @@ def check_pool(pool: TokenFacts[V]) -> None:
     if pool.down or pool.resting:
         return
     for kind in pool.kinds.values():
-        blocked = pool.blocked.lines[kind.number].visits
-        assert not blocked or bucket.choose(kind.classes) == BLOCKED, "blocked beside a token"
+        blocked = pool.blocked.lines[kind.number].visits.values()
+        joins = {pool.joins(visit) for visit in blocked}
+        assert all(bucket.choose(of) == BLOCKED for of in joins), "blocked beside a token"
     for server in pool.servers:
         assert server.running or not server.line, "a server idles while some wait at it"

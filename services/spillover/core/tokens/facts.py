@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Generic
 
 from spillover.core.pauses import Pauses
+from spillover.core.tokens.answers import TypeAnswers
 from spillover.core.tokens.bucket import Bucket
 from spillover.core.tokens.fitting import Fitting
 from spillover.core.tokens.grants import Grant, grant_of
@@ -28,6 +29,7 @@ class TokenFacts(Pauses, Generic[V]):
     order: str
     bucket: Bucket
     servers: list[UnlikeServer[V]]
+    answers: TypeAnswers
     class_ids: list[str]
     kinds: dict[str, Kind[V]]
     """By type."""
@@ -129,7 +131,7 @@ class TokenFacts(Pauses, Generic[V]):
     def granted(self, ref: int) -> Grant:
         """Returns which token this visit has, which runs, why, and what else was there."""
         job = self.jobs_by_ref[ref]
-        return grant_of(job, self.class_ids, self.servers[job.server].id, by_rank=self._ranks)
+        return grant_of(job, self.class_ids, self.servers, by_rank=self._ranks)
 
     # --- whether one can start ------------------------------------------------------------------
 
@@ -137,24 +139,48 @@ class TokenFacts(Pauses, Generic[V]):
         """Returns whether a token is there for it, and its server would start it now."""
         if self.down or self.resting:
             return False
-        kind = self.kind_of(visit)
-        chosen = self.bucket.choose(kind.classes)
+        kind, refused_on = self.kind_of(visit), visit.refused_on
+        chosen = self.bucket.choose(self.joins(visit) if refused_on else kind.classes)
         if chosen == BLOCKED:
             return False
-        return self._shares or not self._is_engaged(self.least_busy(chosen))
+        return self._shares or not self._is_engaged(self.least_busy(chosen, refused_on))
 
     def seats(self, visit: V) -> bool:
         """Returns whether there is a token for it, and others before it at its server."""
         if self._shares or self.down or self.resting:
             return False
-        kind = self.kind_of(visit)
-        chosen = self.bucket.choose(kind.classes)
-        return chosen != BLOCKED and self._is_engaged(self.least_busy(chosen))
+        chosen = self.bucket.choose(self.joins(visit))
+        return chosen != BLOCKED and self._is_engaged(self.least_busy(chosen, visit.refused_on))
 
-    def least_busy(self, kind: int) -> UnlikeServer[V]:
-        """Returns the server that a job of this class goes to."""
+    def least_busy(self, kind: int, refused_on: tuple[int, ...] = ()) -> UnlikeServer[V]:
+        """Returns the server that a job of this class goes to, one of `refused_on` only for want of
+        others."""
         servers = self._taking[kind]
-        return servers[0] if len(servers) == 1 else min(servers, key=_order)
+        if len(servers) == 1:
+            return servers[0]
+        if refused_on:
+            servers = tuple(each for each in servers if each.number not in refused_on) or servers
+        return min(servers, key=_order)
+
+    def joins(self, visit: V) -> tuple[int, ...]:
+        """Returns the classes that it may join now: of those of its type the ones with a server
+        that takes jobs and has not refused it; all if there is none."""
+        classes, refused_on = self.kind_of(visit).classes, visit.refused_on
+        if not refused_on:
+            return classes
+        taking = self._taking
+        return (
+            tuple(
+                kind
+                for kind in classes
+                if any(each.number not in refused_on for each in taking[kind])
+            )
+            or classes
+        )
+
+    def may_join(self, visit: V, kind: int) -> bool:
+        """Returns whether this class is one of them."""
+        return kind in self.joins(visit)
 
     def _is_engaged(self, server: UnlikeServer[V]) -> bool:
         return server.running > 0 or bool(server.line)
@@ -201,10 +227,10 @@ class TokenFacts(Pauses, Generic[V]):
             return 0.0
         service_s, spread_s = fitting.service_s, fitting.spread_s
         stay_s = admission.stay_s(ahead, working, service_s, spread_s, self._delivery_s)
-        return stay_s + self.rest_s(now_s)
+        return stay_s + max(self.rest_s(now_s), fitting.rest_s(now_s))
 
     def retry_after_s(self, visit: V, now_s: float) -> float:
         """Returns when about as many will have been served as are ahead now, and one more."""
         fitting = self.kind_of(visit).fitting
         served_s = (max(0, fitting.ahead) + 1) * fitting.departure_s
-        return self.rest_s(now_s) + served_s
+        return max(self.rest_s(now_s), fitting.rest_s(now_s)) + served_s

@@ -39,6 +39,7 @@ class Fitting(Generic[V]):
         "_lines",
         "_pool",
         "_rates",
+        "_rests",
         "_servers",
         "_up",
         "classes",
@@ -75,9 +76,13 @@ class Fitting(Generic[V]):
         return [each for each in self._servers if each is not server]
 
     def refresh(self) -> None:
-        """Look again which servers take jobs, and whose. Where none does, all count for how fast
-        they are, and for who waits."""
+        """Look again which servers take jobs, and whose. Where none does, those count that rest:
+        what is here waits for them. Where none does that, all count for how fast they are, and for
+        who waits."""
         self._up = [server for server in self._servers if not server.is_closed]
+        self._rests = not self._up
+        if self._rests:
+            self._up = [server for server in self._servers if server.state == "resting"]
         there = self._up or self._servers
         serves = {kind for server in there for kind in server.classes}
         self._lines = [line for line, of in self._all_lines if not serves.isdisjoint(of)]
@@ -91,8 +96,16 @@ class Fitting(Generic[V]):
         """Returns how many take jobs: m."""
         return len(self._up)
 
+    def rest_s(self, now_s: float) -> float:
+        """Returns how long what is here waits for a server that rests; 0 if another takes jobs."""
+        if not (self._rests and self._up):
+            return 0.0
+        return max(0.0, min(server.rest_until_s for server in self._up) - now_s)
+
     @property
     def working(self) -> int:
+        if self._rests:
+            return 0
         if not self._pool.stuck:
             return len(self._up)
         stuck = set(self._pool.stuck_servers())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillover.core.tokens.jobs import Job
+from spillover.core.tokens.server import UnlikeServer
 from spillover.core.tokens.waiting import V
 from spillover.policy.tokens import NONE
 
@@ -31,6 +32,8 @@ class Grant:
     ranks: tuple[float, ...]
     at_number: int
     rank: float | None
+    refused_on: tuple[str, ...] = ()
+    """Servers that had said before that they surely did not do the job, and so were left out."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns it as users read it (contract, section 4, /explain). `others` are the classes it
@@ -52,6 +55,7 @@ class Grant:
                 {"class": class_id, **self._told_of(rank)} for rank, class_id in there[:OTHERS_MAX]
             ],
             "others_count": len(there),
+            **({"left_out": list(self.refused_on)} if self.refused_on else {}),
         }
 
     def _told_of(self, rank: float) -> dict[str, Any]:
@@ -60,18 +64,21 @@ class Grant:
         return {"rank": round(rank, 4)}
 
 
-def grant_of(job: Job[V], class_ids: Sequence[str], server: str, *, by_rank: bool) -> Grant:
+def grant_of(
+    job: Job[V], class_ids: Sequence[str], servers: Sequence[UnlikeServer[V]], *, by_rank: bool
+) -> Grant:
     """Returns what this job, which has its token still, was given. With every job: what it takes to
     tell it in words is left to whoever asks."""
-    token = job.token
+    token, refused_on = job.token, job.refused_on
     return Grant(
         token.id,
         class_ids[token.kind],
-        server,
+        servers[job.server].id,
         job.at_number - 1 - token.number,
         max(0.0, job.at_s - token.released_s),
         job.kind.class_ids,
         job.ranks,
         job.at_number,
         job.rank if by_rank else None,
+        tuple([servers[number].id for number in refused_on]) if refused_on else (),
     )

@@ -47,6 +47,7 @@ class Job(Generic[V]):
         "rank",
         "ranks",
         "ref",
+        "refused_on",
         "server",
         "token",
         "work_s",
@@ -78,6 +79,8 @@ class Job(Generic[V]):
         """Whether it has failed; None unless it ended undone."""
         self.work_s = 0.0
         """How much it has had."""
+        self.refused_on: tuple[int, ...] = ()
+        """Servers that were left out when it took the token."""
 
 
 class Place(Generic[V]):

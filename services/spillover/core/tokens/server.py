@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import Generic
 
@@ -14,8 +15,9 @@ UNLIMITED = 2**62
 
 class UnlikeServer(Generic[V]):
     """It is *closed*, so that it takes nothing new, while it is out (an operator's word), down (its
-    handler's) or degraded. After that it has a slow start: it counts as full beyond as many jobs as
-    it has served since, and one, where another server could take the job as well."""
+    handler's), degraded, or resting: what runs its jobs has asked to be left alone. After that it
+    has a slow start: it counts as full beyond as many jobs as it has served since, and one, where
+    another server could take the job as well."""
 
     __slots__ = (
         "allowance",
@@ -30,6 +32,7 @@ class UnlikeServer(Generic[V]):
         "line",
         "number",
         "rate",
+        "rest_until_s",
         "running",
     )
 
@@ -41,6 +44,8 @@ class UnlikeServer(Generic[V]):
         """The numbers of those whose jobs it serves."""
         self.is_out = self.is_down = self.is_closed = False
         self.health = ServerHealth()
+        self.rest_until_s = math.inf
+        """When its rest ends; infinity without one."""
         self.running = 0
         """Jobs on it, and those that have failed and count for a while."""
         self.line: OrderedDict[int, V] = OrderedDict()
@@ -53,12 +58,18 @@ class UnlikeServer(Generic[V]):
 
     @property
     def state(self) -> str:
-        """Returns up, out, down or degraded."""
+        """Returns up, out, down, resting or degraded."""
         if self.is_out:
             return "out"
         if self.is_down:
             return "down"
+        if self.is_resting:
+            return "resting"
         return "degraded" if self.health.degraded else "up"
+
+    @property
+    def is_resting(self) -> bool:
+        return self.rest_until_s < math.inf
 
     @property
     def order(self) -> tuple[bool, float, int]:

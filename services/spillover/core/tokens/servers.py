@@ -22,6 +22,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from spillover.core.tokens.answers import TypeAnswers
 from spillover.core.tokens.bucket import Bucket
 from spillover.core.tokens.check import check_pool
 from spillover.core.tokens.facts import TokenFacts
@@ -85,6 +86,7 @@ class TokenServers(TokenFacts[V]):
         """The one that was popped last, and may not have started."""
         self._freed: Job[V] | None = None
         """The one that ended last."""
+        self.answers = TypeAnswers()
         layout: Layout[V] = Layout(pool, groups, cluster, service_s, self.bucket, self)
         self.servers, self._of_class = layout.servers, layout.of_class
         self.total = len(layout.servers)
@@ -101,7 +103,7 @@ class TokenServers(TokenFacts[V]):
         if popped is not None and popped[0] is visit:
             job, self._popped = popped[1], None
         else:
-            job = self._take(visit.ref, self.kinds[visit.request.type])
+            job = self._take(visit, self.kinds[visit.request.type])
         self.jobs_by_ref[visit.ref] = job
         server = self.servers[job.server]
         if not server.running:
@@ -111,19 +113,43 @@ class TokenServers(TokenFacts[V]):
             server.clock.add(visit.ref, self.now_s)
         return job.server
 
-    def _take(self, ref: int, kind: Kind[V]) -> Job[V]:
+    def _take(self, visit: V, kind: Kind[V]) -> Job[V]:
         """A token for this visit, for which there is one."""
-        bucket = self.bucket
-        chosen = bucket.choose(kind.classes)
-        server = self.least_busy(chosen)
+        bucket, ref, refused_on = self.bucket, visit.ref, visit.refused_on
+        chosen = bucket.choose(self.joins(visit) if refused_on else kind.classes)
+        server = self.least_busy(chosen, refused_on)
         rank = bucket.ranks[chosen]
         token = bucket.seize(chosen, ref)
         ranks = kind.look(bucket.ranks) if kind.look is not None else ()
-        return Job(ref, kind, token, server.number, rank, ranks, bucket.next_number, self.now_s)
+        job = Job(ref, kind, token, server.number, rank, ranks, bucket.next_number, self.now_s)
+        if refused_on:
+            job.refused_on = refused_on
+        return job
 
     def not_done(self, ref: int, *, failed: bool) -> None:
         """The work of this visit, whose server is not free yet, failed or was stopped."""
         self.jobs_by_ref[ref].end = failed
+
+    def said(self, ref: int, how: str, problem: str | None) -> str:
+        """Its work came to nothing by what runs it (`answers`). Returns the id of the server, which
+        is not free yet."""
+        job = self.jobs_by_ref[ref]
+        self.answers.not_done(job.server, job.kind.number, how, problem)
+        return self.servers[job.server].id
+
+    def refused(self, visit: V) -> bool:
+        """What ran the job of this visit, which was the last to end, has surely not done it: it
+        goes to other servers first. Returns whether one takes jobs that has not refused it yet;
+        else all may be tried again, that one last."""
+        job = self._freed
+        assert job is not None
+        assert job.ref == visit.ref
+        visit.refused_on = refused_on = (*visit.refused_on, job.server)
+        taking = [each for kind in job.kind.classes for each in self._taking[kind]]
+        if any(each.number not in refused_on for each in taking):
+            return True
+        visit.refused_on = (job.server,)
+        return False
 
     def vacate(self, ref: int) -> None:
         self._give_back(self._take_off(ref))
@@ -147,6 +173,8 @@ class TokenServers(TokenFacts[V]):
             if server.allowance != UNLIMITED:
                 grown = server.allowance + 1
                 server.allowance = grown if grown < self.places(server.number) else UNLIMITED
+            if self.answers:
+                self.answers.done(job.server, job.kind.number)
         elif job.end:
             self._learn_failure(server)
         return job
@@ -175,10 +203,26 @@ class TokenServers(TokenFacts[V]):
     # --- servers come and go ----------------------------------------------------------------------
 
     def server_changed(self, server: int, up: bool, now_s: float) -> None:
-        """Its handler can run nothing for now, or can again."""
+        """Its handler can run nothing for now, or can again: what is there again has not asked to
+        be left alone."""
         self.now_s = now_s
         self.servers[server].is_down = not up
+        if up:
+            self.servers[server].rest_until_s = math.inf
         self._settle(self.servers[server])
+
+    def rest_server(self, ref: int, until_s: float) -> float | None:
+        """What ran the job that ended last, of this visit, asks to be left alone: its server takes
+        nothing until then. Returns when the first server comes back if none is left, else None."""
+        job = self._freed
+        assert job is not None
+        assert job.ref == ref
+        server = self.servers[job.server]
+        server.rest_until_s = max(until_s, server.rest_until_s) if server.is_resting else until_s
+        self._settle(server)
+        if any(not each.is_closed for each in self.servers):
+            return None
+        return min(min(each.rest_until_s, each.health.again_s) for each in self.servers)
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
         """So many tokens from now on, by the id of the class. `pop` has who can start by that."""
@@ -216,6 +260,7 @@ class TokenServers(TokenFacts[V]):
         self._find_next()
         is_closed = server.state != "up"
         if is_closed is server.is_closed:
+            self._refresh()  # one that rested may be down now
             return
         server.is_closed = is_closed
         self._turned = True
@@ -228,17 +273,23 @@ class TokenServers(TokenFacts[V]):
                 self.bucket.open(kind, self.now_s)
         if not is_closed:
             server.allowance = 1 if self.places(server.number) > 1 else UNLIMITED
-        for fitting in (self._all, *self._fitting):
-            fitting.refresh()
+        self._refresh()
         for visit in list(server.line.values()):
             self._unseat(visit)
+        if self.blocked.count:  # what was refused here or there may have another choice now
+            for served in self.kinds.values():
+                self._look_for(served)
         self._seat_blocked()
+
+    def _refresh(self) -> None:
+        for fitting in (self._all, *self._fitting):
+            fitting.refresh()
 
     # --- pauses -----------------------------------------------------------------------------------
 
     def wake(self, now_s: float) -> bool:
-        """Free what has cooled, try degraded servers again, and end a rest that is over. Whether it
-        was one."""
+        """Free what has cooled, try degraded servers again, and end rests that are over. Whether
+        that of all was one."""
         self.now_s = now_s
         while self.cooled and self.cooled[0][0] <= now_s:
             self._give_back(heapq.heappop(self.cooled)[2])
@@ -246,6 +297,10 @@ class TokenServers(TokenFacts[V]):
             if server.health.again_s <= now_s:
                 server.health.retry()
                 self._settle(server)
+            if server.rest_until_s <= now_s:
+                server.rest_until_s = math.inf
+                self._settle(server)
+                self._turned = True
         self._find_next()
         if self.rest_until_s > now_s:
             return False
@@ -254,7 +309,7 @@ class TokenServers(TokenFacts[V]):
 
     def _find_next(self) -> None:
         cooled_s = self.cooled[0][0] if self.cooled else math.inf
-        again_s = min(server.health.again_s for server in self.servers)
+        again_s = min(min(each.health.again_s, each.rest_until_s) for each in self.servers)
         self.next_s = min(cooled_s, again_s, self.rest_until_s)
 
     # --- those that wait --------------------------------------------------------------------------
@@ -315,7 +370,7 @@ class TokenServers(TokenFacts[V]):
         oldest = self.bucket.oldest
         for gone in [kind for kind in released if oldest[kind] == NONE]:
             del released[gone]
-        visit = self.blocked.first(released)
+        visit = self.blocked.first(released, self.may_join)
         if visit is None:
             released.clear()
         return visit
@@ -331,7 +386,7 @@ class TokenServers(TokenFacts[V]):
         while (visit := self._first_blocked()) is not None:
             self._unblock(visit)
             place: Place[V] = visit.place
-            job = place.job = self._take(visit.ref, place.kind)
+            job = place.job = self._take(visit, place.kind)
             server = self.servers[job.server]
             server.line[place.number] = visit
             self.seated += 1

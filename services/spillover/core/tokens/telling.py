@@ -10,8 +10,10 @@ from spillover.core.tokens.waiting import V
 
 def told(pool: TokenFacts[V]) -> dict[str, Any]:
     """Returns the state of a pool. A server's `tokens` are those of all its classes: the most jobs
-    it can have. `unaccounted` is how many tokens are held by no job, or jobs without a token: 0."""
+    it can have; `not_done` has the types of which it does nothing (`answers`). `unaccounted` is how
+    many tokens are held by no job, or jobs without a token: 0."""
     bucket, kinds = pool.bucket, range(len(pool.class_ids))
+    not_done = _not_done(pool)
     counts = [bucket.counts(kind) for kind in kinds]
     held = sum(each["held"] for each in counts)
     of_class: list[list[str]] = [[] for _ in kinds]
@@ -33,6 +35,7 @@ def told(pool: TokenFacts[V]) -> dict[str, Any]:
                 "jobs": server.running,
                 "queued": len(server.line),
                 "tokens": sum(bucket.limit(kind) for kind in server.classes),
+                "not_done": not_done.get(server.number, []),
             }
             for server in pool.servers
         ],
@@ -50,3 +53,20 @@ def told(pool: TokenFacts[V]) -> dict[str, Any]:
             for kind in pool.kinds.values()
         ],
     }
+
+
+def _not_done(pool: TokenFacts[V]) -> dict[int, list[dict[str, Any]]]:
+    """The types of which a server has done none of its last jobs, by its number."""
+    type_ids = [kind.id for kind in pool.kinds.values()]
+    told: dict[int, list[dict[str, Any]]] = {}
+    for server, kind, run, done_elsewhere in pool.answers.telling():
+        told.setdefault(server, []).append(
+            {
+                "type": type_ids[kind],
+                "how": run.how,
+                "in_a_row": run.count,
+                "done_elsewhere": done_elsewhere,
+                "problem": run.problem,
+            }
+        )
+    return told

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -24,6 +24,9 @@ class TypedVisit(Protocol):
     """What a pool needs to know of a visit."""
 
     place: Any
+    refused_on: tuple[int, ...]
+    """Numbers of servers that go without it: what runs their jobs has surely not done it. Kept by
+    the pool."""
 
     @property
     def ref(self) -> int: ...
@@ -92,15 +95,18 @@ class Waiting(Generic[V]):
         self.count -= 1
         return self.lines[kind].remove(number)
 
-    def first(self, classes: Iterable[int]) -> V | None:
-        """Returns the one that came first among those that may join one of these classes."""
+    def first(self, classes: Iterable[int], may_join: Callable[[V, int], bool]) -> V | None:
+        """Returns the one that came first among those that may join one of these classes. One that
+        was refused somewhere is asked for: `may_join`."""
         first, found = self._next + 1, None
         for kind in classes:
             for line in self._by_class[kind]:
                 for number, visit in line.visits.items():
-                    if number < first:
+                    if number >= first:
+                        break
+                    if not visit.refused_on or may_join(visit, kind):
                         first, found = number, visit
-                    break
+                        break
         return found
 
     def _add(self, kind: int, number: int, visit: V) -> None:

@@ -43,6 +43,7 @@ from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.passed_link import PassedLink
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.peer_link import PeerLink
+from spillover.live.overflow.pool_log import pool_log
 from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.report_streams import ReportStreams
@@ -114,7 +115,7 @@ class NodeShell:
         self.relays.go_by(self.cluster)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
-        self._condition_log = ConditionLog(self.machine)
+        self._condition_log, self._pool_log = ConditionLog(self.machine), pool_log(self.machine)
         self.on_close: list[Callable[[], None]] = []
         self.on_change: list[Callable[[], None]] = []
         fed, told = (count(1).__next__, self.feed), (self.waiters, self.relays)
@@ -319,6 +320,8 @@ class NodeShell:
         self.streams.tell(command.report)
         self.room.on_report(self.now_s)
         self._condition_log.look(self.now_s)
+        if self._pool_log is not None:
+            self._pool_log.look(self.now_s)
 
     def _connect(self, command: ev.Connect) -> None:
         """A cluster of the topology, which has been changed before, is a neighbor now."""

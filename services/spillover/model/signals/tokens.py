@@ -27,7 +27,7 @@ SERVER_JOBS = Signal("spillover_server_jobs", "gauge", "Jobs on a server of the 
 SERVER_UP = Signal(
     "spillover_server_up",
     "gauge",
-    "1 while a server of the pool takes jobs; 0 while it is out, down or degraded",
+    "1 while a server of the pool takes jobs; 0 while it is out, down, resting or degraded",
     ("server",),
 )
 TYPE_REQUESTS = Signal(

@@ -5,7 +5,8 @@
 - Compatibility: a job runs on a server of its token's class, which its type may join; never on one
   that is out or down. No job comes from a neighbor to a cluster that does not serve its type.
 - A job that is started as it comes takes the longest available of the tokens that fit it.
-- No job waits while a token that fits it is available.
+- No job waits while a token that fits it is available, other than one for a server that surely
+  has not done it, as long as another one takes jobs.
 - One job at a time on a server under `fcfs`, at most as many as there are tokens under `ps`.
 
 That jobs of one type start in the order in which they queued is `checkers`' business.
@@ -113,6 +114,11 @@ class PoolChecker:
                 yield f"{name} has token {job.token.number}, {longest} is there for longer"
         self._running[command.ref] = one
 
+    def _without(self, left_out: set[str], classes: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the classes with a server that is up, and none of these; all for want of any."""
+        up = {each.id for each in self._looked_at.servers if each.state == "up"} - left_out
+        return tuple(one for one in classes if up.intersection(self._servers_of[one])) or classes
+
     def _tokens(self) -> Iterator[str]:
         servers = self._looked_at
         running = Counter(one.class_id for one in self._running.values())
@@ -140,6 +146,9 @@ class PoolChecker:
         }
         for visit in servers:
             place, classes = visit.place, self._joins.get(visit.request.type, ())
+            left_out = {self._pool.servers[number].id for number in visit.refused_on}
+            if left_out:
+                classes = self._without(left_out, classes)
             if place.job is None and not available.isdisjoint(classes):
                 yield f"{visit.request.id} waits beside an available token"
             if place.job is not None and not servers.servers[place.job.server].running:

@@ -45,6 +45,7 @@ class _Visit:
     request: _Request
     is_home: bool = True
     place: Any = None
+    refused_on: tuple[int, ...] = ()
 
 
 def pool_of(seed: int, order: str) -> UnlikeServers:

@@ -1,0 +1,123 @@
+"""A job that one server surely has not done goes to another, and a server that asks to be left
+alone is, by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.unlike_pools import DrivenPool, pool_of
+
+
+def pool(classes=None, types=None, **options):
+    """Two servers, each of a class with two tokens, that both serve all."""
+    classes = {"p": ("p", 2), "q": ("q", 2)} if classes is None else classes
+    return DrivenPool(pool_of({"p": 1, "q": 1}, classes, types, **options))
+
+
+def test_it_does_not_go_back_while_another_server_has_a_token():
+    """Also if the token of the first is there for longer."""
+    one = pool()
+    assert one.arrive(1) == "p"
+    assert one.end(1, "refused") == [1]
+    assert one.started[-1] == (1, "q")
+    assert one.servers.granted(1).as_dict()["left_out"] == ["p"]
+
+
+def test_it_waits_for_another_server_that_is_full_and_nobody_waits_behind_it():
+    """Its own class has a token all the time, which those take that came later."""
+    one = pool()
+    assert [one.arrive(ref) for ref in (1, 2, 3, 4)] == ["p", "q", "p", "q"]
+    assert one.end(1, "refused") == []
+    assert one.servers.waiting == 1
+    assert one.arrive(5) == "p"
+    assert one.arrive(6) == "blocked"
+    assert one.end(3) == [6], "the older one waits for q"
+    assert one.end(2) == [1]
+    assert one.started[-1] == (1, "q")
+
+
+def test_of_a_class_with_both_servers_it_is_the_other_one():
+    """However busy that is. Once all have refused it: from the beginning, the last one last."""
+    one = pool({"c": ("p q", 4), "only-q": ("q", 2)}, {"x": "c", "y": "only-q"})
+    assert [one.arrive(ref, "y") for ref in (8, 9)] == ["q", "q"]
+    assert one.arrive(1, "x") == "p"
+    assert one.end(1, "refused") == [1]
+    assert one.started[-1] == (1, "q")
+    assert one.end(1, "refused") == [1]
+    assert one.started[-1] == (1, "p")
+    assert one.end(1, "refused") == [1]
+    assert one.started[-1] == (1, "q")
+
+
+def test_what_waits_for_another_server_takes_what_there_is_once_that_is_gone():
+    one = pool()
+    assert [one.arrive(ref) for ref in (1, 2, 3, 4)] == ["p", "q", "p", "q"]
+    assert one.end(1, "refused") == []
+    assert one.change("q", False) == [1]
+    assert one.started[-1] == (1, "p")
+
+
+def test_one_after_another_it_has_its_seat_elsewhere():
+    one = pool(discipline="fcfs")
+    assert [one.arrive(ref) for ref in (1, 2)] == ["p", "q"]
+    assert one.end(1, "refused") == []
+    assert [visit.ref for visit in one.servers.servers[1].line.values()] == [1]
+    assert one.end(2) == [1]
+
+
+# --- rests ----------------------------------------------------------------------------------------
+
+
+def test_a_server_that_asks_to_be_left_alone_takes_nothing_until_then():
+    """The others go on. Then it comes back in a slow start."""
+    one = pool()
+    assert one.arrive(1) == "p"
+    one.end(1, "refused")
+    assert one.rest(1, 5.0) is None
+    assert one.servers.servers[0].state == "resting"
+    assert (one.counts("p")["out"], one.servers.next_s) == (2, 5.0)
+    assert [one.arrive(ref) for ref in (2, 3)] == ["q", "blocked"]
+    assert one.wake(4.9) == []
+    assert one.wake(5.0) == [3]
+    assert (one.counts("p")["held"], one.counts("p")["out"]) == (1, 1)
+
+
+def test_what_is_there_again_has_not_asked_for_it():
+    one = pool()
+    one.arrive(1)
+    one.end(1, "refused")
+    one.rest(1, 5.0)
+    one.change("p", False)
+    one.change("p", True)
+    assert one.servers.servers[0].state == "up"
+
+
+def test_the_last_one_has_all_rest_until_the_first_comes_back():
+    one = pool()
+    for ref, until_s in ((1, 9.0), (2, 3.0)):
+        server = one.arrive(ref)
+        one.end(ref)
+        assert server == ("p", "q")[ref - 1]
+        assert one.rest(ref, until_s) == (None if ref == 1 else 3.0)
+
+
+@pytest.mark.parametrize("second", ["rests", "is out"])
+def test_what_only_one_that_rests_serves_waits_for_it(second):
+    """It is not counted on, nor are neighbors' jobs taken. Nobody waits for what is out."""
+    one = pool(types={"x": "p", "y": "q"})
+    one.arrive(1, "x")
+    one.end(1)
+    one.rest(1, 5.0)
+    fitting = one.servers.fitting(0)
+    assert (fitting.up, fitting.working, fitting.idle, fitting.ready) == (1, 0, 0, False)
+    assert fitting.rest_s(2.0) == 3.0
+    assert one.arrive(2, "x") == "blocked"
+    assert one.servers.retry_after_s(one.visits[2], 2.0) >= 3.0
+    assert one.arrive(3, "y") == "q", "it has nothing to do with that"
+    if second == "is out":
+        one.put(p=False)
+        assert (fitting.up, fitting.rest_s(2.0)) == (0, 0.0)
+        assert one.wake(5.0) == []
+    else:
+        assert one.wake(5.0) == [2]
+        assert (fitting.up, fitting.working, fitting.rest_s(5.0)) == (1, 1, 0.0)
