@@ -34,7 +34,7 @@ from typing import Any, cast
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.admission import Admission
-from spillover.core.overflow.asking import first_to_go, questions, to_offer, work_for
+from spillover.core.overflow.asking import first_to_go, is_stranded, questions, to_offer, work_for
 from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import KEPT, REFUSED, STARTED, Decision
@@ -322,7 +322,10 @@ class NodeMachine(NodeFacts):
     ) -> int:
         settings, away, servers = self.settings, self.register.away, self.servers
         may_keep = may_keep and objection is None and not self.admission.elsewhere_first
-        if self._unlike and may_keep and (servers.on_block == QUEUE or servers.seats(visit)):
+        if self._unlike and may_keep and (
+            servers.seats(visit)
+            or (servers.on_block == QUEUE and not visit.group.fitting.resting)
+        ):
             self.decider.note(visit, KEPT, servers, now_s, None, self.condition)
             return KEEP
         group = visit.group
@@ -489,12 +492,9 @@ class NodeMachine(NodeFacts):
             self.servers.vacate(ref)
 
     def _rest(self, ref: int, pause_s: float, now_s: float) -> None:
-        """Start nothing for so long; what waits goes to neighbors that accept. Of unlike servers
-        it is the one of this visit that is left alone, and all if no other takes jobs."""
-        until_s: float | None = now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)
-        if self._unlike and until_s is not None:
-            until_s = cast("TokenPool", self.servers).rest_server(ref, until_s)
-        if until_s is not None and self.servers.rest(until_s):
+        """Start nothing for so long; what waits goes to neighbors that accept. Where servers are
+        unlike, that is the one of this visit, and what it alone serves (`_servers_changed`)."""
+        if self.servers.rest(ref, now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)):
             self._publish(now_s)
             self._offer_all(list(self.servers), now_s)
 
@@ -855,7 +855,8 @@ class NodeMachine(NodeFacts):
         self._turn_servers(event.server, now_s, up=False)
 
     def _servers_up(self, event: ev.ServersUp, now_s: float) -> None:
-        self.servers.end_rest()  # what is there again has not asked for it
+        if not self._unlike or event.server is None:  # else it is that server's rest that ends
+            self.servers.end_rest()  # what is there again has not asked for it
         self._turn_servers(event.server, now_s, up=True)
 
     def _turn_servers(self, server: int | None, now_s: float, *, up: bool) -> None:
@@ -882,7 +883,7 @@ class NodeMachine(NodeFacts):
         self.servers.down = down
         self._serve_queue(now_s)
         self._publish(now_s)
-        self._offer_all([one for one in self.servers if down or not one.group.fitting.up], now_s)
+        self._offer_all([one for one in self.servers if down or is_stranded(one)], now_s)
 
     def _offer_all(self, visits: list[Visit], now_s: float) -> None:
         for visit in visits:
@@ -905,7 +906,7 @@ class NodeMachine(NodeFacts):
         if self.servers.down or not visit.group.fitting.up:
             objection = Refusal.NO_SERVERS
         else:
-            elsewhere_first = self.admission.elsewhere_first
+            elsewhere_first = self.admission.elsewhere_first or visit.group.fitting.resting
             objection = Refusal.DEGRADED if elsewhere_first else Refusal.DRAINING
         if (choice := self._choose(visit, now_s, objection)) != KEEP:
             self._unqueue(visit, now_s)

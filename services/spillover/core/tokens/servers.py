@@ -144,7 +144,9 @@ class TokenServers(TokenFacts[V]):
         job = self._freed
         assert job is not None
         assert job.ref == visit.ref
-        visit.refused_on = refused_on = (*visit.refused_on, job.server)
+        refused_on = visit.refused_on
+        if job.server not in refused_on:
+            visit.refused_on = refused_on = (*refused_on, job.server)
         taking = [each for kind in job.kind.classes for each in self._taking[kind]]
         if any(each.number not in refused_on for each in taking):
             return True
@@ -211,18 +213,21 @@ class TokenServers(TokenFacts[V]):
             self.servers[server].rest_until_s = math.inf
         self._settle(self.servers[server])
 
-    def rest_server(self, ref: int, until_s: float) -> float | None:
-        """What ran the job that ended last, of this visit, asks to be left alone: its server takes
-        nothing until then. Returns when the first server comes back if none is left, else None."""
-        job = self._freed
+    def rest(self, ref: int, until_s: float) -> bool:
+        """All rest if no other server takes jobs, until the first comes back."""
+        job, was_resting = self._freed, self.resting
         assert job is not None
         assert job.ref == ref
         server = self.servers[job.server]
         server.rest_until_s = max(until_s, server.rest_until_s) if server.is_resting else until_s
         self._settle(server)
-        if any(not each.is_closed for each in self.servers):
-            return None
-        return min(min(each.rest_until_s, each.health.again_s) for each in self.servers)
+        return self.resting and not was_resting
+
+    def end_rest(self) -> None:
+        for server in self.servers:
+            if server.is_resting:
+                server.rest_until_s = math.inf
+                self._settle(server)
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
         """So many tokens from now on, by the id of the class. `pop` has who can start by that."""
@@ -257,12 +262,13 @@ class TokenServers(TokenFacts[V]):
 
     def _settle(self, server: UnlikeServer[V]) -> None:
         """What a server is now has changed: so may what it takes."""
+        is_closed, was_closed = server.state != "up", server.is_closed
+        server.is_closed = is_closed
         self._find_next()
-        is_closed = server.state != "up"
-        if is_closed is server.is_closed:
+        self._judge_rest()
+        if is_closed is was_closed:
             self._refresh()  # one that rested may be down now
             return
-        server.is_closed = is_closed
         self._turned = True
         for kind in server.classes:
             was_open = bool(self._taking[kind])
@@ -281,6 +287,14 @@ class TokenServers(TokenFacts[V]):
                 self._look_for(served)
         self._seat_blocked()
 
+    def _judge_rest(self) -> None:
+        """All rest while none takes jobs and one will by itself."""
+        self.resting, self.rest_until_s = False, math.inf
+        if any(each.state == "resting" for each in self.servers):
+            self.resting = all(each.is_closed for each in self.servers)
+        if self.resting:
+            self.rest_until_s = min(each.back_s for each in self.servers)
+
     def _refresh(self) -> None:
         for fitting in (self._all, *self._fitting):
             fitting.refresh()
@@ -290,7 +304,7 @@ class TokenServers(TokenFacts[V]):
     def wake(self, now_s: float) -> bool:
         """Free what has cooled, try degraded servers again, and end rests that are over. Whether
         that of all was one."""
-        self.now_s = now_s
+        self.now_s, was_resting = now_s, self.resting
         while self.cooled and self.cooled[0][0] <= now_s:
             self._give_back(heapq.heappop(self.cooled)[2])
         for server in self.servers:
@@ -302,15 +316,12 @@ class TokenServers(TokenFacts[V]):
                 self._settle(server)
                 self._turned = True
         self._find_next()
-        if self.rest_until_s > now_s:
-            return False
-        self.end_rest()
-        return True
+        return was_resting and not self.resting
 
     def _find_next(self) -> None:
         cooled_s = self.cooled[0][0] if self.cooled else math.inf
         again_s = min(min(each.health.again_s, each.rest_until_s) for each in self.servers)
-        self.next_s = min(cooled_s, again_s, self.rest_until_s)
+        self.next_s = min(cooled_s, again_s)
 
     # --- those that wait --------------------------------------------------------------------------
 
