@@ -3,7 +3,8 @@
 - Conservation: of each class, available + held + out tokens are its limit and those that retire;
   the limit is what the topology and the operator have said. A token is held by one job.
 - Compatibility: a job runs on a server of its token's class, which its type may join; never on one
-  that is out, down, or takes nothing by itself. No job comes from a neighbor to a cluster that does not serve its type.
+  that is out or down, or takes nothing by itself. No job comes from a neighbor to a cluster that
+  does not serve its type.
 - A job that is started as it comes takes the longest available of the tokens that fit it.
 - No job waits while a token that fits it is available, other than one for a server that surely
   has not done it, as long as another one takes jobs.
@@ -105,12 +106,8 @@ class PoolChecker:
             yield f"{name} has a token of {class_id}, which its type may not join"
         if server not in self._servers_of[class_id]:
             yield f"{name} runs on {server}, which is not of its class {class_id}"
-        for why in ("out", "down"):
-            if (why, server) in self._shut:
-                yield f"{name} runs on {server}, which is {why}"
-        state = servers.servers[command.server].state
-        if state != "up":
-            yield f"{name} runs on {server}, which is {state}"
+        for why in self._why_closed(command.server):
+            yield f"{name} runs on {server}, which is {why}"
         others = self._running.values()
         if any(other.token == one.token for other in others):
             yield f"{name} has a token that another job has: {one.token}"
@@ -123,6 +120,14 @@ class PoolChecker:
             if job.token.number != longest:
                 yield f"{name} has token {job.token.number}, {longest} is there for longer"
         self._running[command.ref] = one
+
+    def _why_closed(self, number: int) -> list[str]:
+        """As was told, and as the pool says."""
+        told = [
+            why for why in ("out", "down") if (why, self._pool.servers[number].id) in self._shut
+        ]
+        state = self._looked_at.servers[number].state
+        return told if state == "up" else [*told, state]
 
     def _without(self, left_out: set[str], classes: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the classes with a server that is up, and none of these; all for want of any."""
