@@ -295,6 +295,21 @@ def test_what_waits_for_the_only_server_of_its_type_goes_to_neighbors_while_that
     assert a.machine.condition == "well"
 
 
+def test_where_nobody_is_to_wait_nobody_waits_for_a_server_that_rests():
+    """It goes to a neighbor; if none takes it, its client hears when to come again."""
+    a = site(
+        unlike("b", TYPES), types={"llm": "big", "any": "small"}, on_block="refuse",
+        policy="two-choice",
+    )  # fmt: skip
+    a.arrive(1, "llm")
+    refuse(a, 1, retry_after_s=5.0)
+    told = only(ev.Refuse, a.arrive(2, "llm"))
+    assert (told.reason, told.retry_after_s >= 5.0) == (Refusal.NO_SERVERS, True)
+    a.hear("b", any=-2, llm=-1)
+    assert only(ev.Forward, a.arrive(3, "llm")).ref == 3
+    assert a.machine.blocked == {}
+
+
 def test_a_server_that_is_put_in_ends_the_rest_of_all():
     """It has not asked for one."""
     a = site()
