@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -20,7 +19,7 @@ from spillover.apps.http.connection import HttpConnection
 from spillover.apps.http.service import Bounds, Edge, Service
 from spillover.live.process.listening import BACKLOG
 from spillover.live.process.logs import OncePerPeriod
-from spillover.live.tls.handshakes import Handshake, at_door
+from spillover.live.tls.handshakes import Front, Handshake, at_door
 
 STOP_S = 2
 """For connections to be let go of at the end."""
@@ -41,7 +40,7 @@ class HttpServer(uvicorn.Server):
         bounds: Bounds | None = None,
         *,
         stop_s: int = STOP_S,
-        tls: ssl.SSLContext | None = None,
+        tls: Front | None = None,
     ) -> None:
         config = uvicorn.Config(
             cast("Any", app),
@@ -87,7 +86,7 @@ class HttpServer(uvicorn.Server):
             await self._listen(sockets or [], self._tls)
         self.ready.set()
 
-    async def _listen(self, sockets: list[socket.socket], tls: ssl.SSLContext) -> None:
+    async def _listen(self, sockets: list[socket.socket], tls: Front) -> None:
         """With handshakes in turns, and limits for them, which uvicorn does not pass on."""
         loop, make = asyncio.get_running_loop(), at_door(self._connect, tls, self._handshakes)
         self.servers = [
