@@ -208,7 +208,7 @@ def test_work_that_was_let_in_goes_on_when_its_api_token_is_revoked(nodes):
         (ref,) = node.shell.waiters._by_ref
         await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
         kept = [one for one in access.tokens.by_digest.values() if one.name != "submitter"]
-        access.tokens = ApiTokens([*kept, same])
+        access.go_by(ApiTokens([*kept, same]))
         assert (await post(node, SHOP, {"service_ms": 300}))[0] == 401
         assert (await look(node, SHOP))[0] == 401
         assert (await node.send("DELETE", "/requests/order-7", headers=SHOP))[0] == 401
