@@ -67,6 +67,13 @@ def test_a_file_that_changes_counts_from_the_next_connection_on(of_service, tmp_
     asyncio.run(main())
 
 
+def test_a_file_that_is_given_counts_and_not_that_of_the_environment(of_service, monkeypatch):
+    monkeypatch.setenv("SPILLOVER_CA_FILE", "/nowhere/at-all.crt")
+    assert len(TrustedCas(of_service.ca).context().get_ca_certs()) == 1
+    with pytest.raises(InputError):
+        TrustedCas(None)
+
+
 def test_a_pipe_is_no_file_of_cas(of_service, tmp_path, caplog):
     """Nobody waits for what is written to it: not at the start, and not where it takes the place of
     a file later."""
