@@ -95,12 +95,12 @@ def test_who_only_looks_sees_no_object_and_changes_nothing():
             producers(1, access=access_of_tests()) as (one,),
             httpx.AsyncClient(base_url=one.url, trust_env=False) as client,
         ):
-            for caller in open_to:
+            for caller, doors in open_to.items():
                 for verb, path in set().union(*open_to.values()):
                     headers = [*shown_by(caller), (b"spillover-deadline-ms", b"1")]
                     answer = await client.request(verb, path, headers=headers)
                     may = answer.status_code != 403
-                    assert may is ((verb, path) in open_to[caller]), (caller, verb, path)
+                    assert may is ((verb, path) in doors), (caller, verb, path)
 
     asyncio.run(main())
 

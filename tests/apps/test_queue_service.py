@@ -235,18 +235,13 @@ def test_a_producer_that_waits_is_not_read_and_then_is(producer: Producer) -> No
 
 def test_memory_is_bounded_by_bytes_too() -> None:
     limits = {"unacked": 11, "dead": 12, "deliveries": 13, "waiting": 14}
-    settings = {
-        **{"unacked_limit": 11, "dead_limit": 12, "deliveries_max": 13, "waiting_limit": 14},
-        **{"buffers": 100, "held_limit_bytes": 250_000},
-    }
-    with producers(**settings) as (one,):
+    bounds = {"buffers": 100, "held_limit_bytes": 250_000}
+    settings = {"unacked_limit": 11, "dead_limit": 12, "deliveries_max": 13, "waiting_limit": 14}
+    with producers(**bounds, **settings) as (one,):
         answers = [one.put(b"x" * 100_000, deadline_ms=200).status for _ in range(3)]
         assert answers == [201, 201, 429]
-        told = one.state["limits"]
-        assert told == limits | {
-            **{"buffers": 100, "held_limit_bytes": 250_000},
-            "object_limit_bytes": OBJECT_LIMIT_BYTES,
-        }
+        told = {**limits, **bounds, "object_limit_bytes": OBJECT_LIMIT_BYTES}
+        assert one.state["limits"] == told
         one.tell(one.take().headers["spillover-grant"], "ack")
         assert one.put(b"x" * 100_000).status == 201
 

@@ -52,9 +52,11 @@ def test_a_server_that_is_in_trouble_is_told_with_what_it_did(pool, said):
         log.look(0.0)
     ((level, words, told),) = said()
     assert (level, words) == ("WARNING", "a server has changed")
-    assert told == {
-        **{"cluster": "a", "server": "big", "state": "degraded", "before": "up"},
-        **{"failed_share": 0.23, "not_done": {"llm": 1, "any": 1}, "answered": "a reset"},
+    change = {"cluster": "a", "server": "big", "state": "degraded", "before": "up"}
+    assert told == change | {
+        "failed_share": 0.23,
+        "not_done": {"llm": 1, "any": 1},
+        "answered": "a reset",
     }
     server.health.retry()
     log.look(1.0)
@@ -96,10 +98,8 @@ def test_a_server_that_does_none_of_a_type_is_told_once_in_a_while(pool, said, h
     look_at = told.pop("look_at")
     assert look_at.startswith("the topology says that it serves any: classes small")
     assert look_at.endswith(module.AT_FAULT) is (how == REJECTED)
-    assert told == {
-        **{"cluster": "a", "server": "small", "type": "any", "how": how},
-        **{"in_a_row": RUN_LENGTH + 8, "done_elsewhere": 12, "answered": "404"},
-    }
+    whose = {"cluster": "a", "server": "small", "type": "any", "how": how}
+    assert told == whose | {"in_a_row": RUN_LENGTH + 8, "done_elsewhere": 12, "answered": "404"}
     answers.done(SMALL, kind)
     goes_on()
     answers.not_done(BIG, kind, FAILED, "")

@@ -73,6 +73,17 @@ def test_at_the_wrong_time(files, days, told):
     assert told in _complaint(files, now=datetime.now(UTC) + timedelta(days=days))
 
 
+def test_it_holds_up_to_its_end_and_of_cas_the_first_end_is_told(tmp_path, authority):
+    short = Authority("short", lasts=timedelta(days=3))
+    files = put(tmp_path, "a", authority.sign(NAME), authority, short)
+    material = read_material(files, NAME)
+    assert material.cas_not_after_s == short.certificate.not_valid_after_utc.timestamp()
+    files = put(tmp_path, "a", authority.sign(NAME), authority)
+    ends = read_material(files, NAME).leaf.not_valid_after_utc
+    assert read_material(files, NAME, ends - timedelta(seconds=1)).leaf
+    assert "it has ended" in _complaint(files, now=ends)
+
+
 def test_for_servers_only(tmp_path, authority):
     signed = authority.sign(NAME, usage=[ExtendedKeyUsageOID.SERVER_AUTH])
     assert "for servers and clients" in _complaint(put(tmp_path, "a", signed, authority))
