@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from spillover_loadgen.record import Outcome, Record
+from spillover_loadgen.record import Outcome, Record, read_answer
 from spillover_loadgen.results import summary, write_json_lines
 
 OUTCOMES = ["ok", "refused", "expired", "failed", "cancelled", "unknown", "unreachable"]
@@ -101,6 +101,11 @@ def test_the_frequent_reasons_are_counted():
     reasons = summarized(records)["reasons"]
     assert next(iter(reasons.items())) == ("queue_full", 2)
     assert len(reasons) == 20
+
+
+def test_of_what_a_node_says_the_beginning_is_kept():
+    body = json.dumps({"reason": "x" * 300}).encode()
+    assert read_answer(500, body) == (Outcome.FAILED, None, "x" * 200)
 
 
 def test_no_request_at_all_is_a_result_too():
