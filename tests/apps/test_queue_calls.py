@@ -125,6 +125,14 @@ def test_what_is_told_of_those_that_wait() -> None:
         assert 8000.0 < grant["ends_in_ms"] <= second.state["visibility_ms"]
 
 
+def test_its_page_drains_and_resumes_it() -> None:
+    with producers() as (one,):
+        for action, draining in (("drain", True), ("resume", False)):
+            answer = call(f"{one.url}/console/{action}", "POST", headers={"Origin": one.url})
+            assert answer.status == 202
+            assert one.state["draining"] is draining
+
+
 def test_a_grant_that_nobody_has_is_named_only_where_it_can_be_read() -> None:
     with producers() as (one,):
         assert call(f"{one.url}/objects/nothing").told["id"] == "nothing"

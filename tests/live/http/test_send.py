@@ -12,6 +12,7 @@ from support import loop
 
 LIMIT_S = 20.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
@@ -65,6 +66,25 @@ def test_an_answer_is_told_once(run):
             await until(lambda: len(told) == 3)
             assert [type(came_to) for came_to in told] == [Response] * 3
             assert (idle, len(heads), client.idle, client.busy) == ([1, 1, 1], 3, 1, 0)
+
+    run(main())
+
+
+def test_an_answer_that_was_paused_at_its_end_keeps_no_other_waiting(run):
+    """Its connection reads on for the next one."""
+
+    async def main():
+        pieces = []
+        async with serving(CHUNKED) as (client, _):
+            for _ in range(2):
+                exchange, told = sent(client, on_head=lambda *_: take)
+
+                def take(piece, exchange=exchange):
+                    pieces.append(bytes(piece))
+                    exchange.pause()
+
+                await until(lambda told=told: told)
+            assert (pieces, client.idle) == ([b"ok", b"ok"], 1)
 
     run(main())
 
