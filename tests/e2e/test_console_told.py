@@ -129,7 +129,8 @@ RECKONED = """async () => {
   const frame = (at_ms, epoch, n) => ({ at_ms, clusters: [{
     id: "a", epoch, queue_length: n, recent: { p50_ms: 1, p99_ms: 2 },
     home: { accepted: 100 * n }, answered: 50 * n, failed: 4 * n, expired: 3 * n, rejected: 2 * n,
-    refused: n, pulls: 6 * n, system_time_sum_ms: 400 * n, neighbors: [{ id: "b", forwards: 8 * n }],
+    refused: n, pulls: 6 * n, system_time_sum_ms: 400 * n,
+    neighbors: [{ id: "b", forwards: 8 * n }],
   }] });
   const flows = new Flows();
   const told = [];

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from spillover.live.http.client import HttpClient
 from spillover_loadgen import queue_driver
 from spillover_loadgen.cli import main
 from spillover_loadgen.queue_command import configure, load_of, print_summary
@@ -62,6 +63,24 @@ def test_producers_that_want_an_api_token_are_shown_one():
     result = asyncio.run(main(()))
     assert (result["put_outcomes"]["failed"], result["produced"]) == (result["offered"], 0)
     assert "put: status 401" in result["reasons"]
+
+
+def test_an_object_of_somebody_else_is_given_back_and_never_acknowledged():
+    load = replace(LOAD, duration_s=0.3)
+
+    async def main():
+        async with producers(1, deliveries_max=2) as (one,):
+            client = HttpClient(one.url)
+            put = await client.request("POST", "/objects", body=b"not theirs", timeout_s=10.0)
+            assert put.status == 201
+            await client.close()
+            record = await queue_driver.run({one.id: one.url}, load, asyncio.Event())
+            return record, one.objects
+
+    record, objects = asyncio.run(main())
+    assert record.strangers == 2, "then it is dead"
+    assert len(objects.dead) == 1
+    assert objects.acknowledged == len(record.acknowledged) == len(record.kept)
 
 
 def test_the_schedule_follows_from_the_seed():
