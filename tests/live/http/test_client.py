@@ -358,50 +358,6 @@ def test_idle_connections_grow_old(run):
     run(main())
 
 
-def test_a_sweep_leaves_those_that_are_young(run):
-    async def main():
-        async with serving(lambda peer: peer.send(OK)) as (_, client):
-            await client.warm(3)
-            oldest = next(iter(client._idle))
-            oldest.idle_since_s -= 31
-            client._close_expired()
-            assert client.idle == 2
-            assert oldest not in client._idle
-
-    run(main())
-
-
-@pytest.mark.parametrize("told_s", [12.0, None])
-def test_the_system_watches_over_connections_that_are_to_be_watched(run, told_s):
-    async def main():
-        async with serving(lambda peer: peer.send(OK), user_timeout_s=told_s) as (_, client):
-            await client.warm(1)
-            opened = next(iter(client._idle))._transport.get_extra_info("socket")
-            is_watched = opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
-            assert is_watched is (told_s is not None)
-
-    run(main())
-
-
-def test_as_many_are_opened_as_are_missing(run):
-    """Whatever is idle already; and who closes the client meanwhile is told by that word."""
-
-    async def main():
-        async with serving(lambda peer: peer.send(OK)) as (server, client):
-            await client.warm(2)
-            await client.warm(3)
-            assert (client.idle, len(server.peers)) == (3, 3)
-        with full_backlog() as url:
-            client = HttpClient(url, connect_timeout_s=LIMIT_S)
-            warming = asyncio.ensure_future(client.warm(1))
-            await turn()
-            await client.close()
-            with pytest.raises(NotDelivered, match="this client was closed"):
-                await warming
-
-    run(main())
-
-
 def test_a_thousand_parallel_requests_share_connections(run):
     """Each parallel request has its own connection; the next thousand reuse them."""
 
