@@ -30,12 +30,12 @@ testbed:
 	@deploy/testbed.sh $(ARGS)
 
 check: .venv/.complete
-	@$(MAKE) -j2 style collected
-	@$(MAKE) -j2 types quick
+	@$(MAKE) -j2 style types collected
+	@$(MAKE) quick
 
 test: .venv/.complete
-	@$(MAKE) -j2 style collected
-	@$(MAKE) -j2 types all-tests
+	@$(MAKE) -j2 style types collected
+	@$(MAKE) all-tests
 
 style: .venv/.complete
 	$(BIN)/ruff check .
@@ -44,14 +44,13 @@ style: .venv/.complete
 
 # pytest rewrites each test file once: on a clean checkout every worker would, all at the same time,
 # which takes a core of each as long as a thousand tests. Later each rewrites only what has changed.
-# What is wrong is told by the tests' own run.
+# What is wrong is told by the tests' own run. Style and types are looked at on the other core.
 collected: .venv/.collected
 
 .venv/.collected: .venv/.complete
 	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || :
 	@touch $@
 
-# Beside the tests, many of which wait: what is wrong is told where it is found, and by the status.
 types: .venv/.complete
 	$(BIN)/mypy
 

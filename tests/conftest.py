@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -59,6 +60,8 @@ REAL_SERVERS = {"redis_server", "redis_servers"}
 """Fixtures that start processes, as the tests do that ask for them."""
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 """In a file of which `make check` reads no more."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a directory there that is the user's alone
+MEMORY_BYTES = 2**30
 PRIORITY_LOWEST = 19
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
@@ -93,9 +96,18 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(profile)
     if is_quick:
         sys.addaudithook(_refuse_processes)
+        _keep_files_in_memory()
     if config.getoption("only") == "meanwhile" and not hasattr(config, "workerinput"):
         _take_what_is_left()
     gc.callbacks.append(_note_collection)
+
+
+def _keep_files_in_memory() -> None:
+    """Those of `tmp_path`, if there is room: stores wait for what they write to be on the disk for
+    good, some milliseconds each time. In `make test` it is on one."""
+    with suppress(OSError):  # macOS has no such place
+        if shutil.disk_usage(MEMORY).free > MEMORY_BYTES and os.access(MEMORY, os.W_OK):
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def _take_what_is_left() -> None:
@@ -276,14 +288,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For `-n auto`: one more than the cores that this process may use, since many tests wait,
-    though hardly any of `make check`, and none of those that compute. Twice as many are no faster,
-    and make limits tight."""
+    """For `-n auto`, by the cores that this process may use. Those of `make check` wait for half of
+    their time, in which others compute. Of those that run together so much is done by processes of
+    their own that one more is enough, and those that compute wait for nothing."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    return min(cores + (config.getoption("only") not in {"quick", "meanwhile"}), WORKERS_MAX)
+    match config.getoption("only"):
+        case "quick":
+            return min(2 * cores, WORKERS_MAX)
+        case "meanwhile":
+            return min(cores, WORKERS_MAX)
+    return min(cores + 1, WORKERS_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)

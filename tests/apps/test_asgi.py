@@ -50,11 +50,11 @@ async def serving(app, bounds=None, **options):
             await task
 
 
-def talk(app, *segments, bounds=None):
+def talk(app, *segments, bounds=None, **options):
     """All that comes back on one connection until its end."""
 
     async def main():
-        async with serving(app, bounds) as connect, asyncio.timeout(10.0):
+        async with serving(app, bounds, **options) as connect, asyncio.timeout(10.0):
             reader, writer = await connect()
             for segment in segments:
                 writer.write(segment)
@@ -284,7 +284,7 @@ def test_an_exchange_that_takes_too_long_is_cut_off(said):
     async def waits(scope, receive, send):
         await asyncio.Event().wait()
 
-    assert talk(waits, said, bounds=Bounds(exchange_s=0.2)) == b""
+    assert talk(waits, said, bounds=Bounds(exchange_s=0.2), stop_s=0) == b""
 
 
 def test_an_answer_that_nobody_reads_is_cut_off():

@@ -44,6 +44,7 @@ def test_every_rule_moves_whom_it_should(rule):
         assert step.clients["f"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap_s", few_at_first([2.5, 0.5, 4.0], 1))
 @pytest.mark.parametrize("lists", ["abcdefg abcdefgh abcdefghi", "abcdefgh bcdefgh cdefghx"])
 def test_changes_that_overlap_are_repaired(gap_s, lists):

@@ -23,6 +23,7 @@ def erlang_wait(servers, load):
     return full / (sum(terms) + full) / (servers * (1 - load))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "servers"), [("isolated", 8), (SHARED, 32)])
 def test_waits_are_those_of_theory(policy, servers):
     """Both ends of the gap, within 8 %."""
