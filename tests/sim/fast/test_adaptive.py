@@ -72,6 +72,7 @@ def arrivals(topology, load, work, *, seed, duration_s=12.0):
     return sorted(schedule, key=lambda arrival: arrival.time_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", few_at_first(all_in_soak([0.9, 1.5, 0.5], 2), 1))
 @pytest.mark.parametrize("work", few_at_first([exponential, constant, hyperexponential], 1))
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from support.few import few_at_first
 NINE = [f"s{number}" for number in range(1, 10)]
 
 
+@pytest.mark.slow
 def test_a_thousand_clients_are_as_even_as_simulated():
     """The document's four changes, by the machines: within 1.03 of the mean, the fewest moves,
     and as the model of all at once has it."""

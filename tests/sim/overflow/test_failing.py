@@ -195,6 +195,7 @@ def test_it_is_used_in_full_soon_after_it_is_well_again(seed, how):
     assert not played.clusters["tokyo"].machine.health.degraded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_where_all_fail_nobody_goes_back_and_forth_nor_pays_for_it_later(seed):
     """A database that both sites need is gone for 30 s: each is found to fail, then to be no worse

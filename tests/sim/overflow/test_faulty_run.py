@@ -110,6 +110,7 @@ def test_a_site_that_comes_back_is_used_again():
     assert shares[2] > 0.1
 
 
+@pytest.mark.slow
 def test_a_site_that_stands_still_for_good():
     """Its clients give up in the end: the run ends, and nobody knows what became of what it held,
     nor of what came later. All others are answered."""

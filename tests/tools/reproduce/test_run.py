@@ -150,6 +150,7 @@ def test_a_record_reads_back_as_written(tmp_path, line):
     assert not read_record("membership-2", tmp_path).fits(DEFAULT, 5)
 
 
+@pytest.mark.slow
 def test_claims_and_drawing_see_what_the_file_holds(tmp_path, line):
     """Keys are text and tuples are lists then, as when it is read back."""
     seen = []
