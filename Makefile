@@ -14,8 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
 	@echo "make testbed five clusters in containers, with Redis and dashboards (ARGS=... for services)"
-	@echo "make check   style, types, import rules and the tests that start no process: a minute or so"
-	@echo "make test    style, types, then all tests in five passes, tests/run.sh (ARGS=... for pytest)"
+	@echo "make check   style, types, import rules, tests that start no process: 1.5 minutes, at first 2"
+	@echo "make test    style, types, then all tests in five passes: 15 minutes (ARGS=... for pytest)"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
 	@echo "make dashboards  write dashboards/grafana/*.json anew"
 	@echo "make reference   write services/docs/configuration.md anew"
