@@ -453,6 +453,7 @@ def test_the_description_names_every_call(producer: Producer) -> None:
     }
 
 
+@pytest.mark.slow
 def test_many_at_once_get_each_object_once() -> None:
     with producers(3, buffers=3) as running, ThreadPoolExecutor(24) as pool:
         got: list[bytes] = []

@@ -100,6 +100,7 @@ def test_which_token_is_explained(pool, capsys):
     assert line.endswith("others by releases: any 4")
 
 
+@pytest.mark.slow
 def test_limits_are_planned_from_what_comes(pool, require, capsys):
     """`plan tokens --from`: the pool as it is, at the rates that were measured; who brings nothing
     is told so."""
