@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from spillover.apps.node.console_view import NOT_DONE_MAX
 from support import told_console as consoles
 from support.console_page import cluster, fact, has_no_sideways_scroll
 
@@ -52,6 +53,26 @@ def test_degraded_clusters_are_marked(opened, expect):
         expect(page.locator("#cluster .badge")).to_have_text("up")
         expect(page.locator("#cluster .notice")).to_be_hidden()
         expect(page.locator("[data-tile=clusters] + span")).to_have_text("clusters")
+
+
+def test_what_a_server_of_a_pool_does_not_do_is_shown(opened, expect):
+    """Beside its state; the first types of many."""
+    run = {"how": "not_run", "in_a_row": 7, "done_elsewhere": 3, "problem": "<img src=x>"}
+    row = {"rate": 1.0, "state": "up", "jobs": 0, "queued": 0, "tokens": 2}
+    liar = {"id": "s1", **row, "not_done": [{"type": f"t{k}", **run} for k in range(9)]}
+    pool = {
+        "discipline": "ps", "on_block": "queue", "jobs": 0, "blocked": 0, "classes": [],
+        "types": [], "servers": [{"id": "s0", **row}, liar],
+    }  # fmt: skip
+
+    def tell():
+        return [consoles.state_of("a", tokens=pool)]
+
+    with consoles.console_of("a", [], tell) as url, opened(url, width=360, height=740) as page:
+        rows = page.locator('#cluster table[data-pool="servers"] tbody tr')
+        says = ", ".join(f"t{k}: 7 not run" for k in range(NOT_DONE_MAX))
+        expect(rows).to_have_text(["s00021up", f"s10021up{says}"])
+        assert has_no_sideways_scroll(page)
 
 
 def test_loads_pulls_and_a_shadow_are_shown(opened, expect):

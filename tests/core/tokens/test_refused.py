@@ -84,7 +84,7 @@ def test_a_server_that_asks_to_be_left_alone_takes_nothing_until_then():
     one = pool()
     assert one.arrive(1) == "p"
     one.end(1, "refused")
-    assert one.rest(1, 5.0) is None
+    assert not one.rest(1, 5.0)
     assert one.servers.servers[0].state == "resting"
     assert (one.counts("p")["out"], one.servers.next_s) == (2, 5.0)
     assert [one.arrive(ref) for ref in (2, 3)] == ["q", "blocked"]
@@ -121,7 +121,8 @@ def test_the_last_one_has_all_rest_until_the_first_comes_back():
         server = one.arrive(ref)
         one.end(ref)
         assert server == ("p", "q")[ref - 1]
-        assert one.rest(ref, until_s) == (None if ref == 1 else 3.0)
+        assert one.rest(ref, until_s) is (ref == 2)
+    assert (one.servers.resting, one.servers.rest_until_s) == (True, 3.0)
 
 
 @pytest.mark.parametrize("second", ["rests", "is out"])
