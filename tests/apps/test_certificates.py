@@ -20,6 +20,7 @@ from spillover.live.tls.material import read_material
 from spillover.model.errors import NotBelieved, NotDelivered
 from support.certificates import Authority
 from support.federation import run, topology_of, until
+from support.loop import turn
 from support.secure_federation import SecureFederation, name_of
 
 
@@ -134,7 +135,7 @@ def test_connections_to_a_neighbor_are_bounded(tmp_path, monkeypatch):
             flood = asyncio.create_task(_flood(pair["a"], 30))
             while not flood.done():
                 open_at_once.add(len(client._open) + len(client._connecting))
-                await asyncio.sleep(0)
+                await turn(0)
             statuses, clusters = await flood
             assert (set(statuses), clusters) == ({200}, {"a", "b"})
             assert max(open_at_once) == 3
