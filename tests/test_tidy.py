@@ -83,9 +83,7 @@ def sources():
 
 LONG_FILES = {
     # The transitions of one machine are read together.
-    "services/spillover/core/overflow/machine.py": 920,
-    # One pool: who gets a token, and all that takes servers in and out.
-    "services/spillover/core/tokens/servers.py": 435,
+    "services/spillover/core/overflow/machine.py": 900,
     # All that one machine is told, and says.
     "services/spillover/core/overflow/events.py": 485,
     # What is read from a connection, in which order it is answered, and what is bounded meanwhile.

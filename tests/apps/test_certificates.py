@@ -266,6 +266,7 @@ async def _renew(pair, new, old, now):
         assert await credentials.look()
 
 
+@pytest.mark.slow
 def test_rotation_under_load(tmp_path):
     """Old CA, both, then the new one alone: no request fails, and then what the old one vouched for
     is refused, on connections that there were, too."""
@@ -299,6 +300,7 @@ def test_rotation_under_load(tmp_path):
     run(main)
 
 
+@pytest.mark.slow
 def test_what_is_away_comes_back_although_neighbors_part(tmp_path):
     """Once b does not believe a, it answers what it holds of a's, and gets nothing new."""
 

@@ -82,6 +82,33 @@ def test_every_door_of_a_producer_is_open_to_those_it_is_for_and_to_nobody_else(
     asyncio.run(main())
 
 
+def test_who_only_looks_sees_no_object_and_changes_nothing():
+    """As services/docs/queue.md has it; by name, since the table says what it says."""
+    open_to = {
+        "submitter": {("POST", "/objects"), ("POST", "/take"), ("POST", "/grants/g/ack")},
+        "reader": {("GET", "/state"), ("GET", "/dead"), ("GET", "/explain/1")},
+        "operator": {
+            *(("GET", "/state"), ("GET", "/dead"), ("GET", "/explain/1"), ("GET", "/dead/1")),
+            *(("POST", "/dead/1/put-back"), ("DELETE", "/dead/1")),
+            *(("POST", "/admin/drain"), ("POST", "/admin/resume")),
+        },
+    }
+
+    async def main():
+        async with (
+            producers(1, access=access_of_tests()) as (one,),
+            httpx.AsyncClient(base_url=one.url, trust_env=False) as client,
+        ):
+            for caller, doors in open_to.items():
+                for verb, path in set().union(*open_to.values()):
+                    headers = [*shown_by(caller), (b"spillover-deadline-ms", b"1")]
+                    answer = await client.request(verb, path, headers=headers)
+                    may = answer.status_code != 403
+                    assert may is ((verb, path) in doors), (caller, verb, path)
+
+    asyncio.run(main())
+
+
 def test_objects_go_from_producer_to_producer_and_to_who_shows_an_api_token():
     async def main():
         access, shown = access_of_tests(), shown_by("submitter")

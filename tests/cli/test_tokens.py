@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
 
 from spillover.cli import main
+from spillover.core.tokens.answers import NOT_RUN, RUN_LENGTH
 from spillover.model.unlike_servers import JobType, Server, ServerClass
 
 POOL = {
@@ -61,6 +63,23 @@ def test_a_pool_is_shown_and_changed(pool, capsys):
     assert told(capsys, "tokens", url, "--in", "small")[0] == 0
 
 
+async def lie(federation):
+    """Server small does nothing of type text; of that, one by one."""
+    answers = federation["a"].machine.servers.answers
+    for _ in range(RUN_LENGTH):
+        answers.not_done(1, 1, NOT_RUN, "http://x answered [503]")
+
+
+def test_what_a_server_does_not_do_is_shown(pool, capsys):
+    pool.ask(lie)
+    _, out, _ = told(capsys, "tokens", pool.urls["a"])
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines[-2:] == [
+        "server in a row done elsewhere does not do said last",
+        "small 5 0 text (not run) http://x answered [503]",
+    ]
+
+
 WRONG = [
     (("--limit", "fst=2"), 1, "invalid: body.classes: expected the id of a class (fast, any)"),
     (("--out", "large"), 1, "invalid: body.servers: expected the id of a server (big, small)"),
@@ -100,6 +119,34 @@ def test_which_token_is_explained(pool, capsys):
     assert line.endswith("others by releases: any 4")
 
 
+class Full(BaseHTTPRequestHandler):
+    """Has no place."""
+
+    def do_POST(self):
+        self.send_error(503)
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+def test_that_a_server_did_not_run_it_is_explained(running, nodes, capsys):
+    with HTTPServer(("127.0.0.1", 0), Full) as full:
+        threading.Thread(target=full.serve_forever, daemon=True).start()
+        small = Server(id="small", handler=f"http:http://127.0.0.1:{full.server_port}")
+        servers = {"servers": (small, Server(id="big"))}
+        with running(nodes.topology_of("a", clusters={"a": servers})) as run:
+            run.ask(ask_any)
+            _, out, _ = told(capsys, "explain", run.urls["a"], "one")
+        full.shutdown()
+    assert "not started on server small (" in out
+    assert "token big-1 of class big, on server big, not again on small: " in out
+
+
+async def ask_any(federation):
+    await federation["a"].post({"service_ms": 1}, id="one")
+
+
+@pytest.mark.slow
 def test_limits_are_planned_from_what_comes(pool, require, capsys):
     """`plan tokens --from`: the pool as it is, at the rates that were measured; who brings nothing
     is told so."""

@@ -57,13 +57,12 @@ class PoolOfLists:
         there = [each for each in self.servers_of[class_id] if each not in self.closed]
         return [each for each in there if each not in self.refused_on.get(ref, ())]
 
-    def refuse(self, ref):
-        """Its job has ended, and surely was not done; it is decided again."""
-        type_, server = self.type_of[ref], self.jobs[ref][1]
-        self.freed(ref, served=False)
-        self.refused_on[ref] = [*self.refused_on.get(ref, ()), server]
+    def refuse(self, ref, server):
+        """Its job, which has ended on this server, surely was not done; it is decided again."""
+        type_ = self.type_of[ref]
+        self.refused_on[ref] = {*self.refused_on.get(ref, ()), server}
         if not any(self.others(ref, id_) for id_ in self.joins[type_]):
-            self.refused_on[ref] = [server]
+            self.refused_on[ref] = {server}
         self.came.remove(ref)
         return self.arrive(ref, type_)
 

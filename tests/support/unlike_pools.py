@@ -72,8 +72,9 @@ class DrivenPool:
         self.servers.join(visit)
         return self.checked("seat" if seats else "blocked")
 
-    def end(self, ref, how="done", service_s=0.0, until_s=0.0):
-        """A job ends: done, failed, stopped, or cools after it has failed."""
+    def end(self, ref, how="done", service_s=0.0, until_s=0.0, rests_until_s=None):
+        """A job ends: done, failed, stopped, refused, or cools after it has failed. What ran it may
+        ask to be left alone."""
         if how != "done":
             self.servers.not_done(ref, failed=how in {"failed", "cools", "refused"})
         if how in {"refused", "failed", "cools"}:
@@ -84,6 +85,8 @@ class DrivenPool:
             self.servers.vacate(ref)
         if how == "done":
             self.servers.served(ref, service_s)
+        if rests_until_s is not None:
+            self.servers.rest(ref, rests_until_s)
         if how == "refused":
             return self._decide_again(self.visits[ref])
         return self.serve()
@@ -98,10 +101,10 @@ class DrivenPool:
         return self.serve()
 
     def rest(self, ref, until_s):
-        """What ran the one that ended last asks to be left alone."""
-        until_s = self.servers.rest_server(ref, until_s)
+        """What ran the one that ended last asks to be left alone. Returns whether now all are."""
+        rest_all = self.servers.rest(ref, until_s)
         self.serve()
-        return until_s
+        return rest_all
 
     def leave(self, ref):
         self.servers.leave(self.visits[ref])

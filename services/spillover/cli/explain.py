@@ -200,6 +200,8 @@ def _granted(record: dict[str, Any]) -> str:
     )
     waited = f"{_milliseconds(told.get('available_ms'))}, {releases} releases"
     words = f"token {token} of class {kind}, on server {server}"
+    if left_out := told.get("left_out"):
+        words += f", not again on {', '.join(map(str, left_out))}"
     others = told.get("others") or []
     if not others:
         return f"{words}: no other was there (available for {waited})"
@@ -272,6 +274,8 @@ def _event(record: dict[str, Any]) -> str:
     event = str(record.get("event"))
     words = [_EVENTS.get(event) or event.replace("_", " ")]
     words += [str(record[name]) for name in ("neighbor", "outcome") if record.get(name)]
+    if record.get("server"):
+        words.append(f"on server {record['server']}")
     if record.get("problem"):
         words.append(f"({record['problem']})")
     if granted := _granted(record):

@@ -115,7 +115,22 @@ def _tables(tokens: dict[str, Any]) -> list[Table | Text]:
         more = ["..."] if len(joins) > SHOWN_CLASSES_MAX else []
         shown = Text(" ".join([*joins[:SHOWN_CLASSES_MAX], *more]))
         types.add_row(Text(row["id"]), *numbers, work, shown)
-    return [servers, Text(), classes, Text(), types]
+    return [servers, Text(), classes, Text(), types, *_not_done(tokens)]
+
+
+def _not_done(tokens: dict[str, Any]) -> list[Table | Text]:
+    """Which servers have done none of their last jobs of a type; nothing where there are none."""
+    table = _table("server", ("in a row", "done elsewhere"), "does not do")
+    table.add_column("said last")
+    for row in tokens["servers"]:
+        for run in row.get("not_done") or ():
+            table.add_row(
+                Text(row["id"], style="red"),
+                *(_number(run.get(name)) for name in ("in_a_row", "done_elsewhere")),
+                Text(f"{run.get('type')} ({str(run.get('how')).replace('_', ' ')})"),
+                Text(str(run.get("problem"))),
+            )
+    return [Text(), table] if table.row_count else []
 
 
 def _table(first: str, numbers: tuple[str, ...], last: str | None = None) -> Table:

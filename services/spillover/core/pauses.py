@@ -1,11 +1,11 @@
 """When a pool of servers starts nothing although it could: after refusals by what runs the work,
-and while that asks to be left alone. The same for servers alike and unlike; waking is theirs.
+and while that asks to be left alone. The same for servers alike and unlike; who
+rests, and waking, is theirs.
 """
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
+from abc import ABC
 
 REFUSED_PAUSE_S = 0.01
 """An attempt that was refused, the work surely not done, counts as at least so long. It doubles
@@ -27,26 +27,11 @@ class Pauses(ABC):
     rest_until_s: float
     """When the rest ends; infinity without one."""
 
-    @abstractmethod
-    def _find_next(self) -> None:
-        """Find out when to wake next."""
-
     def refused_pause_s(self) -> float:
         rounds = self.refusals // self.total
         self.refusals += 1
         return min(REFUSED_PAUSE_S * 2.0 ** min(rounds, 10), REFUSED_PAUSE_S_MAX)
 
-    def rest(self, until_s: float) -> bool:
-        was_resting, self.resting = self.resting, True
-        self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
-        self._find_next()
-        return not was_resting
-
     def rest_s(self, now_s: float) -> float:
         """Returns how long the rest lasts; 0 without one."""
         return max(0.0, self.rest_until_s - now_s) if self.resting else 0.0
-
-    def end_rest(self) -> None:
-        self.resting = False
-        self.rest_until_s = math.inf
-        self._find_next()

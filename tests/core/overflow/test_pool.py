@@ -89,9 +89,6 @@ class UnlikeServers:
     def refused(self, _):
         return False
 
-    def rest_server(self, _, until_s):
-        return until_s
-
     def vacate(self, ref):
         self.free.append(self.held.pop(ref))
 
@@ -104,7 +101,7 @@ class UnlikeServers:
     def refused_pause_s(self):
         return 0.01
 
-    def rest(self, until_s):
+    def rest(self, _, until_s):
         was_resting, self.resting, self.rest_until_s = self.resting, True, until_s
         return not was_resting
 

@@ -268,6 +268,81 @@ def test_a_rest_that_all_servers_ask_for_is_of_all():
     assert [server for _, server in started(commands)] == [0]
 
 
+@pytest.mark.parametrize("on_block", ["overflow", "queue"])
+def test_what_waits_for_the_only_server_of_its_type_goes_to_neighbors_while_that_rests(on_block):
+    """At once, or with the next report of one that accepts; so does what comes meanwhile. What a
+    neighbor has sent goes back where none accepts. The other type has nothing to do with it."""
+    a = site(
+        unlike("b", TYPES), unlike("c", TYPES), types={"llm": "big", "any": "small"},
+        on_block=on_block, policy="two-choice",
+    )  # fmt: skip
+    a.hear("b", any=-2, llm=-1, accepting=on_block == "queue")
+    for ref in (1, 2):
+        a.arrive(ref, "llm")
+    a.arrive(3, "llm", path=("c",), pulled=True)
+    a.arrive(4, "any")
+    commands = refuse(a, 1, retry_after_s=5.0)
+    away = {1, 2, 3}
+    if on_block == "overflow":
+        assert only(ev.Refuse, commands).ref == 3
+        away = {1, 2}
+        assert a.machine.ledger.home["queued"] == 2
+        commands = a.hear("b", any=-2, llm=-1)
+    assert {each.ref for each in commands if type(each) is ev.Forward} == away
+    assert only(ev.Forward, a.arrive(5, "llm")).ref == 5
+    assert started(a.end(4)) == []
+    assert started(a.arrive(6, "any")) == [(6, 1)]
+    assert a.machine.condition == "well"
+
+
+def test_where_nobody_is_to_wait_nobody_waits_for_a_server_that_rests():
+    """It goes to a neighbor; if none takes it, its client hears when to come again."""
+    a = site(
+        unlike("b", TYPES), types={"llm": "big", "any": "small"}, on_block="refuse",
+        policy="two-choice",
+    )  # fmt: skip
+    a.arrive(1, "llm")
+    refuse(a, 1, retry_after_s=5.0)
+    told = only(ev.Refuse, a.arrive(2, "llm"))
+    assert (told.reason, told.retry_after_s >= 5.0) == (Refusal.NO_SERVERS, True)
+    a.hear("b", any=-2, llm=-1)
+    assert only(ev.Forward, a.arrive(3, "llm")).ref == 3
+    assert a.machine.blocked == {}
+
+
+def test_a_server_that_is_put_in_ends_the_rest_of_all():
+    """It has not asked for one."""
+    a = site()
+    a.tell(ev.TokensSet({}, {"small": False}))
+    a.arrive(1, "any")
+    refuse(a, 1, retry_after_s=50.0)
+    assert a.machine.condition == "resting"
+    assert started(a.tell(ev.TokensSet({}, {"small": True}))) == [(1, 1)]
+    assert a.machine.condition != "resting"
+
+
+def test_all_rest_on_while_the_first_to_come_back_is_out():
+    """Until the next one."""
+    a = site()
+    a.arrive(1, "any")
+    refuse(a, 1, retry_after_s=5.0)
+    refuse(a, 1, retry_after_s=9.0)
+    a.tell(ev.TokensSet({}, {"big": False}))
+    assert started(a.tell(ev.TimerFired(), 5.0)) == []
+    assert a.machine.condition == "resting"
+    assert started(a.tell(ev.TimerFired(), 9.0)) == [(1, 1)]
+
+
+def test_when_all_servers_are_up_again_none_rests():
+    a = site()
+    a.arrive(1, "any")
+    refuse(a, 1, retry_after_s=5.0)
+    refuse(a, 1, retry_after_s=9.0)
+    a.tell(ev.ServersDown())
+    assert started(a.tell(ev.ServersUp())) == [(1, 0)]
+    assert [each.state for each in a.machine.servers.servers] == ["up", "up"]
+
+
 def test_a_rejection_is_final_and_taken_note_of():
     """The client's fault (contract, section 2): no other server is tried, none is left alone."""
     a = site()

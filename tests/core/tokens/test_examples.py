@@ -246,11 +246,14 @@ def test_limits_change_under_way():
 def test_a_rest_holds_all_and_those_that_came_meanwhile_start_after_it():
     for discipline in ("ps", "fcfs"):
         pool = driven({"A": 1, "B": 1}, {"A": ("A", 2), "B": ("B", 2)}, discipline=discipline)
-        assert pool.servers.rest(1.0)
+        for ref, is_last in ((8, False), (9, True)):
+            pool.arrive(ref)
+            pool.end(ref, "stopped")
+            assert pool.rest(ref, 1.0) is is_last
         assert [pool.arrive(ref) for ref in range(3)] == ["blocked"] * 3
         assert pool.serve() == []
         assert pool.servers.next_s == 1.0
-        assert pool.wake(1.0) == ([0, 1, 2] if discipline == "ps" else [0, 1])
+        assert pool.wake(1.0) == [0, 1], "one on each: they start slowly"
 
 
 def test_what_cools_keeps_its_token_for_a_while():
@@ -287,6 +290,20 @@ def test_a_server_that_fails_more_than_others_is_left_alone():
         assert pool.arrive(ref, "x") == "A", "B is full"
         pool.end(ref)
     assert pool.counts("A")["available"] == 3
+
+
+def test_it_is_held_against_what_one_of_the_others_fails_not_all_of_them():
+    """A third of the work fails on each, then all on one: that the others' add up to a whole is no
+    reason to spare it."""
+    names = "ABCD"
+    pool = driven(dict.fromkeys(names, 1), {one: (one, 3) for one in names}, {"x": "A B C D"})
+    jobs = dict.fromkeys(names, 0)
+    for ref in range(1, 200):
+        server = pool.at(ref / 10).arrive(ref, "x")
+        jobs[server] += 1
+        is_bad = jobs[server] % 3 == 0 or (server == "A" and ref > 100)
+        pool.end(ref, "failed" if is_bad else "done")
+    assert [server.state for server in pool.servers.servers] == ["degraded", "up", "up", "up"]
 
 
 def test_the_only_server_of_a_type_goes_on_however_well_others_do():
@@ -368,7 +385,9 @@ def test_estimates_go_by_the_rates_of_the_servers_that_fit():
             pool.arrive(100 * rate + ref, type_)
         assert pool.servers.stay_s(visit, 0.0) == pytest.approx((3 + 1) / rate + 1 / rate + 0.5)
         assert pool.servers.retry_after_s(visit, 0.0) == pytest.approx((3 + 1) / rate)
-    pool.servers.rest(2.0)
+    pool.arrive(404, "x")
+    pool.end(400, "stopped")
+    pool.rest(400, 2.0)
     assert pool.servers.retry_after_s(Visit(0, "x"), 0.5) == pytest.approx(1.5 + 1.0)
     assert pool.servers.stay_s(Visit(0, "x"), 0.5) == pytest.approx(1.5 + 1.0 + 0.25 + 0.5)
 

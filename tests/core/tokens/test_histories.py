@@ -51,7 +51,6 @@ class History(RuleBasedStateMachine):
         self.classes = [each.id for each in pool.classes]
         self.expired = set()
         self.cooling = []
-        self.halts = set()
         self.out, self.down = set(), set()
         self.ref = 0
         self.now_s = 0.0
@@ -98,15 +97,20 @@ class History(RuleBasedStateMachine):
         self.serves(started)
 
     @precondition(lambda self: self.running())
-    @rule(data=st.data())
-    def refuse(self, data):
+    @rule(data=st.data(), rests_s=st.sampled_from([None, None, 0.5, 3.0]))
+    def refuse(self, data, rests_s):
         """It surely was not done, and goes to other servers first."""
         ref = data.draw(st.sampled_from(self.running()))
         self.expired.discard(ref)
         self.pool.visits[ref].expired = False
-        started = self.pool.end(ref, "refused")
+        server = self.twin.jobs[ref][1]
+        until_s = None if rests_s is None else self.now_s + rests_s
+        started = self.pool.end(ref, "refused", rests_until_s=until_s)
+        if self.pool.servers.servers[self.ids.index(server)].health.degraded:
+            self.servers_settle()
+        self.twin.freed(ref, served=False)
         self.servers_settle()
-        told = self.twin.refuse(ref)
+        told = self.twin.refuse(ref, server)
         at_once = [] if told in {"blocked", "seat"} else [ref]
         assert sorted(started) == sorted([*at_once, *self.twin.serve(self.expired)])
 
@@ -151,17 +155,16 @@ class History(RuleBasedStateMachine):
         self.servers_settle()
         self.serves(started)
 
-    @rule(what=st.sampled_from(["down", "rest"]))
-    def halt(self, what):
+    @rule()
+    def halt(self):
         servers = self.pool.servers
-        self.halts ^= {what}
-        if what == "down":
-            servers.down = "down" in self.halts
-        elif what in self.halts:
-            assert servers.rest(1e9)
-        else:
-            servers.end_rest()
-        self.twin.halted = bool(self.halts)
+        self.twin.halted = servers.down = not servers.down
+        self.serves(self.pool.serve())
+
+    @rule()
+    def end_rest(self):
+        self.pool.servers.end_rest()
+        self.servers_settle()
         self.serves(self.pool.serve())
 
     @rule(later_s=st.sampled_from([0.1, 1.0, 3.0]))
@@ -191,6 +194,8 @@ class History(RuleBasedStateMachine):
         assert [visit.ref for visit in pool.blocked] == twin.blocked
         lines = {each.id: [visit.ref for visit in each.line.values()] for each in pool.servers}
         assert lines == {each: [ref for ref, _ in line] for each, line in twin.line.items()}
+        states = {each.state for each in pool.servers}
+        assert pool.resting is ("resting" in states and "up" not in states)
         told = pool.told()
         assert told["unaccounted"] == 0
         assert pool.waiting == len(twin.blocked) + sum(len(line) for line in twin.line.values())

@@ -161,6 +161,26 @@ async def _carry_by_bytes(from_client, to_client, port):
 
 
 @LOOPS
+def test_what_is_read_before_a_pause_counts_is_kept(loop, material):
+    """Loops may read more than once in a turn."""
+
+    class ReadTwice(Handshake):
+        def data_received(self, data):
+            super().data_received(data[:99])
+            super().data_received(data[99:])
+
+    async def main():
+        tls = server_context(material, callers=ssl.CERT_REQUIRED)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: ReadTwice(Echo(), tls, set()), "127.0.0.1", 0
+        )
+        await call(material, server.sockets[0].getsockname()[1])
+        server.close()
+
+    run(loop, main())
+
+
+@LOOPS
 def test_who_leaves_before_the_end(loop, material):
     """At any moment: nothing is left under way, and who waits for it hears."""
 

@@ -8,6 +8,7 @@ import logging
 import ssl
 import sys
 import threading
+import time
 import warnings
 from datetime import timedelta
 from functools import partial
@@ -22,6 +23,7 @@ from spillover.live.tls.certified import PeerCertificate, certificate_of
 from spillover.live.tls.contexts import client_context, server_context, trusting_context
 from spillover.live.tls.handshakes import at_door
 from spillover.live.tls.material import read_material
+from spillover.live.tls.metrics import TlsMetrics
 from spillover.live.tls.rotation import Credentials
 from spillover.model.errors import InputError
 from support.certificates import Authority, put
@@ -221,7 +223,7 @@ def test_what_is_over(files, authority):
         by_old, by_new = (
             ssl.PEM_cert_to_DER_cert(one.sign("b")[0].decode()) for one in (authority, new)
         )
-        ended = PeerCertificate(frozenset(), 1.0, by_old)
+        ended = PeerCertificate(frozenset(), time.time() - 60.0, by_old)
         shown = [ended, *(PeerCertificate(frozenset(), 4e9, der) for der in (by_old, by_new))]
         seen = []
         credentials.on_look.append(
@@ -235,6 +237,18 @@ def test_what_is_over(files, authority):
         assert seen == [[True, False, False], [True, True, False], [True, False, False]]
 
     _run(main)
+
+
+def test_metrics_tell_when_it_ends_when_a_ca_ends_and_what_has_failed(files, authority):
+    credentials = Credentials(files, NAME)
+    credentials.failed_out("wrong_name")
+    ends, failures = TlsMetrics(("cluster", "a"), credentials).collect()
+    assert {one.labels["of"]: one.value for one in ends.samples} == {
+        "own": credentials.material.leaf.not_valid_after_utc.timestamp(),
+        "ca": authority.certificate.not_valid_after_utc.timestamp(),
+    }
+    counted = [one.labels for one in failures.samples if one.value]
+    assert counted == [{"cluster": "a", "side": "out", "reason": "wrong_name"}]
 
 
 def test_what_was_vouched_for_once_is_not_for_good(files, authority):

@@ -104,6 +104,30 @@ def test_a_server_that_is_down(monkeypatch):
     assert "which is down" in broken()
 
 
+def test_a_server_that_rests(monkeypatch):
+    """It takes jobs all the same."""
+
+    def rest(pool, _, until_s):
+        pool.servers[pool._freed.server].rest_until_s = until_s
+        return False
+
+    monkeypatch.setattr(TokenServers, "rest", rest)
+    assert "which is resting" in broken(range(400))
+
+
+def test_one_that_goes_without_servers_that_have_not_refused_it(monkeypatch):
+    """Each refusal counts as one of all but the last server."""
+    refused = TokenServers.refused
+
+    def by_others(pool, visit):
+        others = refused(pool, visit)
+        visit.refused_on = tuple(range(pool.total - 1))
+        return others
+
+    monkeypatch.setattr(TokenServers, "refused", by_others)
+    assert "goes without servers that have not refused it" in broken(range(400))
+
+
 def test_two_at_a_time_where_it_is_one_after_another(monkeypatch):
     """Every server counts as idle."""
     monkeypatch.setattr(TokenServers, "_is_engaged", lambda *_: False)

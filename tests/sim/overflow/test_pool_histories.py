@@ -41,6 +41,11 @@ def test_nothing_breaks_in_random_histories(part):
     played(range(25 * part, 25 * part + 25))
 
 
+def test_who_goes_without_a_server_may_be_overtaken_at_it():
+    """Histories in which a request waits for another server than the one that has refused it."""
+    played([3719, 53878])
+
+
 @pytest.mark.slow
 def test_nothing_breaks_in_many_random_histories():
     """Hundreds; they are eventful, or they would prove little."""

@@ -24,6 +24,9 @@ from spillover.live.tls.handshakes import Front, Handshake, at_door
 STOP_S = 2
 """For connections to be let go of at the end."""
 
+LOOK_S = 0.001, 0.1
+"""How soon it is looked first whether they have gone, and how rarely in the end."""
+
 _server_log = logging.getLogger("uvicorn.error")
 _server_log.addFilter(OncePerPeriod())
 _server_log.setLevel(logging.WARNING)  # when it begins and ends, the services say themselves
@@ -96,6 +99,36 @@ class HttpServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         await self._stopped.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let go of all connections, once what is under way is answered or the time for that is up.
+        Uvicorn stands still for a tenth of a second first, whether there are any or not."""
+        for server in self.servers:
+            server.close()
+        for listening in sockets or ():
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        stop_s = self.config.timeout_graceful_shutdown
+        try:
+            async with asyncio.timeout(stop_s):
+                await self._have_gone()
+        except TimeoutError:
+            tasks = self.server_state.tasks
+            _server_log.error(
+                "%d requests are cut off: not answered within %s s", len(tasks), stop_s
+            )
+            for task in tasks:
+                task.cancel()
+
+    async def _have_gone(self) -> None:
+        look_s, longest_s = LOOK_S
+        await asyncio.sleep(look_s)  # those that are being accepted, too
+        while self.server_state.connections or self.server_state.tasks:
+            await asyncio.sleep(look_s)
+            look_s = min(2.0 * look_s, longest_s)
+        for server in self.servers:
+            await server.wait_closed()
 
     def stop(self) -> None:
         """Have `serve` return, once what is under way is answered or the time for that is up."""

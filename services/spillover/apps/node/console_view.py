@@ -26,6 +26,9 @@ PERIOD_S = 0.2
 POOL_ROWS_MAX = 24
 """Of the servers, classes and types of a pool each."""
 
+NOT_DONE_MAX = 4
+"""Of the types that a server does not do."""
+
 CONFIGURATION_SHOWN = {"version", "by", "superseded", "removed"}
 """Other versions of a node may say more of theirs."""
 
@@ -116,7 +119,10 @@ def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
 def _pool(tokens: TokensState) -> dict[str, Any]:
     """The first rows of each table, with how many there are."""
     tables: dict[str, Sequence[BaseModel]] = {
-        "servers": tokens.servers,
+        "servers": [
+            server.model_copy(update={"not_done": server.not_done[:NOT_DONE_MAX]})
+            for server in tokens.servers[:POOL_ROWS_MAX]
+        ],
         "classes": tokens.classes,
         "types": tokens.types,
     }
@@ -124,7 +130,11 @@ def _pool(tokens: TokensState) -> dict[str, Any]:
         "jobs": tokens.jobs,
         "held": sum(each.held for each in tokens.classes),
         "limit": sum(each.limit for each in tokens.classes),
-        "counts": {name: len(rows) for name, rows in tables.items()},
+        "counts": {
+            "servers": len(tokens.servers),
+            "classes": len(tokens.classes),
+            "types": len(tokens.types),
+        },
         **{
             name: [row.model_dump() for row in rows[:POOL_ROWS_MAX]]
             for name, rows in tables.items()

@@ -120,8 +120,8 @@ class Admission:
             why = Refusal.DEGRADED
         elif servers.seats(visit):
             pass  # it waits at a server, not in the queue
-        elif self._refuses_blocked and self.blocks(visit):
-            why = Refusal.BLOCKED
+        elif self._refuses_blocked and (fitting.resting or self.blocks(visit)):
+            why = Refusal.NO_SERVERS if fitting.resting else Refusal.BLOCKED
         elif is_full(servers.waiting, is_home, settings.queue_limit, settings.foreign_limit) or (
             # What was asked for has a server, or will have one by the time that it is here.
             not (is_home or visit.pulled) and self._has_enough_foreign(fitting)
@@ -134,9 +134,9 @@ class Admission:
         return why
 
     def blocks(self, visit: Visit) -> bool:
-        """Returns whether there are servers that fit the visit, and no place on any."""
-        servers = self._servers
-        if servers.down or servers.resting or not visit.group.fitting.up:
+        """Returns whether servers that fit the visit take jobs, and there is no place on any."""
+        servers, fitting = self._servers, visit.group.fitting
+        if servers.down or fitting.resting or not fitting.up:
             return False
         return not (servers.may_start(visit) or servers.seats(visit))
 

@@ -66,6 +66,12 @@ def first_to_go(node: NodeFacts, newcomer: Visit, decision: Decision, now_s: flo
     return _better_off_with(neighbor, group, node.servers, there_s, max_hops, now_s, own_only=True)
 
 
+def is_stranded(visit: Visit) -> bool:
+    """Returns whether no server here that fits it takes it for now: all are gone, or rest."""
+    fitting = visit.group.fitting
+    return not fitting.up or fitting.resting
+
+
 def to_offer(
     line: Iterable[Visit], neighbor: Neighbor, count: int, now_s: float, *, every: bool
 ) -> list[Visit]:
@@ -77,7 +83,7 @@ def to_offer(
         visit
         for visit in islice(line, LOOKS_MAX)
         if asked not in visit.request.path
-        and (every or not visit.group.fitting.up)
+        and (every or is_stranded(visit))
         and (handle not in visit.tried or visit.again_s.get(handle, 0.0) <= now_s)
     )
     offered = list(islice(new_there, count))

@@ -15,6 +15,11 @@ from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.pulling import Pulling
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.settings import Carried, NodeSettings
+from spillover.core.overflow.visit import QUEUED, Visit
+from spillover.model.request import Refusal
+
+BEHIND_IT = frozenset({None, Refusal.QUEUE_FULL, Refusal.TOO_LATE})
+"""What may be said against joining the end of the queue, and not against standing first."""
 
 
 class NodeFacts:
@@ -38,6 +43,12 @@ class NodeFacts:
     """Answers that had begun to pass and broke off: failed, each of them."""
     blocked: dict[str, int]
     """By type: requests that came and found no token; only where servers are unlike."""
+    _doubtful: set[int]
+    """Visits under way that were lost at a neighbor: they may have run there."""
+    _by_load: bool
+    """Whether the policy goes by the load."""
+    _unlike: bool
+    """Whether servers are."""
 
     @property
     def queue_length(self) -> int:
@@ -115,3 +126,27 @@ class NodeFacts:
     def neighborhood_accept_probability(self) -> float:
         """R, from the newest that is known."""
         return self.neighbors.accept_probability_with(self.accept_probability)
+
+    # --- a visit --------------------------------------------------------------------------------
+
+    def surely_never_ran(self, ref: int) -> bool:
+        """Returns whether this visit has surely not run, here or elsewhere. What is away may
+        have.
+        """
+        visit = self.register.visits.get(ref)
+        return visit is not None and visit.state is QUEUED and ref not in self._doubtful
+
+    def _has_answer(self, visit: Visit) -> bool:
+        """Whether the service here has refused it with an answer to pass on, which must not be told
+        of what may have run elsewhere."""
+        return visit.refused_with is not None and visit.ref not in self._doubtful
+
+    def _has_its_place(self, visit: Visit, objection: Refusal | None) -> bool:
+        """Whether it takes back the place that it left: a client's request that has waited here,
+        where nothing else is wrong than that many wait behind it."""
+        has_waited = visit.is_home and visit.queued_s > 0.0 and self._by_load and not self._unlike
+        return has_waited and objection in BEHIND_IT and not self.admission.elsewhere_first
+
+    def _goes_back(self, visit: Visit) -> bool:
+        """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""
+        return not visit.is_home and visit.ref not in self._doubtful

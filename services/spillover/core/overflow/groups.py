@@ -31,7 +31,7 @@ class NoServers:
     """The servers that fit a group which is not served here, and estimates of what they can do."""
 
     up = working = waiting = waiting_foreign = ahead = idle = 0
-    ready = False
+    ready = resting = False
     departure_s = 0.0
     """Not told."""
     residual = 1.0

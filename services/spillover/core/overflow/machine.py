@@ -34,7 +34,7 @@ from typing import Any, cast
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.admission import Admission
-from spillover.core.overflow.asking import first_to_go, questions, to_offer, work_for
+from spillover.core.overflow.asking import first_to_go, is_stranded, questions, to_offer, work_for
 from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import KEPT, REFUSED, STARTED, Decision
@@ -77,9 +77,6 @@ UNTRIED = frozenset({Refusal.BLOCKED, Refusal.UNKNOWN_TYPE})
 
 NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
 """Objections for which what a neighbor has sent goes back to it: it can do better itself."""
-
-BEHIND_IT = frozenset({None, Refusal.QUEUE_FULL, Refusal.TOO_LATE})
-"""What may be said against joining the end of the queue, and not against standing first."""
 
 BROKE_OFF = "the answer broke off after it had begun"
 
@@ -129,8 +126,7 @@ class NodeMachine(NodeFacts):
         self._down = False
         """All servers, whatever is said of single ones."""
         self.truncated = 0
-        self._doubtful: set[int] = set()
-        """Visits under way that were lost at a neighbor: they may have run there."""
+        self._doubtful = set()
         self._out: list[ev.Command] = []
         self._handlers = self._make_handlers()
 
@@ -174,13 +170,6 @@ class NodeMachine(NodeFacts):
             self.neighbors.next_silence_s,
             self.servers.next_s,
         )
-
-    def surely_never_ran(self, ref: int) -> bool:
-        """Returns whether this visit has surely not run, here or elsewhere. What is away may
-        have.
-        """
-        visit = self.register.visits.get(ref)
-        return visit is not None and visit.state is QUEUED and ref not in self._doubtful
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         self.servers.now_s = now_s
@@ -299,17 +288,6 @@ class NodeMachine(NodeFacts):
             else:
                 self._place(visit, choice, now_s)
 
-    def _has_answer(self, visit: Visit) -> bool:
-        """Whether the service here has refused it with an answer to pass on, which must not be told
-        of what may have run elsewhere."""
-        return visit.refused_with is not None and visit.ref not in self._doubtful
-
-    def _has_its_place(self, visit: Visit, objection: Refusal | None) -> bool:
-        """Whether it takes back the place that it left: a client's request that has waited here,
-        where nothing else is wrong than that many wait behind it."""
-        has_waited = visit.is_home and visit.queued_s > 0.0 and self._by_load and not self._unlike
-        return has_waited and objection in BEHIND_IT and not self.admission.elsewhere_first
-
     def _wait_first(self, visit: Visit, now_s: float) -> None:
         """It was older than all that wait now, or nearly so."""
         servers = cast("FifoServers", self.servers)
@@ -322,7 +300,14 @@ class NodeMachine(NodeFacts):
     ) -> int:
         settings, away, servers = self.settings, self.register.away, self.servers
         may_keep = may_keep and objection is None and not self.admission.elsewhere_first
-        if self._unlike and may_keep and (servers.on_block == QUEUE or servers.seats(visit)):
+        if (
+            self._unlike
+            and may_keep
+            and (
+                servers.seats(visit)
+                or (servers.on_block == QUEUE and not visit.group.fitting.resting)
+            )
+        ):
             self.decider.note(visit, KEPT, servers, now_s, None, self.condition)
             return KEEP
         group = visit.group
@@ -375,10 +360,6 @@ class NodeMachine(NodeFacts):
         if reason is Refusal.UNKNOWN_TYPE:
             refuse.types = self.groups.types
         self._out.append(refuse)
-
-    def _goes_back(self, visit: Visit) -> bool:
-        """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""
-        return not visit.is_home and visit.ref not in self._doubtful
 
     def _give_back(self, visit: Visit, now_s: float) -> None:
         """A neighbor's request goes back to it undone: it decides again."""
@@ -467,8 +448,10 @@ class NodeMachine(NodeFacts):
                 return self.servers.resting or self.servers.down
             is_news, visit.refused_by_all = not visit.refused_by_all, True
         visit.refused_with = event.upstream_status
-        # That one request is refused again and again says no more of the others.
-        if event.refused and (is_news or self.health.degraded):
+        # That one request is refused again and again says no more of the others, and nothing of
+        # those for which other servers are there.
+        others_go_on = self._unlike and is_stranded(visit) and not self.servers.resting
+        if event.refused and not others_go_on and (is_news or self.health.degraded):
             rest_s = min(event.retry_after_s or 0.0, REST_S_MAX)
             if learn(self, visit, now_s, failed=True, not_run=True, rest_s=rest_s):
                 self._health_changed(now_s)
@@ -489,12 +472,9 @@ class NodeMachine(NodeFacts):
             self.servers.vacate(ref)
 
     def _rest(self, ref: int, pause_s: float, now_s: float) -> None:
-        """Start nothing for so long; what waits goes to neighbors that accept. Of unlike servers
-        it is the one of this visit that is left alone, and all if no other takes jobs."""
-        until_s: float | None = now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)
-        if self._unlike and until_s is not None:
-            until_s = cast("TokenPool", self.servers).rest_server(ref, until_s)
-        if until_s is not None and self.servers.rest(until_s):
+        """Start nothing for so long; what waits goes to neighbors that accept. Where servers are
+        unlike, that is the one of this visit, and what it alone serves (`_servers_changed`)."""
+        if self.servers.rest(ref, now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)):
             self._publish(now_s)
             self._offer_all(list(self.servers), now_s)
 
@@ -855,7 +835,8 @@ class NodeMachine(NodeFacts):
         self._turn_servers(event.server, now_s, up=False)
 
     def _servers_up(self, event: ev.ServersUp, now_s: float) -> None:
-        self.servers.end_rest()  # what is there again has not asked for it
+        if not self._unlike or event.server is None:  # else it is that server's rest that ends
+            self.servers.end_rest()  # what is there again has not asked for it
         self._turn_servers(event.server, now_s, up=True)
 
     def _turn_servers(self, server: int | None, now_s: float, *, up: bool) -> None:
@@ -882,7 +863,7 @@ class NodeMachine(NodeFacts):
         self.servers.down = down
         self._serve_queue(now_s)
         self._publish(now_s)
-        self._offer_all([one for one in self.servers if down or not one.group.fitting.up], now_s)
+        self._offer_all([one for one in self.servers if down or is_stranded(one)], now_s)
 
     def _offer_all(self, visits: list[Visit], now_s: float) -> None:
         for visit in visits:
@@ -905,7 +886,7 @@ class NodeMachine(NodeFacts):
         if self.servers.down or not visit.group.fitting.up:
             objection = Refusal.NO_SERVERS
         else:
-            elsewhere_first = self.admission.elsewhere_first
+            elsewhere_first = self.admission.elsewhere_first or visit.group.fitting.resting
             objection = Refusal.DEGRADED if elsewhere_first else Refusal.DRAINING
         if (choice := self._choose(visit, now_s, objection)) != KEEP:
             self._unqueue(visit, now_s)

@@ -28,6 +28,10 @@ class FittingServers(Protocol):
         """Returns those of them to count on: one that is stuck may never come back."""
 
     @property
+    def resting(self) -> bool:
+        """Returns whether those that are up take nothing now: they have asked to be left alone."""
+
+    @property
     def waiting(self) -> int:
         """Returns how many visits wait that could use one of them."""
 
@@ -135,7 +139,7 @@ class ServerPool(Protocol):
 
     @property
     def resting(self) -> bool:
-        """Returns whether what runs the work has asked to be left alone until some instant."""
+        """Returns whether nothing starts, since what runs the work has asked to be left alone."""
 
     @property
     def next_s(self) -> float:
@@ -186,14 +190,16 @@ class ServerPool(Protocol):
     def refused_pause_s(self) -> float:
         """One more attempt was refused: how long it counts as at least."""
 
-    def rest(self, until_s: float, /) -> bool:
-        """Start nothing until then, or until a later instant given before. Whether that is new."""
+    def rest(self, ref: int, until_s: float, /) -> bool:
+        """What ran the work of this visit, which ended last, asks to be left alone until then, or
+        until a later instant given before: its server is, or all where they are alike. Returns
+        whether nothing starts any more by that, where something did."""
 
     def rest_s(self, now_s: float, /) -> float:
         """Returns how long the rest lasts; 0 without one."""
 
     def end_rest(self) -> None:
-        """Something can start again."""
+        """What has asked to be left alone can start something again."""
 
     def wake(self, now_s: float, /) -> bool:
         """Free what has cooled, and end a rest that is over. Whether it was one."""
@@ -255,11 +261,6 @@ class TokenPool(ServerPool, Protocol):
     def refused(self, visit: Visit, /) -> bool:
         """What ran the work of this visit, which ended last, surely has not done it. Returns
         whether a server takes it that has not said so yet."""
-
-    def rest_server(self, ref: int, until_s: float, /) -> float | None:
-        """What ran the work of this visit, which ended last, asks to be left alone: its server
-        takes nothing until then. Returns until when the whole pool has none that does; else
-        None."""
 
     def put_in(self, servers_in: Mapping[str, bool], /) -> None:
         """Servers, by id, are in (True) or out: these take nothing new."""

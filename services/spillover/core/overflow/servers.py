@@ -159,6 +159,17 @@ class FifoServers(Pauses):
             self.service_s, self._service_variance_s2, self._served, service_s
         )
 
+    def rest(self, _: int, until_s: float) -> bool:
+        was_resting, self.resting = self.resting, True
+        self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
+        self._find_next()
+        return not was_resting
+
+    def end_rest(self) -> None:
+        self.resting = False
+        self.rest_until_s = math.inf
+        self._find_next()
+
     def wake(self, now_s: float) -> bool:
         """Free what has cooled, and end a rest that is over. Whether it was one."""
         while self._cooling_s and self._cooling_s[0] <= now_s:

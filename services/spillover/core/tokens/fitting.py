@@ -98,9 +98,13 @@ class Fitting(Generic[V]):
 
     def rest_s(self, now_s: float) -> float:
         """Returns how long what is here waits for a server that rests; 0 if another takes jobs."""
-        if not (self._rests and self._up):
+        if not self.resting:
             return 0.0
         return max(0.0, min(server.rest_until_s for server in self._up) - now_s)
+
+    @property
+    def resting(self) -> bool:
+        return self._rests and bool(self._up)
 
     @property
     def working(self) -> int:

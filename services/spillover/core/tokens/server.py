@@ -72,6 +72,14 @@ class UnlikeServer(Generic[V]):
         return self.rest_until_s < math.inf
 
     @property
+    def back_s(self) -> float:
+        """Returns when it takes jobs again by itself; infinity if it does, or is not to."""
+        if self.is_out or self.is_down:
+            return math.inf
+        times_s = (self.rest_until_s, self.health.again_s)
+        return max((at_s for at_s in times_s if at_s < math.inf), default=math.inf)
+
+    @property
     def order(self) -> tuple[bool, float, int]:
         """Returns what is smallest for the least busy server."""
         jobs = self.running + len(self.line)

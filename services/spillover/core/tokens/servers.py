@@ -25,9 +25,9 @@ from typing import Any
 from spillover.core.tokens.answers import TypeAnswers
 from spillover.core.tokens.bucket import Bucket
 from spillover.core.tokens.check import check_pool
-from spillover.core.tokens.facts import TokenFacts
-from spillover.core.tokens.jobs import Job, Kind, Place
+from spillover.core.tokens.jobs import Job
 from spillover.core.tokens.layout import Layout, loads_of
+from spillover.core.tokens.lines import TokenLines
 from spillover.core.tokens.server import UNLIMITED, UnlikeServer
 from spillover.core.tokens.telling import told
 from spillover.core.tokens.waiting import V
@@ -35,10 +35,9 @@ from spillover.model.ids import ClusterId
 from spillover.model.token_orders import LEAST_LOADED
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import PS, UnlikeServers
-from spillover.policy.tokens import NONE
 
 
-class TokenServers(TokenFacts[V]):
+class TokenServers(TokenLines[V]):
     """The pool (`core.overflow.pool.ServerPool`) of servers that are unlike. `service_s` is the
     first guess of the work of a job, in seconds at rate 1; `delivery_s` is how long an answer takes
     to its client afterwards.
@@ -80,10 +79,8 @@ class TokenServers(TokenFacts[V]):
         self.seated = 0
         self._seated_foreign = 0
         self._turned = False
-        self._startable: dict[int, None] = {}
-        """Servers at which one in a seat may be able to start."""
-        self._popped: tuple[V, Job[V]] | None = None
-        """The one that was popped last, and may not have started."""
+        self._startable = {}
+        self._popped = None
         self._freed: Job[V] | None = None
         """The one that ended last."""
         self.answers = TypeAnswers()
@@ -113,19 +110,6 @@ class TokenServers(TokenFacts[V]):
             server.clock.add(visit.ref, self.now_s)
         return job.server
 
-    def _take(self, visit: V, kind: Kind[V]) -> Job[V]:
-        """A token for this visit, for which there is one."""
-        bucket, ref, refused_on = self.bucket, visit.ref, visit.refused_on
-        chosen = bucket.choose(self.joins(visit) if refused_on else kind.classes)
-        server = self.least_busy(chosen, refused_on)
-        rank = bucket.ranks[chosen]
-        token = bucket.seize(chosen, ref)
-        ranks = kind.look(bucket.ranks) if kind.look is not None else ()
-        job = Job(ref, kind, token, server.number, rank, ranks, bucket.next_number, self.now_s)
-        if refused_on:
-            job.refused_on = refused_on
-        return job
-
     def not_done(self, ref: int, *, failed: bool) -> None:
         """The work of this visit, whose server is not free yet, failed or was stopped."""
         self.jobs_by_ref[ref].end = failed
@@ -144,7 +128,9 @@ class TokenServers(TokenFacts[V]):
         job = self._freed
         assert job is not None
         assert job.ref == visit.ref
-        visit.refused_on = refused_on = (*visit.refused_on, job.server)
+        refused_on = visit.refused_on
+        if job.server not in refused_on:
+            visit.refused_on = refused_on = (*refused_on, job.server)
         taking = [each for kind in job.kind.classes for each in self._taking[kind]]
         if any(each.number not in refused_on for each in taking):
             return True
@@ -211,18 +197,21 @@ class TokenServers(TokenFacts[V]):
             self.servers[server].rest_until_s = math.inf
         self._settle(self.servers[server])
 
-    def rest_server(self, ref: int, until_s: float) -> float | None:
-        """What ran the job that ended last, of this visit, asks to be left alone: its server takes
-        nothing until then. Returns when the first server comes back if none is left, else None."""
-        job = self._freed
+    def rest(self, ref: int, until_s: float) -> bool:
+        """All rest if no other server takes jobs, until the first comes back."""
+        job, was_resting = self._freed, self.resting
         assert job is not None
         assert job.ref == ref
         server = self.servers[job.server]
         server.rest_until_s = max(until_s, server.rest_until_s) if server.is_resting else until_s
         self._settle(server)
-        if any(not each.is_closed for each in self.servers):
-            return None
-        return min(min(each.rest_until_s, each.health.again_s) for each in self.servers)
+        return self.resting and not was_resting
+
+    def end_rest(self) -> None:
+        for server in self.servers:
+            if server.is_resting:
+                server.rest_until_s = math.inf
+                self._settle(server)
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
         """So many tokens from now on, by the id of the class. `pop` has who can start by that."""
@@ -257,12 +246,13 @@ class TokenServers(TokenFacts[V]):
 
     def _settle(self, server: UnlikeServer[V]) -> None:
         """What a server is now has changed: so may what it takes."""
+        is_closed, was_closed = server.state != "up", server.is_closed
+        server.is_closed = is_closed
         self._find_next()
-        is_closed = server.state != "up"
-        if is_closed is server.is_closed:
+        self._judge_rest()
+        if is_closed is was_closed:
             self._refresh()  # one that rested may be down now
             return
-        server.is_closed = is_closed
         self._turned = True
         for kind in server.classes:
             was_open = bool(self._taking[kind])
@@ -281,6 +271,14 @@ class TokenServers(TokenFacts[V]):
                 self._look_for(served)
         self._seat_blocked()
 
+    def _judge_rest(self) -> None:
+        """All rest while none takes jobs and one will by itself."""
+        self.resting, self.rest_until_s = False, math.inf
+        if any(each.state == "resting" for each in self.servers):
+            self.resting = all(each.is_closed for each in self.servers)
+        if self.resting:
+            self.rest_until_s = min(each.back_s for each in self.servers)
+
     def _refresh(self) -> None:
         for fitting in (self._all, *self._fitting):
             fitting.refresh()
@@ -290,7 +288,7 @@ class TokenServers(TokenFacts[V]):
     def wake(self, now_s: float) -> bool:
         """Free what has cooled, try degraded servers again, and end rests that are over. Whether
         that of all was one."""
-        self.now_s = now_s
+        self.now_s, was_resting = now_s, self.resting
         while self.cooled and self.cooled[0][0] <= now_s:
             self._give_back(heapq.heappop(self.cooled)[2])
         for server in self.servers:
@@ -302,127 +300,12 @@ class TokenServers(TokenFacts[V]):
                 self._settle(server)
                 self._turned = True
         self._find_next()
-        if self.rest_until_s > now_s:
-            return False
-        self.end_rest()
-        return True
+        return was_resting and not self.resting
 
     def _find_next(self) -> None:
         cooled_s = self.cooled[0][0] if self.cooled else math.inf
         again_s = min(min(each.health.again_s, each.rest_until_s) for each in self.servers)
-        self.next_s = min(cooled_s, again_s, self.rest_until_s)
-
-    # --- those that wait --------------------------------------------------------------------------
-
-    def join(self, visit: V) -> None:
-        """Take a seat where `seats` says so; else wait for a token."""
-        kind = self.kind_of(visit)
-        number = self.blocked.join(kind.number, visit)
-        visit.place = Place(number, kind)
-        self._look_for(kind)
-        self._seat_blocked()
-
-    def leave(self, visit: V) -> None:
-        """Wait no longer. The token of a seat may be for another: `pop` afterwards."""
-        place: Place[V] = visit.place
-        visit.place = None
-        if place.job is None:
-            self.blocked.leave(place.kind.number, place.number)
-        else:
-            job = self._take_seat(visit, place)
-            self.bucket.give_back(job.token, job.ref, False, self.now_s)
-            self._seat_blocked()
-
-    def pop(self) -> V | None:
-        """Take out the next one that can start now."""
-        self._drop_popped()
-        if self.down or self.resting:
-            return None
-        if not self._shares:
-            self._seat_blocked()
-            return self._pop_seated()
-        visit = self._first_blocked()
-        if visit is not None:
-            self._unblock(visit)
-            visit.place = None
-        return visit
-
-    def _drop_popped(self) -> None:
-        """The one that was popped has ended, if it has not started."""
-        if self._popped is not None:
-            job, self._popped = self._popped[1], None
-            self._startable[job.server] = None
-            self.bucket.give_back(job.token, job.ref, False, self.now_s)
-
-    def _look_for(self, kind: Kind[V]) -> None:
-        """One more of this type waits, though perhaps there are tokens: nothing starts just now, or
-        it has had another."""
-        oldest = self.bucket.oldest
-        self.bucket.released.update((each, None) for each in kind.classes if oldest[each] != NONE)
-
-    def _first_blocked(self) -> V | None:
-        """The first of those that a released token fits. Only what was released since nobody was
-        found can fit anyone."""
-        released = self.bucket.released
-        if not self.blocked.count:
-            released.clear()
-            return None
-        oldest = self.bucket.oldest
-        for gone in [kind for kind in released if oldest[kind] == NONE]:
-            del released[gone]
-        visit = self.blocked.first(released, self.may_join)
-        if visit is None:
-            released.clear()
-        return visit
-
-    def _unblock(self, visit: V) -> None:
-        place: Place[V] = visit.place
-        self.blocked.leave(place.kind.number, place.number)
-
-    def _seat_blocked(self) -> None:
-        """Give seats to those that a released token fits."""
-        if self._shares or self.down or self.resting:
-            return
-        while (visit := self._first_blocked()) is not None:
-            self._unblock(visit)
-            place: Place[V] = visit.place
-            job = place.job = self._take(visit, place.kind)
-            server = self.servers[job.server]
-            server.line[place.number] = visit
-            self.seated += 1
-            self._seated_foreign += not visit.is_home
-            if not server.running:
-                self._startable[server.number] = None
-
-    def _take_seat(self, visit: V, place: Place[V]) -> Job[V]:
-        """The job of one that has a seat, which it leaves with its token."""
-        job = place.job
-        assert job is not None
-        del self.servers[job.server].line[place.number]
-        self.seated -= 1
-        self._seated_foreign -= not visit.is_home
-        return job
-
-    def _unseat(self, visit: V) -> None:
-        """Let one that has a seat be blocked, as it was before."""
-        place: Place[V] = visit.place
-        job = self._take_seat(visit, place)
-        place.job = None
-        self.blocked.put_back(place.kind.number, place.number, visit)
-        self._look_for(place.kind)
-        self.bucket.give_back(job.token, job.ref, False, self.now_s)
-
-    def _pop_seated(self) -> V | None:
-        while self._startable:
-            server = self.servers[next(iter(self._startable))]
-            del self._startable[server.number]
-            if not server.running and server.line:
-                visit = next(iter(server.line.values()))
-                place: Place[V] = visit.place
-                self._popped = visit, self._take_seat(visit, place)
-                visit.place = None
-                return visit
-        return None
+        self.next_s = min(cooled_s, again_s)
 
     def told(self) -> dict[str, Any]:
         """Returns the state of the pool as users read it (/state)."""

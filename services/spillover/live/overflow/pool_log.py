@@ -1,5 +1,6 @@
 """What the log of a node says of the servers of its pool, where these are unlike: which takes jobs
-and which does not, and which does none of a type that it is to serve.
+and which does not, and which does none of a type that it is to serve. Each server has its own limit
+of lines: what one does must not hide what another one does.
 """
 
 from __future__ import annotations
@@ -10,22 +11,60 @@ from typing import TYPE_CHECKING, Any, cast
 
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.tokens.answers import REJECTED, Run
-from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.process.logs import Message
+from spillover.policy.backoff import backoff_s
 
 if TYPE_CHECKING:
     from spillover.core.tokens.servers import TokenServers
 
 _log = logging.getLogger(__name__)
-_log.addFilter(OncePerPeriod())
 
 SAID_AGAIN_S = 600.0
-"""The earliest that the same is said again of a server and a type; once while it goes on."""
+"""The earliest that the same is said again of a server and a type; once while it goes on. A server
+that has not turned for so long is as one that never has."""
+
+TURN_S = 1.0
+"""After a server's first turn nothing is said of others for so long; twice as long each time, up to
+SAID_AGAIN_S. One may turn each second, all day: what is full says 429 and `Retry-After: 1`."""
+
+RUN_S = 1.0
+"""Between two types that a server does not do."""
 
 TROUBLED = ("down", "degraded", "resting")
 """States of a server that somebody should look at."""
 
 AT_FAULT = "if the server is at fault, have it say so (not_run_statuses, NotRun): others run it"
 """A rejection is final, the client's own fault (contract, section 2)."""
+
+
+class _Turns:
+    """Those of one server: what was said of them, and what is to be."""
+
+    __slots__ = ("count", "lines", "next_s", "now", "said")
+
+    def __init__(self, state: str) -> None:
+        self.said = self.now = state
+        self.count = 0
+        """Turns of which nothing was said yet."""
+        self.lines = 0
+        """How many there were, one soon after the other."""
+        self.next_s = -math.inf
+        """When there may be one again."""
+
+    def are_to_be_told(self, state: str, now_s: float) -> bool:
+        """Take note of the state, and return whether a line is due now."""
+        self.count += state != self.now
+        self.now = state
+        if not self.count or now_s < self.next_s:
+            return False
+        if now_s >= self.next_s + SAID_AGAIN_S:
+            self.lines = 0
+        self.next_s = now_s + backoff_s(self.lines, TURN_S, SAID_AGAIN_S, 0.0)
+        self.lines += 1
+        return True
+
+    def told(self) -> None:
+        self.said, self.count = self.now, 0
 
 
 class PoolLog:
@@ -36,36 +75,43 @@ class PoolLog:
         self._cluster = machine.settings.cluster
         self._pool = pool
         self._types = [kind.id for kind in pool.kinds.values()]
-        self._states = [server.state for server in pool.servers]
-        """As they were last told."""
+        self._turns = [_Turns(server.state) for server in pool.servers]
         self._said: dict[tuple[int, int], tuple[Run, float]] = {}
         """By server and type: what was said last, and when."""
+        self._said_s = [-math.inf for _ in pool.servers]
+        """When the last of these was."""
 
     def look(self, now_s: float) -> None:
         """Say what is new."""
-        for server, before in zip(self._pool.servers, self._states, strict=True):
-            if (now := server.state) != before:
-                self._states[server.number] = now
-                self._say_state(server.number, before, now, now_s)
+        for server, turns in zip(self._pool.servers, self._turns, strict=True):
+            if turns.are_to_be_told(server.state, now_s):
+                self._say_turns(server.number, turns, now_s)
+                turns.told()
         if self._pool.answers:
             for number, kind, run, done_elsewhere in self._pool.answers.telling():
+                if now_s < self._said_s[number] + RUN_S:
+                    continue
                 said, at_s = self._said.get((number, kind), (None, -math.inf))
                 if run is not said and now_s >= at_s + SAID_AGAIN_S:
                     self._said[number, kind] = run, now_s
+                    self._said_s[number] = now_s
                     self._say_run(number, kind, run, done_elsewhere)
 
-    def _say_state(self, number: int, before: str, now: str, now_s: float) -> None:
+    def _say_turns(self, number: int, turns: _Turns, now_s: float) -> None:
+        """One that is back may have been away meanwhile, more than once."""
         server, told = self._pool.servers[number], {}
-        if now in TROUBLED:
+        if turns.now in TROUBLED:
             runs = list(self._pool.answers.of(number))
             told = {
                 "failed_share": round(server.health.failed_share(now_s), 2),
                 "not_done": {self._types[kind]: run.count for kind, run, _ in runs} or None,
                 "answered": runs[-1][1].problem if runs else None,
             }
-        level = logging.WARNING if now in TROUBLED else logging.INFO
-        fields = {"cluster": self._cluster, "server": server.id, "state": now, "before": before}
-        _log.log(level, Message("a server has changed", **fields, **told))
+        fields = {"cluster": self._cluster, "server": server.id, "state": turns.now}
+        if turns.count > 1:
+            told["turns"] = turns.count
+        level = logging.WARNING if turns.now in TROUBLED else logging.INFO
+        _log.log(level, Message("a server has changed", **fields, before=turns.said, **told))
 
     def _say_run(self, number: int, kind: int, run: Run, done_elsewhere: int) -> None:
         type_, server = self._types[kind], self._pool.servers[number]

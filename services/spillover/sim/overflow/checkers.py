@@ -254,21 +254,28 @@ class Checker:
     def _leave_line(
         self, cluster: FaultyCluster, life: _Life, command: ev.Start, now_s: float
     ) -> None:
-        """Whoever stood before this one must have left the queue."""
+        """Whoever stood before this one must have left the queue, or go without its server."""
         visits, ref = cluster.machine.register.visits, command.ref
         line = life.lines[life.line_of(command.request.type)]
+        others = []
         while line:
             ticket, first = line.popleft()
             if life.places.get(first) != ticket:
                 continue  # it left, and queued again later
-            del life.places[first]
             if first == ref:
-                return
+                del life.places[first]
+                break
             visit = visits.get(first)
-            if visit is not None and visit.state is VisitState.QUEUED:
+            waits = visit is not None and visit.state is VisitState.QUEUED
+            if waits and command.server in visits[first].refused_on:
+                others.append((ticket, first))
+                continue
+            del life.places[first]
+            if waits:
                 late = visits[ref].request.id if ref in visits else ref
-                what = f"{late} is started before {visit.request.id}, which queued earlier"
+                what = f"{late} is started before {visits[first].request.id}, which queued earlier"
                 self._fail(what, now_s, cluster)
+        line.extendleft(reversed(others))
 
     def _ended(
         self,

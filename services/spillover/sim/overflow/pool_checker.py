@@ -3,7 +3,8 @@
 - Conservation: of each class, available + held + out tokens are its limit and those that retire;
   the limit is what the topology and the operator have said. A token is held by one job.
 - Compatibility: a job runs on a server of its token's class, which its type may join; never on one
-  that is out or down. No job comes from a neighbor to a cluster that does not serve its type.
+  that is out or down, or takes nothing by itself. No job comes from a neighbor to a cluster that
+  does not serve its type.
 - A job that is started as it comes takes the longest available of the tokens that fit it.
 - No job waits while a token that fits it is available, other than one for a server that surely
   has not done it, as long as another one takes jobs.
@@ -44,6 +45,8 @@ class PoolChecker:
         self._shut: set[tuple[str, str]] = set()
         """Servers that are down or out, with which of the two."""
         self._running: dict[int, _Running] = {}
+        self._refused_on: dict[int, set[int]] = {}
+        """By ref: numbers of servers that surely have not done it."""
         self._oldest: dict[str, int] = {}
         """By class, before the event: the number of its longest available token."""
         self._ranks: dict[str, float] = {}
@@ -80,10 +83,15 @@ class PoolChecker:
         """Look at what has come of it."""
         servers = self._looked_at
         if isinstance(event, ev.ServiceEnded | ev.NotStarted):
-            self._running.pop(event.ref, None)
+            one = self._running.pop(event.ref, None)
+            if one is not None and type(event) is ev.NotStarted and event.refused:
+                number = [each.id for each in self._pool.servers].index(one.server)
+                self._refused_on.setdefault(event.ref, set()).add(number)
         for command in commands:
             if type(command) is ev.Start:
                 yield from self._started(event, command)
+            elif type(command) in (ev.Reply, ev.Refuse):
+                self._refused_on.pop(command.ref, None)
         yield from self._tokens()
         if not (servers.down or servers.resting):
             yield from self._waiting()
@@ -98,9 +106,8 @@ class PoolChecker:
             yield f"{name} has a token of {class_id}, which its type may not join"
         if server not in self._servers_of[class_id]:
             yield f"{name} runs on {server}, which is not of its class {class_id}"
-        for why in ("out", "down"):
-            if (why, server) in self._shut:
-                yield f"{name} runs on {server}, which is {why}"
+        for why in self._why_closed(command.server):
+            yield f"{name} runs on {server}, which is {why}"
         others = self._running.values()
         if any(other.token == one.token for other in others):
             yield f"{name} has a token that another job has: {one.token}"
@@ -113,6 +120,14 @@ class PoolChecker:
             if job.token.number != longest:
                 yield f"{name} has token {job.token.number}, {longest} is there for longer"
         self._running[command.ref] = one
+
+    def _why_closed(self, number: int) -> list[str]:
+        """As was told, and as the pool says."""
+        told = [
+            why for why in ("out", "down") if (why, self._pool.servers[number].id) in self._shut
+        ]
+        state = self._looked_at.servers[number].state
+        return told if state == "up" else [*told, state]
 
     def _without(self, left_out: set[str], classes: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the classes with a server that is up, and none of these; all for want of any."""
@@ -146,8 +161,10 @@ class PoolChecker:
         }
         for visit in servers:
             place, classes = visit.place, self._joins.get(visit.request.type, ())
-            left_out = {self._pool.servers[number].id for number in visit.refused_on}
-            if left_out:
+            if visit.refused_on:
+                if not self._refused_on.get(visit.ref, set()).issuperset(visit.refused_on):
+                    yield f"{visit.request.id} goes without servers that have not refused it"
+                left_out = {self._pool.servers[number].id for number in visit.refused_on}
                 classes = self._without(left_out, classes)
             if place.job is None and not available.isdisjoint(classes):
                 yield f"{visit.request.id} waits beside an available token"

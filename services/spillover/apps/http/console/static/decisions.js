@@ -225,6 +225,7 @@ function load(row) {
 
 function event(record) {
   const words = [EVENTS[record.event] ?? String(record.event).replaceAll("_", " "), record.neighbor, record.outcome].filter(Boolean);
+  if (record.server) words.push(`on server ${record.server}`);
   if (record.problem) words.push(`(${record.problem})`);
   if (record.upstream_status) words.push(`with ${record.upstream_status} from the upstream`);
   const way = record.path?.length > 1 ? `, by way of ${record.path.join(" → ")}` : "";

@@ -3,7 +3,7 @@
 import { el, milliseconds, set } from "./dom.js";
 
 const TABLES = {
-  servers: ["Servers", ["server", "jobs", "queued", "tokens", "rate", "state"], (one) => [one.jobs, one.queued, one.tokens, one.rate, one.state]],
+  servers: ["Servers", ["server", "jobs", "queued", "tokens", "rate", "state", "does not do"], (one) => [one.jobs, one.queued, one.tokens, one.rate, one.state, notDone(one)]],
   classes: ["Tokens by class", ["class", "available", "held", "out", "retiring", "limit"], (one) => [one.available, one.held, one.out, one.retiring, one.limit]],
   types: ["Types of requests", ["type", "blocked now", "in all", "work"], (one) => [one.blocked, one.blocked_total, milliseconds(one.work_ms)]],
 };
@@ -47,11 +47,17 @@ class Rows {
   }
 }
 
+/** The types of which a server has done none of its last requests, though it is to serve them. */
+function notDone(one) {
+  return (one.not_done ?? []).map((run) => `${run.type}: ${run.in_a_row} ${run.how.replaceAll("_", " ")}`).join(", ");
+}
+
 /** Which token a request was given, why that one, and what else was there; null where servers are alike. */
 export function granted(record) {
   const told = record.granted;
   if (!told) return null;
-  const given = `Token ${told.token} of class ${told.class}, on server ${told.server}`;
+  const leftOut = told.left_out?.length > 0 ? `, not again on ${told.left_out.join(", ")}` : "";
+  const given = `Token ${told.token} of class ${told.class}, on server ${told.server}${leftOut}`;
   const waited = `${milliseconds(told.available_ms)}, ${told.available_releases} releases`;
   if (!(told.others?.length > 0)) return `${given}: no other was there (available for ${waited}).`;
   const by = told.rank === undefined ? "available_releases" : "rank";
