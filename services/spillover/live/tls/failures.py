@@ -34,7 +34,7 @@ def reason_of(error: BaseException) -> str:
     """Returns one of REASONS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _OF_VERIFYING.get(error.verify_code, UNTRUSTED)
-    if isinstance(error, ConnectionAbortedError):
+    if isinstance(error, TimeoutError | ConnectionAbortedError):
         return TIMEOUT
     reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
     if "_ALERT_" in reason:
