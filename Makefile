@@ -14,8 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
 	@echo "make testbed five clusters in containers, with Redis and dashboards (ARGS=... for services)"
-	@echo "make check   style, types, import rules and the tests that start no process: a minute or so"
-	@echo "make test    style, types, then all tests in five passes, tests/run.sh (ARGS=... for pytest)"
+	@echo "make check   style, types, import rules, tests that start no process: 1.5 minutes, at first 2"
+	@echo "make test    style, types, then all tests in five passes: 15 minutes (ARGS=... for pytest)"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
 	@echo "make dashboards  write dashboards/grafana/*.json anew"
 	@echo "make reference   write services/docs/configuration.md anew"
@@ -30,12 +30,12 @@ testbed:
 	@deploy/testbed.sh $(ARGS)
 
 check: .venv/.complete
-	@$(MAKE) -j2 style collected
-	@$(MAKE) -j2 types quick
+	@$(MAKE) -j2 style types collected
+	@$(MAKE) quick
 
 test: .venv/.complete
-	@$(MAKE) -j2 style collected
-	@$(MAKE) -j2 types all-tests
+	@$(MAKE) -j2 style types collected
+	@$(MAKE) all-tests
 
 style: .venv/.complete
 	$(BIN)/ruff check .
@@ -44,14 +44,13 @@ style: .venv/.complete
 
 # pytest rewrites each test file once: on a clean checkout every worker would, all at the same time,
 # which takes a core of each as long as a thousand tests. Later each rewrites only what has changed.
-# What is wrong is told by the tests' own run.
+# What is wrong is told by the tests' own run. Style and types are looked at on the other core.
 collected: .venv/.collected
 
 .venv/.collected: .venv/.complete
 	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || :
 	@touch $@
 
-# Beside the tests, many of which wait: what is wrong is told where it is found, and by the status.
 types: .venv/.complete
 	$(BIN)/mypy
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -25,10 +26,10 @@ from support import redis_server as servers
 from support import waves as large_answers
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
-# All of them in `make soak`, two thirds in `make test`, fewer still in `make check`.
+# All of them in `make soak`, two thirds in `make test`, a quarter in `make check`.
 hypothesis.settings.register_profile("whole", derandomize=True, deadline=None, max_examples=60)
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
-hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
+hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 
 TESTS = Path(__file__).parent
@@ -40,7 +41,9 @@ KINDS = ("together", "meanwhile", "threes", "pairs", "alone")
 clock, at the lowest priority beside the threes; three at once of those that mostly wait (less than
 half a core each) and whose limits bear two more; two of those that take a core or look at times
 more closely; one."""
-KIND_OF_FILE = re.compile(r"^pytestmark = .*\bmark\.(together|threes|pairs)\b", re.MULTILINE)
+KIND_OF_FILE = re.compile(
+    r"^pytestmark = .*\bmark\.(together|meanwhile|threes|pairs)\b", re.MULTILINE
+)
 LONGEST = (
     *("faults_links", "faults_processes", "faults_surroundings", "console_page", "up"),
     *("mixed_versions", "readme_tour", "configuration", "killed_node", "certificates"),
@@ -51,14 +54,16 @@ FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
 """Directories of rules: nothing there is bound to real time."""
 COMPUTE = FAIL_AT_ONCE | {"inputs", "model", "reproduce"}
 """Directories whose tests wait for nothing."""
-MEANWHILE = {"core", "policy", "reproduce", "sim"}
+MEANWHILE = {"core", "inputs", "model", "policy", "reproduce", "sim"}
 """Those of them that take most of the time, and of whose tests most bear to stand still: whoever
-does not says `together`, or that it starts processes."""
+does not says `together`, or that it starts processes. Elsewhere whoever does says `meanwhile`."""
 NOT_MEANWHILE = re.compile(r"\bmark\.(processes|together)\b")
 REAL_SERVERS = {"redis_server", "redis_servers"}
 """Fixtures that start processes, as the tests do that ask for them."""
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 """In a file of which `make check` reads no more."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a directory there that is the user's alone
+MEMORY_BYTES = 2**30
 PRIORITY_LOWEST = 19
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
@@ -75,7 +80,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--only",
         choices=(*KINDS, "quick"),
         help="the tests of one kind (tests/conftest.py), or of those that run together or "
-        "meanwhile the ones that start no process and are not slow (default: all)",
+        "meanwhile the ones that start no process, have no limits of real time and are not slow "
+        "(default: all)",
     )
     parser.addoption(
         "--first-failures",
@@ -93,9 +99,18 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(profile)
     if is_quick:
         sys.addaudithook(_refuse_processes)
+        _keep_files_in_memory()
     if config.getoption("only") == "meanwhile" and not hasattr(config, "workerinput"):
         _take_what_is_left()
     gc.callbacks.append(_note_collection)
+
+
+def _keep_files_in_memory() -> None:
+    """Those of `tmp_path`, if there is room: stores wait for what they write to be on the disk for
+    good, some milliseconds each time. In `make test` it is on one."""
+    with suppress(OSError):  # macOS has no such place
+        if shutil.disk_usage(MEMORY).free > MEMORY_BYTES and os.access(MEMORY, os.W_OK):
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def _take_what_is_left() -> None:
@@ -166,7 +181,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         computes = is_meanwhile and not NOT_MEANWHILE.search(text)
         return computes or (is_of_others and "mark.together" not in text) or None
     if only == "meanwhile":
-        return not is_meanwhile or None
+        return not (is_meanwhile or "mark.meanwhile" in text) or None
     if only == "quick":
         return is_real or ALL_SLOW.search(text) is not None or None
     is_without_kind = is_real or "mark.e2e" in text
@@ -204,8 +219,8 @@ def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
     if again is not None and item.nodeid not in again.read_text("utf-8").splitlines():
         return False
     if only == "quick":
-        left_out = item.get_closest_marker("processes") or item.get_closest_marker("slow")
-        return _kind(item) in {"together", "meanwhile"} and left_out is None
+        left_out = {"processes", "realtime", "slow"} & {mark.name for mark in item.iter_markers()}
+        return _kind(item) in {"together", "meanwhile"} and not left_out
     return only is None or _kind(item) == only
 
 
@@ -276,14 +291,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For `-n auto`: one more than the cores that this process may use, since many tests wait,
-    though hardly any of `make check`, and none of those that compute. Twice as many are no faster,
-    and make limits tight."""
+    """For `-n auto`, by the cores that this process may use. Those of `make check` wait for half of
+    their time, in which others compute. Of those that run together so much is done by processes of
+    their own that one more is enough, and those that compute wait for nothing."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    return min(cores + (config.getoption("only") not in {"quick", "meanwhile"}), WORKERS_MAX)
+    match config.getoption("only"):
+        case "quick":
+            return min(2 * cores, WORKERS_MAX)
+        case "meanwhile":
+            return min(cores, WORKERS_MAX)
+    return min(cores + 1, WORKERS_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,6 +8,7 @@ import inspect
 import json
 import logging
 import re
+import time
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -33,10 +34,10 @@ def errors(monkeypatch, caplog):
 
 
 @asynccontextmanager
-async def serving(app, bounds=None):
+async def serving(app, bounds=None, **options):
     """A function that opens a connection to the app; `connections` are the server's ends."""
     with bind_socket("127.0.0.1", 0) as listening:
-        server = HttpServer(app, bounds)
+        server = HttpServer(app, bounds, **options)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         await server.ready.wait()
         port = int(url_of(listening).rpartition(":")[2])
@@ -49,11 +50,11 @@ async def serving(app, bounds=None):
             await task
 
 
-def talk(app, *segments, bounds=None):
+def talk(app, *segments, bounds=None, **options):
     """All that comes back on one connection until its end."""
 
     async def main():
-        async with serving(app, bounds) as connect, asyncio.timeout(10.0):
+        async with serving(app, bounds, **options) as connect, asyncio.timeout(10.0):
             reader, writer = await connect()
             for segment in segments:
                 writer.write(segment)
@@ -87,8 +88,8 @@ def test_uvicorn_has_what_is_replaced_of_it():
     """A release that calls these otherwise would look at the clock ten times a second, or take the
     signals: nothing else would tell."""
     replaced = set(vars(HttpServer)) & set(vars(uvicorn.Server)) - {"__module__", "__doc__"}
-    assert replaced == {"__init__", "startup", "main_loop", "capture_signals"}
-    for name in ("startup", "main_loop"):
+    assert replaced == {"__init__", "startup", "main_loop", "shutdown", "capture_signals"}
+    for name in ("startup", "main_loop", "shutdown"):
         assert inspect.iscoroutinefunction(getattr(uvicorn.Server, name))
     assert "http" in inspect.signature(uvicorn.Config).parameters
 
@@ -283,7 +284,7 @@ def test_an_exchange_that_takes_too_long_is_cut_off(said):
     async def waits(scope, receive, send):
         await asyncio.Event().wait()
 
-    assert talk(waits, said, bounds=Bounds(exchange_s=0.2)) == b""
+    assert talk(waits, said, bounds=Bounds(exchange_s=0.2), stop_s=0) == b""
 
 
 def test_an_answer_that_nobody_reads_is_cut_off():
@@ -298,5 +299,78 @@ def test_an_answer_that_nobody_reads_is_cut_off():
             writer.transport.pause_reading()
             await until(lambda: not connect.connections)
             writer.transport.abort()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("connections", [0, 3])
+def test_a_server_that_nobody_keeps_ends_at_once(connections):
+    """Uvicorn waits for a tenth of a second, and as long again where there are connections."""
+
+    async def main():
+        async with serving(sends(start(), part())) as connect, asyncio.timeout(10.0):
+            opened = [await connect() for _ in range(connections)]
+            await until(lambda: len(connect.connections) == connections)
+            began_s = time.monotonic()
+        took_s = time.monotonic() - began_s
+        for _, writer in opened:
+            writer.close()
+            await writer.wait_closed()
+        return took_s
+
+    assert min(asyncio.run(main()) for _ in range(5)) < 0.08
+
+
+def test_at_the_end_what_is_not_answered_in_time_is_cut_off():
+    """Its task is cancelled, and nobody waits for it."""
+    began, ended = asyncio.Event(), []
+
+    async def waits(scope, receive, send):
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(scope["path"])
+
+    async def main():
+        async with serving(waits, stop_s=0) as connect, asyncio.timeout(10.0):
+            _, writer = await connect()
+            writer.write(GET)
+            await began.wait()
+        await until(lambda: ended == ["/a b"])
+        writer.close()
+        await until(lambda: not connect.connections)
+
+    asyncio.run(main())
+
+
+def test_at_the_end_what_is_under_way_is_answered():
+    """With what came before, and the connection is closed behind it."""
+
+    async def main():
+        go_on = asyncio.Event()
+
+        async def waits(scope, receive, send):
+            await go_on.wait()
+            for message in (start(200, (b"content-length", b"2")), part(b"ok")):
+                await send(message)
+
+        with bind_socket("127.0.0.1", 0) as listening:
+            server = HttpServer(waits)
+            task = asyncio.create_task(server.serve(sockets=[listening]))
+            await server.ready.wait()
+            port = int(url_of(listening).rpartition(":")[2])
+            async with asyncio.timeout(10.0):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(GET)
+                await until(lambda: server.server_state.tasks)
+                server.stop()
+                await turn()
+                assert not task.done()
+                go_on.set()
+                assert (await reader.read()).endswith(b"ok")
+                await task
+            writer.close()
+            await writer.wait_closed()
 
     asyncio.run(main())

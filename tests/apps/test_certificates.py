@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from spillover.live.http.client import HttpClient
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import FIRST
+from spillover.live.tls import rotation
 from spillover.live.tls.contexts import client_context, trusting_context
 from spillover.live.tls.material import read_material
 from spillover.model.errors import NotBelieved, NotDelivered
 from support.certificates import Authority
 from support.federation import run, topology_of, until
+from support.loop import turn
 from support.secure_federation import SecureFederation, name_of
 
 
@@ -109,6 +113,53 @@ def test_a_neighbor_that_is_not_who_it_should_be(tmp_path):
             with pytest.raises(NotDelivered, match="is not believed: Hostname mismatch"):
                 await pair["a"].shell.links.by_handle[0]._client.warm(1)
             assert pair.credentials["a"].failures["out", "wrong_name"] > 0
+            tell = pair["a"].shell.metrics.registry.get_sample_value
+            labels = {"cluster": "a", "side": "out", "reason": "wrong_name"}
+            assert tell("spillover_tls_handshake_failures_total", labels) > 0
+            ends_s = tell(
+                "spillover_tls_certificate_not_after_seconds", {"cluster": "a", "of": "own"}
+            )
+            assert ends_s == pair.credentials["a"].material.not_after_s
+
+    run(main)
+
+
+def test_connections_to_a_neighbor_are_bounded(tmp_path, monkeypatch):
+    """What is beyond that is decided again, and stays here."""
+    monkeypatch.setattr("spillover.live.overflow.peer_clients.CONNECTIONS_TLS_MAX", 3)
+
+    async def main():
+        async with _pair(tmp_path) as pair:
+            client = pair["a"].shell.links.by_handle[0]._client
+            open_at_once = set()
+            flood = asyncio.create_task(_flood(pair["a"], 30))
+            while not flood.done():
+                open_at_once.add(len(client._open) + len(client._connecting))
+                await turn(0)
+            statuses, clusters = await flood
+            assert (set(statuses), clusters) == ({200}, {"a", "b"})
+            assert max(open_at_once) == 3
+
+    run(main)
+
+
+def test_connections_end_with_the_certificate_of_the_other_end(tmp_path, monkeypatch):
+    """Those that are kept for later requests; these go over new ones."""
+    later_s = time.time() + timedelta(days=91).total_seconds()
+
+    async def main():
+        async with _pair(tmp_path) as pair:
+            client = pair["a"].shell.links.by_handle[0]._client
+            assert (await _flood(pair["a"], 20))[1] == {"a", "b"}
+            before = set(client._open)
+            assert before
+            assert not await pair.credentials["a"].look()
+            assert before <= client._open
+            monkeypatch.setattr(rotation, "time", SimpleNamespace(time=lambda: later_s))
+            assert not await pair.credentials["a"].look()
+            assert not before & client._open
+            monkeypatch.setattr(rotation, "time", time)
+            assert set((await _flood(pair["a"], 20))[0]) == {200}
 
     run(main)
 
@@ -151,7 +202,9 @@ def test_peers_are_those_with_certificates(tmp_path):
                 answer = await client.request("GET", FIRST, timeout_s=9.0)
                 assert answer.status == expected, claimed
                 if claimed == "b":
-                    assert json.loads(answer.body)["cluster"] == "a"
+                    told = json.loads(answer.body)
+                    epoch = node.ledger.epoch
+                    assert told == {"cluster": "a", "epoch": epoch, "speaks": "2 1"}
                 await client.close()
 
     run(main)
@@ -213,6 +266,7 @@ async def _renew(pair, new, old, now):
         assert await credentials.look()
 
 
+@pytest.mark.slow
 def test_rotation_under_load(tmp_path):
     """Old CA, both, then the new one alone: no request fails, and then what the old one vouched for
     is refused, on connections that there were, too."""
@@ -246,6 +300,7 @@ def test_rotation_under_load(tmp_path):
     run(main)
 
 
+@pytest.mark.slow
 def test_what_is_away_comes_back_although_neighbors_part(tmp_path):
     """Once b does not believe a, it answers what it holds of a's, and gets nothing new."""
 

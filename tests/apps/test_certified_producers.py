@@ -149,6 +149,7 @@ def test_every_door_of_producers_is_open_to_those_it_is_for_and_to_nobody_else(c
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_certificates_and_their_ca_change_while_objects_go(certified, authority):
     """Both trusted, then new certificates, then the new CA alone: an old one is nobody's."""
 

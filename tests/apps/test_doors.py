@@ -51,11 +51,10 @@ def with_node(nodes, check):
 
 async def _be_revoked(node, access):
     """Of an API token that was let in before."""
-    access.tokens = ApiTokens(
-        [*tokens_of_tests(), new_api_token("revoked", "revoked", "shop", tuple(Role))]
-    )
+    revoked = new_api_token("revoked", "revoked", "shop", tuple(Role))
+    access.go_by(ApiTokens([*tokens_of_tests(), revoked]))
     assert (await node.send("GET", "/state", headers=shown_by("revoked")))[0] == 200
-    access.tokens = ApiTokens(tokens_of_tests())
+    access.go_by(ApiTokens(tokens_of_tests()))
 
 
 def test_every_door_is_open_to_those_it_is_for_and_to_nobody_else(nodes):
@@ -157,7 +156,7 @@ def test_other_api_tokens_count_at_once_also_on_connections_that_are_open(nodes)
     async def check(node):
         access = node.server.config.app._doors.access
         assert (await node.send("GET", "/state", headers=shown_by("reader")))[0] == 200
-        access.tokens = type(access.tokens)([])
+        access.go_by(type(access.tokens)([]))
         assert (await node.send("GET", "/state", headers=shown_by("reader")))[0] == 401
         assert (await node.send("GET", "/requests/x", headers=shown_by("other")))[0] == 401
 
@@ -172,7 +171,7 @@ def test_whoever_watches_the_console_is_cut_off_when_their_api_token_goes(nodes)
             async with client.stream("GET", "/console/events", headers=headers) as response:
                 events = response.aiter_lines()
                 assert "event: hello" in [await anext(events), await anext(events)]
-                access.tokens = type(access.tokens)([])
+                access.go_by(type(access.tokens)([]))
                 async for _ in events:
                     pass
             assert (await client.get("/console/events", headers=headers)).status_code == 401

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+from dataclasses import replace
 from itertools import product
 
 import httpx
 import pytest
 
+from spillover.apps.http.access import ApiTokens
+from spillover.apps.http.audit import AUDIT_LOGGER
 from spillover.apps.http.doors import Open
 from spillover.apps.queue.doors import DOORS, TABLE
 from spillover.client import Rejected, consume, produce
 from spillover.model.access import Role
-from support.api_tokens import HOLDERS, SECRETS, access_of_tests, shown_by
+from support.api_tokens import HOLDERS, SECRETS, access_of_tests, shown_by, tokens_of_tests
 from support.loop import until
 from support.queue_producers import producers
 
@@ -78,6 +82,33 @@ def test_every_door_of_a_producer_is_open_to_those_it_is_for_and_to_nobody_else(
     asyncio.run(main())
 
 
+def test_who_only_looks_sees_no_object_and_changes_nothing():
+    """As services/docs/queue.md has it; by name, since the table says what it says."""
+    open_to = {
+        "submitter": {("POST", "/objects"), ("POST", "/take"), ("POST", "/grants/g/ack")},
+        "reader": {("GET", "/state"), ("GET", "/dead"), ("GET", "/explain/1")},
+        "operator": {
+            *(("GET", "/state"), ("GET", "/dead"), ("GET", "/explain/1"), ("GET", "/dead/1")),
+            *(("POST", "/dead/1/put-back"), ("DELETE", "/dead/1")),
+            *(("POST", "/admin/drain"), ("POST", "/admin/resume")),
+        },
+    }
+
+    async def main():
+        async with (
+            producers(1, access=access_of_tests()) as (one,),
+            httpx.AsyncClient(base_url=one.url, trust_env=False) as client,
+        ):
+            for caller, doors in open_to.items():
+                for verb, path in set().union(*open_to.values()):
+                    headers = [*shown_by(caller), (b"spillover-deadline-ms", b"1")]
+                    answer = await client.request(verb, path, headers=headers)
+                    may = answer.status_code != 403
+                    assert may is ((verb, path) in doors), (caller, verb, path)
+
+    asyncio.run(main())
+
+
 def test_objects_go_from_producer_to_producer_and_to_who_shows_an_api_token():
     async def main():
         access, shown = access_of_tests(), shown_by("submitter")
@@ -116,5 +147,73 @@ def test_producers_that_show_nothing_get_nothing_of_others():
                 answer = await client.post("/take", content=asked, headers=headers)
             assert answer.status_code == 204
             assert other.objects.buffered == 1
+
+    asyncio.run(main())
+
+
+def test_whoever_waits_gets_nothing_more_once_their_api_token_has_gone(caplog):
+    """A consumer for an object and a producer's client for a place; others that wait go on, also
+    with an API token that may do something else now."""
+
+    async def main():
+        access, times = access_of_tests(), {"spillover-deadline-ms": "9000"}
+        async with (
+            producers(1, access=access, buffers=1) as (one,),
+            httpx.AsyncClient(base_url=one.url, trust_env=False) as client,
+        ):
+
+            def take(holder):
+                asked = {"consumer": holder, "probe_id": holder}
+                headers = dict(shown_by(holder)) | times
+                return asyncio.create_task(client.post("/take", json=asked, headers=headers))
+
+            def offer(holder):
+                headers = dict(shown_by(holder)) | times
+                return asyncio.create_task(client.post("/objects", content=b"x", headers=headers))
+
+            takes = [take("submitter"), take("other")]
+            await until(lambda: len(one.shell.machine.takes) == 2)
+            submitter, reader, operator, other = tokens_of_tests()
+            other = replace(other, roles=frozenset({Role.SUBMIT}))
+            access.go_by(ApiTokens([reader, operator, other]))
+            told = await takes[0]
+            assert (told.status_code, told.json()["reason"]) == (401, "unauthenticated")
+            await until(lambda: len(one.shell.machine.takes) == 1)
+            access.go_by(ApiTokens([submitter, other]))
+            assert (await offer("other")).status_code == 201
+            assert (await takes[1]).status_code == 200
+            assert (await offer("other")).status_code == 201
+            offers = [offer("submitter"), offer("other")]
+            await until(lambda: len(one.shell.machine.offers) == 2)
+            access.go_by(ApiTokens([replace(submitter, roles=frozenset({Role.READ})), other]))
+            assert (await offers[0]).json()["reason"] == "forbidden"
+            assert (await take("other")).status_code == 200
+            assert (await offers[1]).status_code == 201
+            assert one.objects.produced == 3
+
+    with caplog.at_level(logging.WARNING, AUDIT_LOGGER):
+        asyncio.run(main())
+    said = [str(one.msg) for one in caplog.records if one.name == AUDIT_LOGGER]
+    assert ["POST /take" in one for one in said] == [True, False]
+
+
+def test_an_api_token_that_goes_while_a_take_is_read_gets_nothing():
+    """It counted when the head came."""
+
+    async def main():
+        access = access_of_tests()
+        async with producers(1, access=access) as (one,):
+            port = int(one.url.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            body = b'{"consumer": "c", "probe_id": "p"}'
+            shown = b": ".join(shown_by("submitter")[0])
+            head = b"POST /take HTTP/1.1\r\nhost: x\r\n%b\r\ncontent-length: %d\r\n\r\n"
+            writer.write(head % (shown, len(body)) + body[:9])
+            await until(lambda: any(line.shown for line in one.server.connections))
+            access.go_by(ApiTokens([]))
+            writer.write(body[9:])
+            assert b" 401 " in await reader.readline()
+            assert not one.shell.machine.takes
+            writer.close()
 
     asyncio.run(main())

@@ -76,6 +76,7 @@ def test_coming_near_is_told_once(caplog):
     assert "connections=800 allowed=1000" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_node_watches_its_connections(nodes, tmp_path):
     """Where few are allowed: said behind the first line, which tells who starts, and once they are
     nearly used up."""

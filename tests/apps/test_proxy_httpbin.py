@@ -250,6 +250,7 @@ async def ask(port, asked):
         client.close()
 
 
+@pytest.mark.slow
 def test_its_whole_api_is_the_same_through_any_number_of_hops():
     async def main():
         with running_httpbin() as port:

@@ -96,6 +96,17 @@ def test_all_that_was_sent_is_counted() -> None:
         until(lambda: one.state["sent_bytes"] == sum(sizes))
 
 
+def test_takes_that_came_to_an_object_are_timed_wherever_it_was() -> None:
+    with producers(2) as (first, second):
+        first.put(b"here")
+        assert first.take(access={"p1": 1.0}).status == 200
+        second.put(b"there")
+        assert first.take(access={"p2": 1.0}, max_hops=2).status == 303
+        assert first.take(deadline_ms=1).status == 204
+        lines = call(f"{first.url}/metrics").body.decode().splitlines()
+        assert 'spillover_queue_take_wait_seconds_count{node="p1"} 2.0' in lines
+
+
 def test_what_is_told_of_those_that_wait() -> None:
     with producers(2) as (first, second), futures.ThreadPoolExecutor() as pool:
         for _ in range(3):
@@ -112,6 +123,14 @@ def test_what_is_told_of_those_that_wait() -> None:
         assert taking.result().status == 200
         (grant,) = second.state["open_grants"]
         assert 8000.0 < grant["ends_in_ms"] <= second.state["visibility_ms"]
+
+
+def test_its_page_drains_and_resumes_it() -> None:
+    with producers() as (one,):
+        for action, draining in (("drain", True), ("resume", False)):
+            answer = call(f"{one.url}/console/{action}", "POST", headers={"Origin": one.url})
+            assert answer.status == 202
+            assert one.state["draining"] is draining
 
 
 def test_a_grant_that_nobody_has_is_named_only_where_it_can_be_read() -> None:

@@ -126,6 +126,7 @@ def test_whatever_comes_is_answered_with_a_4xx_or_not_at_all(producer: Producer)
     assert state["granted"] == state["takes"] == state["waiting"] == state["parked"] == 0
 
 
+@pytest.mark.slow
 def test_a_producer_survives_all_that_is_no_call(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spillover.apps.queue import calls
 from spillover.core.queue import events as ev
 from spillover.live.queue import wire
 from support.queue_service import connected, producers
@@ -68,6 +69,17 @@ def test_what_a_peer_says_in_pieces_is_the_same(path: str) -> None:
         assert answer_of(line) == b"HTTP/1.1 100 Continue\r\n\r\n"
         line.sendall(MESSAGES[path][0])
         assert answer_of(line) == whole
+
+
+def test_a_peer_says_no_more_than_a_message_is_long() -> None:
+    """Whole or not: it is refused by its length, and the next is heard."""
+    with producers(2) as (first, _), closing(connected(first.url)) as line:
+        head = b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+        size = calls.MESSAGE_LIMIT_BYTES + 1
+        line.sendall(head % (wire.PROBE_PATH.encode(), size) + b" " * size)
+        said = answer_of(line)
+    assert said.startswith(b"HTTP/1.1 413 ")
+    assert b'"reason":"too_large"' in said.replace(b" ", b"")
 
 
 def test_a_bug_in_what_a_peer_says_is_an_answer(

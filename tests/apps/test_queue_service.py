@@ -51,6 +51,7 @@ def test_an_object_goes_through_untouched(content: bytes, is_stored: bool, tmp_p
         assert given.headers["content-type"] == "text/x-mine; a=b"
         assert given.headers["spillover-producer"] == "p1"
         assert given.headers["spillover-probes"] == "1"
+        assert given.headers["spillover-visibility-ms"] == "20000"
         assert one.tell(given.headers["spillover-grant"], "ack").status == 204
         state = one.state
         assert (state["produced"], state["acknowledged"], state["memory_bytes"]) == (1, 1, 0)
@@ -129,6 +130,7 @@ def test_a_grant_ends_with_the_visibility_time_and_is_extended() -> None:
         one.put(b"x")
         first = one.take().headers["spillover-grant"]
         assert one.tell(first, "extend", b'{"visibility_ms": 60000}').status == 204
+        assert 50_000.0 < one.state["open_grants"][0]["ends_in_ms"] <= 60_000.0
         assert one.take(deadline_ms=700).status == 204, "it is still the first one's"
         assert one.tell(first, "extend", b'{"visibility_ms": 1}').status == 204
         again = one.take()
@@ -232,10 +234,14 @@ def test_a_producer_that_waits_is_not_read_and_then_is(producer: Producer) -> No
 
 
 def test_memory_is_bounded_by_bytes_too() -> None:
-    with producers(buffers=100, held_limit_bytes=250_000) as (one,):
+    limits = {"unacked": 11, "dead": 12, "deliveries": 13, "waiting": 14}
+    bounds = {"buffers": 100, "held_limit_bytes": 250_000}
+    settings = {"unacked_limit": 11, "dead_limit": 12, "deliveries_max": 13, "waiting_limit": 14}
+    with producers(**bounds, **settings) as (one,):
         answers = [one.put(b"x" * 100_000, deadline_ms=200).status for _ in range(3)]
         assert answers == [201, 201, 429]
-        assert one.state["limits"]["held_limit_bytes"] == 250_000
+        told = {**limits, **bounds, "object_limit_bytes": OBJECT_LIMIT_BYTES}
+        assert one.state["limits"] == told
         one.tell(one.take().headers["spillover-grant"], "ack")
         assert one.put(b"x" * 100_000).status == 201
 
@@ -447,6 +453,7 @@ def test_the_description_names_every_call(producer: Producer) -> None:
     }
 
 
+@pytest.mark.slow
 def test_many_at_once_get_each_object_once() -> None:
     with producers(3, buffers=3) as running, ThreadPoolExecutor(24) as pool:
         got: list[bytes] = []

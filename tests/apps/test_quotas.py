@@ -166,7 +166,7 @@ def test_a_tenant_has_as_many_sessions_as_its_quota_says(nodes):
         assert await metric(node, limited, tenant="shop", limit="max_sessions") == 1.0
         # Who is revoked is told nothing more; the other tenant's client stays.
         kept = [one for one in access.tokens.by_digest.values() if one.tenant != "shop"]
-        access.tokens = ApiTokens(kept)
+        access.go_by(ApiTokens(kept))
         await again
         assert not other.done()
         other.cancel()

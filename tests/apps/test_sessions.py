@@ -125,6 +125,7 @@ def test_so_many_a_second_and_so_many_in_all(nodes):
     nodes.run(main)
 
 
+@pytest.mark.slow
 def test_two_hundred_clients_follow_a_federation(nodes):
     """A cluster goes and comes back: even each time, and no request fails."""
 

@@ -100,6 +100,23 @@ def test_another_tenants_requests_cannot_be_seen_or_cancelled(nodes):
     with_nodes(nodes, check)
 
 
+def test_a_tenant_is_that_of_the_api_token_whatever_is_said(nodes):
+    """Neither a header nor a field of the body, nor a name that looks like another tenant's."""
+    said = {"spillover-tenant": "bank", "tenant": "bank", "x-tenant": "bank"}
+
+    async def check(federation):
+        node = federation["a"]
+        assert (await post(node, SHOP, {"service_ms": 1}, **said))[0] == 200
+        assert (await post(node, SHOP, {"service_ms": 1}, name="bank/order-8"))[0] == 200
+        for name in ("order-7", "order-8"):
+            assert (await look(node, BANK, name))[0] == 404
+        assert (await look(node, SHOP))[0] == 200
+        told = json.dumps({"payload": 1, "tenant": "bank"}).encode()
+        assert (await node.send("POST", "/requests", told, SHOP))[0] == 422
+
+    with_nodes(nodes, check)
+
+
 def test_made_names_are_of_their_tenant_too(nodes):
     async def check(federation):
         node = federation["a"]
@@ -208,7 +225,7 @@ def test_work_that_was_let_in_goes_on_when_its_api_token_is_revoked(nodes):
         (ref,) = node.shell.waiters._by_ref
         await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
         kept = [one for one in access.tokens.by_digest.values() if one.name != "submitter"]
-        access.tokens = ApiTokens([*kept, same])
+        access.go_by(ApiTokens([*kept, same]))
         assert (await post(node, SHOP, {"service_ms": 300}))[0] == 401
         assert (await look(node, SHOP))[0] == 401
         assert (await node.send("DELETE", "/requests/order-7", headers=SHOP))[0] == 401

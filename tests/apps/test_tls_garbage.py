@@ -121,6 +121,7 @@ DIALECT = Dialect(
 JOBS = (100_000 if IS_SOAK else 500) // BATCH
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DESCRIPTORS.exists(), reason="counts sockets as Linux does")
 def test_malformed_requests_behind_a_handshake_leave_nothing(tmp_path):
     """As without TLS (`test_malformed`): each is answered as it should be, or the connection ends;

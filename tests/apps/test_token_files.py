@@ -66,6 +66,7 @@ def test_a_changed_file_counts_and_a_bad_one_does_not(file, caplog):
     assert "found none" in gone
 
 
+@pytest.mark.slow
 def test_a_file_that_is_renamed_into_place_is_read_whole_or_as_it_was(file, caplog):
     """However often it is replaced while somebody reads it."""
     every = [entry(f"n{i}", f"secret {i}") for i in range(50)]

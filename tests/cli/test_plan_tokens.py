@@ -13,6 +13,8 @@ import pytest
 from spillover.cli import main
 from spillover.model.extras import how_to_get
 
+pytestmark = pytest.mark.meanwhile
+
 POOL = """\
 servers: [{id: s1, rate: 1}, {id: s2, rate: 4}]
 classes: [{id: c1, servers: [s1], tokens: 6}, {id: c2, servers: [s2], tokens: 6}]
@@ -85,6 +87,7 @@ def test_the_table(file, capsys):
     assert "at once" not in err
 
 
+@pytest.mark.slow
 def test_the_page_says_what_comes_out(file, capsys):
     """Its pool, its command, and the shares that it names."""
     page = PAGE.read_text(encoding="utf-8")
@@ -111,6 +114,7 @@ def test_what_nodes_do_otherwise_is_said(file, capsys):
     assert "above that with 2 tokens a class" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["comte8", "comte11"])
 def test_the_curve_is_drawn(pool, require, tmp_path, capsys):
     """Into the file that was named, whole or not at all."""

@@ -178,6 +178,7 @@ def test_a_fault_file_that_names_an_unknown_cluster(run, tmp_path):
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["isolated", "paper", "two-choice", "shared"])
 def test_twice_as_slow(run, policy):
     """Everything takes twice as long, to the last bit, and nothing else is other than before."""

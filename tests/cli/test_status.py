@@ -55,6 +55,7 @@ def test_nobody_there(free_url, capsys):
     check_no_node(free_url, capsys)
 
 
+@pytest.mark.slow
 def test_somebody_who_never_answers(deaf_url, capsys):
     """The same, after the time limit."""
     check_no_node(deaf_url, capsys)

@@ -146,6 +146,7 @@ async def ask_any(federation):
     await federation["a"].post({"service_ms": 1}, id="one")
 
 
+@pytest.mark.slow
 def test_limits_are_planned_from_what_comes(pool, require, capsys):
     """`plan tokens --from`: the pool as it is, at the rates that were measured; who brings nothing
     is told so."""

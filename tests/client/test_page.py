@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from spillover import client
 from spillover.model.errors import InputError, PeerError
 
 PAGE = (Path(__file__).parents[2] / "services" / "docs" / "client.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_example_runs(bed, capsys):
     code = PAGE.split("```python\n", 1)[1].split("```", 1)[0]
     code = re.sub(r"http://127\.0\.0\.1:810\d", bed.url, code)

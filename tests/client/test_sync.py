@@ -60,6 +60,7 @@ def test_it_works_where_a_loop_runs(bed):
     assert asyncio.run(cell()) == {"service_ms": 1.0}
 
 
+@pytest.mark.slow
 def test_many_threads_share_one_client(bed):
     with Spillover(bed.url) as spillover, ThreadPoolExecutor(8) as pool:
         payloads = [{"service_ms": number % 5} for number in range(100)]
@@ -178,6 +179,7 @@ def _interrupt(script, bed):
     return said.decode()
 
 
+@pytest.mark.slow
 def test_a_submit_that_is_given_up_at_any_moment_leaves_no_job(bed):
     """Also in the very moment in which it is accepted, which is found about every fourth time."""
     for _ in range(40):

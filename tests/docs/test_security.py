@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spillover.apps.node.doors import DOORS
 from spillover.inputs.topology_file import short_text
 from spillover.model.configuration import Stamp, of_file
 from spillover.model.ids import ClusterId
@@ -157,3 +158,16 @@ def test_the_rules_for_clients_let_them_read_and_change_nothing(redis_servers, r
             assert ask("ACL", "DRYRUN", own, *command.split()) != "OK", command
     finally:
         ask("ACL", "DELUSER", own)
+
+
+def test_every_door_stands_in_the_threat_model():
+    """Of a node by its path; each table of other services has its line. SECURITY.md leads here."""
+    page = PAGE.read_text("utf-8")
+    doors = page.partition("## Doors")[2].partition("\n## ")[0]
+    told = {path.strip("/*") for path in re.findall(r"`(/[a-z./*]*)`", doors)}
+    of_nodes = {path.split("/")[1] for path in DOORS} - {""}
+    assert of_nodes <= told
+    assert {"a lease member", "a producer of the distributed queue", "Redis"} <= {
+        line.removeprefix("| ").split(" |")[0].split(" (")[0] for line in doors.splitlines()
+    }
+    assert "services/docs/security.md" in (PAGE.parents[2] / "SECURITY.md").read_text("utf-8")

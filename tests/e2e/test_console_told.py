@@ -143,6 +143,45 @@ def test_versions_and_clients_are_shown_where_there_is_something_to_say(opened, 
         assert has_no_sideways_scroll(page)
 
 
+RECKONED = """async () => {
+  const base = document.querySelector("script[type=module]").src;
+  const { Flows } = await import(new URL("flows.js", base));
+  const { duration, milliseconds, percent, rate } = await import(new URL("dom.js", base));
+  const frame = (at_ms, epoch, n) => ({ at_ms, clusters: [{
+    id: "a", epoch, queue_length: n, recent: { p50_ms: 1, p99_ms: 2 },
+    home: { accepted: 100 * n }, answered: 50 * n, failed: 4 * n, expired: 3 * n, rejected: 2 * n,
+    refused: n, pulls: 6 * n, system_time_sum_ms: 400 * n,
+    neighbors: [{ id: "b", forwards: 8 * n }],
+  }] });
+  const flows = new Flows();
+  const told = [];
+  for (const one of [frame(0, 1, 0), frame(500, 1, 1), frame(2500, 1, 5), frame(3000, 2, 0)]) {
+    flows.add(one);
+    const flow = flows.of("a");
+    told.push(flow && { ...flow, forwards: Object.fromEntries(flow.forwards) });
+  }
+  return [told, [0.5, 60, 300, 9000].map(duration), [0.5, 40, 20000].map(milliseconds),
+    [0, 0.004, 0.83].map(percent), [0, 0.25, 40].map(rate)];
+}"""
+"""By the page's own scripts: counts of all time at four moments, the last of another life."""
+
+
+def test_figures_are_of_the_last_second_and_in_words(opened):
+    """Two moments long ago count for what was between them; who begins anew has no past."""
+
+    def tell():
+        return [consoles.state_of("a")]
+
+    with consoles.console_of("a", [], tell) as url, opened(url) as page:
+        told, durations, times, shares, rates = page.evaluate(RECKONED)
+    flow = {"arrived": 200, "done": 100, "failed": 14, "rejected": 4, "refused": 2, "pulled": 12}
+    flow |= {"system_ms": 8, "forwards": {"b": 16}}
+    assert told == [None, flow, flow, None]
+    assert durations == ["0.5 s", "60 s", "5 min", "3 h"]
+    assert times == ["0.5 ms", "40 ms", "20.0 s"]
+    assert (shares, rates) == (["0 %", "0.4 %", "83 %"], ["0", "0.3", "40"])
+
+
 def test_what_another_version_says_of_its_health_is_no_reason_to_stop(opened, expect):
     """A word that the page does not know is shown as well; what is known goes on."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -10,7 +11,10 @@ import sys
 
 import pytest
 
+from spillover.model.errors import InputError
 from spillover_loadgen.cli import main
+from spillover_loadgen.targets import check_targets
+from support.scripted_server import problem, scripted
 
 COMMAND = [sys.executable, "-m", "spillover_loadgen"]
 
@@ -222,6 +226,29 @@ def test_a_target_is_asked_who_it_is(node, capfd, tmp_path):
     node.is_called = "a"
     assert main(["run", "--target", f"a={node.url}", "--out", str(out), *BRIEF]) == 0
     assert len(out.read_text().splitlines()) == len(node.received) - sent
+
+
+@pytest.mark.parametrize(
+    ("reason", "headers", "words"),
+    [
+        ("forbidden", [(b"authorization", b"Bearer x")], None),
+        ("forbidden", [], "found no Spillover node there"),
+        ("unauthenticated", [], "got: why (--token-file)"),
+    ],
+)
+def test_who_may_make_requests_and_not_look_is_let_through(reason, headers, words):
+    """Whoever shows nothing has nothing that could be forbidden."""
+
+    async def main():
+        async with scripted(problem(403, reason, "why")) as server:
+            await check_targets({"a": server.url}, headers=headers)
+
+    if words is None:
+        asyncio.run(main())
+    else:
+        with pytest.raises(InputError) as error:
+            asyncio.run(main())
+        assert str(error.value).endswith(words)
 
 
 def test_a_target_that_does_not_answer(capfd):

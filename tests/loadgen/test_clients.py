@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from spillover_loadgen import clients_driver
 from spillover_loadgen.cli import main
-from spillover_loadgen.clients_driver import ClientsLoad, _times, run
+from spillover_loadgen.clients_driver import ClientsLoad, Crowd, _times, run
+from support.scripted_server import RESET, done, problem, scripted
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n"
 
@@ -109,6 +111,30 @@ def test_nobody_there(capsys):
 def test_a_url_that_is_none(url, capsys):
     assert main(["clients", "--node", url, "--clients", "2", "--duration-s", "1"]) == 2
     assert "--node" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "counts"),
+    [
+        ([problem(503, "draining"), problem(429, "queue_full"), done()], {"ok": 1, "retried": 2}),
+        ([problem(502, "handler_failed"), done()], {"failed": 1}),
+        ([RESET, done()], {"unknown": 1}),
+    ],
+)
+def test_only_what_surely_did_not_run_is_sent_again(monkeypatch, said, counts):
+    monkeypatch.setattr(clients_driver, "PAUSE_S", 0.0)
+
+    async def main():
+        async with scripted(*said) as server:
+            crowd = Crowd(load_of(server.url))
+            await crowd._send(0)
+            assert {name: count for name, count in crowd._requests.items() if count} == counts
+            for client in crowd._nodes.values():
+                await client.close()
+            keys = {headers["idempotency-key"] for _, headers in server.seen}
+            assert len(keys) == 1, "the same one, by its key"
+
+    asyncio.run(main())
 
 
 def test_times_are_of_those_that_were_there():

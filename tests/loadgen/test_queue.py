@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 from dataclasses import replace
 
 import pytest
 
+from spillover.live.http.client import HttpClient
 from spillover_loadgen import queue_driver
 from spillover_loadgen.cli import main
-from spillover_loadgen.queue_command import print_summary
-from spillover_loadgen.queue_driver import QueueLoad
+from spillover_loadgen.queue_command import configure, load_of, print_summary
+from spillover_loadgen.queue_driver import QueueLoad, _outcome_of
 from spillover_loadgen.queue_record import Put, QueueRecord, decode_object, encode_object
 from support.api_tokens import access_of_tests, shown_by
 from support.queue_producers import producers
@@ -63,6 +65,24 @@ def test_producers_that_want_an_api_token_are_shown_one():
     assert "put: status 401" in result["reasons"]
 
 
+def test_an_object_of_somebody_else_is_given_back_and_never_acknowledged():
+    load = replace(LOAD, duration_s=0.3)
+
+    async def main():
+        async with producers(1, deliveries_max=2) as (one,):
+            client = HttpClient(one.url)
+            put = await client.request("POST", "/objects", body=b"not theirs", timeout_s=10.0)
+            assert put.status == 201
+            await client.close()
+            record = await queue_driver.run({one.id: one.url}, load, asyncio.Event())
+            return record, one.objects
+
+    record, objects = asyncio.run(main())
+    assert record.strangers == 2, "then it is dead"
+    assert len(objects.dead) == 1
+    assert objects.acknowledged == len(record.acknowledged) == len(record.kept)
+
+
 def test_the_schedule_follows_from_the_seed():
     idle = replace(LOAD, consumers=0, produce_rate_per_s=20.0, duration_s=0.5)
     offered = {
@@ -95,9 +115,30 @@ def test_faults_of_a_queue_are_counted():
     ):
         record.came(0, name, deliveries)
     record.came(1, "p1-1", 1)
-    result = record.summary(duration_s=1.0, seed=1, interrupted=False)
+    record.came(1, "p1-1", 1)  # from another one of this name: not before itself
+    record.acknowledged_s = [0.5, 2.0, 2.5]
+    result = record.summary(duration_s=2.0, seed=1, interrupted=False)
     assert (result["missing"], result["duplicates"], result["out_of_order"]) == (1, 1, 2)
     assert result["redelivered"] == 1
+    assert result["throughput_per_s"] == 1.0, "of what was done within the duration"
+
+
+def test_what_is_asked_for_in_ms_is_waited_for_in_s():
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    given = ["--target", "p1=http://a:1", "--produce-rate", "3", "--consumers", "2"]
+    given += ["--duration-s", "9", "--consume-ms", "250", "--deadline-ms", "1500"]
+    load = load_of(parser.parse_args(given))
+    assert (load.produce_rate_per_s, load.consumers, load.duration_s) == (3.0, 2, 9.0)
+    assert (load.consume_s, load.deadline_s) == (0.25, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("status", "put"),
+    [(201, Put.OK), (429, Put.REFUSED), (503, Put.REFUSED), (200, Put.FAILED), (500, Put.FAILED)],
+)
+def test_what_becomes_of_an_object_is_told_by_the_status(status, put):
+    assert _outcome_of(status) is put
 
 
 def test_an_object_is_known_again_and_a_strangers_is_not():

@@ -7,7 +7,10 @@ import json
 
 import pytest
 
-from spillover_loadgen.record import Outcome, Record
+from spillover.model.errors import InputError
+from spillover_loadgen.api_token import read_secret
+from spillover_loadgen.display import _cells
+from spillover_loadgen.record import Outcome, Record, read_answer
 from spillover_loadgen.results import summary, write_json_lines
 
 OUTCOMES = ["ok", "refused", "expired", "failed", "cancelled", "unknown", "unreachable"]
@@ -101,6 +104,28 @@ def test_the_frequent_reasons_are_counted():
     reasons = summarized(records)["reasons"]
     assert next(iter(reasons.items())) == ("queue_full", 2)
     assert len(reasons) == 20
+
+
+def test_of_what_a_node_says_the_beginning_is_kept():
+    body = json.dumps({"reason": "x" * 300}).encode()
+    assert read_answer(500, body) == (Outcome.FAILED, None, "x" * 200)
+
+
+def test_a_row_has_what_was_sent_what_was_done_and_what_was_not():
+    figures = summarized([served(10.0), served(20.0, hops=1), record(outcome=Outcome.FAILED)])
+    cells = _cells(figures)
+    assert (cells[:3], cells[-1]) == (["3", "2", "1"], "50.0%")
+
+
+@pytest.mark.parametrize(("characters", "is_one"), [(500, True), (501, False)])
+def test_a_secret_may_be_so_long_and_no_longer(tmp_path, characters, is_one):
+    file = tmp_path / "secret"
+    file.write_text("x" * characters + "\n")
+    if is_one:
+        assert read_secret(str(file)) == "x" * characters
+    else:
+        with pytest.raises(InputError, match="expected at most 500 characters, got more"):
+            read_secret(str(file))
 
 
 def test_no_request_at_all_is_a_result_too():

@@ -108,6 +108,7 @@ def test_user_rates_are_those_of_the_paper():
     assert [bursts_duration_s(count) for count in (5, 10, 20)] == [45, 70, 120]
 
 
+@pytest.mark.slow
 def test_users_send_five_requests_each_on_average():
     """10 users/s for 4000 s are 40 000 users; the mean is known to about 0.04 requests."""
     law = replace(PAPER_BURSTS, burst_users_per_s=10)

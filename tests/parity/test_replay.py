@@ -192,6 +192,7 @@ def driven(seeds, made, policy, **told):
     return seen
 
 
+@pytest.mark.meanwhile
 @pytest.mark.slow
 def test_simulated_lives_with_unlike_servers_through_the_live_driver():
     """Tokens that change, servers that go down and jobs of types, command by command."""
@@ -201,6 +202,7 @@ def test_simulated_lives_with_unlike_servers_through_the_live_driver():
     assert seen[ev.Start] > 300
 
 
+@pytest.mark.meanwhile
 @pytest.mark.slow
 @pytest.mark.parametrize(("policy", "asks"), [("paper", ()), ("adaptive", ASKING)])
 def test_simulated_lives_through_the_live_driver(policy, asks):
@@ -222,6 +224,7 @@ def test_simulated_lives_through_the_live_driver(policy, asks):
         assert seen[kind], (kind, seen)
 
 
+@pytest.mark.meanwhile
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["paper", "adaptive"])
 def test_a_federation_that_changes_through_the_live_driver(policy):

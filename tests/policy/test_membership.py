@@ -231,6 +231,7 @@ def test_points_are_md5():
     assert hash_point("s1") == int(hashlib.md5(b"s1", usedforsecurity=False).hexdigest(), 16)
 
 
+@pytest.mark.slow
 def test_compiled_choices_agree(require):
     """The same source, compiled by numba, gives the same results."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")

@@ -22,22 +22,28 @@ BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 class Authority:
-    """A CA."""
+    """A CA, signed `by` another one or by itself."""
 
-    def __init__(self, name: str = "test CA", *, lasts: timedelta = timedelta(days=3650)) -> None:
+    def __init__(
+        self,
+        name: str = "test CA",
+        *,
+        lasts: timedelta = timedelta(days=3650),
+        by: Authority | None = None,
+    ) -> None:
         self._key = generate_private_key(SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         begins = datetime.now(UTC) - timedelta(days=30)
         self.certificate = (
             x509.CertificateBuilder()
             .subject_name(self._name)
-            .issuer_name(self._name)
+            .issuer_name(self._name if by is None else by._name)
             .public_key(self._key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(begins)
             .not_valid_after(begins + timedelta(days=30) + lasts)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(self._key, hashes.SHA256())
+            .sign(self._key if by is None else by._key, hashes.SHA256())
         )
         self.pem = self.certificate.public_bytes(Encoding.PEM)
 

@@ -84,6 +84,7 @@ def chi_square_limit(freedom, z=3.0902):
     return freedom * (1.0 - part + z * math.sqrt(part)) ** 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", CASES)
 def test_clients_move_with_the_published_probability(name, seed):

@@ -8,7 +8,7 @@ import pytest
 
 from spillover.core.tokens.answers import FAILED, NOT_RUN, REJECTED, RUN_LENGTH, TypeAnswers
 
-SMALL, BIG = 1, 0
+SMALL, BIG, THIRD = 1, 0, 2
 CHAT, BATCH = 0, 1
 
 
@@ -41,6 +41,7 @@ def test_one_that_is_done_ends_it():
 
 @pytest.mark.parametrize(("length", "done", "rejected", "is_told"), [
     (9, 20, 0, True), (9, 20, 5, False), (40, 5, 0, True), (40, 4, 0, False), (40, 0, 0, False),
+    (10, 20, 2, True), (9, 20, 2, False), (5, 40, 0, False), (6, 40, 0, True),
 ])  # fmt: skip
 def test_rejections_count_only_beside_others_that_do_the_like(length, done, rejected, is_told):
     """What would come of the others' share by chance is the clients' fault."""
@@ -53,6 +54,23 @@ def test_rejections_count_only_beside_others_that_do_the_like(length, done, reje
     for _ in range(done):
         answers.done(BIG, BATCH)
     assert told(answers) == ([(SMALL, BATCH, REJECTED, length, done)] if is_told else [])
+
+
+@pytest.mark.parametrize("how", [NOT_RUN, FAILED])
+def test_what_was_rejected_before_and_what_failed_says_nothing_of_it(how):
+    """Others have rejected much until the run began, and have not done much otherwise since."""
+    answers = TypeAnswers()
+    answers.not_done(THIRD, BATCH, REJECTED, "404")
+    for _ in range(20):
+        answers.not_done(BIG, BATCH, REJECTED, "404")
+    for number in range(9):
+        answers.not_done(SMALL, BATCH, REJECTED, f"404 {number}")
+    for _ in range(20):
+        answers.not_done(BIG, BATCH, how, "503")
+        answers.done(BIG, BATCH)
+    assert told(answers) == [(SMALL, BATCH, REJECTED, 9, 20)]
+    ((_, run, _),) = answers.of(SMALL)
+    assert run.problem == "404 8", "what was said last"
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.6])

@@ -85,6 +85,7 @@ def blocked_shares(servers, classes, types, random):
     return {each: [blocked / of for blocked, of in batches] for each, batches in counts.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_it_blocks_what_theory_says(case):
     shares = blocked_shares(*CASES[case], Random(17))

@@ -125,6 +125,7 @@ def blocked(pool, events, random):
     return [(ours / came, shortest / came) for came, ours, shortest in counts[2:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "load"), [("comte8", 1.0), ("comte11", 0.8)])
 def test_it_blocks_less_than_the_shortest_queue(name, load):
     """By three standard errors, on the same events."""

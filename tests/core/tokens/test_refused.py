@@ -49,6 +49,17 @@ def test_of_a_class_with_both_servers_it_is_the_other_one():
     assert one.started[-1] == (1, "q")
 
 
+def test_who_refused_it_last_is_tried_last():
+    """Once all have refused it: also if the others have more to do."""
+    one = pool({"c": ("p q", 6), "only-p": ("p", 2)}, {"x": "c", "y": "only-p"})
+    assert one.arrive(1, "x") == "p"
+    assert [one.arrive(ref, "y") for ref in (8, 9)] == ["p", "p"]
+    assert one.end(1, "refused") == [1]
+    assert one.started[-1] == (1, "q")
+    assert one.end(1, "refused") == [1]
+    assert one.started[-1] == (1, "p")
+
+
 def test_what_waits_for_another_server_takes_what_there_is_once_that_is_gone():
     one = pool()
     assert [one.arrive(ref) for ref in (1, 2, 3, 4)] == ["p", "q", "p", "q"]
@@ -80,6 +91,18 @@ def test_a_server_that_asks_to_be_left_alone_takes_nothing_until_then():
     assert one.wake(4.9) == []
     assert one.wake(5.0) == [3]
     assert (one.counts("p")["held"], one.counts("p")["out"]) == (1, 1)
+
+
+def test_of_two_rests_that_a_server_asks_for_the_longer_one_counts():
+    one = pool()
+    assert [one.arrive(ref) for ref in (1, 2, 3)] == ["p", "q", "p"]
+    for ref, until_s in ((1, 9.0), (3, 3.0)):
+        one.end(ref, "refused")
+        one.rest(ref, until_s)
+    one.wake(3.0)
+    assert one.servers.servers[0].state == "resting"
+    one.wake(9.0)
+    assert one.servers.servers[0].state == "up"
 
 
 def test_what_is_there_again_has_not_asked_for_it():

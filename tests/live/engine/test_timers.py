@@ -280,6 +280,7 @@ def test_closed_timers_stay_silent(run, new_timers):
     run(main())
 
 
+@pytest.mark.realtime
 def test_the_finest_alarm_wakes_within_a_fraction_of_a_millisecond(run, new_timers, kind):
     """Most of the time: the median of many, on a machine that does other things too."""
 

@@ -25,6 +25,12 @@ ANSWERS = {
         b"ab0123456789",
         True,
     ),
+    "shouted": (
+        CHUNKED.replace(b"chunked", b"gzip, CHUNKED") + b"1\r\na\r\n0\r\n\r\n",
+        200,
+        b"a",
+        True,
+    ),
     "trailers": (CHUNKED + b"1\r\na\r\n0\r\nX-Late: 1\r\n\r\n", 200, b"a", True),
     "empty header": (OK.replace(b"OK\r\n", b"OK\r\nA:\r\nB: \r\n"), 200, b"ok", True),
     "204": (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),

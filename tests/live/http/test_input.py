@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import InputError
 
@@ -45,3 +46,19 @@ def test_nothing_can_be_smuggled_into_a_request(method, path, headers):
         assert "connecting=0" in repr(client)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("given", ["", "two words", " padded", "tab\t", "line\n", "\u00e9", 7])
+def test_what_can_be_no_secret_is_an_input_error(given):
+    """The line does not show it."""
+    with pytest.raises(InputError) as caught:
+        bearer_headers(given)
+    assert str(caught.value) == "token: expected printable ASCII characters without blanks"
+
+
+def test_a_secret_is_shown_as_it_is_and_one_of_the_environment_without_its_newline(monkeypatch):
+    assert bearer_headers("a-secret") == ((b"authorization", b"Bearer a-secret"),)
+    monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
+    assert bearer_headers(None) == ()
+    monkeypatch.setenv("SPILLOVER_TOKEN", "another\n")
+    assert bearer_headers(None) == ((b"authorization", b"Bearer another"),)

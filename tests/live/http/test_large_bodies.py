@@ -157,5 +157,6 @@ def test_excerpts_are_read_as_ever(play) -> None:
         async with serving([refused, CONTENT], excerpt_bytes=10) as (client, _):
             answer = await client.request("GET", "/", timeout_s=LIMIT_S)
             assert (answer.status, answer.body) == (500, CONTENT[:10])
+            assert client.idle == 0, "the rest of it would be taken for the next answer"
 
     play(main)

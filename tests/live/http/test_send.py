@@ -1,10 +1,14 @@
-"""Requests whose sender is called back: once, whatever becomes of them; never after a cancel."""
+"""Requests whose sender is called back: once, whatever becomes of them; never after a cancel. And
+connections that are open before they are asked for."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from functools import partial
+
+import pytest
 
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown
@@ -12,6 +16,7 @@ from support import loop
 
 LIMIT_S = 20.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
@@ -65,6 +70,25 @@ def test_an_answer_is_told_once(run):
             await until(lambda: len(told) == 3)
             assert [type(came_to) for came_to in told] == [Response] * 3
             assert (idle, len(heads), client.idle, client.busy) == ([1, 1, 1], 3, 1, 0)
+
+    run(main())
+
+
+def test_an_answer_that_was_paused_at_its_end_keeps_no_other_waiting(run):
+    """Its connection reads on for the next one."""
+
+    async def main():
+        pieces = []
+        async with serving(CHUNKED) as (client, _):
+            for _ in range(2):
+                exchange, told = sent(client, on_head=lambda *_: take)
+
+                def take(piece, exchange=exchange):
+                    pieces.append(bytes(piece))
+                    exchange.pause()
+
+                await until(lambda told=told: told)
+            assert (pieces, client.idle) == ([b"ok", b"ok"], 1)
 
     run(main())
 
@@ -136,5 +160,50 @@ def test_a_client_that_closes_tells_who_still_waits_for_a_connection(run):
             await until(exchange.opening.done)
             await client.close()
             assert ([type(came_to) for came_to in told], heads) == ([NotDelivered], [])
+
+    run(main())
+
+
+# --- connections that nobody has asked for yet ----------------------------------------------------
+
+
+def test_a_sweep_leaves_those_that_are_young(run):
+    async def main():
+        async with serving(OK) as (client, _):
+            await client.warm(3)
+            oldest = next(iter(client._idle))
+            oldest.idle_since_s -= 31
+            client._close_expired()
+            assert client.idle == 2
+            assert oldest not in client._idle
+
+    run(main())
+
+
+@pytest.mark.parametrize("told_s", [12.0, None])
+def test_the_system_watches_over_connections_that_are_to_be_watched(run, told_s):
+    async def main():
+        async with serving(OK, user_timeout_s=told_s) as (client, _):
+            await client.warm(1)
+            opened = next(iter(client._idle))._transport.get_extra_info("socket")
+            is_watched = opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+            assert is_watched is (told_s is not None)
+
+    run(main())
+
+
+def test_as_many_are_opened_as_are_missing(run):
+    """Whatever is idle already; and who closes the client meanwhile is told by that word."""
+
+    async def main():
+        async with serving(OK) as (client, _):
+            await client.warm(2)
+            await client.warm(3)
+            assert (client.idle, client.busy) == (3, 0)
+            warming = asyncio.ensure_future(client.warm(4))
+            await turn()
+            await client.close()
+            with pytest.raises(NotDelivered, match="this client was closed"):
+                await warming
 
     run(main())

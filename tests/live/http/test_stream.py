@@ -115,6 +115,22 @@ def test_silence_ends_a_stream(run, pieces, drips):
     run(main())
 
 
+def test_silence_counts_from_the_last_line(run):
+    """However long ago the stream was asked for."""
+
+    async def main():
+        heard = asyncio.Event()
+        async with streaming(CHUNKED, stays_open=True, drips=chunk(b"a\n")) as (client, _):
+            lines = client.stream_lines("/", lambda _: heard.set(), silence_s=0.2)
+            reading = asyncio.ensure_future(lines)
+            await heard.wait()
+            assert not (await asyncio.wait([reading], timeout=0.5))[0]
+            reading.cancel()
+            await asyncio.wait([reading])
+
+    run(main())
+
+
 def test_what_the_reader_raises_comes_out(run):
     """An error of the caller's own ends the stream and is not mistaken for one of the peer."""
 

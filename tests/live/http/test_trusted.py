@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+from spillover.live.http import securing
 from spillover.live.http.client import HttpClient
 from spillover.live.http.trusted import TrustedCas
 from spillover.model.errors import InputError, NotBelieved
@@ -65,6 +66,40 @@ def test_a_file_that_changes_counts_from_the_next_connection_on(of_service, tmp_
                 await client.close()
 
     asyncio.run(main())
+
+
+def test_who_waits_for_a_turn_takes_what_is_free_by_then(of_service, monkeypatch):
+    """No more handshakes are done than are needed; and of connections that are closed nothing is
+    known any more."""
+    monkeypatch.setattr(securing, "HANDSHAKES_AT_ONCE", 1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(of_service.cert, of_service.key)
+    opened = []
+
+    async def serve(reader, writer):
+        opened.append(writer)
+        while await reader.read(65_536):
+            writer.write(OK.replace(b"Connection: close\r\n", b""))
+        writer.close()
+
+    async def main():
+        async with await asyncio.start_server(serve, "localhost", 0, ssl=context) as server:
+            url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+            client = HttpClient(url, tls=TrustedCas(of_service.ca))
+            calls = (client.request("GET", "/", timeout_s=10.0) for _ in range(6))
+            assert {one.status for one in await asyncio.gather(*calls)} == {200}
+            assert len(client._securing.certificates) == len(opened) < 6
+            await client.close()
+            assert not client._securing.certificates
+
+    asyncio.run(main())
+
+
+def test_a_file_that_is_given_counts_and_not_that_of_the_environment(of_service, monkeypatch):
+    monkeypatch.setenv("SPILLOVER_CA_FILE", "/nowhere/at-all.crt")
+    assert len(TrustedCas(of_service.ca).context().get_ca_certs()) == 1
+    with pytest.raises(InputError):
+        TrustedCas(None)
 
 
 def test_a_pipe_is_no_file_of_cas(of_service, tmp_path, caplog):

@@ -12,7 +12,7 @@ import uvloop
 
 from spillover.live.http.client import HttpClient
 from spillover.live.tls.contexts import client_context, server_context
-from spillover.live.tls.handshakes import STEPS_PER_TURN, Handshake, Turns, at_door
+from spillover.live.tls.handshakes import STEPS_PER_TURN, Front, Handshake, Turns, at_door
 from spillover.live.tls.material import read_material
 from spillover.model.errors import PeerError
 from support.certificates import Authority, put
@@ -64,7 +64,7 @@ def run(loop, main):
 
 
 async def listen(material, under_way, context=None):
-    tls = context or server_context(material, callers=ssl.CERT_REQUIRED)
+    tls = Front(context or server_context(material, callers=ssl.CERT_REQUIRED))
     loop = asyncio.get_running_loop()
     server = await loop.create_server(at_door(Echo, tls, under_way), "127.0.0.1", 0)
     return server, server.sockets[0].getsockname()[1]
@@ -161,6 +161,26 @@ async def _carry_by_bytes(from_client, to_client, port):
 
 
 @LOOPS
+def test_what_is_read_before_a_pause_counts_is_kept(loop, material):
+    """Loops may read more than once in a turn."""
+
+    class ReadTwice(Handshake):
+        def data_received(self, data):
+            super().data_received(data[:99])
+            super().data_received(data[99:])
+
+    async def main():
+        tls = server_context(material, callers=ssl.CERT_REQUIRED)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: ReadTwice(Echo(), tls, set()), "127.0.0.1", 0
+        )
+        await call(material, server.sockets[0].getsockname()[1])
+        server.close()
+
+    run(loop, main())
+
+
+@LOOPS
 def test_who_leaves_before_the_end(loop, material):
     """At any moment: nothing is left under way, and who waits for it hears."""
 
@@ -233,7 +253,7 @@ def test_a_connection_whose_protocol_breaks_is_closed(loop, material):
         running = asyncio.get_running_loop()
         told, under_way = [], set()
         running.set_exception_handler(lambda _, context: told.append(context))
-        tls = server_context(material, callers=ssl.CERT_REQUIRED)
+        tls = Front(server_context(material, callers=ssl.CERT_REQUIRED))
         server = await running.create_server(at_door(Broken, tls, under_way), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         context = client_context(material)

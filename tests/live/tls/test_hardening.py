@@ -12,7 +12,7 @@ import warnings
 import pytest
 
 from spillover.live.tls.contexts import client_context
-from spillover.live.tls.handshakes import at_door
+from spillover.live.tls.handshakes import Front, at_door
 from spillover.live.tls.rotation import Credentials
 from support.certificates import Authority, put
 
@@ -35,7 +35,7 @@ def credentials(tmp_path_factory):
 
 @pytest.fixture(params=DOORS, ids=[mode.name for mode in DOORS])
 def door(credentials, request):
-    return credentials.front(request.param)
+    return credentials.front(request.param).context
 
 
 def lenient(side, credentials):
@@ -164,7 +164,7 @@ def test_nothing_is_negotiated_anew(credentials):
     assert b"no renegotiation" in asyncio.run(ask(credentials.front(ssl.CERT_NONE)))
     lax = lenient(ssl.PROTOCOL_TLS_SERVER, credentials)
     lax.options |= OP_ALLOW_CLIENT_RENEGOTIATION
-    assert b"no renegotiation" not in asyncio.run(ask(lax))
+    assert b"no renegotiation" not in asyncio.run(ask(Front(lax)))
 
 
 def test_clients_are_held_to_the_same(credentials):

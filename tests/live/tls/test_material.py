@@ -9,6 +9,7 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from spillover.live.tls.material import TlsFiles, read_material
+from spillover.live.tls.pem_files import read_pem
 from spillover.model.errors import InputError
 from support.certificates import Authority, put
 
@@ -71,6 +72,26 @@ def test_no_name_at_all(tmp_path, authority):
 )
 def test_at_the_wrong_time(files, days, told):
     assert told in _complaint(files, now=datetime.now(UTC) + timedelta(days=days))
+
+
+def test_it_holds_up_to_its_end_and_of_cas_the_first_end_is_told(tmp_path, authority):
+    short = Authority("short", lasts=timedelta(days=3))
+    files = put(tmp_path, "a", authority.sign(NAME), authority, short)
+    material = read_material(files, NAME)
+    assert material.cas_not_after_s == short.certificate.not_valid_after_utc.timestamp()
+    files = put(tmp_path, "a", authority.sign(NAME), authority)
+    ends = read_material(files, NAME).leaf.not_valid_after_utc
+    assert read_material(files, NAME, ends - timedelta(seconds=1)).leaf
+    assert "it has ended" in _complaint(files, now=ends)
+
+
+def test_a_file_may_be_so_long_and_no_longer(tmp_path):
+    path = tmp_path / "long"
+    path.write_bytes(b"x" * 10)
+    assert read_pem(str(path), 10) == b"x" * 10
+    path.write_bytes(b"x" * 11)
+    with pytest.raises(InputError, match="at most 10 bytes"):
+        read_pem(str(path), 10)
 
 
 def test_for_servers_only(tmp_path, authority):

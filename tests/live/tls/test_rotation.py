@@ -8,6 +8,7 @@ import logging
 import ssl
 import sys
 import threading
+import time
 import warnings
 from datetime import timedelta
 from functools import partial
@@ -17,9 +18,12 @@ from types import SimpleNamespace
 import pytest
 import uvloop
 
+from spillover.live.tls import handshakes
 from spillover.live.tls.certified import PeerCertificate, certificate_of
-from spillover.live.tls.contexts import client_context, server_context
+from spillover.live.tls.contexts import client_context, server_context, trusting_context
+from spillover.live.tls.handshakes import at_door
 from spillover.live.tls.material import read_material
+from spillover.live.tls.metrics import TlsMetrics
 from spillover.live.tls.rotation import Credentials
 from spillover.model.errors import InputError
 from support.certificates import Authority, put
@@ -219,7 +223,7 @@ def test_what_is_over(files, authority):
         by_old, by_new = (
             ssl.PEM_cert_to_DER_cert(one.sign("b")[0].decode()) for one in (authority, new)
         )
-        ended = PeerCertificate(frozenset(), 1.0, by_old)
+        ended = PeerCertificate(frozenset(), time.time() - 60.0, by_old)
         shown = [ended, *(PeerCertificate(frozenset(), 4e9, der) for der in (by_old, by_new))]
         seen = []
         credentials.on_look.append(
@@ -233,6 +237,18 @@ def test_what_is_over(files, authority):
         assert seen == [[True, False, False], [True, True, False], [True, False, False]]
 
     _run(main)
+
+
+def test_metrics_tell_when_it_ends_when_a_ca_ends_and_what_has_failed(files, authority):
+    credentials = Credentials(files, NAME)
+    credentials.failed_out("wrong_name")
+    ends, failures = TlsMetrics(("cluster", "a"), credentials).collect()
+    assert {one.labels["of"]: one.value for one in ends.samples} == {
+        "own": credentials.material.leaf.not_valid_after_utc.timestamp(),
+        "ca": authority.certificate.not_valid_after_utc.timestamp(),
+    }
+    counted = [one.labels for one in failures.samples if one.value]
+    assert counted == [{"cluster": "a", "side": "out", "reason": "wrong_name"}]
 
 
 def test_what_was_vouched_for_once_is_not_for_good(files, authority):
@@ -273,7 +289,7 @@ async def _served(credentials, callers=ssl.CERT_OPTIONAL):
     """The port, and what is shown there."""
     shown, held = asyncio.Queue(), set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: _Held(shown, held), "127.0.0.1", 0, ssl=credentials.front(callers)
+        at_door(lambda: _Held(shown, held), credentials.front(callers), set()), "127.0.0.1", 0
     )
     yield server.sockets[0].getsockname()[1], shown
     server.close()
@@ -321,6 +337,47 @@ def test_each_handshake_goes_by_the_newest(loop, files, tmp_path, authority):
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(asyncio.wait_for(main(), 20.0))
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_what_comes_to_nothing_is_counted_and_told_with_its_address(
+    loop, files, authority, caplog, monkeypatch
+):
+    """By its reason, also where nothing comes at all; who just leaves is no failure."""
+    told = logging.getLogger("spillover.live.tls.rotation.handshakes")
+    monkeypatch.setattr(told, "filters", [])
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        failures = credentials.failures
+        async with _served(credentials, ssl.CERT_REQUIRED) as (port, _):
+            for said in (b"", b"\x16\x03\x01\x02\x00"):
+                reader, leaver = await asyncio.open_connection("127.0.0.1", port)
+                leaver.write(said)
+                leaver.close()
+                await leaver.wait_closed()
+            with monkeypatch.context() as hasty:
+                hasty.setattr(handshakes, "HANDSHAKE_S", 0.05)
+                reader, silent = await asyncio.open_connection("127.0.0.1", port)
+                assert await reader.read() == b""
+            silent.close()
+            _, talker = await asyncio.open_connection("127.0.0.1", port)
+            talker.write(b"GET / HTTP/1.1\r\n\r\n")
+            await until(lambda: failures["in", "no_tls"])
+            talker.close()
+            await _is_refused(port, trusting_context(files.ca))
+            await until(lambda: failures["in", "no_certificate"])
+        assert {of[1]: count for of, count in failures.items() if count} == {
+            "timeout": 1, "no_tls": 1, "no_certificate": 1,
+        }  # fmt: skip
+        assert {of[0] for of, count in failures.items() if count} == {"in"}
+
+    with caplog.at_level(logging.INFO, told.name), asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(asyncio.wait_for(main(), 20.0))
+    said = [str(one.msg) for one in caplog.records if one.name == told.name]
+    assert len(said) == 3
+    assert all("handshake failed" in one and "address=127.0.0.1" in one for one in said)
+    assert any("did not come within" in one for one in said)
 
 
 async def _is_refused(port, context):

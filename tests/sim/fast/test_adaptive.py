@@ -72,6 +72,7 @@ def arrivals(topology, load, work, *, seed, duration_s=12.0):
     return sorted(schedule, key=lambda arrival: arrival.time_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", few_at_first(all_in_soak([0.9, 1.5, 0.5], 2), 1))
 @pytest.mark.parametrize("work", few_at_first([exponential, constant, hyperexponential], 1))
 @pytest.mark.parametrize(
@@ -94,6 +95,7 @@ def test_bursts_give_the_same(fast, play):
     assert_alike(fast, topology, schedule, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_hops", [0, 1, 2, 3])
 def test_deadlines_and_hops_give_the_same(fast, max_hops):
     """At twice what all can do: half of it expires, on its way and where it waits."""
@@ -103,6 +105,7 @@ def test_deadlines_and_hops_give_the_same(fast, max_hops):
     assert min(ends.count("expired") + ends.count("refused"), ends.count("done")) > 500
 
 
+@pytest.mark.slow
 def test_work_that_is_asked_for_gives_the_same(fast):
     """Only the smallest site has clients, and reports are as rare as they can be."""
     topology = unlike_sites(gossip_period_ms=10_000.0)
@@ -115,6 +118,7 @@ def test_work_that_is_asked_for_gives_the_same(fast):
     assert sum(one["event"] == PULLED_BY for one in told) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("deadline_ms", "queue_limit"), [(1e6, 10_000), (3_000.7, 40)])
 def test_a_flood_at_one_site_gives_the_same(fast, deadline_ms, queue_limit):
     """What is older goes in place of what comes, and what is refused takes its place back: also
@@ -133,6 +137,7 @@ def test_a_flood_at_one_site_gives_the_same(fast, deadline_ms, queue_limit):
     assert len(back) > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gossip_period_ms", [50.0, 1000.0])
 def test_short_services_beside_long_ones_give_the_same(fast, gossip_period_ms):
     """Age is counted in departures of the slower side, which is now the one and now the other."""

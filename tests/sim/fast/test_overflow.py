@@ -51,6 +51,7 @@ def test_bursts_give_the_same(fast, play, policy):
     assert told == full
 
 
+@pytest.mark.slow
 def test_a_larger_federation_gives_the_same(fast):
     """With reports every 7 ms, so that several are on their way, over one burst and a half."""
     topology = replace(load_topology("chord10"), gossip_period_ms=7.0)
@@ -59,6 +60,7 @@ def test_a_larger_federation_gives_the_same(fast):
     assert max(hops for _, _, hops in found) >= 3
 
 
+@pytest.mark.slow
 def test_a_cluster_with_many_neighbors_gives_the_same(fast):
     """More than the bits of a word: all of 80 leaves that are full refuse, some one after the
     other, since their reports tell it late."""

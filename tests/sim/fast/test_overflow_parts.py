@@ -32,6 +32,7 @@ def topology():
     return load_topology("ring5")
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_the_machines(fast, topology):
     """Two generations of the twister and more, at two clusters in turn."""
     import numpy as np
@@ -77,6 +78,7 @@ def test_arrays_are_as_good_as_a_list(fast, topology):
     assert results[0].reports == run_overflow(topology, schedule, 3).reports
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", few_at_first(["adaptive", "paper"], 1))
 def test_more_may_be_under_way_than_there_was_room_for(fast, topology, policy):
     """The arrays grow: all of 12 000 come within the time of one service."""

@@ -228,6 +228,7 @@ def test_a_hundred_members_on_one_partition():
     assert (result.moves, result.challenges) == (0, 1)
 
 
+@pytest.mark.slow
 def test_large_groups_replace_a_dead_member_without_a_stampede():
     """Twenty orphans, twenty races."""
     troubles = Troubles(crash_ms={7: 100_000.0})

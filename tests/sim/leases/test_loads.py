@@ -43,6 +43,7 @@ def shifts_left(loads, where, nodes):
                 yield giver, receiver
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     loads=st.lists(st.integers(1, 100), min_size=2, max_size=10),
@@ -72,6 +73,7 @@ def test_moves_end_and_noise_moves_nothing(loads, nodes, start, noise, stalled, 
         assert list(shifts_left(loads, owners(result), nodes)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["balanced", "one-node", "empty"])
 @pytest.mark.parametrize("noise", few_at_first([0.1, 0.0, 0.3], 1))
 def test_skewed_loads_are_evened_out_and_stay(start, noise):

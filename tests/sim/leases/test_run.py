@@ -77,6 +77,7 @@ def test_the_blogs_rule_evens_out_within_a_lease_time_if_nobody_is_late():
     assert median(last) < 1.2 * PERIOD_MS
 
 
+@pytest.mark.slow
 def test_the_blogs_rule_runs_partitions_twice_when_holders_look_too_late():
     """Beyond race_size_max partitions a winner gives up waiting before the holder knows."""
     scene = {"nodes": 4, "periods": 5, "rule": "blog", "start": "one-node"}

@@ -16,6 +16,7 @@ from support.few import few_at_first
 NINE = [f"s{number}" for number in range(1, 10)]
 
 
+@pytest.mark.slow
 def test_a_thousand_clients_are_as_even_as_simulated():
     """The document's four changes, by the machines: within 1.03 of the mean, the fewest moves,
     and as the model of all at once has it."""
@@ -44,6 +45,7 @@ def test_every_rule_moves_whom_it_should(rule):
         assert step.clients["f"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap_s", few_at_first([2.5, 0.5, 4.0], 1))
 @pytest.mark.parametrize("lists", ["abcdefg abcdefgh abcdefghi", "abcdefgh bcdefgh cdefghx"])
 def test_changes_that_overlap_are_repaired(gap_s, lists):

@@ -209,6 +209,7 @@ def test_an_order_that_is_reversed_is_noticed(monkeypatch):
         play_all(Site)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [First, Hasty, Clinging, Mute, Deaf, Silent, Lonely, Rude, Stubborn, Retired],

@@ -55,6 +55,7 @@ def test_books_balance(rule, start):
     assert steps != other or (rule == "stratified" and start != "random")
 
 
+@pytest.mark.slow
 def test_the_chain_of_zookeepers_suite():
     """100 000 clients: every server within 5 % of even at each step, moves as expected."""
     steps = rebalance(100_000, CHAIN, seed=1)
@@ -160,6 +161,7 @@ def test_an_uneven_start_is_repaired_a_little_at_each_change():
     assert curves["probabilistic"][-1] > 2
 
 
+@pytest.mark.slow
 def test_clients_that_skip_a_change():
     """Half of them still wait at the next one: nobody is lost, all end on the list, and it is as
     even as it was again."""

@@ -80,6 +80,7 @@ def test_where_reports_are_rare_a_federation_at_rest_asks_little():
     assert not seen[ev.Forward]
 
 
+@pytest.mark.slow
 def test_with_rare_reports_work_is_pulled_to_where_it_waits_less():
     """State 10 s old, load 0.9, a round trip of 0.02 S: asking finds work, and waits are far
     shorter than the paper's."""
@@ -115,6 +116,7 @@ def test_beside_many_short_servers_nothing_waits(offset_s):
     assert (last.path, last.queued_s) == (("few", "many"), 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", all_in_soak([1, 2], 1))
 def test_bursts_end_sooner_with_fewer_moves(seed):
     """On the paper's workload: neither mean nor tail is above the paper's, and a tenth of its moves

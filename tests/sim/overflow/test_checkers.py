@@ -147,6 +147,7 @@ def test_an_answer_that_is_given_twice(monkeypatch):
     assert "has come to an end twice" in run()
 
 
+@pytest.mark.slow
 def test_messages_that_vanish_without_a_word(monkeypatch):
     """Nobody is told of a lost forward: its request never ends."""
     monkeypatch.setattr(Message, "get_lost", lambda _: None)

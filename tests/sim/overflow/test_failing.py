@@ -158,6 +158,7 @@ def test_what_surely_was_not_run_reaches_no_client(seed, begins_s, retry_after_m
     assert played.done_at("tokyo", begins_s + 0.2, 1e9) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("begins_s", [0.0, 8.0])
 def test_what_may_have_run_ends_few_clients_of_the_healthy_site(seed, begins_s):
@@ -171,6 +172,7 @@ def test_what_may_have_run_ends_few_clients_of_the_healthy_site(seed, begins_s):
     assert became - begins_s <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_backend_that_fails_often_does_little_more_harm_than_alone(seed):
     """40 % of it: in all at most 1.1 times the errors that the failing site has by itself."""
@@ -181,6 +183,7 @@ def test_a_backend_that_fails_often_does_little_more_harm_than_alone(seed):
     assert count_failed(together) < 0.6 * count_failed(alone), "and mostly far fewer"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{"status": 500}, {"status": 503}, {"share": 0.4}])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_is_used_in_full_soon_after_it_is_well_again(seed, how):
@@ -192,6 +195,7 @@ def test_it_is_used_in_full_soon_after_it_is_well_again(seed, how):
     assert not played.clusters["tokyo"].machine.health.degraded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_where_all_fail_nobody_goes_back_and_forth_nor_pays_for_it_later(seed):
     """A database that both sites need is gone for 30 s: each is found to fail, then to be no worse
@@ -205,6 +209,7 @@ def test_where_all_fail_nobody_goes_back_and_forth_nor_pays_for_it_later(seed):
         assert all(at_s < 33.0 for at_s in played.errors(site))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_site_without_clients_of_its_own_comes_back_too(seed):
     """What surely was not run costs its client nothing, so neighbors find out."""
@@ -226,6 +231,7 @@ def test_a_site_without_clients_of_its_own_asks_little_of_others(seed):
     assert later[0] - became >= 15.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "share", few_at_first([0.2, 0.4, 0.05, 1.0, 0.1, 0.15, 0.25, 0.3, 0.6, 0.8], 2)
 )

@@ -26,6 +26,7 @@ def crash(at_s, cluster, restart_s=None):
     return FaultSchedule("crash", tuple(faults))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", few_at_first(reversed(CHOOSERS), 1))
 @pytest.mark.parametrize("deadline_ms", few_at_first(all_in_soak([150, 60_000], 1), 1))
 def test_without_faults_it_is_the_same_run(policy, deadline_ms):
@@ -61,6 +62,7 @@ def test_answers_that_begin_are_the_same_without_faults_and_bounded_to_their_hea
     assert set(plain.outcomes) <= {"done", "expired", "refused"}
 
 
+@pytest.mark.slow
 def test_the_same_seeds_give_the_same_numbers():
     """Of the run and of its faults; another of either gives others."""
     topology = load_topology("ring5")
@@ -108,6 +110,7 @@ def test_a_site_that_comes_back_is_used_again():
     assert shares[2] > 0.1
 
 
+@pytest.mark.slow
 def test_a_site_that_stands_still_for_good():
     """Its clients give up in the end: the run ends, and nobody knows what became of what it held,
     nor of what came later. All others are answered."""

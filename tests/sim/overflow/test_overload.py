@@ -127,6 +127,7 @@ def _overload(sizes, clusters, stoppable):
     return Overload(sizes, clusters, stoppable=stoppable)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize(
     "how", few_at_first([(1, True), (2, True), (3, True), (1, False), (2, False)], 2)

@@ -74,6 +74,7 @@ def compare(name, load, jobs, **how):
             assert error < 0.3 * exact[kind], "too wide to tell anything"
 
 
+@pytest.mark.slow
 def test_a_pool_blocks_as_the_theory_says():
     """Figure 8's pool, overloaded."""
     compare("comte8", 1.2, 6000)

@@ -233,6 +233,7 @@ def test_the_papers_bursts_give_the_figures_that_they_always_gave(seed):
     assert told["system_time_ms"]["max"] == pytest.approx(max_ms, rel=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", few_at_first(all_in_soak([1, 2, 3], 2), 1))
 def test_the_papers_bursts_vanish_as_published(seed):
     """Figure 7: networked queues beat isolated ones several times over in the mean."""

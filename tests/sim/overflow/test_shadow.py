@@ -20,6 +20,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", few_at_first(RUNS, 1))
 def test_a_shadow_changes_no_request(made):
     """Neither without faults nor with them, where messages draw too."""

@@ -41,6 +41,7 @@ def test_it_is_one_cluster_with_all_the_servers():
     assert counts == {c: sum(a.cluster == c for a in schedule) for c in topology.cluster_ids}
 
 
+@pytest.mark.slow
 def test_nothing_beats_it():
     """No distance and no decision: the mean is below that of any policy on the same schedule."""
     topology = load_topology("ring5")

@@ -57,6 +57,7 @@ def test_nothing_is_lost_or_refused(runs):
             assert run.types.keys() == {"llm", "embed", "search"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", ["random:1", "random:2", "random:3"])
 def test_it_holds_up_under_faults(faults):
     """Everything is checked after every event, from tokens to answers."""

@@ -54,6 +54,7 @@ def differences(system, objects, seed=1):
     return apart, {name: value / model[name] for name, value in asdict(measured.ci95).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [50, 150, 200])
 @pytest.mark.parametrize("max_hops", [3, 10])
 def test_the_model_is_within_a_per_cent_off_load_100(load, max_hops):
@@ -78,6 +79,7 @@ def test_at_load_100_the_difference_is_that_of_finitely_many_producers():
     assert abs(apart[1000]) < 0.04
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "factor"), [(0.5, 2.0), (0.1, 9.0)])
 @pytest.mark.parametrize("matched", [False, True])
 def test_kinds_of_producers(share, factor, matched):
@@ -222,6 +224,7 @@ def test_restricted_access_is_spread_evenly(consumers, width):
     assert sum(counts) == consumers * width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_hops", [1, 3, 5])
 @pytest.mark.parametrize("width", [1, 2, 5, 20])
 def test_restricted_access(width, max_hops):

@@ -65,6 +65,7 @@ SYSTEMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", few_at_first(SYSTEMS, 1))
 def test_both_engines_agree_in_short(asked, agree):
     """Whatever is asked of them."""
@@ -96,6 +97,7 @@ def test_the_legs_that_the_service_adds_take_time():
     assert waits[0] - waits[1] > probes + 1.0
 
 
+@pytest.mark.slow
 def test_progress_is_told_and_the_same_seed_gives_the_same():
     """Another seed gives others."""
     system, told = paper(150, 5), []

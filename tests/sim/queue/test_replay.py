@@ -62,6 +62,7 @@ def test_probes_go_where_they_are_told_and_objects_are_made_when_they_are():
     assert came == [Came(0.5, 0.25, 3), Came(0.75, 0.125, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("consumption_rate", [2.5, 7.5])
 def test_it_is_the_same_system(consumption_rate):
     """As the one that counts times from what happens, within both intervals."""
@@ -76,6 +77,7 @@ def test_it_is_the_same_system(consumption_rate):
         assert abs(seen.mean - mean) <= seen.half_width + half_width
 
 
+@pytest.mark.slow
 def test_the_same_instants_leave_little_to_chance():
     """An object that takes 2 ms more makes every wait longer by that: nothing to be seen where
     each goes by instants of its own."""

@@ -10,7 +10,8 @@ import pytest
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
-from spillover.tools.bench.load_process import Closed, Scheduled, _Worker
+from spillover.tools.bench.load_process import Closed, Scheduled, _Worker, fates_of
+from spillover_loadgen.record import Outcome, Record
 
 A = ClusterId("a")
 STEP_S, HELD_UP_S = 0.05, 0.5
@@ -64,3 +65,18 @@ def test_what_is_answered_otherwise_than_expected_is_no_throughput(nodes):
             await worker._clients[url].close()
 
     nodes.run(main)
+
+
+def test_fates_are_by_place_and_only_of_what_went_wrong_in_words():
+    records = [
+        Record(index=k, cluster="a", intended_s=0.0, sent_lag_s=0.002 * k, outcome=outcome, **more)
+        for k, (outcome, more) in enumerate([
+            (Outcome.OK, {"response_time_ms": 7.0}),
+            (Outcome.REFUSED, {"response_time_ms": 1.0, "reason": "queue_full"}),
+            (Outcome.UNKNOWN, {}),
+        ])
+    ]  # fmt: skip
+    fates = fates_of(records)
+    assert fates.response_ms == [7.0, 1.0, None]
+    assert fates.lag_ms == [0.0, 2.0, 4.0]
+    assert fates.others == {1: (Outcome.REFUSED, "queue_full"), 2: (Outcome.UNKNOWN, None)}

@@ -275,6 +275,7 @@ def test_a_failure_is_never_left_out_of_the_figures(workload, outcome, is_told):
         assert fates_of("HAProxy", workload, [record]) == [None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", few_at_first([0.9, 1.5], 1))
 def test_jobs_offer_each_site_its_load(load):
     """However many servers it has; and a longer schedule begins with the shorter one."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from spillover.live.http.client import HttpClient
 from spillover.tools.bench.queue.closed import body_of_take
 from spillover.tools.bench.queue.legs import EACH_MIN, Legs
@@ -51,6 +53,7 @@ def test_the_way_of_a_probe_is_known_afterwards():
     assert there == ["p1", "p2", "p2"]
 
 
+@pytest.mark.slow
 def test_messages_are_watched_until_enough_was_seen():
     """It is over at once, and it counts from now on: a fetch for each object found elsewhere."""
 

@@ -11,7 +11,7 @@ from spillover.inputs.topology_file import load_topology
 from spillover.sim.overflow.run import run_overflow
 from spillover_loadgen.workloads import bursts
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.meanwhile, pytest.mark.slow]
 
 SEEDS = range(1, 5)
 

@@ -319,6 +319,7 @@ def workload(name):
     return next(each for each in WORKLOADS if each.name == name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["comte8 at 1.0", "comte11 at 1.2"])
 def test_each_replica_is_offered_the_load(name):
     """By types as the pool says; and a longer schedule begins with the shorter one."""

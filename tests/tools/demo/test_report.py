@@ -18,7 +18,7 @@ from spillover.tools.demo.report import report_page
 from spillover.tools.demo.speedup import speedups
 from spillover.tools.report.formats import MISSING
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.meanwhile, pytest.mark.slow]
 
 A, B = ClusterId("a"), ClusterId("b")
 TIMES = "\N{MULTIPLICATION SIGN}"

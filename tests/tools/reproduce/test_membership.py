@@ -46,6 +46,7 @@ def test_the_events_are_the_documents(seed):
     assert reconfigurations(SERVERS, seed) != reconfigurations(SERVERS, seed + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_every_claim_holds(computed, name):
     """What the document says in words comes out, and what we add as well."""
@@ -58,6 +59,7 @@ def test_every_claim_holds(computed, name):
         assert claim.measured
 
 
+@pytest.mark.slow
 def test_claims_can_fail(computed):
     """Rules in each other's place are found out."""
     coins = next(iter(computed["membership-4"]["rules"].values()))

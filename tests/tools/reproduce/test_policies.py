@@ -23,6 +23,7 @@ def erlang_wait(servers, load):
     return full / (sum(terms) + full) / (servers * (1 - load))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "servers"), [("isolated", 8), (SHARED, 32)])
 def test_waits_are_those_of_theory(policy, servers):
     """Both ends of the gap, within 8 %."""
@@ -30,6 +31,7 @@ def test_waits_are_those_of_theory(policy, servers):
     assert fmean(waits) == pytest.approx(erlang_wait(servers, 0.8), rel=0.08)
 
 
+@pytest.mark.slow
 def test_a_hot_site_is_told_apart_from_the_others():
     """Each for itself, it drops what it cannot serve, and they wait as if it were not there."""
     cell = Cell("4x8", 0.5, "exponential", 0.0, 1.0, hot=3.0, requests=20_000)

@@ -133,6 +133,7 @@ def reproduced(figure, directory, seed=1, effort=DEFAULT):
     return reproduce(Task(figure.name, effort, seed, directory), figure, lambda _: None)
 
 
+@pytest.mark.slow
 def test_a_record_reads_back_as_written(tmp_path, line):
     """And fits the same seed, effort and version only."""
     written = reproduced(line(), tmp_path, seed=5)
@@ -149,6 +150,7 @@ def test_a_record_reads_back_as_written(tmp_path, line):
     assert not read_record("membership-2", tmp_path).fits(DEFAULT, 5)
 
 
+@pytest.mark.slow
 def test_claims_and_drawing_see_what_the_file_holds(tmp_path, line):
     """Keys are text and tuples are lists then, as when it is read back."""
     seen = []
@@ -173,6 +175,7 @@ def test_values_that_json_cannot_hold_leave_no_file(tmp_path, line, value):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["", "{", "[]", '{"name": "membership-2"}', "no image"])
 def test_what_is_not_whole_counts_as_missing(tmp_path, line, broken):
     """Half a file, another program's, or one whose image is gone."""

@@ -7,7 +7,8 @@ service's own business.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, NamedTuple
@@ -60,7 +61,31 @@ class Access:
     """Settles who asks."""
 
     def __init__(self, tokens: ApiTokens) -> None:
-        self.tokens = tokens
+        self._tokens = tokens
+        self._lasting: dict[object, tuple[ApiToken, Callable[[], None]]] = {}
+
+    @property
+    def tokens(self) -> ApiTokens:
+        """Returns those that count."""
+        return self._tokens
+
+    def go_by(self, tokens: ApiTokens) -> None:
+        """Only these count from now on; what lasts by others ends."""
+        self._tokens = tokens
+        for token, end in list(self._lasting.values()):
+            if not self.still_knows(token):
+                end()
+
+    @contextmanager
+    def lasting(self, token: ApiToken, end: Callable[[], None]) -> Iterator[None]:
+        """Have `end` called, perhaps more than once, when this API token counts no more while this
+        lasts, or no more as it did."""
+        key = object()
+        self._lasting[key] = token, end
+        try:
+            yield
+        finally:
+            del self._lasting[key]
 
     def still_knows(self, token: ApiToken) -> bool:
         """Returns whether it is one of those, and still of the same tenant and as good."""

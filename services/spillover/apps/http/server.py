@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -20,10 +19,13 @@ from spillover.apps.http.connection import HttpConnection
 from spillover.apps.http.service import Bounds, Edge, Service
 from spillover.live.process.listening import BACKLOG
 from spillover.live.process.logs import OncePerPeriod
-from spillover.live.tls.handshakes import Handshake, at_door
+from spillover.live.tls.handshakes import Front, Handshake, at_door
 
 STOP_S = 2
 """For connections to be let go of at the end."""
+
+LOOK_S = 0.001, 0.1
+"""How soon it is looked first whether they have gone, and how rarely in the end."""
 
 _server_log = logging.getLogger("uvicorn.error")
 _server_log.addFilter(OncePerPeriod())
@@ -41,7 +43,7 @@ class HttpServer(uvicorn.Server):
         bounds: Bounds | None = None,
         *,
         stop_s: int = STOP_S,
-        tls: ssl.SSLContext | None = None,
+        tls: Front | None = None,
     ) -> None:
         config = uvicorn.Config(
             cast("Any", app),
@@ -87,7 +89,7 @@ class HttpServer(uvicorn.Server):
             await self._listen(sockets or [], self._tls)
         self.ready.set()
 
-    async def _listen(self, sockets: list[socket.socket], tls: ssl.SSLContext) -> None:
+    async def _listen(self, sockets: list[socket.socket], tls: Front) -> None:
         """With handshakes in turns, and limits for them, which uvicorn does not pass on."""
         loop, make = asyncio.get_running_loop(), at_door(self._connect, tls, self._handshakes)
         self.servers = [
@@ -97,6 +99,36 @@ class HttpServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         await self._stopped.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let go of all connections, once what is under way is answered or the time for that is up.
+        Uvicorn stands still for a tenth of a second first, whether there are any or not."""
+        for server in self.servers:
+            server.close()
+        for listening in sockets or ():
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        stop_s = self.config.timeout_graceful_shutdown
+        try:
+            async with asyncio.timeout(stop_s):
+                await self._have_gone()
+        except TimeoutError:
+            tasks = self.server_state.tasks
+            _server_log.error(
+                "%d requests are cut off: not answered within %s s", len(tasks), stop_s
+            )
+            for task in tasks:
+                task.cancel()
+
+    async def _have_gone(self) -> None:
+        look_s, longest_s = LOOK_S
+        await asyncio.sleep(look_s)  # those that are being accepted, too
+        while self.server_state.connections or self.server_state.tasks:
+            await asyncio.sleep(look_s)
+            look_s = min(2.0 * look_s, longest_s)
+        for server in self.servers:
+            await server.wait_closed()
 
     def stop(self) -> None:
         """Have `serve` return, once what is under way is answered or the time for that is up."""

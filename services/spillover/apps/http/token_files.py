@@ -75,7 +75,7 @@ class TokenFiles:
         self._told = ""
         if changed is not None:
             self._texts, self.tokens = changed
-            self.access.tokens = ApiTokens(self.tokens)
+            self.access.go_by(ApiTokens(self.tokens))
             if self.on_change is not None:
                 self.on_change(self.tokens)
             _log.info(Message("API tokens have changed", api_tokens=len(self.tokens)))

@@ -14,6 +14,7 @@ from spillover.apps.http import certificates
 from spillover.apps.http.connection import HttpConnection
 from spillover.apps.http.server import HttpServer
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.tls.handshakes import Front
 from spillover.model.topology import Cluster, Topology
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def is_secure(topology: Topology, cluster: Cluster, *, apart: bool) -> list[bool
 
 def door_contexts(
     topology: Topology, cluster: Cluster, credentials: Credentials | None, *, apart: bool
-) -> list[ssl.SSLContext | None]:
+) -> list[Front | None]:
     """Returns how to listen at each door; None where nothing is encrypted. At one of their own
     neighbors must have a certificate, and clients are not asked for one at theirs."""
     callers = [ssl.CERT_NONE, ssl.CERT_REQUIRED] if apart else [ssl.CERT_OPTIONAL]
@@ -40,7 +41,7 @@ def door_contexts(
     ]
 
 
-def proxy_context(cluster: Cluster, credentials: Credentials | None) -> ssl.SSLContext | None:
+def proxy_context(cluster: Cluster, credentials: Credentials | None) -> Front | None:
     """Returns how to listen for the clients of a service: as its `proxy_url` says."""
     if credentials is None or not (cluster.proxy_url or "").startswith("https:"):
         return None

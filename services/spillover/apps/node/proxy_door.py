@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import socket
-import ssl
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -31,8 +30,9 @@ from spillover.live.handlers.proxy.known import KnownRequests, WrittenHeads
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.live.handlers.proxy.unqueued import Unqueued
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.listening import BACKLOG
 from spillover.live.process.logs import OncePerPeriod
-from spillover.live.tls.handshakes import Handshake, at_door
+from spillover.live.tls.handshakes import Front, Handshake, at_door
 from spillover.model.ids import RequestId, name_of, request_id_of, told_inside
 from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import Refusal, Request
@@ -60,7 +60,7 @@ class ProxyDoor:
         shell: NodeShell,
         bounds: Bounds | None = None,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: Front | None = None,
         doors: Doors | None = None,
     ) -> None:
         self._tls = tls
@@ -106,7 +106,9 @@ class ProxyDoor:
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
         """Serve until told to stop."""
         make = at_door(lambda: DoorConnection(self), self._tls, self._handshakes)
-        servers = [await self.loop.create_server(make, sock=one) for one in sockets]
+        servers = [
+            await self.loop.create_server(make, sock=one, backlog=BACKLOG) for one in sockets
+        ]
         self.ready.set()
         await self._stopped.wait()
         for server in servers:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from urllib.parse import parse_qs
 
@@ -39,9 +40,6 @@ class SessionPaths:
     def __init__(self, shell: NodeShell, access: Access | None = None) -> None:
         self._shell = shell
         self._access = access
-        self._shown: dict[Session, ApiToken] = {}
-        self._looked_at = None if access is None else access.tokens
-        """Those by which the sessions were looked through last."""
         topology = shell.topology
         self._letting_in = LettingIn(*_limits(topology))
         self.clients = Clients(
@@ -89,13 +87,11 @@ class SessionPaths:
         exchange.watch(ended.set)
         self._look_after(LOOK_S)
         session = self.clients.open(client, attempt, partial(_put, exchange, ended), ended.set)
-        if token is not None:
-            self._shown[session] = token
         try:
-            await ended.wait()
+            with self._while_known(token, session):
+                await ended.wait()
         finally:
             self.clients.drop(session)
-            self._shown.pop(session, None)
             exchange.unwatch()
         if exchange.is_gone:
             exchange.break_off()
@@ -125,14 +121,15 @@ class SessionPaths:
         if quotas is not None and tenant:
             quotas.end_session(tenant)
 
-    def _end_revoked(self, access: Access) -> None:
-        """End those whose API token has gone, once there are others."""
-        if access.tokens is self._looked_at:
-            return
-        self._looked_at = access.tokens
-        for session, token in list(self._shown.items()):
-            if not access.still_knows(token):
-                session.end()
+    def _while_known(
+        self, token: ApiToken | None, session: Session
+    ) -> AbstractContextManager[None]:
+        """End it when its API token counts no more."""
+        if self._access is None or token is None:
+            return nullcontext()
+        if not self._access.still_knows(token):  # since it was asked for
+            session.end()
+        return self._access.lasting(token, session.end)
 
     def _count(self) -> tuple[int, int, int]:
         return len(self.clients), self.clients.moves, self.clients.refused
@@ -143,11 +140,8 @@ class SessionPaths:
             self._shell.timers.at(self._shell.now_s + wait_s, self._look)
 
     def _look(self, _: float) -> None:
-        """Once in a while, as long as there are clients: where the node drains, they are to go, and
-        whose API token has gone, too."""
+        """Once in a while, as long as there are clients: where the node drains, they are to go."""
         self._is_looking = False
-        if self._access is not None:
-            self._end_revoked(self._access)
         draining = self._shell.machine.draining
         if draining and not self._has_parted:
             self.clients.part()

@@ -54,7 +54,10 @@ class QueueApp:
     def __init__(
         self, shell: QueueShell, *, object_limit_bytes: int, access: Access | None = None
     ) -> None:
-        calls = self._calls = QueueCalls(shell, object_limit_bytes)
+        self._doors: Doors | None = None
+        if access is not None:
+            self._doors = Doors(access, Audit(lambda: shell.now_s), TABLE)
+        calls = self._calls = QueueCalls(shell, object_limit_bytes, self._doors)
         self.edge = Edge(Direct([DirectPost(path, self.direct) for path in calls.peers_messages]))
         self._by_path: dict[str, dict[str, Call]] = {
             "/objects": {"POST": calls.offer},
@@ -69,9 +72,6 @@ class QueueApp:
         }
         about = About(shell.public_urls[shell.settings.id], object_limit_bytes)
         self.cold = create_cold_app(shell, about, has_tokens=access is not None)
-        self._doors: Doors | None = None
-        if access is not None:
-            self._doors = Doors(access, Audit(lambda: shell.now_s), TABLE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Of ASGI."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 from spillover.apps.http.asgi import Message, Send
+from spillover.apps.http.doors import Doors
 from spillover.apps.http.exchange import CLOSE, ClientGone, Exchange, body_too_slow, too_large
 from spillover.apps.http.problems import Problem
 from spillover.apps.queue.asked import (
@@ -28,6 +30,7 @@ from spillover.live.queue import wire
 from spillover.live.queue.bodies import Damaged
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import FILE_BYTES_MIN
+from spillover.model.access import ApiToken
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -55,9 +58,12 @@ REFUSED = {
 class QueueCalls:
     """Those of one producer."""
 
-    def __init__(self, shell: QueueShell, object_limit_bytes: int) -> None:
+    def __init__(
+        self, shell: QueueShell, object_limit_bytes: int, doors: Doors | None = None
+    ) -> None:
         self._shell = shell
         self._limit_bytes = object_limit_bytes
+        self._doors = doors
         self.peers_messages: Mapping[str, Callable[[Exchange, bytes], None]] = {
             wire.PROBE_PATH: self._probe,
             wire.OFFER_PATH: self._peer_offer,
@@ -227,11 +233,34 @@ class QueueCalls:
         gone: Callable[[int], ev.Event] | None = None,
     ) -> Any:
         """What the machine answers; the ref alone if the client goes before that: that is `gone`
-        then."""
+        then. Raises Problem if its API token does: for who is revoked nothing comes any more."""
         try:
-            return await self._shell.ask(make, exchange.watch, gone)
+            if self._doors is None or gone is None:
+                return await self._shell.ask(make, exchange.watch, gone)
+            while True:
+                token = self._doors.enter(exchange)
+                answer = await self._ask_for(token, exchange, make, gone)
+                if exchange.disconnected or not isinstance(answer, int):
+                    return answer
         finally:
             exchange.unwatch()
+
+    async def _ask_for(
+        self,
+        token: ApiToken | None,
+        exchange: Exchange,
+        make: Callable[[int], ev.Event],
+        gone: Callable[[int], ev.Event],
+    ) -> Any:
+        """As `_ask`; the ref alone, too, when the API token is no more what it was."""
+        with ExitStack() as lasting:
+
+            def watch(leave: Callable[[], None]) -> None:
+                if self._doors is not None and token is not None:
+                    lasting.enter_context(self._doors.access.lasting(token, leave))
+                exchange.watch(leave)
+
+            return await self._shell.ask(make, watch, gone)
 
     async def _tell(
         self, send: Send, grant: str, make: Callable[[int], ev.Event], *, settled: bool = False

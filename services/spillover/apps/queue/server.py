@@ -29,6 +29,7 @@ from spillover.live.queue.certified import CertifiedProducers
 from spillover.live.queue.metrics import LABEL
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import ObjectStore
+from spillover.live.tls.handshakes import Front
 
 OUTLIVE = "objects outlive this process: they are on the disk"
 LOST_WITH_IT = "objects are lost with this process: they are in memory alone, without --store"
@@ -94,7 +95,7 @@ def _say_who_starts(shell: QueueShell, door: socket.socket, *, has_tokens: bool)
     warn_of_clients("producer", door, url, is_secure=is_secure, has_tokens=has_tokens)
 
 
-def front_of(certified: CertifiedProducers | None) -> ssl.SSLContext | None:
+def front_of(certified: CertifiedProducers | None) -> Front | None:
     """Returns how to listen. Who comes is asked for a certificate where there are CAs that could
     vouch for a peer; consumers have none."""
     if certified is None:

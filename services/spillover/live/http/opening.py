@@ -65,8 +65,7 @@ class Opening:
                     _, opened = await self._open_socket(lambda: self._make_connection(owner))
                     return cast("Connection", opened)
                 return await self._open_securely(owner, securing)
-        except TimeoutError as error:
-            self._tell_failed(error)
+        except TimeoutError:
             raise NotDelivered(f"{url}: no connection within {self._timeout_s:g} s") from None
         except (OSError, UnicodeError) as error:
             self._tell_failed(error)
@@ -138,14 +137,13 @@ class Opening:
             answer.cancel()
 
     def _tell_failed(self, error: BaseException) -> None:
-        # Others have nothing to do with TLS; uvloop raises the second where a handshake takes long.
-        if self._securing is not None and isinstance(error, ssl.SSLError | ConnectionAbortedError):
+        if self._securing is not None and failures.is_of_handshake(error):
             self._securing.failed(failures.reason_of(error))
 
 
 def _in_words(error: OSError | UnicodeError) -> str:
     """Without what asyncio adds: `Connect call failed` and a tuple, for every kind of failure."""
-    if isinstance(error, ssl.SSLError):
+    if failures.is_of_handshake(error):
         return failures.in_words(error)
     if isinstance(error, OSError) and error.errno is not None:
         of_names = isinstance(error, socket.gaierror)

@@ -11,14 +11,27 @@ import sys
 from asyncio.sslproto import SSLProtocol
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S
 
 STEPS_PER_TURN = 4
 """A client has two, and so has a server: a hello, and what the other end shows."""
+
+
+OnFailed: TypeAlias = Callable[[Exception, str | None], None]
+"""Told what a handshake ended with, and the address of the other end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """How to listen with TLS; `failed` hears of each handshake that came to nothing."""
+
+    context: ssl.SSLContext
+    failed: OnFailed = lambda *_: None
 
 
 class Turns:
@@ -60,7 +73,7 @@ class Handshake(asyncio.Protocol):
     """Has a socket's bytes until its handshake is over, after which the loop's own protocol for TLS
     has them, and `app` what they mean. It is a client's where `server_name` is given, which is whom
     the other end has to prove to be. Sets `over`, if given, and is in `under_way` until then; it
-    does not begin once nobody waits for that."""
+    does not begin once nobody waits for that. `failed` hears what it ended with, if not well."""
 
     def __init__(
         self,
@@ -69,12 +82,15 @@ class Handshake(asyncio.Protocol):
         under_way: set[Handshake],
         server_name: str | None = None,
         over: asyncio.Future[None] | None = None,
+        failed: OnFailed | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._turns = Turns.of(loop)
         self._app = app
         self._under_way = under_way
         self._over = over
+        self._failed = failed
+        self._address: str | None = None
         is_server = server_name is None
         begins = _Beginning(self._succeed)
         limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": SHUTDOWN_S}
@@ -88,6 +104,8 @@ class Handshake(asyncio.Protocol):
         self._under_way.add(self)
         self._socket = cast("asyncio.Transport", transport)
         self._socket.pause_reading()
+        if self._failed is not None:  # later the socket may be closed
+            self._address = _address_of(self._socket)
         self._turns.add(partial(self._do, self._begin))
 
     def data_received(self, data: bytes) -> None:
@@ -103,6 +121,9 @@ class Handshake(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._under_way.discard(self)
         self._secure.connection_lost(exc)
+        # Loops tell what a handshake failed for nowhere else; once it has succeeded, nothing here.
+        if self._failed is not None and exc is not None:
+            self._failed(exc, self._address)
 
     def pause_writing(self) -> None:
         self._secure.pause_writing()
@@ -163,9 +184,16 @@ def _kind_of(loop: asyncio.AbstractEventLoop) -> type[Any]:
 
 def at_door(
     make: Callable[[], asyncio.BaseProtocol],
-    tls: ssl.SSLContext | None,
+    tls: Front | None,
     under_way: set[Handshake],
 ) -> Callable[[], asyncio.BaseProtocol]:
     """Returns what a loop's `create_server` is to make for each connection, where one is to be
     served by what `make` gives. Handshakes are in `under_way` until they are over."""
-    return make if tls is None else lambda: Handshake(make(), tls, under_way)
+    if tls is None:
+        return make
+    return lambda: Handshake(make(), tls.context, under_way, failed=tls.failed)
+
+
+def _address_of(transport: asyncio.BaseTransport) -> str | None:
+    told = transport.get_extra_info("peername")
+    return str(told[0]) if isinstance(told, tuple) else None

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate
 from spillover.live.tls.contexts import client_context, server_context
-from spillover.live.tls.failures import REASONS, in_words, reason_of
+from spillover.live.tls.failures import REASONS, in_words, is_of_handshake, reason_of
+from spillover.live.tls.handshakes import Front
 from spillover.live.tls.material import Material, TlsFiles, described, read_material
 from spillover.model.errors import InputError
 
@@ -59,16 +60,15 @@ class Credentials:
         self.on_look: list[OnLook] = []
         self._say_warnings()
 
-    def front(self, callers: ssl.VerifyMode) -> ssl.SSLContext:
-        """Returns a context to listen with for good; see `server_context` for `callers`. Each
+    def front(self, callers: ssl.VerifyMode) -> Front:
+        """Returns what to listen with for good; see `server_context` for `callers`. Each
         handshake goes by the newest one."""
         self._servers[callers] = server_context(self.material, callers=callers)
-        front = server_context(self.material, callers=callers)
-        front.sni_callback = partial(self._choose, callers)
-        front.sslobject_class = _telling(self._failed_in)
+        context = server_context(self.material, callers=callers)
+        context.sni_callback = partial(self._choose, callers)
         if not isinstance(sys.unraisablehook, _Unraisable):
             sys.unraisablehook = _Unraisable(sys.unraisablehook)
-        return front
+        return Front(context, self._failed_in)
 
     def _choose(self, callers: ssl.VerifyMode, connection: ssl.SSLObject, *_: Any) -> None:
         """Called within a handshake, also where no name was sent."""
@@ -160,9 +160,11 @@ class Credentials:
         """A handshake that this service began has failed."""
         self.failures[OUT, reason] += 1
 
-    def _failed_in(self, error: ssl.SSLError) -> None:
-        self.failures[IN, reason_of(error)] += 1
-        _handshakes_log.info(Message("handshake failed", reason=in_words(error)))
+    def _failed_in(self, error: Exception, address: str | None) -> None:
+        if is_of_handshake(error):
+            self.failures[IN, reason_of(error)] += 1
+            told = Message("handshake failed", reason=in_words(error), address=address)
+            _handshakes_log.info(told)
 
 
 class _Unraisable:
@@ -175,19 +177,3 @@ class _Unraisable:
     def __call__(self, told: sys.UnraisableHookArgs, /) -> None:
         if not (isinstance(told.exc_value, UnicodeDecodeError) and type(told.object) is bytes):
             self._before(told)
-
-
-def _telling(tell: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject]:
-    """What a loop does handshakes with: it would drop errors in silence."""
-
-    class Telling(ssl.SSLObject):
-        def do_handshake(self) -> None:
-            try:
-                super().do_handshake()
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                raise
-            except ssl.SSLError as error:
-                tell(error)
-                raise
-
-    return Telling

@@ -1,0 +1,98 @@
+"""What options mean, and what commands tell of a node's and a producer's state: without any."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+from rich.console import Console
+
+from spillover.cli.drain import _left
+from spillover.cli.explain import _grounds
+from spillover.cli.node import _address_of
+from spillover.cli.parsing import address, some_of, whole_number_in
+from spillover.cli.producers import producers_table
+
+COUNTS = ("granted", "dead", "waiting", "takes", "parked", "produced", "acknowledged")
+
+
+def test_a_range_has_both_its_ends():
+    read = whole_number_in(0, 5)
+    assert [read(text) for text in ("0", "5")] == [0, 5]
+    for text in ("-1", "6", "x"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("[::1]:80", ("::1", 80)),
+        ("host:65535", ("host", 65535)),
+        *((text, None) for text in ("host", ":80", "host:", "host:65536", "host:x")),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(text, place):
+    if place is not None:
+        assert address(text) == place
+    else:
+        with pytest.raises(argparse.ArgumentTypeError, match="expected HOST:PORT"):
+            address(text)
+
+
+def test_names_are_taken_once_each():
+    assert some_of(["a", "b"])("b,a") == ["b", "a"]
+    for text in ("a,a", "c", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected some of a, b, once each"):
+            some_of(["a", "b"])(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("http://h", ("h", 80)),
+        ("https://h", ("h", 443)),
+        ("https://h:8101", ("h", 8101)),
+        (None, None),
+    ],
+)
+def test_a_node_listens_where_its_url_leads(url, place):
+    assert _address_of(url) == place
+
+
+def test_what_keeps_a_node_from_being_drained_is_all_that_it_has():
+    """Of its own clients and of others'; what it handed on may still come back."""
+    home, foreign = {"away": 1, "running": 3}, {"handed_on": 2, "running": 4}
+    state = {"ledger": {"home": home, "foreign": foreign}, "queue_length": 5, "stuck": 0}
+    assert _left(state) == "5 waiting, 7 running, 3 with neighbors"
+    assert _left({**state, "stuck": 1}).endswith(", 1 servers stuck")
+
+
+def test_on_which_grounds_it_was_decided():
+    known = {"accept_probability": 0.25, "neighborhood_accept_probability": 0.5, "draw": None}
+    told = known | {"policy": "paper", "queue_length": 7, "servers": 5, "hops": 0}
+    assert _grounds(told) == (
+        "policy paper: N 7, m 5, P 0.250, R 0.500, draw none, hops 0"
+    )  # fmt: skip
+    assert "may not keep" in _grounds({**told, "may_keep": False})
+
+
+def test_a_row_of_a_producer_says_where_its_objects_are_and_how_it_is():
+    one = {"buffered": 1, "buffers": 5, **{name: k for k, name in enumerate(COUNTS, start=10)}}
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(producers_table({
+            "p1": one | {"durable": True},
+            "p2": one | {"draining": True},
+            "p3": one | {"draining": True, "drained": True},
+            "p4": None,
+        }))  # fmt: skip
+    _, *rows = [line.split() for line in capture.get().splitlines() if line.strip()]
+    figures = ["1/5", *map(str, range(10, 17))]
+    assert rows == [
+        ["p1", *figures, "on", "disk", "well"],
+        ["p2", *figures, "in", "memory", "draining"],
+        ["p3", *figures, "in", "memory", "drained"],
+        ["p4", "does", "not", "answer"],
+    ]

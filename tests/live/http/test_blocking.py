@@ -1,0 +1,128 @@
+"""HTTP for a thread that waits: which connection carries a request, for how long it is opened, and
+whom another thread wakes. What answers are is tested where connections are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from spillover.live.http import blocking
+from spillover.live.http.blocking import BlockingClient
+from spillover.live.http.connection import Response
+from spillover.model.errors import NotDelivered
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+LIMIT_S = 20.0
+
+
+@contextlib.contextmanager
+def serving(answer=OK, **options):
+    """A client of a server in a thread, and the heads that came, by connection."""
+    heads, told, ready = [], {}, threading.Event()
+
+    async def serve(reader, writer):
+        heads.append([])
+        own = heads[-1]
+        try:
+            while True:
+                own.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(answer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def work():
+        told["loop"], told["stop"] = asyncio.get_running_loop(), asyncio.Event()
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            told["port"] = server.sockets[0].getsockname()[1]
+            ready.set()
+            await told["stop"].wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(work(),))
+    thread.start()
+    ready.wait(LIMIT_S)
+    limits = {"connect_timeout_s": 5.0, "idle_s_max": 30.0, "user_timeout_s": 9.0} | options
+    client = BlockingClient(f"http://127.0.0.1:{told['port']}", (), body_limit_bytes=1000, **limits)
+    try:
+        yield client, heads
+    finally:
+        client.close()
+        told["loop"].call_soon_threadsafe(told["stop"].set)
+        thread.join(LIMIT_S)
+
+
+def carried(client, timeout_s=LIMIT_S):
+    """What a request comes to."""
+    ends = []
+    exchange = client.begin("GET", "/", ends.append)
+    client.carry(exchange, "/", (), b"", timeout_s)
+    return ends
+
+
+def test_a_connection_is_used_again_until_it_is_too_old():
+    """By then the server may be about to close it."""
+    with serving() as (client, heads):
+        for age_s in (0, 29, 31):
+            for connection in client._idle:
+                connection.idle_since_s -= age_s
+            ((answer),) = carried(client)
+            assert isinstance(answer, Response)
+        assert [len(of_one) for of_one in heads] == [2, 1]
+
+
+@pytest.mark.parametrize(("timeout_s", "waits_s"), [(0.5, 0.5), (60.0, 5.0)])
+def test_a_connection_is_waited_for_no_longer_than_the_request_may_take(
+    monkeypatch, timeout_s, waits_s
+):
+    asked = []
+
+    def opened(_, within_s):
+        asked.append(within_s)
+        raise TimeoutError
+
+    with serving() as (client, heads):
+        monkeypatch.setattr(socket, "create_connection", opened)
+        ((error),) = carried(client, timeout_s)
+        monkeypatch.undo()
+        assert isinstance(error, NotDelivered)
+        assert (asked, heads) == ([waits_s], [])
+
+
+def test_what_another_has_taken_over_meanwhile_is_not_sent(monkeypatch):
+    """It may have ended by then."""
+    with serving() as (client, heads):
+        exchange = client.begin("GET", "/", lambda _: None)
+        opened = client._open
+
+        def open_late(timeout_s):
+            exchange.on_end = None
+            return opened(timeout_s)
+
+        monkeypatch.setattr(client, "_open", open_late)
+        client.carry(exchange, "/", (), b"", LIMIT_S)
+        assert not client._idle
+        monkeypatch.undo()
+        carried(client)
+        assert sum(map(len, heads)) == 1
+
+
+def test_whoever_waits_for_what_nobody_reads_any_more_is_woken(monkeypatch):
+    """At once, and not at the next look at the clock."""
+    monkeypatch.setattr(blocking, "LOOK_S", 3600.0)
+    with serving(answer=b"") as (client, heads):
+        exchange = client.begin("GET", "/", lambda _: None)
+        waiting = threading.Thread(
+            target=client.carry, args=(exchange, "/", (), b"", 3600.0), daemon=True
+        )
+        waiting.start()
+        while not (heads and heads[0]):
+            waiting.join(0.01)
+        exchange.on_end = None
+        client.interrupt(exchange)
+        waiting.join(LIMIT_S)
+        assert not waiting.is_alive()

@@ -1,0 +1,124 @@
+"""Whom either end of a handshake believes, and what it is told to have failed for: handshakes in
+memory, without a socket."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from spillover.live.tls import failures
+from spillover.live.tls.certified import certificate_of
+from spillover.live.tls.contexts import client_context, server_context, trusting_context
+from spillover.live.tls.material import read_material
+from support.certificates import Authority, put
+
+NAME = "a.ring5.spillover"
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority()
+
+
+class Ends:
+    """A server and a client, and what lies between them."""
+
+    def __init__(self, server, client, name=NAME):
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.to_server = there
+        self.server = server.wrap_bio(there, back, server_side=True)
+        self.client = client.wrap_bio(back, there, server_hostname=name)
+
+    def shake(self):
+        """Until both are done. Raises what either says, the client first."""
+        for _ in range(4):
+            for one in (self.client, self.server):
+                try:
+                    one.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+
+
+def served(tmp_path, signed, *trusted, callers=ssl.CERT_OPTIONAL):
+    """A context to listen with."""
+    files = put(tmp_path, "server", signed, *trusted)
+    return server_context(read_material(files, None), callers=callers)
+
+
+def believing(tmp_path, *trusted):
+    """A context that shows nothing."""
+    file = tmp_path / "trusted.ca"
+    file.write_bytes(b"".join(one.pem for one in trusted))
+    return trusting_context(str(file))
+
+
+def test_a_name_counts_only_where_names_stand(tmp_path, authority):
+    """In the SAN: what a certificate's subject is called is anybody's guess."""
+    signed = authority.sign(addresses=["127.0.0.1"])
+    ends = Ends(served(tmp_path, signed, authority), believing(tmp_path, authority), "nobody")
+    with pytest.raises(ssl.SSLCertVerificationError) as error:
+        ends.shake()
+    assert failures.reason_of(error.value) == failures.WRONG_NAME
+
+
+def test_a_ca_of_the_bundle_is_trusted_though_another_has_signed_it(tmp_path, authority):
+    """Also where that other one is not."""
+    between = Authority("between", by=authority)
+    signed = between.sign(NAME)
+    Ends(served(tmp_path, signed, between), believing(tmp_path, between)).shake()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        Ends(served(tmp_path, signed, between), believing(tmp_path, Authority("else"))).shake()
+
+
+def test_who_the_other_end_is_stands_in_its_dns_names(tmp_path, authority):
+    """In lower case, and no address among them."""
+    shown = authority.sign("B.Ring5.Spillover", "paris.example", addresses=["127.0.0.1"])
+    caller = client_context(read_material(put(tmp_path, "b", shown, authority), None))
+    ends = Ends(served(tmp_path, authority.sign(NAME), authority), caller)
+    ends.shake()
+    found = certificate_of(SimpleNamespace(get_extra_info=lambda _: ends.server))
+    assert found.names == {"b.ring5.spillover", "paris.example"}
+    assert certificate_of(SimpleNamespace(get_extra_info=lambda _: ends.client)).names == {NAME}
+
+
+WRONG = {
+    "expired": ((NAME,), {"ends": -DAY, "begins": -2 * DAY}),
+    "not_yet_valid": ((NAME,), {"begins": DAY}),
+    "wrong_name": (("b.ring5.spillover",), {}),
+}
+
+
+@pytest.mark.parametrize("reason", WRONG)
+def test_what_is_wrong_with_a_certificate_is_counted_by_its_name(tmp_path, authority, reason):
+    names, dates = WRONG[reason]
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    files = put(tmp_path, "server", authority.sign(*names, **dates), authority)
+    server.load_cert_chain(files.cert, files.key)
+    with pytest.raises(ssl.SSLCertVerificationError) as error:
+        Ends(server, believing(tmp_path, authority)).shake()
+    assert failures.reason_of(error.value) == reason
+    assert failures.in_words(error.value).startswith("its certificate is not believed: ")
+
+
+def test_what_else_a_handshake_fails_for(tmp_path, authority):
+    """Bytes that are no TLS, nothing shown where it must be, and nobody that is trusted."""
+    server = served(tmp_path, authority.sign(NAME), authority, callers=ssl.CERT_REQUIRED)
+    ends = Ends(server, believing(tmp_path, authority))
+    ends.to_server.write(b"GET / HTTP/1.1\r\n\r\n")
+    with pytest.raises(ssl.SSLError) as error:
+        ends.server.do_handshake()
+    assert failures.reason_of(error.value) == "no_tls"
+    with pytest.raises(ssl.SSLError) as error:
+        Ends(server, believing(tmp_path, authority)).shake()
+    assert failures.reason_of(error.value) == "no_certificate"
+    with pytest.raises(ssl.SSLError) as error:
+        Ends(server, believing(tmp_path, Authority("else"))).shake()
+    assert failures.reason_of(error.value) == "untrusted"
+    assert not failures.is_of_handshake(TimeoutError()), "nobody to shake hands with"
+    assert failures.reason_of(ConnectionAbortedError()) == "timeout"
