@@ -11,6 +11,7 @@ from spillover.policy.backoff import backoff_s
 from spillover.policy.overflow import admission, base, estimate
 from spillover.policy.overflow.base import NeighborLoads, OwnLoad
 from spillover.policy.overflow.choosers import CHOOSERS
+from support.loads import worked_out
 
 ROUNDS = 400
 
@@ -63,7 +64,8 @@ def own_of(random, count):
 
 
 def loads_of(random, count):
-    """What neighbors tell besides: servers, ahead, load, departure, residual, and when."""
+    """What neighbors tell besides: servers, ahead, load, departure, residual, and when; and what is
+    worked out of it."""
     import numpy as np
 
     floats = [
@@ -76,6 +78,7 @@ def loads_of(random, count):
         [random.randrange(1, 6) for _ in range(count)],
         [random.randrange(-5, 9) for _ in range(count)],
     ]
+    floats += worked_out(integers[0], floats[0], floats[2]).values()
     return (
         *(np.array(values, dtype=np.int64) for values in integers),
         *(np.array(values, dtype=float) for values in floats),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spillover.core.overflow.neighbors import Neighbors
+from spillover.policy.overflow import adaptive
 from spillover.policy.overflow.base import NeighborLoads, OwnLoad
 
 
@@ -42,7 +43,19 @@ def neighbor_loads(reject_near, queue_length, delays_s, *, servers=1, period_s=0
     filled = {"ahead": queue_length, "load": [0.0] * count, "departure_s": [0.0] * count}
     filled |= {"residual": [1.0] * count, "told_s": [0.0] * count} | by_neighbor
     alike = [servers] * count if isinstance(servers, int) else servers
+    filled |= worked_out(alike, filled["load"], filled["residual"])
     return NeighborLoads(reject_near, queue_length, delays_s, alike, period_s=period_s, **filled)
+
+
+def worked_out(servers, load, residual):
+    """The columns that follow from what was told, by neighbor."""
+    first = tuple(map(adaptive.first_departure, residual, load, servers))
+    drain = tuple(map(adaptive.sure_drain, load))
+    return {
+        "overload": tuple(map(adaptive.overload, load)),
+        "sure_drain": drain,
+        "first_departure": first,
+    }
 
 
 def neighbors_of(ids, delay_s=0.0, *, beat_s=0.05, period_s=0.05):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spillover.policy.overflow import adaptive
 from spillover.policy.overflow.base import KEEP
-from support.loads import neighbor_loads, own_load
+from support.loads import neighbor_loads, own_load, worked_out
 
 ALMOST_ONE = 1.0 - 2.0**-53
 draws = st.floats(0.0, ALMOST_ONE)
@@ -386,6 +386,7 @@ def test_a_neighbor_known_to_the_instant_is_never_a_loss(situation):
     own, near, _ = situation
     assume(own.may_keep)
     near = near._replace(told_s=(own.now_s,), delays_s=(0.0,), load=(0.0,))
+    near = near._replace(**worked_out(near.servers, near.load, near.residual))
     own = own._replace(load=0.0)
     choice, _ = choose(own, near, (True,), 0.5)
     length = max(near.ahead[0] + own.unreported[0] + near.residual[0], 0.0)

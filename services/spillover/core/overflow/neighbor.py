@@ -10,6 +10,7 @@ from typing import cast
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
+from spillover.policy.overflow.adaptive import first_departure, overload, sure_drain
 from spillover.policy.overflow.estimate import is_news, learned_way_s
 from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
 
@@ -40,6 +41,7 @@ class Neighbor:
         "delay_s",
         "departure_s",
         "failed_share",
+        "first_departure",
         "handle",
         "heard_s",
         "hears_us",
@@ -48,6 +50,7 @@ class Neighbor:
         "invited",
         "known",
         "load",
+        "overload",
         "parting",
         "queue_length",
         "ramp_since_s",
@@ -60,6 +63,7 @@ class Neighbor:
         "servers",
         "serves",
         "silence_s",
+        "sure_drain",
         "told",
         "told_s",
         "way_s",
@@ -106,6 +110,7 @@ class Neighbor:
         self.load = 0.0
         self.departure_s = 0.0
         self.residual = 1.0
+        self._work_out()
         self.told = 0
         """Number of what told `ahead` and `load`, of the report's epoch."""
         self.told_s = -math.inf
@@ -166,6 +171,7 @@ class Neighbor:
         if is_another_life or report.sequence > self.told:
             ahead = report.queue_length if report.ahead is None else report.ahead
             self._take_load(report.sequence, ahead, report.load, now_s)
+        self._work_out()
 
     def take_load(self, load: LoadNow, now_s: float, counts: bool) -> bool:  # noqa: FBT001
         """Something else has brought its load. Returns whether that is news. `counts`: also what it
@@ -174,6 +180,7 @@ class Neighbor:
         if held is None or load.epoch != held.epoch or load.sequence <= self.told:
             return False
         self._take_load(load.sequence, load.ahead, load.load, now_s)
+        self._work_out()
         if counts:
             self.said, self.willing = load.sequence, load.accepting
             self.accepting = self.willing and self.hears_us and not self.held_back
@@ -186,6 +193,13 @@ class Neighbor:
         sent_s, unknown_s = self.sent_s, now_s - 2.0 * self.way_s
         while sent_s and sent_s[0] <= unknown_s:
             sent_s.popleft()
+
+    def _work_out(self) -> None:
+        """What `adaptive` makes of it, once for all choices until there is something newer."""
+        load = self.load
+        self.overload = overload(load)
+        self.sure_drain = sure_drain(load)
+        self.first_departure = first_departure(self.residual, load, self.servers)
 
     def believe(self, report: LoadReport, hears_us: bool) -> None:  # noqa: FBT001
         """One that does not hear us accepts nothing from us, whatever it says of itself; and so

@@ -41,6 +41,7 @@ there only from the start."""
 _OF_LOADS = (
     *("reject_near", "queue_length", "way_s", "servers", "ahead"),
     *("load", "departure_s", "residual", "told_s"),
+    *("overload", "sure_drain", "first_departure"),
 )
 """Of a row: what policies are given, in the order of `NeighborLoads`."""
 

@@ -95,6 +95,12 @@ def load_at_most(load: float) -> float:
     return min(1.0, load + LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)))
 
 
+def sure_drain(load: float) -> float:
+    """Returns by how much a queue surely becomes shorter in each departure; below 0 where no drain
+    is believed."""
+    return 1.0 - load_at_most(load) if load < DRAINS_BELOW else -1.0
+
+
 def expected_excess(mean: float, spread: float) -> float:
     """Returns E max(0, mean + spread Z), Z standard normal: how long a queue is that cannot be
     shorter than nothing."""
@@ -107,13 +113,15 @@ def expected_excess(mean: float, spread: float) -> float:
 
 
 def first_departure(residual: float, load: float, servers: int) -> float:
-    """Returns after how many departures the first of `servers` busy ones is free, where services
-    are more uneven than exponential ones (`residual` above 1).
+    """Returns after how many departures the first of `servers` busy ones is free.
 
-    Of one service `residual` is left. Where load keeps all servers busy, the first of them is free
+    Of one service `residual` is left. Where services are more uneven than exponential ones (above
+    1), and load keeps all servers busy, the first of them is free
     sooner: departures of many together are nearly random. At low load all are busy mostly because
     long services are under way.
     """
+    if residual <= 1.0:
+        return residual
     busy = min(load, 1.0)
     return residual - busy * busy * busy * (residual - 1.0) * (1.0 - 1.0 / servers)
 
@@ -144,36 +152,42 @@ def wait_after_s(
     ahead: float, servers: int, load: float, residual: float, departure_s: float, age_s: float
 ) -> float:
     """Returns the expected wait in a queue of which all this was told `age_s` ago."""
-    if load < DRAINS_BELOW:
+    first = first_departure(residual, load, servers)
+    return wait_s(ahead, servers, sure_drain(load), first, departure_s, age_s)
+
+
+def wait_s(
+    ahead: float, servers: int, drain: float, first: float, departure_s: float, age_s: float
+) -> float:
+    """Returns that by `sure_drain` and `first_departure` of what was told."""
+    if drain >= 0.0:
         departures = age_s / departure_s
-        if departures > DRAIN_MAX:  # noqa: PLR1730 - a call less per neighbor, also below
+        if departures > DRAIN_MAX:  # noqa: PLR1730 - a call less per neighbor
             departures = DRAIN_MAX
-        ahead -= (1.0 - load_at_most(load)) * departures
+        ahead -= drain * departures
         if ahead < -servers:
             ahead = -float(servers)
-    if residual > 1.0:  # `first_departure`, in place
-        busy = load if load < 1.0 else 1.0  # noqa: FURB136
-        residual -= busy * busy * busy * (residual - 1.0) * (1.0 - 1.0 / servers)
-    spread = SPREAD * sqrt(2.0 * age_s * departure_s)
-    return expected_excess((ahead + residual) * departure_s, spread)
+    mean_s = (ahead + first) * departure_s
+    spread_s = SPREAD * sqrt(2.0 * age_s * departure_s)
+    if mean_s >= SURE * spread_s > 0.0:  # as in `expected_excess`: a call less where it is sure
+        return mean_s
+    return expected_excess(mean_s, spread_s)
 
 
 def wait_here_s(own: OwnLoad) -> float:
     """Returns the expected wait of a request that joins the own queue."""
-    residual = own.residual
-    if residual > 1.0:
-        residual = first_departure(residual, own.load, own.servers)
-    return own.departure_s * (own.queue_length + residual)
+    first = first_departure(own.residual, own.load, own.servers)
+    return own.departure_s * (own.queue_length + first)
 
 
 def wait_there_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
     """Returns the expected wait at y of a request that is sent there now: its load was told twice
     the way before that arrives."""
-    return wait_after_s(
+    return wait_s(
         near.ahead[y] + own.unreported[y],
         near.servers[y],
-        near.load[y],
-        near.residual[y],
+        near.sure_drain[y],
+        near.first_departure[y],
         departure_s(own, near, y),
         age_s(own, near, y) + 2.0 * near.delays_s[y],
     )
@@ -263,7 +277,6 @@ def write_ages(
     told_s, departures_s = near.told_s, near.departure_s
     count, age = 0, 0.0
     for y in range(len(ages_s)):
-        ages_s[y] = 0.0
         if eligible[y]:
             since_s = now_s - told_s[y]
             if not 0.0 <= since_s <= period_s:
@@ -276,6 +289,8 @@ def write_ages(
             ages_s[y] = since_s
             count += 1
             age += since_s / one_s
+        else:
+            ages_s[y] = 0.0
     return age / count if count > 0 else -1.0
 
 
@@ -293,29 +308,27 @@ def _where_it_costs_least(
     """
     unreported, most_s = own.unreported, here_s if own.may_keep else math.inf
     delays_s, ahead, servers = near.delays_s, near.ahead, near.servers
-    loads, residuals, departures_s = near.load, near.residual, near.departure_s
+    drains, firsts, departures_s = near.sure_drain, near.first_departure, near.departure_s
+    overloads = near.overload
     own_overload = overload(own.load)
     least_s = math.inf
     for y in range(len(weights)):
         if eligible[y]:
-            cost_s = price * delays_s[y]
+            delay_s = delays_s[y]
+            cost_s = price * delay_s
             if cost_s < most_s:
-                load, one_s = loads[y], departures_s[y]
+                one_s = departures_s[y]
                 if one_s < DEPARTURE_S_MIN:
                     one_s = departure_s(own, near, y)
-                wait_s = wait_after_s(
+                there_s = wait_s(
                     ahead[y] + unreported[y],
                     servers[y],
-                    load,
-                    residuals[y],
+                    drains[y],
+                    firsts[y],
                     one_s,
-                    weights[y] + 2.0 * delays_s[y],
+                    weights[y] + 2.0 * delay_s,
                 )
-                if load > 1.0:  # `overload`, in place
-                    over = load - LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW))
-                    if over > 1.0:
-                        wait_s *= over if over < OVERLOAD_MAX else OVERLOAD_MAX  # noqa: FURB136
-                cost_s += wait_s / own_overload
+                cost_s += there_s * overloads[y] / own_overload
                 if cost_s < least_s:  # noqa: PLR1730
                     least_s = cost_s
             weights[y] = cost_s

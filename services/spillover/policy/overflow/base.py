@@ -74,6 +74,13 @@ class NeighborLoads(NamedTuple):
     """As of `OwnLoad`, as last reported."""
     told_s: Sequence[float]
     """When `ahead` and `load` were heard, by the own clock."""
+    overload: Sequence[float]
+    """What `adaptive` makes of what was told, here and below: it is worked out once, when that is
+    heard, and looked up at each choice. Of the load: `adaptive.overload`."""
+    sure_drain: Sequence[float]
+    """Of the load: `adaptive.sure_drain`."""
+    first_departure: Sequence[float]
+    """Of residual, load and servers: `adaptive.first_departure`."""
     period_s: float
     """How far apart reports are."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from spillover.core.overflow.neighbor import SENDS_MAX
+from spillover.policy.overflow.adaptive import first_departure, overload, sure_drain
 from spillover.policy.overflow.admission import takes_foreign
 from spillover.policy.overflow.home_load import home_rate, load_of
 from spillover.sim.fast.compile import inlined, inner
@@ -82,6 +83,18 @@ def take_load(
     unknown_s = heard_s - 2.0 * s.table.delays_s[link]
     while unreported[link] > 0 and sends[link, s.links[link].sends_from] <= unknown_s:
         _drop_send(s, by_load, link)
+
+
+@inlined
+def work_out(s: KernelState, by_load: ByLoad | None, link: int) -> None:
+    """`Neighbor._work_out`: after a load, or a report, was taken over."""
+    if by_load is None:
+        return
+    load, table = by_load.load[link], s.table
+    by_load.overload[link] = overload(load)
+    by_load.sure_drain[link] = sure_drain(load)
+    first = first_departure(table.residual[link], load, table.servers[link])
+    by_load.first_departure[link] = first
 
 
 @inlined

@@ -18,7 +18,7 @@ from spillover.policy.overflow.base import accept_probability, neighborhood_reje
 from spillover.policy.overflow.estimate import residual
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
-from spillover.sim.fast.overflow.loads import accepts, departure_s, take_load, tell
+from spillover.sim.fast.overflow.loads import accepts, departure_s, take_load, tell, work_out
 from spillover.sim.fast.overflow.state import ByLoad, KernelState
 
 
@@ -68,6 +68,7 @@ def _believe(s: KernelState, link: int, report: Any) -> None:
     table.residual[link] = report.residual
     if report.told > s.links[link].told:
         take_load(s, s.by_load, link, report, report.at_s + table.delays_s[link])
+    work_out(s, s.by_load, link)
     table.accepting[link] = report.accepting and is_heard
     table.accept[link] = report.accept if is_heard else 0.0
     table.reject_near[link] = 1.0 - (report.near if is_heard else 0.0)
@@ -81,6 +82,7 @@ def hear(s: KernelState, by_load: ByLoad | None, link: int, message: Any) -> Non
     refresh(s, link)
     if s.table.known[link] and message.told > s.links[link].told:
         take_load(s, by_load, link, message, s.run[0].now_s)
+        work_out(s, by_load, link)
         s.table.accepting[link] = message.accepting and hears_us(s, link)
 
 

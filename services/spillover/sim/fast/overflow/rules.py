@@ -57,6 +57,9 @@ class Told(NamedTuple):
     ahead: Any
     load: Any
     told_s: Any
+    overload: Any
+    sure_drain: Any
+    first_departure: Any
 
 
 def _asked(choose: Chooser) -> Callable[..., int]:
@@ -93,6 +96,9 @@ def _asked(choose: Chooser) -> Callable[..., int]:
                 table.departure_s[start:stop],
                 table.residual[start:stop],
                 told.told_s,
+                told.overload,
+                told.sure_drain,
+                told.first_departure,
                 run.period_s,
             ),
             table.eligible[start:stop],
@@ -142,13 +148,16 @@ def _choice(
     s: KernelState, by_load: ByLoad | None, x: int, hops: int, problem: int, drawn: float
 ) -> int:
     if by_load is None:
-        return by_policy(s, Told(None, None, None, None), x, hops, problem, drawn)
+        return by_policy(s, Told(None, None, None, None, None, None, None), x, hops, problem, drawn)
     start, stop = s.clusters[x].links_from, s.clusters[x].links_to
     told = Told(
         by_load.unreported[start:stop],
         by_load.ahead[start:stop],
         by_load.load[start:stop],
         by_load.told_s[start:stop],
+        by_load.overload[start:stop],
+        by_load.sure_drain[start:stop],
+        by_load.first_departure[start:stop],
     )
     return by_load_policy(s, told, x, hops, problem, drawn)
 

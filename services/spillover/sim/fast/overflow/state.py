@@ -166,6 +166,9 @@ class ByLoad(NamedTuple):
     ahead: Any
     load: Any
     told_s: Any
+    overload: Any
+    sure_drain: Any
+    first_departure: Any
     unreported: Any
     sends: NDArray[np.float64]
     """[link, place]: a ring of when requests left by that link, `unreported` of them."""
@@ -259,6 +262,10 @@ def _make_by_load(links: int, slots: int, depths: int) -> ByLoad:
         ahead=np.zeros(links, np.int64),
         load=np.zeros(links),
         told_s=np.full(links, -np.inf),
+        # Written with the first load: nobody that has not told one is asked.
+        overload=np.ones(links),
+        sure_drain=np.ones(links),
+        first_departure=np.ones(links),
         unreported=np.zeros(links, np.int64),
         sends=np.zeros((links, SENDS_MAX)),
         asks=np.zeros(links, LOAD),
