@@ -6,12 +6,14 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spillover.core.overflow.home_load import HomeLoad
 from spillover.core.overflow.neighbor import SENDS_MAX
 from spillover.model.load import LoadNow, LoadReport
 from spillover.policy.overflow.home_load import STEPS
-from support.loads import neighbors_of
+from support.loads import neighbors_of, worked_out
 
 DELAY_S = 0.035
 
@@ -177,3 +179,56 @@ def test_a_rate_at_rest_is_told_alike():
     assert len(set(told)) <= STEPS
     assert set(told[60:]) == {0.0}
     assert all(load * STEPS == int(load * STEPS) for load in told)
+
+
+LOADS = st.sampled_from([0.0, 0.25, 0.79, 0.8, 1.0, 1.5, 9.0])
+REPORTS = st.builds(
+    LoadReport,
+    epoch=st.integers(1, 2),
+    sequence=st.integers(1, 9),
+    accept_probability=st.just(0.5),
+    neighborhood_accept_probability=st.just(0.5),
+    queue_length=st.integers(0, 9),
+    servers=st.integers(0, 4),
+    accepting=st.booleans(),
+    hears=st.just(("a",)),
+    ahead=st.none() | st.integers(-4, 9),
+    load=LOADS,
+    residual=st.sampled_from([0.5, 1.0, 2.5]),
+)
+NOWS = st.builds(
+    LoadNow, st.integers(1, 2), st.integers(1, 9), st.integers(-4, 9), LOADS, st.booleans()
+)
+STEP = st.one_of(REPORTS, NOWS, st.sampled_from(["lost", "leave", "join", "silence", "way"]))
+
+
+def take_step(table, handle, step, now_s):
+    """Of the neighbor with this handle, if it is one."""
+    match step:
+        case LoadReport():
+            table.heard(handle, step, now_s)
+        case LoadNow():
+            table.heard_load(handle, step, now_s)
+        case "lost":
+            table.lost(handle)
+        case "leave":
+            table.leave(handle)
+        case "join":
+            if table.objection_to(f"new{now_s}") is None:
+                table.join(f"new{now_s}", DELAY_S)
+        case "silence":
+            table.expire(now_s + 60.0)
+        case "way":
+            if handle in table.by_handle:
+                table.took(table.by_handle[handle], 1.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), STEP), max_size=30))
+def test_what_is_looked_up_is_what_would_be_worked_out_now(steps):
+    """After anything that was heard, in any order, and whoever comes and goes."""
+    table = neighbors_of("bc", DELAY_S)
+    for at, (handle, step) in enumerate(steps):
+        take_step(table, handle, step, float(at))
+        loads = table.knowledge().loads
+        columns = worked_out(loads.servers, loads.load, loads.residual)
+        assert {name: getattr(loads, name) for name in columns} == columns
