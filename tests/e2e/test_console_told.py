@@ -48,6 +48,7 @@ def test_degraded_clusters_are_marked(opened, expect):
         expect(triangle).to_be_hidden()
         expect(cluster(page, "b").locator(".words")).to_have_text("recovering")
         expect(page.locator("#cluster .notice")).to_contain_text("0.4 % of the work run here")
+        expect(page.locator("#cluster .badge")).to_have_text("recovering")
         b |= {"health": "well", "failed_share": 0.0, "accept_probability": 1.0}
         expect(disc).to_be_hidden()
         expect(page.locator("#cluster .badge")).to_have_text("up")
