@@ -44,7 +44,7 @@ def state_of(cluster, neighbors=(), **fields):
 
 
 def member_of(node, **fields):
-    """A lease member of three partitions, for `told` in `member_console`; `fields` as in `/state`."""
+    """A lease member of three partitions at rest; `fields` are those of `/state`."""
     at_rest = {
         "group": "g", "node": node, "state": "member", "rule": "guarded", "balance": "count",
         "version": "0", "draining": False, "partitions": 3, "held": {}, "members": [],
