@@ -321,6 +321,7 @@ def test_it_fits_a_phone_and_both_themes(up, opened, expect):
         expect(page.locator(".map [data-cluster]")).to_have_count(5)
         assert has_no_sideways_scroll(page)
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        expect(page.locator("#theme")).to_contain_text("light")  # what a press makes of it
         page.locator("#theme").click()
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
         page.reload()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta
+from itertools import count
 
 import pytest
 
@@ -16,6 +17,23 @@ from support.console_page import cluster, tile
 pytestmark = pytest.mark.threes
 
 BUSY = {"detail": "expected at most 32 pages that listen at a time"}
+
+
+KNOWN = {"accept_probability": 0.5, "neighborhood_accept_probability": 0.25, "queue_length": 3}
+NEIGHBORS = [
+    {"id": "b", "alive": True, "age_ms": 40.0, "eligible": True, "weight": 0.75},
+    {"id": "c", "alive": False, "age_ms": 9000.0, "eligible": False, "weight": 0.0},
+]
+EXPLAINED = {
+    "story": [],
+    "decisions": [
+        {
+            **KNOWN, "outcome": "forwarded", "neighbor": "b", "servers": 5, "draw": 0.5, "hops": 0,
+            "policy": "paper", "neighbors": [KNOWN | {"delay_ms": 5.0} | one for one in NEIGHBORS],
+        }
+    ],
+}  # fmt: skip
+"""As `/explain` tells of one that was handed on, while nothing was heard of the other neighbor."""
 
 
 def decided(number, outcome, **fields):
@@ -35,9 +53,12 @@ def test_a_node_lists_decisions_and_tells_what_it_does_not_do(opened, expect):
     ]
     actions = {"drain": print, "resume": print}
 
+    accepted = count(step=100)
+
     def tell():
         willing = {"a": 0.7, "b": 0.3, "c": 0.2}
         states = [consoles.state_of(one, accept_probability=p) for one, p in willing.items()]
+        states[0].ledger.home["accepted"] = next(accepted)
         return [*states, consoles.state_of("d", accept_probability=0.0, draining=True)]
 
     told = consoles.console_of("a", [], tell, decisions=decisions, actions=actions)
@@ -53,6 +74,20 @@ def test_a_node_lists_decisions_and_tells_what_it_does_not_do(opened, expect):
             expect(rows).to_have_text([words])
         for name, load in {"a": "low", "b": "middle", "c": "high", "d": "low"}.items():
             expect(cluster(page, name)).to_have_attribute("data-load", load)
+        expect(tile(page, "requests")).to_have_text(re.compile(r"^\d{2,}/s$"))
+        expect(tile(page, "handed on")).to_have_text("0/s")
+        page.route("**/explain/r3", lambda route: route.fulfill(json=EXPLAINED))
+        page.locator('[data-kind="all"]').click()
+        page.locator("#decisions tbody button", has_text="r3").click()
+        expect(page.locator("#explanation tbody tr")).to_have_text(
+            ["b30.500.2540 ms5.0 ms0.750", "c???unknown5.0 msnot eligible"]
+        )
+        page.keyboard.press("Escape")
+        cluster(page, "a").focus()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.locator("#cluster h2")).to_have_text("Cluster b")
+        cluster(page, "a").click()
         actions.clear()  # as if another version had begun there
         page.locator("[data-action=drain]").click()
         page.locator("[data-sure=drain]").click()

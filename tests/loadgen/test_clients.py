@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import re
@@ -9,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from spillover_loadgen import clients_driver
+from spillover_loadgen import clients_command, clients_driver
 from spillover_loadgen.cli import main
 from spillover_loadgen.clients_driver import ClientsLoad, Crowd, _times, run
 from support.scripted_server import RESET, done, problem, scripted
@@ -170,6 +171,18 @@ def test_what_the_own_node_does_not_take_goes_to_another_one_of_its_list(monkeyp
     requests = asyncio.run(asyncio.wait_for(main_(), 30.0))
     assert (requests["ok"], requests["failed"]) == (1, 0)
     assert requests["retried"] >= 1
+
+
+def test_what_is_asked_for_reaches_the_clients():
+    parser = argparse.ArgumentParser()
+    clients_command.configure(parser)
+    given = "--node http://a:1 --node http://b:1 --node http://a:1 --clients 7 --duration-s 9 "
+    given += "--rule consistent-hash --virtual-nodes 5 --change-wait-s 2 --rate 3 --service-ms 4 "
+    load = clients_command.load_of(parser.parse_args([*given.split(), "--seed", "6"]))
+    assert load.nodes == ("http://a:1", "http://b:1"), "each once"
+    assert (load.clients, load.rule, load.virtual_nodes) == (7, "consistent-hash", 5)
+    assert (load.duration_s, load.change_wait_s, load.rate_per_s) == (9.0, 2.0, 3.0)
+    assert (load.service_ms, load.seed) == (4.0, 6)
 
 
 def test_nobody_there(capsys):

@@ -19,7 +19,7 @@ from spillover_loadgen.queue_driver import QueueLoad, _outcome_of, _Producer
 from spillover_loadgen.queue_record import Put, QueueRecord, Took, decode_object, encode_object
 from support.api_tokens import access_of_tests, shown_by
 from support.queue_producers import producers
-from support.scripted_server import problem, scripted
+from support.scripted_server import RESET, problem, scripted
 
 LOAD = QueueLoad(
     produce_rate_per_s=30.0,
@@ -103,6 +103,21 @@ def test_a_put_says_by_when_and_is_as_late_as_it_was_sent():
     assert 750.0 <= record.lag_ms[0] <= since_ms - 250.0
     assert record.puts == {Put.REFUSED: 1}
     assert record.reasons == {"put: status 429": 1}
+
+
+def test_what_got_no_answer_may_have_been_taken_in_only_if_it_left():
+    async def main():
+        record = QueueRecord()
+        async with scripted(RESET) as server:
+            for url in (server.url, "http://127.0.0.1:1", "http://127.0.0.1:1"):
+                client = HttpClient(url)
+                await _Producer(0, client, record, b"12345678", LOAD, 0.0)._put(1, 0.0)
+                await client.close()
+        return record
+
+    record = asyncio.run(main())
+    assert record.puts == {Put.UNKNOWN: 1, Put.UNREACHABLE: 2}
+    assert record.reasons["put: NotDelivered"] == 2
 
 
 def test_a_run_lasts_as_long_as_was_asked_for():
