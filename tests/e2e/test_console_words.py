@@ -42,6 +42,26 @@ def decided(number, outcome, **fields):
     return {**one, **figures, **fields}
 
 
+def explains(page, expect):
+    """What was known of neighbors, and which of it was not."""
+    page.route("**/explain/r3", lambda route: route.fulfill(json=EXPLAINED))
+    page.locator('[data-kind="all"]').click()
+    page.locator("#decisions tbody button", has_text="r3").click()
+    expect(page.locator("#explanation tbody tr")).to_have_text(
+        ["b30.500.2540 ms5.0 ms0.750", "c???unknown5.0 msnot eligible"]
+    )
+    page.keyboard.press("Escape")
+
+
+def follows_the_keyboard(page, expect):
+    """From cluster to cluster, in the end to its own."""
+    cluster(page, "a").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#cluster h2")).to_have_text("Cluster b")
+    cluster(page, "a").click()
+
+
 def test_a_node_lists_decisions_and_tells_what_it_does_not_do(opened, expect):
     """Newest first, and those of one kind when they are asked for. Clusters have colors by how
     willing they are, and one that drains has none that warns."""
@@ -76,18 +96,8 @@ def test_a_node_lists_decisions_and_tells_what_it_does_not_do(opened, expect):
             expect(cluster(page, name)).to_have_attribute("data-load", load)
         expect(tile(page, "requests")).to_have_text(re.compile(r"^\d{2,}/s$"))
         expect(tile(page, "handed on")).to_have_text("0/s")
-        page.route("**/explain/r3", lambda route: route.fulfill(json=EXPLAINED))
-        page.locator('[data-kind="all"]').click()
-        page.locator("#decisions tbody button", has_text="r3").click()
-        expect(page.locator("#explanation tbody tr")).to_have_text(
-            ["b30.500.2540 ms5.0 ms0.750", "c???unknown5.0 msnot eligible"]
-        )
-        page.keyboard.press("Escape")
-        cluster(page, "a").focus()
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        expect(page.locator("#cluster h2")).to_have_text("Cluster b")
-        cluster(page, "a").click()
+        explains(page, expect)
+        follows_the_keyboard(page, expect)
         actions.clear()  # as if another version had begun there
         page.locator("[data-action=drain]").click()
         page.locator("[data-sure=drain]").click()

@@ -13,6 +13,7 @@ import pytest
 from spillover_loadgen import clients_command, clients_driver
 from spillover_loadgen.cli import main
 from spillover_loadgen.clients_driver import ClientsLoad, Crowd, _times, run
+from support.loop import until
 from support.scripted_server import RESET, done, problem, scripted
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n"
@@ -159,8 +160,7 @@ def test_what_the_own_node_does_not_take_goes_to_another_one_of_its_list(monkeyp
             crowd = Crowd(load_of(url, clients=1, starts=(url,)))
             (session,) = crowd._sessions
             session.start()
-            while session.in_use is None or len(session.servers) < 2:  # noqa: ASYNC110 - a state
-                await asyncio.sleep(0.01)
+            await until(lambda: session.in_use is not None and len(session.servers) == 2)
             refusing.append(session.in_use.url)
             await crowd._send(0)
             await session.close()

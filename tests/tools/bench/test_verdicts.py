@@ -9,6 +9,7 @@ import pytest
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
 from spillover.model.ids import ClusterId
 from spillover.tools.bench.leases import takeover
+from spillover.tools.bench.membership.rules import Simulated
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.proxy import memory
 from spillover.tools.bench.queue import killed
@@ -37,6 +38,15 @@ def test_an_idle_stream_costs_what_the_second_half_of_them_added():
 def test_the_peak_of_memory_is_in_mb():
     used_mb = psutil.Process().memory_info().rss / 1e6
     assert 0.9 * used_mb < _peak_mb() < 100 * used_mb
+
+
+def test_the_fullest_and_emptiest_of_all_are_of_each_run():
+    """Rows are steps, columns runs."""
+    shares = ((1.1, 1.3), (1.5, 1.2), (1.2, 1.9))
+    told = Simulated(moved=((1.0, 2.0), (3.0, 4.0)), fullest=shares, emptiest=shares)
+    assert told.fullest_of_all == (1.5, 1.9)
+    assert told.emptiest_of_all == (1.1, 1.2)
+    assert told.moved_in_all == (4.0, 6.0)
 
 
 def test_objects_per_second_before_and_after_a_kill():
