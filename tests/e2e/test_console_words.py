@@ -210,7 +210,9 @@ def test_a_producer_shows_what_it_has_and_promised(opened, expect):
             ["8270given2.5 s", "9150offered0.0 s"]
         )
         moves["by"] = 1
-        page.locator("#flow-lines .u-over").hover()
+        plot = page.locator("#flow-lines .u-over")
+        newest = plot.evaluate("one => one.clientWidth") - 2
+        plot.hover(position={"x": newest, "y": 60})
         reading = page.locator("#flow-lines .reading")
         expect(reading).to_have_text(
             re.compile(r":\d\din [1-9][\d.]+out [1-9][\d.]+back [1-9][\d.]+$")
