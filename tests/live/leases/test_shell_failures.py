@@ -4,6 +4,7 @@ callbacks that raise, errors of ours, and being told of the end."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.thread import LeaseGroupThread
-from spillover.model.errors import RunError
+from spillover.model.errors import RunError, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes(
@@ -218,6 +219,24 @@ def test_on_event_that_raises_keeps_nobody_from_work(group, until, caplog):
     told = [one.message for one in caplog.records if "ValueError: full disk" in one.message]
     assert told[0] == f'on_event raised event={calls[0]} reason="ValueError: full disk"'
     assert len(told) < len(calls)
+
+
+def test_that_messages_are_not_heard_is_told_once_until_they_are(group, caplog):
+    """However often it was tried to listen again."""
+
+    def told():
+        return [one.message for one in caplog.records if "on the group's channels" in one.message]
+
+    async def main():
+        async with group("a", works) as member:
+            for count in (1, 2):
+                for _ in range(3):
+                    member._shell._hints_lost(StoreUnreachable("gone"))
+                assert len(told()) == count
+                member._shell._resubscribed()
+
+    caplog.set_level(logging.WARNING)
+    runs(main)
 
 
 @pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
