@@ -112,8 +112,8 @@ class Hints:
             asked = False
             if message["type"] == "subscribe":
                 confirmed += 1
-                # Once: the library raises whatever breaks, also where it has reconnected by itself.
-                if confirmed == len(self._reactions):
+                # Again and again, should the library have reconnected by itself.
+                if confirmed % len(self._reactions) == 0:
                     self.is_subscribed = True
                     self._failures = 0
                     self._on_resync()
