@@ -300,6 +300,7 @@ def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
     assert given_up(caplog)[0].startswith("member has given up member=a reason=")
 
 
+@pytest.mark.realtime  # the first of them is to keep its place
 def test_giving_up_is_told_once(group, until, caplog):
     """To who waits for it, and then neither logged nor raised again; nor in place of an error."""
 
