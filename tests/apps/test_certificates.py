@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
 from datetime import timedelta
@@ -16,7 +17,7 @@ from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.tls import rotation
 from spillover.live.tls.contexts import client_context, trusting_context
-from spillover.live.tls.material import read_material
+from spillover.live.tls.material import described, read_material
 from spillover.model.errors import NotBelieved, NotDelivered
 from support.certificates import Authority
 from support.federation import run, topology_of, until
@@ -110,7 +111,9 @@ def test_a_neighbor_that_is_not_who_it_should_be(tmp_path):
         async with pair:
             await pair.start("b")
             assert set((await _flood(pair["a"], 10))[0]) == {200}
-            with pytest.raises(NotDelivered, match="is not believed: Hostname mismatch"):
+            shown = described(pair.credentials["b"].material.leaf)
+            told = f"is not believed: Hostname mismatch.*; it shows {re.escape(shown)}$"
+            with pytest.raises(NotDelivered, match=told):
                 await pair["a"].shell.links.by_handle[0]._client.warm(1)
             assert pair.credentials["a"].failures["out", "wrong_name"] > 0
             tell = pair["a"].shell.metrics.registry.get_sample_value

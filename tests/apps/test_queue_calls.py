@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from concurrent import futures
 from contextlib import closing
@@ -119,6 +120,10 @@ def test_what_is_told_of_those_that_wait() -> None:
         assert (probe["probe_id"], probe["held_by"]) == ("mine", "p2")
         until(lambda: second.state["parked_probes"][0]["waits_ms"] > probe["waits_ms"])
         assert 0.0 <= probe["waits_ms"] < 8000.0, "of 20 seconds"
+        state = call(f"{second.url}/explain/mine").told["state"]
+        said = re.fullmatch(r"waits here: 0 before it, and it expires in (\d+\.\d) s", state)
+        assert said is not None, state
+        assert 0.0 < float(said[1]) <= 20.0
         second.put(b"y")
         assert taking.result().status == 200
         (grant,) = second.state["open_grants"]
@@ -137,6 +142,14 @@ def test_a_grant_that_nobody_has_is_named_only_where_it_can_be_read() -> None:
     with producers() as (one,):
         assert call(f"{one.url}/objects/nothing").told["id"] == "nothing"
         assert "id" not in call(f"{one.url}/objects/no%01thing").told
+
+
+def test_a_grant_is_extended_by_a_day_at_most() -> None:
+    with producers() as (one,):
+        one.put(b"x")
+        grant = one.take().headers["spillover-grant"]
+        asked = [b'{"visibility_ms": 8640000%d}' % more for more in (0, 1)]
+        assert [one.tell(grant, "extend", body).status for body in asked] == [204, 422]
 
 
 def test_of_many_dead_objects_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

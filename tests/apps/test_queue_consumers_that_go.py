@@ -7,17 +7,22 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from http.client import HTTPException
 
 import pytest
 
 from spillover.core.queue import events as ev
 from spillover.core.queue.settings import ProducerSettings
+from spillover.live.queue import bodies
 from spillover.live.queue.shell import QueueShell
 from support.queue_service import Producer, call, connected, producers, until
 
 LARGE_BYTES = 24_000_000
 """Far more than the kernel takes of what nobody reads."""
+
+GONE = (OSError, HTTPException)
 
 
 @pytest.fixture
@@ -47,7 +52,12 @@ def begun_to_read(url: str) -> socket.socket:
     return line
 
 
-def test_a_consumer_that_vanishes_in_mid_transfer_gives_it_back() -> None:
+@pytest.mark.parametrize("piece_bytes", [1 << 20, LARGE_BYTES // 2])
+def test_a_consumer_that_vanishes_in_mid_transfer_gives_it_back(
+    piece_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, also where it is the last piece that it has not made room for."""
+    monkeypatch.setattr(bodies, "PIECE_BYTES", piece_bytes)
     content = os.urandom(LARGE_BYTES)
     with producers(object_limit_bytes=LARGE_BYTES) as (one,):
         one.put(content)
@@ -71,6 +81,31 @@ def test_a_consumer_that_dies_before_it_has_read_its_object_gives_it_back(size_b
         assert again.body == b"x" * size_bytes
         assert one.take(deadline_ms=300).status == 204
         assert one.tell(again.headers["spillover-grant"], "ack").status == 204
+
+
+def test_a_consumer_that_goes_as_it_is_given_its_object_gives_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between the decision, which counts it as there, and the answer."""
+    with producers(visibility_s=3600.0) as (one,), ThreadPoolExecutor(1) as pool:
+        assert one.shell is not None
+        bodies_of_one = one.shell.bodies
+        real = bodies_of_one.delivered
+        taking = pool.submit(one.take)
+        until(lambda: one.state["takes"] == 1)
+        lines = [line for line in list(one.connections) if line.exchange is not None]
+        (line,) = [line for line in lines if line.exchange.path == "/take"]
+
+        def broken_off(number: int, deliveries: int) -> None:
+            monkeypatch.undo()
+            line.transport.abort()
+            real(number, deliveries)
+
+        monkeypatch.setattr(bodies_of_one, "delivered", broken_off)
+        one.put(b"x")
+        until(lambda: one.state["returned"] == 1)
+        with pytest.raises(GONE):
+            taking.result()
 
 
 def test_a_slow_consumer_keeps_its_object_while_it_reads() -> None:

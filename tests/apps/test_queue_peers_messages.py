@@ -82,6 +82,23 @@ def test_a_peer_says_no_more_than_a_message_is_long() -> None:
     assert b'"reason":"too_large"' in said.replace(b" ", b"")
 
 
+@pytest.mark.parametrize("path", MESSAGES)
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_message_may_be_so_long_and_no_longer(
+    path: str, is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, usual = MESSAGES[path]
+    with producers(2) as (first, _), closing(connected(first.url)) as line:
+        for size, in_answer in ((len(body), usual), (len(body) - 1, b"HTTP/1.1 413 ")):
+            monkeypatch.setattr(calls, "MESSAGE_LIMIT_BYTES", size)
+            say(line, path, *([] if is_whole else [b"Expect: 100-continue"]))
+            said = answer_of(line)
+            if said.startswith(b"HTTP/1.1 100 "):
+                line.sendall(body)
+                said = answer_of(line)
+            assert in_answer in said
+
+
 def test_a_bug_in_what_a_peer_says_is_an_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -237,11 +237,14 @@ def test_memory_is_bounded_by_bytes_too() -> None:
     limits = {"unacked": 11, "dead": 12, "deliveries": 13, "waiting": 14}
     bounds = {"buffers": 100, "held_limit_bytes": 250_000}
     settings = {"unacked_limit": 11, "dead_limit": 12, "deliveries_max": 13, "waiting_limit": 14}
-    with producers(**bounds, **settings) as (one,):
+    times = {"visibility_s": 21.0, "probe_expiry_s": 22.0}
+    with producers(**bounds, **settings, **times) as (one,):
         answers = [one.put(b"x" * 100_000, deadline_ms=200).status for _ in range(3)]
         assert answers == [201, 201, 429]
         told = {**limits, **bounds, "object_limit_bytes": OBJECT_LIMIT_BYTES}
-        assert one.state["limits"] == told
+        state = one.state
+        assert state["limits"] == told
+        assert (state["visibility_ms"], state["probe_expiry_ms"]) == (21_000.0, 22_000.0)
         one.tell(one.take().headers["spillover-grant"], "ack")
         assert one.put(b"x" * 100_000).status == 201
 

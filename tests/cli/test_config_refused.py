@@ -44,6 +44,28 @@ def test_a_file_that_is_not_for_this_node(running, nodes, tmp_path, capsys, befo
     assert said.startswith(f"spillover: {file}: {words.replace('plain', topology.name)}")
 
 
+def test_what_a_file_need_not_say_again_is_no_difference(running, nodes, tmp_path, capsys):
+    """Urls and how much a node holds are the node's own; a change is told beside nothing else."""
+    topology = nodes.topology_of("a")
+    file = tmp_path / "same.yaml"
+    text = "".join(
+        line
+        for line in dump_topology(topology).splitlines(True)
+        if "url" not in line and "held_limit_bytes" not in line
+    )
+    with running(topology) as run:
+        for written, said in (
+            (text, "nothing differs from version 0\n"),
+            (text.replace("queue_limit: ", "queue_limit: 1"), None),
+        ):
+            file.write_text(written)
+            capsys.readouterr()
+            assert main(["config", "diff", run.urls["a"], str(file)]) == 0
+            told = capsys.readouterr().out
+            assert told.count("\n") == 1
+            assert (told == said) if said else ("queue_limit" in told)
+
+
 def test_versions_begin_at_0(capsys):
     at = ("config", "set", "http://127.0.0.1:1", "ring5", "--if-version")
     assert "--if-version: expected a whole number from 0" in complaint(capsys, *at, -1, status=2)

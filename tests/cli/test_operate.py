@@ -8,6 +8,7 @@ import json
 import pytest
 
 from spillover.cli import explain, main
+from support.scripted_server import answer, scripted
 
 
 def run_command(capsys, *arguments):
@@ -112,6 +113,30 @@ def test_a_story_across_clusters(running, nodes, capsys, monkeypatch):
         assert (status, told["clusters"]["b"]["problem"]) == (0, "unreachable")
         _, out, _ = run_command(capsys, "explain", url, name)
         assert out.rstrip().endswith("does not answer")
+
+
+def test_who_handed_it_back_is_not_asked_again():
+    """Each cluster once, though each names the other: else the command would never end."""
+
+    def state(own, other):
+        neighbors = [{"id": other.partition("=")[0], "url": other.partition("=")[2]}]
+        counts = {"servers": 1, "busy": 0, "queue_length": 0, "ledger": {}}
+        return answer(200, {"cluster": own, "neighbors": neighbors, **counts})
+
+    def told(neighbor):
+        handed = {"outcome": "forwarded", "neighbor": neighbor, "neighbors": []}
+        return answer(200, {"decisions": [handed], "story": []})
+
+    async def follow():
+        async with scripted() as a, scripted() as b:
+            a.answers(state("a", f"b={b.url}"), told("b"))
+            b.answers(state("b", f"a={a.url}"), told("a"))
+            return await explain._follow(a.url, "r1", ()), len(a.seen), len(b.seen)
+
+    clusters, *asked = asyncio.run(follow())
+    assert list(clusters) == ["a", "b"]
+    assert asked == [2, 2], "the state and the story of each"
+    assert not [one for one in clusters.values() if "problem" in one]
 
 
 async def keep_until_asked(federation):

@@ -11,7 +11,10 @@ from spillover.cli.drain import _left
 from spillover.cli.explain import _grounds
 from spillover.cli.node import _address_of
 from spillover.cli.parsing import address, some_of, whole_number_in
+from spillover.cli.plan import _print
 from spillover.cli.producers import producers_table
+from spillover.cli.queue import _shown
+from spillover.model.errors import InputError
 
 COUNTS = ("granted", "dead", "waiting", "takes", "parked", "produced", "acknowledged")
 
@@ -67,6 +70,29 @@ def test_what_keeps_a_node_from_being_drained_is_all_that_it_has():
     state = {"ledger": {"home": home, "foreign": foreign}, "queue_length": 5, "stuck": 0}
     assert _left(state) == "5 waiting, 7 running, 3 with neighbors"
     assert _left({**state, "stuck": 1}).endswith(", 1 servers stuck")
+
+
+@pytest.mark.parametrize(
+    ("saved", "words"),
+    [
+        (0.25, "networking saves 25% of the servers"),
+        (0.0, "networking saves 0% of the servers"),
+        (-0.1, "networking takes 10% more servers"),
+    ],
+)
+def test_a_plan_says_which_side_needs_fewer_servers(saved, words, capfd):
+    side = {"servers": {"a": 4}, "p99_ms": {"a": 90.0}, "total": 4}
+    told = {"topology": "t", "policy": "paper", "p99_ms": 100.0, "saved_share": saved}
+    _print({**told, "isolated": side, "networked": side})
+    assert capfd.readouterr().err.splitlines()[-1] == words
+
+
+def test_a_producer_needs_an_api_token_only_where_others_want_to_see_one(monkeypatch):
+    monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
+    alone = argparse.Namespace(tokens=["tokens.yaml"], token_file=None)
+    assert not _shown(alone, {})
+    with pytest.raises(InputError, match="expected the secret of an API token with the role sub"):
+        _shown(alone, {"p2": "http://127.0.0.1:1"})
 
 
 def test_on_which_grounds_it_was_decided():

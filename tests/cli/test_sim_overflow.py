@@ -65,6 +65,10 @@ def test_a_site_that_dies(run, tmp_path):
     assert result["outcomes"]["unreachable"] > 50
     assert result["outcomes"]["done"] > 600
     assert sum(result["outcomes"].values()) == result["requests"]
+    words = " ".join(run(*SIM, "--faults", str(faults)).err.split())
+    others = words.partition("not done (")[2].partition(")")[0]
+    assert f"unreachable: {result['outcomes']['unreachable']}" in others
+    assert "done" not in others
 
 
 def test_a_policy_is_asked_along(run):

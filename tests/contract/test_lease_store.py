@@ -229,12 +229,14 @@ def test_two_processes_of_one_id(tell, member_of):
         assert (joined.ok, joined.other_alive_ms) == (False, TIMES.max_lease_ms)
         assert (await rival.renew(T + 5)).displaced
         await rival.leave(T + 5)
+        assert set((await group.snapshot(T + 5)).members) == {"a"}, "it was no member"
         assert (await a.renew(T + 6, (0, epoch))).held == [(0, True, False)]
         dead = T + 6 + TIMES.max_lease_ms
         assert (await rival.join(dead)).ok
         answer = await a.renew(dead, (0, epoch))
         assert (answer.displaced, answer.held) == (True, [(0, False, False)])
         await a.leave(dead)
+        assert set((await group.snapshot(dead)).members) == {"a"}, "it is one no more"
         assert not (await rival.renew(dead)).displaced
         await rival.leave(dead)
         assert (await b.survey(dead)).standing.held == {}

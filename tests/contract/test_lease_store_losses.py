@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spillover.core.leases.records import Allocation
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes()
@@ -199,5 +200,20 @@ def test_a_clock_that_is_behind_keeps_nobody_alive_for_longer(tell, moved):
         assert (survey.standing.held, survey.free) == ({"a": 3}, [3])
         assert await a.grab(over, 3)
         assert (await a.activate(over, 3)).epoch == epoch + 1
+
+    tell(4, story)
+
+
+def test_who_was_to_stop_by_a_clock_that_was_ahead_has_no_longer_than_a_lease(tell):
+    """Also where all else that is stored lies within one."""
+    max_lease = int(TIMES.max_lease_ms)
+
+    async def story(group, a, *_):
+        ((_, epoch),) = await a.start(T, 0)
+        held = Allocation("a", epoch, T, T + max_lease, T + 10 * max_lease)
+        await group.put({0: held}, {}, (await group.snapshot(T)).members)
+        await group.move()
+        assert (await a.renew(T, (0, epoch))).held == [(0, True, False)]
+        assert (await group.snapshot(T)).allocations[0].stop_to_ms == T + max_lease
 
     tell(4, story)

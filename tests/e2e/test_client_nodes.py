@@ -57,7 +57,9 @@ def _kill_while_asked(urls, pid, *, asked_after_s, retries=None, back=""):
                 for _ in range(8):
                     group.create_task(_asking(client, answers, stop))
                 if back:
-                    await until(lambda: _answers(back, killed_s, answers), BACK_S, every_s=0.05)
+                    await until(
+                        lambda: _answers(back, killed_s, answers), BACK_S * slack(), every_s=0.05
+                    )
                 await turn(asked_after_s)
                 stop.set()
             return killed_s, answers, client.stats

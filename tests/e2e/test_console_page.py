@@ -245,6 +245,7 @@ def test_drain_and_resume(three, up, ask, until, opened, expect):
     """Two presses each. Only of the cluster that the page is of; others' pages are linked."""
     _, urls = up(three, "--seed", "1")
     with opened(urls["a"]) as page:
+        expect(page.locator("[data-action=resume]")).to_be_disabled()
         page.locator("[data-action=drain]").click()
         page.get_by_text("No", exact=True).click()
         assert ask(f"{urls['a']}/state")[1]["draining"] is False
@@ -277,6 +278,7 @@ def test_it_asks_for_an_api_token_and_keeps_it_in_the_tab(
         expect(page.locator("#connection")).to_have_text("live")
         expect(cluster(page, "c")).to_be_visible()
         expect(page.locator("#why-not")).to_contain_text("has not got the role operate")
+        expect(page.locator("[data-action=drain]")).to_be_disabled()
         page.reload()  # it is still there
         expect(page.locator("#connection")).to_have_text("live")
         kept = page.evaluate("[Object.values(sessionStorage), Object.values(localStorage)]")
@@ -319,6 +321,7 @@ def test_it_fits_a_phone_and_both_themes(up, opened, expect):
         expect(page.locator(".map [data-cluster]")).to_have_count(5)
         assert has_no_sideways_scroll(page)
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        expect(page.locator("#theme")).to_contain_text("light")  # what a press makes of it
         page.locator("#theme").click()
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
         page.reload()

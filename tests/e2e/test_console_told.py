@@ -48,6 +48,7 @@ def test_degraded_clusters_are_marked(opened, expect):
         expect(triangle).to_be_hidden()
         expect(cluster(page, "b").locator(".words")).to_have_text("recovering")
         expect(page.locator("#cluster .notice")).to_contain_text("0.4 % of the work run here")
+        expect(page.locator("#cluster .badge")).to_have_text("recovering")
         b |= {"health": "well", "failed_share": 0.0, "accept_probability": 1.0}
         expect(disc).to_be_hidden()
         expect(page.locator("#cluster .badge")).to_have_text("up")
@@ -60,9 +61,11 @@ def test_what_a_server_of_a_pool_does_not_do_is_shown(opened, expect):
     run = {"how": "not_run", "in_a_row": 7, "done_elsewhere": 3, "problem": "<img src=x>"}
     row = {"rate": 1.0, "state": "up", "jobs": 0, "queued": 0, "tokens": 2}
     liar = {"id": "s1", **row, "not_done": [{"type": f"t{k}", **run} for k in range(9)]}
+    counts = {"blocked": 0, "blocked_total": 0, "work_ms": 1.0, "work_known": 0}
+    types = [{"id": f"t{k}", "classes": [], **counts} for k in range(26)]
     pool = {
         "discipline": "ps", "on_block": "queue", "jobs": 0, "blocked": 0, "classes": [],
-        "types": [], "servers": [{"id": "s0", **row}, liar],
+        "types": types, "servers": [{"id": "s0", **row}, liar],
     }  # fmt: skip
 
     def tell():
@@ -72,6 +75,9 @@ def test_what_a_server_of_a_pool_does_not_do_is_shown(opened, expect):
         rows = page.locator('#cluster table[data-pool="servers"] tbody tr')
         says = ", ".join(f"t{k}: 7 not run" for k in range(NOT_DONE_MAX))
         expect(rows).to_have_text(["s00021up", f"s10021up{says}"])
+        more = page.locator('#cluster table[data-pool="types"] + p')
+        expect(more).to_have_text("and 2 more: see /state")
+        expect(page.locator('#cluster table[data-pool="servers"] + p')).to_be_hidden()
         assert has_no_sideways_scroll(page)
 
 

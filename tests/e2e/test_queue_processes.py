@@ -80,6 +80,7 @@ def test_it_says_at_the_start_whether_objects_outlive_it(tmp_path: Path) -> None
         with running(1, store) as (one,):
             assert one.ready["durable"] is (store is not None)
             assert one.producer.state["durable"] is (store is not None)
+            assert one.producer.state["probe_expiry_ms"] == 1000.0
             status, said = one.end(signal.SIGTERM)
             assert status == 0
             assert words in said

@@ -165,6 +165,7 @@ def test_a_node_that_was_told_to_end_stays_away(up, until, pair):
         "spillover: cluster b is gone (exit status 0); the others go on; its last words: "
     )
     assert "starts again" not in bed.stderr
+    assert "it stays down" not in bed.stderr, "which is said of those that crash"
     assert bed.end() == 0
     bed.nothing_left()
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
-from contextlib import asynccontextmanager
+import re
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from spillover_loadgen import clients_driver
+from spillover_loadgen import clients_command, clients_driver
 from spillover_loadgen.cli import main
 from spillover_loadgen.clients_driver import ClientsLoad, Crowd, _times, run
+from support.loop import until
 from support.scripted_server import RESET, done, problem, scripted
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n"
@@ -95,9 +98,91 @@ def test_lies_leave_the_list_as_it_is():
         server.close()
         assert (result["clients"], result["lies"], result["moved"]) == ({"a": 3}, 3, 0)
         assert looks[-1]["clients"] == {"a": 3}, "and whoever looks on sees it"
+        assert (looks[-1]["lies"], looks[-1]["unconnected"]) == (3, 0)
         assert [one["at_s"] for one in looks] == [one["at_s"] for one in result["timeline"]]
 
     asyncio.run(main_())
+
+
+@asynccontextmanager
+async def two_nodes(drops):
+    """Two that know each other: the url of the first one, which drops so many sessions, and the
+    urls of those that take no request."""
+    left, writers, refusing = drops, [], []
+
+    def url_of(port):
+        return f"http://127.0.0.1:{port}"
+
+    async def serve(reader, writer):
+        nonlocal left
+        writers.append(writer)
+        own = writer.get_extra_info("sockname")[1]
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            if not head.startswith(b"POST /requests"):
+                break
+            await reader.readexactly(int(re.search(rb"content-length: (\d+)", head.lower())[1]))
+            writer.write(problem(503, "draining") if url_of(own) in refusing else done())
+        urls = [url_of(port) for port in ports]
+        servers = [{"id": name, "url": url} for name, url in zip("ab", urls, strict=True)]
+        writer.write(HEAD + line("", servers=servers))
+        if own == ports[0] and left > 0:
+            left -= 1
+            writer.close()
+            return
+        with suppress(ConnectionError):
+            await reader.read()
+
+    opened = [await asyncio.start_server(serve, "127.0.0.1", 0) for _ in "ab"]
+    ports = [one.sockets[0].getsockname()[1] for one in opened]
+    try:
+        yield url_of(ports[0]), refusing
+    finally:
+        for one in (*writers, *opened):
+            one.close()
+
+
+def test_a_loss_is_no_move_and_lasts_until_the_next_session():
+    async def main_():
+        async with two_nodes(drops=1) as (url, _):
+            load = load_of(url, clients=1, duration_s=1.5, starts=(url,))
+            return await run(load, asyncio.Event())
+
+    result = asyncio.run(main_())
+    assert (result["lost"], result["moved"], result["unconnected"]) == (1, 0, 0)
+    assert 0.1 < result["elsewhere_ms"]["max"] < 1500.0, "in ms, with a connection opened meanwhile"
+
+
+def test_what_the_own_node_does_not_take_goes_to_another_one_of_its_list(monkeypatch):
+    monkeypatch.setattr(clients_driver, "PAUSE_S", 0.0)
+
+    async def main_():
+        async with two_nodes(drops=0) as (url, refusing):
+            crowd = Crowd(load_of(url, clients=1, starts=(url,)))
+            (session,) = crowd._sessions
+            session.start()
+            await until(lambda: session.in_use is not None and len(session.servers) == 2)
+            refusing.append(session.in_use.url)
+            await crowd._send(0)
+            await session.close()
+            for client in crowd._nodes.values():
+                await client.close()
+            return crowd._requests
+
+    requests = asyncio.run(asyncio.wait_for(main_(), 30.0))
+    assert (requests["ok"], requests["failed"]) == (1, 0)
+    assert requests["retried"] >= 1
+
+
+def test_what_is_asked_for_reaches_the_clients():
+    parser = argparse.ArgumentParser()
+    clients_command.configure(parser)
+    given = "--node http://a:1 --node http://b:1 --node http://a:1 --clients 7 --duration-s 9 "
+    given += "--rule consistent-hash --virtual-nodes 5 --change-wait-s 2 --rate 3 --service-ms 4 "
+    load = clients_command.load_of(parser.parse_args([*given.split(), "--seed", "6"]))
+    assert load.nodes == ("http://a:1", "http://b:1"), "each once"
+    assert (load.clients, load.rule, load.virtual_nodes) == (7, "consistent-hash", 5)
+    assert (load.duration_s, load.change_wait_s, load.rate_per_s) == (9.0, 2.0, 3.0)
+    assert (load.service_ms, load.seed) == (4.0, 6)
 
 
 def test_nobody_there(capsys):

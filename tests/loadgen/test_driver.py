@@ -29,6 +29,13 @@ def send(schedule, node_or_url, **options):
     return asyncio.run(driver.run(schedule, {"a": url}, **{"seed": 1, **options}))
 
 
+def test_connections_are_not_used_that_the_other_end_may_be_closing(node, monkeypatch):
+    """Servers close what has been idle for a while: a request sent into that would be lost."""
+    monkeypatch.setattr(driver, "IDLE_S_MAX", 0.01)
+    send([Arrival(at_s, "a") for at_s in (0.0, 0.2)], node)
+    assert node.connections >= driver.CONNECTIONS_WARM + 1
+
+
 def test_an_answer_becomes_a_record(node):
     """System time is the lag of the sending plus the node's total; response time is our own, from
     the intended instant (see `test_lateness`)."""

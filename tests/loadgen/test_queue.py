@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import time
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -12,10 +14,12 @@ from spillover.live.http.client import HttpClient
 from spillover_loadgen import queue_driver
 from spillover_loadgen.cli import main
 from spillover_loadgen.queue_command import configure, load_of, print_summary
-from spillover_loadgen.queue_driver import QueueLoad, _outcome_of
-from spillover_loadgen.queue_record import Put, QueueRecord, decode_object, encode_object
+from spillover_loadgen.queue_consumer import Consumer
+from spillover_loadgen.queue_driver import QueueLoad, _outcome_of, _Producer
+from spillover_loadgen.queue_record import Put, QueueRecord, Took, decode_object, encode_object
 from support.api_tokens import access_of_tests, shown_by
 from support.queue_producers import producers
+from support.scripted_server import RESET, problem, scripted
 
 LOAD = QueueLoad(
     produce_rate_per_s=30.0,
@@ -45,7 +49,8 @@ def test_all_that_is_put_is_acknowledged_once():
     faults = ("missing", "duplicates", "out_of_order", "strangers")
     assert [result[name] for name in faults] == [0, 0, 0, 0]
     assert result["put_ms"]["mean"] > 0.0
-    assert result["wait_ms"]["mean"] > 0.0
+    waited_ms = result["wait_ms"]["mean"] * result["acknowledged"]
+    assert waited_ms > 500.0, "two consumers that did little else for a second"
     assert 1.0 <= result["probes_mean"] <= 8.0
 
 
@@ -81,6 +86,59 @@ def test_an_object_of_somebody_else_is_given_back_and_never_acknowledged():
     assert record.strangers == 2, "then it is dead"
     assert len(objects.dead) == 1
     assert objects.acknowledged == len(record.acknowledged) == len(record.kept)
+
+
+def test_a_put_says_by_when_and_is_as_late_as_it_was_sent():
+    async def main():
+        async with scripted(problem(429, "full")) as server:
+            record, client = QueueRecord(), HttpClient(server.url)
+            start_s = time.monotonic() - 1.0
+            await _Producer(0, client, record, b"12345678", LOAD, start_s)._put(1, 0.25)
+            since_ms = (time.monotonic() - start_s) * 1e3
+            await client.close()
+            return record, since_ms, server.seen
+
+    record, since_ms, [(_, headers)] = asyncio.run(main())
+    assert headers["spillover-deadline-ms"] == "10000.000"
+    assert 750.0 <= record.lag_ms[0] <= since_ms - 250.0
+    assert record.puts == {Put.REFUSED: 1}
+    assert record.reasons == {"put: status 429": 1}
+
+
+def test_what_got_no_answer_may_have_been_taken_in_only_if_it_left():
+    async def main():
+        record = QueueRecord()
+        async with scripted(RESET) as server:
+            for url in (server.url, "http://127.0.0.1:1", "http://127.0.0.1:1"):
+                client = HttpClient(url)
+                await _Producer(0, client, record, b"12345678", LOAD, 0.0)._put(1, 0.0)
+                await client.close()
+        return record
+
+    record = asyncio.run(main())
+    assert record.puts == {Put.UNKNOWN: 1, Put.UNREACHABLE: 2}
+    assert record.reasons["put: NotDelivered"] == 2
+
+
+def test_a_run_lasts_as_long_as_was_asked_for():
+    """Though nothing is put at its end: throughput is of the whole of it."""
+    began_s = time.monotonic()
+    asyncio.run(run_on(replace(LOAD, produce_rate_per_s=0.0, consumers=0, duration_s=0.3)))
+    assert time.monotonic() - began_s >= 0.3
+
+
+def test_a_consumer_tells_why_it_got_nothing():
+    async def main():
+        record, client = QueueRecord(), HttpClient("http://127.0.0.1:1")
+        consumer = Consumer(
+            0, {"p1": client}, record, b"12345678",
+            start_s=0.0, consume_s=0.0, max_hops=1, random=Random(1),
+        )  # fmt: skip
+        told = await consumer._take()
+        await client.close()
+        return told, record.reasons
+
+    assert asyncio.run(main()) == ((Took.FAILED, None), {"NotDelivered": 1})
 
 
 def test_the_schedule_follows_from_the_seed():

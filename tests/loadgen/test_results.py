@@ -9,7 +9,7 @@ import pytest
 
 from spillover.model.errors import InputError
 from spillover_loadgen.api_token import read_secret
-from spillover_loadgen.display import _cells
+from spillover_loadgen.display import _cells, progress_bar
 from spillover_loadgen.record import Outcome, Record, read_answer
 from spillover_loadgen.results import summary, write_json_lines
 
@@ -115,6 +115,16 @@ def test_a_row_has_what_was_sent_what_was_done_and_what_was_not():
     figures = summarized([served(10.0), served(20.0, hops=1), record(outcome=Outcome.FAILED)])
     cells = _cells(figures)
     assert (cells[:3], cells[-1]) == (["3", "2", "1"], "50.0%")
+
+
+def test_a_terminal_is_told_how_many_answers_are_waited_for(monkeypatch, capfd):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as if it were one
+    monkeypatch.setenv("COLUMNS", "100")
+    with progress_bar() as tell:
+        tell(10, 4, 20)
+    said = capfd.readouterr().err
+    assert "sent 10 of 20" in said
+    assert "waiting 6" in said
 
 
 @pytest.mark.parametrize(("characters", "is_one"), [(500, True), (501, False)])

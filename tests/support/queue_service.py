@@ -10,6 +10,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -79,11 +80,15 @@ def connected(url: str) -> socket.socket:
 
 
 class Producer:
-    """One producer as its users see it; `shell` is what runs, for looking inside."""
+    """One producer as its users see it; `shell` is what runs and `connections` are those of its
+    server, for looking inside."""
 
-    def __init__(self, url: str, shell: QueueShell | None = None) -> None:
+    def __init__(
+        self, url: str, shell: QueueShell | None = None, connections: AbstractSet[Any] = frozenset()
+    ) -> None:
         self.url = url
         self.shell = shell
+        self.connections = connections
 
     def put(self, content: bytes, *, deadline_ms: float = 20_000, **headers: str) -> Answer:
         told = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -174,7 +179,7 @@ async def _serve(
         server = HttpServer(app)
         serving = asyncio.create_task(server.serve([listening]))
         await server.ready.wait()
-        running.append(Producer(urls[name], shell))
+        running.append(Producer(urls[name], shell, server.connections))
         ends += [app.cold.state.console.close, shell.close, server.stop, partial(_wait, serving)]
     ready.set()
     await stop.wait()

@@ -66,6 +66,10 @@ class Scripted:
             writer.close()
             self._connections.discard(writer)
 
+    def answers(self, *answers):
+        """From now on."""
+        self._answers = list(answers)
+
     def hang_up(self):
         for writer in self._connections:
             writer.transport.abort()

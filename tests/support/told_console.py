@@ -17,8 +17,10 @@ from fastapi import FastAPI
 from spillover.apps.http.console.console import Console
 from spillover.apps.http.console.operators import Operators
 from spillover.apps.http.server import HttpServer, url_of
+from spillover.apps.lease.views import LeaseState
 from spillover.apps.node.console_view import PERIOD_S, cluster_view
 from spillover.apps.node.views import NodeState
+from spillover.apps.queue.views import QueueState
 from spillover.live.process.listening import bind_socket
 
 STARTS_S = 40.0
@@ -41,28 +43,78 @@ def state_of(cluster, neighbors=(), **fields):
     return NodeState.model_validate({**at_rest, **own, **fields})
 
 
-@contextmanager
-def console_of(own, links, tell):
-    """The url of a service that calls itself `own`. `tell` is asked for the states of all clusters
-    each time that somebody looks."""
+def member_of(node, **fields):
+    """A lease member of three partitions at rest; `fields` are those of `/state`."""
+    at_rest = {
+        "group": "g", "node": node, "state": "member", "rule": "guarded", "balance": "count",
+        "version": "0", "draining": False, "partitions": 3, "held": {}, "members": [],
+        "allocation": [], "grabs": [], "redis": {"up": True, "problem": None}, "as_of_s": 0.1,
+        "redis_now_ms": 0.0, "renewal": {"kind": "process", "lag_ms_max": 0.0}, "loop_lag_ms": 0.0,
+    }  # fmt: skip
+    return LeaseState.model_validate({**at_rest, **fields})
 
-    async def look():
+
+def allocated(partition, node, **fields):
+    """A row of the allocation: served, but for what is given."""
+    row = {"since_ms": 0.0, "lease_ms_left": 9_000.0, "stopping": False, "load": None}
+    return {"partition": partition, "node": node, "epoch": 7, **row, **fields}
+
+
+def producer_of(name, **fields):
+    """A producer of a queue, with nothing in it but what is given."""
+    counts = ("buffered", "granted", "dead", "produced", "acknowledged", "discarded", "returned")
+    counts += ("waiting", "takes", "parked", "memory_bytes", "sent_bytes", "draining", "drained")
+    bounds = ("buffers", "object_limit_bytes", "unacked", "dead", "deliveries", "waiting")
+    at_rest = {
+        **dict.fromkeys(counts, 0), "producer": name, "url": "http://127.0.0.1:1", "epoch": 1,
+        "version": "0", "durable": False, "visibility_ms": 1.0, "probe_expiry_ms": 1.0,
+        "limits": {**dict.fromkeys(bounds, 9), "held_limit_bytes": None}, "buffers": 3,
+        "probes": {}, "oldest_ms": dict.fromkeys(("object", "offer", "take", "probe"), 0.0),
+        "waiting_takes": [], "parked_probes": [], "open_grants": [], "peers": {}, "producers": {},
+    }  # fmt: skip
+    return QueueState.model_validate({**at_rest, **fields})
+
+
+def console_of(own, links, tell, *, decisions=(), actions=None):
+    """The url of a service that calls itself `own`. `tell` is asked for the states of all clusters
+    each time that somebody looks; `decisions` are as they are sent, newest first."""
+
+    def look():
         states = tell()
-        return msgspec.json.encode(
-            {
-                "at_ms": time.monotonic() * 1e3,
-                "clusters": [cluster_view(one.cluster, one) for one in states],
-                "links": [[*link, 5.0] for link in links],
-                "decisions": [],
-            }
-        )
+        return {
+            "at_ms": time.monotonic() * 1e3,
+            "clusters": [cluster_view(one.cluster, one) for one in states],
+            "links": [[*link, 5.0] for link in links],
+            "decisions": list(decisions),
+        }
+
+    about = {"name": own, "topology": "told", "version": "0", "testbed": False}
+    return _served("node", about, look, actions)
+
+
+def member_console(own, tell):
+    """The same of a lease member; `tell` is asked for its state."""
+    about = {"name": own, "group": "g", "version": "0", "testbed": False}
+    return _served("lease", about, lambda: tell().model_dump())
+
+
+def producer_console(own, tell, others=()):
+    """The same of a producer; `others` are what it has heard of the other ones."""
+    about = {"name": own, "version": "0", "testbed": False}
+    return _served("queue", about, lambda: {**tell().model_dump(), "others": list(others)})
+
+
+@contextmanager
+def _served(kind, about, look, actions=None):
+    async def told():
+        return msgspec.json.encode(look())
 
     console = Console(
-        "node",
-        {"name": own, "topology": "told", "version": "0", "testbed": False},
-        look,
+        kind,
+        about,
+        told,
         period_s=PERIOD_S,
-        actions={},
+        actions={} if actions is None else actions,
         operators=Operators(testbed=False, own_names=frozenset()),
     )
     app = FastAPI()

@@ -154,6 +154,8 @@ def test_what_is_no_load_is_refused():
     lease.report_load(0)
     assert lease.work == 0.0
     lease.report_load(2.5)
+    lease.report_load(1.5)
+    assert lease.work == 4.0
     lease.report_load(1.7e308)
     lease.report_load(1.7e308)
     assert lease.work == 1.7e308

@@ -308,15 +308,17 @@ def test_a_hung_handler_loses_its_lease_and_others_keep_theirs(member_at):
         hung, silent, diligent = member.take(0, 1, 2)
         hung.progress()
         told = []
+        renewed = 0
         until_s = time.monotonic() + LIMIT_S
-        while not hung.is_over:
+        while renewed < 3:
             assert time.monotonic() < until_s
             diligent.progress()
             threading.Event().wait(0.01)
             while not member.events.empty():
                 event = member.events.get()
                 told += [event] * isinstance(event, ev.HandlerHung)
-        assert told == [ev.HandlerHung(0, hung.epoch)]
+                renewed += isinstance(event, ev.RenewalAnswered) and hung.is_over
+        assert told == [ev.HandlerHung(0, hung.epoch)], "once, however often it is renewed without"
         silent.check()
         diligent.check()
         with pytest.raises(Fenced):
@@ -378,6 +380,17 @@ def test_a_renewer_that_is_killed_is_replaced_before_anything_is_lost(member_at)
         assert member.next(RenewerStarted).pid != pid
         assert member.next(ev.RenewalAnswered).answer.held == [(0, True, False)]
         lease.check()
+
+
+def test_renewers_that_die_now_and_then_are_replaced_by_processes_for_ever(member_at):
+    """A thread has to do only where processes die as soon as they begin."""
+    with member_at() as member:
+        member.take(0)
+        for _ in range(supervisor.YOUNG_DEATHS_MAX + 1):
+            assert member.next(RenewerStarted).kind == "process"
+            member.next(ev.RenewalAnswered)
+            os.kill(member.renewer.pid, signal.SIGKILL)
+        assert member.next(RenewerStarted).kind == "process"
 
 
 def test_a_renewer_that_stands_still_is_replaced(member_at):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -69,6 +71,30 @@ def test_answers_of_all_kinds_are_read(redis_server, redis_servers):
     connection.close()
     assert ask(connection, "PING") == b"PONG"  # connects anew
     connection.close()
+
+
+def test_the_rest_of_an_answer_that_came_too_late_is_not_the_next_ones():
+    """Half of it had been read when its time was over; the next connection begins at nothing."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        port = listening.getsockname()[1]
+        with closing(connect(f"redis://127.0.0.1:{port}", timeout_s=0.1)) as connection:
+            answers = iter([b"$100\r\nhalf", b"+PONG\r\n"])
+
+            def answer_once():
+                line, _ = listening.accept()
+                line.recv(1000)
+                line.sendall(next(answers))
+                return line
+
+            with ThreadPoolExecutor(1) as pool:
+                first = pool.submit(answer_once)
+                with pytest.raises(RedisFailed, match="in time"):
+                    ask(connection, "GET", "k")
+                second = pool.submit(answer_once)
+                connection._timeout_s = 20.0
+                assert ask(connection, "PING") == b"PONG"
+                for line in (first.result(), second.result()):
+                    line.close()
 
 
 def test_passwords_numbers_and_sockets(redis_servers, tmp_path):

@@ -177,6 +177,21 @@ def test_a_renewal_that_failed_is_tried_again_long_before_the_next_is_due(in_vai
         assert renewal._due_s <= ended_s + LeaseTimes().renewal_period_ms / 1000.0 / 8.0
 
 
+def test_what_was_slept_through_is_not_held_against_handlers(ends, memory):
+    """A machine that was suspended, or a renewer that had no turn: nobody could be heard."""
+    renewal, _ = ends
+    guard = renewal._guard = ProgressGuard(memory, 2.0, LEASE_S)
+    memory.grant(0, 1, 1e9, THREAD)
+    memory.beat(THREAD, 100.0, 9.0)
+    memory.report_progress(0)
+    renewal._looked_s = renewal._awake_since_s = 100.0
+    long_s = 100.0 + 10.0 * BLOCKED_LEASES * LEASE_S
+    renewal._look(long_s)
+    renewal._work(long_s)
+    assert renewal._unsaid == []
+    assert guard.hung(memory.held(), long_s, 0.0) == [(0, 1)], "it would be else"
+
+
 def test_nobody_is_late_while_stopped(in_vain):
     """Lateness is told from when the member goes on."""
     renewal, said = in_vain

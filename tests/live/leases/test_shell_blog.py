@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from random import Random
 
 import pytest
 
+from spillover.core.leases import events as ev
+from spillover.core.leases.settings import MemberSettings
+from spillover.live.leases.blog import BlogMachine
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.renewal.lease import current_lease
 from spillover.model.errors import InputError
@@ -155,3 +159,37 @@ def test_a_handler_that_does_not_stop_is_left_behind(group, redis_servers):
         runs(main)
     finally:
         free.set()
+
+
+def test_a_handler_that_does_not_stop_keeps_its_member_for_one_shutdown_time():
+    """It cannot be stopped; whoever drains a member need not wait for it any longer."""
+    settings = MemberSettings(node="a", partitions=1, times=TIMES)
+    machine, now_s, commands = BlogMachine(settings, Random(1)), 0.0, []
+    answers = {ev.AskMarked: False, ev.AskMark: "a"}
+
+    def tell(event):
+        commands.extend(machine.handle(event, now_s))
+
+    def go_on():
+        """Answer what was asked, hear what was published, or wait for what is due."""
+        nonlocal now_s
+        asks = [one for one in commands if isinstance(one, ev.Ask)]
+        challenges = [one for one in commands if isinstance(one, ev.PublishChallenge)]
+        commands.clear()
+        for ask in asks:
+            tell(ev.Answered(ask, answers.get(type(ask))))
+        for _ in challenges:
+            tell(ev.Challenged(0))
+        if not (asks or challenges):
+            now_s = machine.next_deadline()
+            tell(ev.TimerFired())
+
+    tell(ev.Started())
+    while not machine.held():
+        go_on()
+    commands.clear()
+    drained_s = now_s
+    tell(ev.Drain())
+    while ev.Finished() not in commands:
+        go_on()
+    assert now_s == drained_s + TIMES.max_shutdown_ms / 1000.0

@@ -4,6 +4,7 @@ callbacks that raise, errors of ours, and being told of the end."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.thread import LeaseGroupThread
-from spillover.model.errors import RunError
+from spillover.model.errors import RunError, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes(
@@ -220,6 +221,24 @@ def test_on_event_that_raises_keeps_nobody_from_work(group, until, caplog):
     assert len(told) < len(calls)
 
 
+def test_that_messages_are_not_heard_is_told_once_until_they_are(group, caplog):
+    """However often it was tried to listen again."""
+
+    def told():
+        return [one.message for one in caplog.records if "on the group's channels" in one.message]
+
+    async def main():
+        async with group("a", works) as member:
+            for count in (1, 2):
+                for _ in range(3):
+                    member._shell._hints_lost(StoreUnreachable("gone"))
+                assert len(told()) == count
+                member._shell._resubscribed()
+
+    caplog.set_level(logging.WARNING)
+    runs(main)
+
+
 @pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
 def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
     """In the middle of a hand-over: it acts no more, says so, and the others take all of it."""
@@ -281,6 +300,7 @@ def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
     assert given_up(caplog)[0].startswith("member has given up member=a reason=")
 
 
+@pytest.mark.realtime  # the first of them is to keep its place
 def test_giving_up_is_told_once(group, until, caplog):
     """To who waits for it, and then neither logged nor raised again; nor in place of an error."""
 

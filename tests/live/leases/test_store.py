@@ -89,6 +89,21 @@ def test_a_thousand_partitions_are_claimed_by_several_at_once(redis_server, grou
     asyncio.run(story())
 
 
+def test_one_that_holds_thousands_renews_them_all_at_once(redis_server, group):
+    """Lua passes no more than some thousand arguments on."""
+
+    async def story():
+        async with stores_at(redis_server.url, group, 1, partitions=5_000) as (store,):
+            assert (await store.join("a", "i")).ok
+            held = [(partition, 1 + partition) for partition in range(5_000)]
+            renewed = await store.renew("a", "i", held)
+            assert renewed.held == [(partition, True, False) for partition, _ in held]
+            stored = (await store.snapshot()).allocations
+            assert [(partition, stored[partition].epoch) for partition in sorted(stored)] == held
+
+    asyncio.run(story())
+
+
 def test_each_operation_is_one_round_trip(redis_server, group):
     """Once the scripts are known; a server that forgot them is told again."""
 

@@ -270,6 +270,7 @@ def test_what_was_trimmed_is_skipped_and_counted(group):
     assert (group.lag().records, group.lag().trimmed) == (60, 30)
     batch = reader.read(0.0)
     assert numbers(batch) == list(range(40, 50))
+    assert reader.lag == 60
     reader.commit(batch)
     assert (reader.checkpoint.skipped, reader.checkpoint.handled) == (30, 20)
     assert (group.lag().records, group.lag().trimmed) == (50, 0)
@@ -444,6 +445,9 @@ def test_lags_tell_how_old_the_oldest_is(group):
     now = group.redis.time()
     first = int(group.redis.xrange(group.keys.stream(1), count=1)[0][0].split("-")[0])
     assert 0 <= some.age_ms <= now[0] * 1000 + now[1] // 1000 - first
+    group.redis.xadd(group.keys.stream(0), {"value": "0"}, id="5-1")  # of long ago
+    read_all(group.reader(1))
+    assert (group.lag().records, group.lag().age_ms, group.lag().length) == (0, 0, 1)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ a batch, an alarm that stays silent."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from spillover.live.leases.streams.effects import Effects
 from spillover.live.leases.streams.keys import StreamKeys
 from spillover.live.leases.streams.lags import read_lags
 from spillover.live.leases.streams.reader import StreamReader
+from spillover.live.leases.streams.records import CheckpointMoved
 from spillover.live.leases.streams.writer import AsyncStreamWriter, StreamWriter
 from spillover.model.errors import StoreRefused
 
@@ -129,3 +131,35 @@ def test_a_stream_that_was_begun_anew_lags_by_all_that_it_has(redis_server, name
     lag = read_lags(redis_server.url, name, 1)[0]
     assert (lag.records, lag.length, lag.trimmed) == (1, 1, 0)
     assert lag.checkpoint.passed == 20
+
+
+def test_what_a_stream_begun_anew_had_lost_before_was_not_lost_behind_the_checkpoint(
+    redis_server, name
+):
+    """A reader that is to fail where records were trimmed under its eyes goes on."""
+    stream = StreamKeys.of(name).stream(0)
+    fill(redis_server, name, 10)
+    with StreamReader(redis_server.url, name, 0, 1) as reader:
+        reader.commit(reader.read(0.0))
+    redis_server.client.delete(stream)
+    for number in (75, 76, 77):
+        redis_server.client.xadd(stream, {"value": str(number)})
+    redis_server.client.xtrim(stream, maxlen=1, approximate=False)
+    with StreamReader(redis_server.url, name, 0, 2, on_trimmed="fail") as reader:
+        batch = reader.read(0.0)
+        assert [record.value for record in batch.records] == [b"77"]
+        reader.commit(batch)
+        assert reader.checkpoint.skipped == 0
+
+
+def test_a_checkpoint_goes_back_for_no_client(redis_server, name):
+    """Whatever it says that it has read: what lies behind would be applied twice."""
+    fill(redis_server, name, 10)
+    options = {"batch_records": 5, "read_ahead": False}
+    with StreamReader(redis_server.url, name, 0, 1, **options) as reader:
+        first = reader.read(0.0)
+        reader.commit(first)
+        second = reader.read(0.0)
+        with pytest.raises(CheckpointMoved):
+            reader.commit(replace(second, end=replace(second.end, id="0-1")))
+        assert read_lags(redis_server.url, name, 1)[0].checkpoint.id == first.position

@@ -23,7 +23,7 @@ from spillover.model.errors import StoreRefused
 
 pytestmark = pytest.mark.processes
 
-TIMEOUT_S = 0.5
+TIMEOUT_S = 1.5
 LIMIT_S = 20.0
 SCRIPT = Script.of("return 1")
 loops = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])

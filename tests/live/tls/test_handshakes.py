@@ -11,7 +11,9 @@ import pytest
 import uvloop
 
 from spillover.live.http.client import HttpClient
+from spillover.live.tls import handshakes
 from spillover.live.tls.contexts import client_context, server_context
+from spillover.live.tls.failures import TIMEOUT, reason_of
 from spillover.live.tls.handshakes import STEPS_PER_TURN, Front, Handshake, Turns, at_door
 from spillover.live.tls.material import read_material
 from spillover.model.errors import PeerError
@@ -74,10 +76,10 @@ async def call(material, port, context=None, said=b"ping"):
     """Say something, hear it, and leave."""
     loop = asyncio.get_running_loop()
     over, tls = loop.create_future(), context or client_context(material)
-    handshake = Handshake(Asker(said), tls, set(), "a.test.spillover", over)
+    asker = Asker(said)
+    handshake = Handshake(asker, tls, set(), "a.test.spillover", over)
     await loop.create_connection(lambda: handshake, "127.0.0.1", port)
     await over
-    asker = handshake.transport.get_protocol()
     await until(lambda: asker.heard == said)
     asker.transport.close()
     await until(lambda: asker.is_lost)
@@ -204,6 +206,40 @@ def test_who_leaves_before_the_end(loop, material):
         leaving.close()
 
     run(loop, main())
+
+
+@LOOPS
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00"], ids=["nothing", "a byte late"])
+def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, said):
+    """Nothing that takes memory is made for who is silent. One time limit is for all: a first word
+    in its last moment does not begin another."""
+    limit_s, failures = 0.6, []
+    monkeypatch.setattr(handshakes, "HANDSHAKE_S", limit_s)
+
+    async def main():
+        running, under_way = asyncio.get_running_loop(), set()
+        tls = Front(server_context(material), lambda error, _: failures.append(reason_of(error)))
+        server = await running.create_server(at_door(Echo, tls, under_way), "127.0.0.1", 0)
+        begun_s = running.time()
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        await until(lambda: len(under_way) == 1)
+        (handshake,) = under_way
+        assert handshake._secure is None
+        if said:
+            await until(lambda: running.time() - begun_s > limit_s * 2 / 3)
+            writer.write(said)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        took_s = running.time() - begun_s
+        await until(lambda: failures and not under_way)
+        assert (handshake._secure is None) == (not said)
+        writer.close()
+        server.close()
+        return took_s
+
+    took_s = run(loop, main())
+    assert failures == [TIMEOUT]
+    assert limit_s * 0.9 <= took_s < limit_s * 5 / 3
 
 
 @LOOPS

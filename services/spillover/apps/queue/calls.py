@@ -234,16 +234,13 @@ class QueueCalls:
     ) -> Any:
         """What the machine answers; the ref alone if the client goes before that: that is `gone`
         then. Raises Problem if its API token does: for who is revoked nothing comes any more."""
-        try:
-            if self._doors is None or gone is None:
-                return await self._shell.ask(make, exchange.watch, gone)
-            while True:
-                token = self._doors.enter(exchange)
-                answer = await self._ask_for(token, exchange, make, gone)
-                if exchange.disconnected or not isinstance(answer, int):
-                    return answer
-        finally:
-            exchange.unwatch()
+        if self._doors is None or gone is None:
+            return await self._shell.ask(make, exchange.watch, gone)
+        while True:
+            token = self._doors.enter(exchange)
+            answer = await self._ask_for(token, exchange, make, gone)
+            if exchange.disconnected or not isinstance(answer, int):
+                return answer
 
     async def _ask_for(
         self,

@@ -12,6 +12,8 @@ import ctypes
 from collections.abc import Callable
 from typing import cast
 
+from spillover.live.engine.reads import StandIn
+
 LARGE_BYTES = 131_072
 """So much of a body must be missing: for less, pieces are as good."""
 
@@ -23,7 +25,7 @@ _address_of.restype = ctypes.c_void_p
 _address_of.argtypes = (ctypes.py_object,)
 
 
-class LargeBody(asyncio.BufferedProtocol):
+class LargeBody(StandIn):
     """Stands in for the protocol of a connection until a body of `size_bytes` that begins with
     `begun` is whole. Then `on_whole` is called with it, and the protocol is in its place again.
 
@@ -31,7 +33,7 @@ class LargeBody(asyncio.BufferedProtocol):
     transport tells, it passes on.
     """
 
-    __slots__ = ("_body", "_left", "_on_whole", "_owner", "_transport")
+    __slots__ = ("_before", "_body", "_left", "_on_whole", "_transport")
 
     def __init__(
         self,
@@ -41,7 +43,8 @@ class LargeBody(asyncio.BufferedProtocol):
         size_bytes: int,
         on_whole: Callable[[bytes], None],
     ) -> None:
-        self._owner = owner
+        super().__init__(owner)
+        self._before = transport.get_protocol()
         self._transport = transport
         self._on_whole = on_whole
         # Bytes that nobody has seen may be written, and need neither be cleared before nor copied
@@ -60,20 +63,8 @@ class LargeBody(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._left = self._left[nbytes:]
         if not self._left:
-            _become(self._transport, self._owner)
+            _become(self._transport, self._before)
             self._on_whole(self._body)
-
-    def eof_received(self) -> bool | None:
-        return self._owner.eof_received()
-
-    def pause_writing(self) -> None:
-        self._owner.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._owner.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._owner.connection_lost(exc)
 
 
 def _become(transport: asyncio.Transport, protocol: asyncio.BaseProtocol) -> None:

@@ -69,8 +69,11 @@ class Opening:
             raise NotDelivered(f"{url}: no connection within {self._timeout_s:g} s") from None
         except (OSError, UnicodeError) as error:
             self._tell_failed(error)
-            kind = NotBelieved if isinstance(error, ssl.SSLCertVerificationError) else NotDelivered
-            raise kind(f"{url}: cannot connect: {_in_words(error)}") from error
+            told = f"{url}: cannot connect: {_in_words(error)}"
+            if securing is None or not isinstance(error, ssl.SSLCertVerificationError):
+                raise NotDelivered(told) from error
+            shown = await securing.unbelieved.look(self._server.host, self._server.port)
+            raise NotBelieved(told + shown) from error
 
     async def _open_socket(
         self, make: Callable[[], asyncio.Protocol]

@@ -5,15 +5,20 @@ have to prove before they count, and which of them are to end. When one is opene
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable
 
 from spillover.live.http.connection import Connection, Pool
 from spillover.live.http.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate, certificate_of
+from spillover.live.tls.unbelieved import certificate_shown
 
 HANDSHAKES_AT_ONCE = 8
 """Others wait their turn: the other end has them to do, too."""
+
+LOOK_AGAIN_S = 60.0
+"""So long a certificate that is not believed is taken for the one that was shown last."""
 
 
 class Securing:
@@ -33,6 +38,7 @@ class Securing:
         self.first = first
         self.tell = tell
         self.turns = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
+        self.unbelieved = Unbelieved(name)
         self.certificates: dict[Connection, PeerCertificate] = {}
         """That the other end has shown, on those that are open."""
 
@@ -51,6 +57,24 @@ class Securing:
         """One has not."""
         if self.tell is not None:
             self.tell(reason)
+
+
+class Unbelieved:
+    """What is told of a certificate that is not believed: looked at now and then."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._looked_s = -math.inf
+        self._told = ""
+
+    async def look(self, host: str, port: int) -> str:
+        """Returns what to add to the reason, if it is known."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._looked_s >= LOOK_AGAIN_S:
+            self._looked_s, self._told = now_s, ""
+            shown = await certificate_shown(host, port, self._name)
+            self._told = "" if shown is None else f"; it shows {shown}"
+        return self._told
 
 
 class Unproven:

@@ -31,9 +31,9 @@ REQUESTS_LOGGER = "spillover.requests"
 KINDS_MAX = 1000
 """Kinds of records that are told apart at a time."""
 
-TOLD_APART_BY = ("neighbor", "peer", "upstream", "worker")
+TOLD_APART_BY = ("neighbor", "peer", "upstream", "worker", "failure")
 """The fields by which records of one message are of different kinds: what one neighbor does must
-not hide what another one does."""
+not hide what another one does, nor one way to fail another."""
 
 CHUNK_BYTES = 4096
 """A pipe that says it can be written takes this much at once (PIPE_BUF), without blocking."""
@@ -80,7 +80,7 @@ def _as_text(value: object) -> str:
 class OncePerPeriod(logging.Filter):
     """Lets one record of each kind through a second, and says in the next one of that kind how many
     it held back. A kind is a message's words, without what is filled in, and the neighbor, peer,
-    upstream or worker that it is about.
+    upstream, worker or way to fail that it is about.
     """
 
     def __init__(self) -> None:

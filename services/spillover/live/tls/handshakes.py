@@ -16,11 +16,14 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
+from spillover.live.engine.reads import SharedReads
 from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S
 
 STEPS_PER_TURN = 4
 """A client has two, and so has a server: a hello, and what the other end shows."""
 
+SHORTEST_S = 0.001
+"""For what comes in the last instant: no time at all is none that loops take."""
 
 OnFailed: TypeAlias = Callable[[Exception, str | None], None]
 """Told what a handshake ended with, and the address of the other end."""
@@ -77,25 +80,27 @@ class Handshake(asyncio.Protocol):
 
     def __init__(
         self,
-        app: asyncio.BaseProtocol,
+        app: asyncio.Protocol,
         context: ssl.SSLContext,
         under_way: set[Handshake],
         server_name: str | None = None,
         over: asyncio.Future[None] | None = None,
         failed: OnFailed | None = None,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        self._turns = Turns.of(loop)
+        self._loop = asyncio.get_running_loop()
+        self._turns = Turns.of(self._loop)
         self._app = app
+        self._context = context
+        self._server_name = server_name
         self._under_way = under_way
         self._over = over
         self._failed = failed
         self._address: str | None = None
-        is_server = server_name is None
-        begins = _Beginning(self._succeed)
-        limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": SHUTDOWN_S}
-        kind = _kind_of(loop)
-        self._secure = kind(loop, begins, context, over, is_server, server_name, **limits)
+        self._secure: Any = None
+        """The loop's own protocol. It has large buffers: a server makes none for who is silent."""
+        self._silent: asyncio.TimerHandle | None = None
+        """Until when a client may say nothing at all. It has what is left for all else."""
+        self._left_s = HANDSHAKE_S
         self._received = b""
         self.transport: asyncio.Transport | None = None
         """For what is not encrypted, once the handshake has succeeded."""
@@ -103,24 +108,34 @@ class Handshake(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._under_way.add(self)
         self._socket = cast("asyncio.Transport", transport)
-        self._socket.pause_reading()
         if self._failed is not None:  # later the socket may be closed
             self._address = _address_of(self._socket)
-        self._turns.add(partial(self._do, self._begin))
+        if self._server_name is None:
+            self._silent = self._loop.call_later(HANDSHAKE_S, self._said_nothing)
+        else:
+            self._secure = self._make_secure()
+            self._socket.pause_reading()
+            self._turns.add(partial(self._do, self._begin))
 
     def data_received(self, data: bytes) -> None:
         # A loop may read more than once before a pause counts.
         self._received += data
         self._socket.pause_reading()
+        if self._silent is not None:
+            self._hears()
+            self._turns.add(partial(self._do, self._begin))
         self._turns.add(partial(self._do, self._go_on))
 
     def eof_received(self) -> None:
         """Nothing is left to be read: while something was, the socket was not."""
-        self._secure.eof_received()
+        if self._secure is not None:
+            self._secure.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._under_way.discard(self)
-        self._secure.connection_lost(exc)
+        self._hears()
+        if self._secure is not None:
+            self._secure.connection_lost(exc)
         # Loops tell what a handshake failed for nowhere else; once it has succeeded, nothing here.
         if self._failed is not None and exc is not None:
             self._failed(exc, self._address)
@@ -139,11 +154,38 @@ class Handshake(asyncio.Protocol):
             self._socket.abort()
             raise
 
+    def _hears(self) -> None:
+        if self._silent is not None:
+            self._silent.cancel()
+            self._left_s = max(self._silent.when() - self._loop.time(), SHORTEST_S)
+            self._silent = None
+
+    def _said_nothing(self) -> None:
+        if self._failed is not None:
+            self._failed(ConnectionAbortedError("it said nothing"), self._address)
+        self._socket.abort()
+
     def _begin(self) -> None:
         is_unwanted = self._over is not None and self._over.done()
         if not (is_unwanted or self._socket.is_closing()):
+            if self._secure is None:
+                self._secure = self._make_secure()
             self._secure.connection_made(self._socket)
-            self._socket.resume_reading()
+            if not self._received:
+                self._socket.resume_reading()
+
+    def _make_secure(self) -> Any:
+        is_server, begins = self._server_name is None, _Beginning(self._succeed)
+        return _kind_of(self._loop)(
+            self._loop,
+            begins,
+            self._context,
+            self._over,
+            is_server,
+            self._server_name,
+            ssl_handshake_timeout=self._left_s,
+            ssl_shutdown_timeout=SHUTDOWN_S,
+        )
 
     def _go_on(self) -> None:
         if self._socket.is_closing():
@@ -162,7 +204,7 @@ class Handshake(asyncio.Protocol):
         self._under_way.discard(self)
         self.transport = transport
         self._socket.set_protocol(self._secure)
-        transport.set_protocol(self._app)
+        transport.set_protocol(SharedReads(self._app))
         self._app.connection_made(transport)
 
 
@@ -183,10 +225,10 @@ def _kind_of(loop: asyncio.AbstractEventLoop) -> type[Any]:
 
 
 def at_door(
-    make: Callable[[], asyncio.BaseProtocol],
+    make: Callable[[], asyncio.Protocol],
     tls: Front | None,
     under_way: set[Handshake],
-) -> Callable[[], asyncio.BaseProtocol]:
+) -> Callable[[], asyncio.Protocol]:
     """Returns what a loop's `create_server` is to make for each connection, where one is to be
     served by what `make` gives. Handshakes are in `under_way` until they are over."""
     if tls is None:

@@ -162,8 +162,9 @@ class Credentials:
 
     def _failed_in(self, error: Exception, address: str | None) -> None:
         if is_of_handshake(error):
-            self.failures[IN, reason_of(error)] += 1
-            told = Message("handshake failed", reason=in_words(error), address=address)
+            failure, words = reason_of(error), in_words(error)
+            self.failures[IN, failure] += 1
+            told = Message("handshake failed", failure=failure, reason=words, address=address)
             _handshakes_log.info(told)
 
 

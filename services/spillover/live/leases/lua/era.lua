@@ -69,7 +69,6 @@ local function enter_era()
     era, grace_to_ms = fresh .. '-' .. text(now_ms), nil
     redis.call('HSET', GROUP, 'partitions', partitions, 'rule', rule, 'balance', balance,
       'era', era, 'server', server)
-    redis.call('HDEL', GROUP, 'grace_to_ms')
     forget_the_future(grace_ms)
   end
   -- A process that is new here cannot know what was; the era of another server can.

@@ -86,9 +86,15 @@ async def _idle(way: Way, readers: Readers) -> Figures:
     for _ in range(2):
         await readers.do(half)
         sizes.append(await _resident(way))
+    return _of_idle(*sizes)
+
+
+def _of_idle(none: list[int], half: list[int], full: list[int]) -> Figures:
+    """Of the sizes without streams, with half of them and with all: one costs what the second half
+    added, since the first one also fills what is kept for good."""
     return {
-        IDLE: _growth(sizes[1], sizes[2]) / (STREAMS // 2) / KIB,
-        ALL: _growth(sizes[0], sizes[2]) / 1e6,
+        IDLE: _growth(half, full) / (STREAMS // 2) / KIB,
+        ALL: _growth(none, full) / 1e6,
     }
 
 

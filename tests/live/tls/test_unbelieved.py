@@ -1,0 +1,87 @@
+"""Which certificate was not believed, as a line tells it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager
+
+import pytest
+
+from spillover.live.http import securing
+from spillover.live.http.securing import Unbelieved
+from spillover.live.tls import unbelieved
+from spillover.live.tls.contexts import server_context
+from spillover.live.tls.material import described, read_material
+from support.certificates import Authority, put
+from support.loop import until
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    authority = Authority()
+    files = put(tmp_path_factory.mktemp("tls"), "a", authority.sign("a.test.spillover"), authority)
+    return read_material(files, None)
+
+
+class Silent(asyncio.Protocol):
+    """Notes who has come."""
+
+    def __init__(self, came):
+        self._came = came
+
+    def connection_made(self, transport):
+        self._came.append(transport)
+
+
+@asynccontextmanager
+async def serving(context):
+    """A server that says nothing by itself: its port, and who has come."""
+    came = []
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Silent(came), "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1], came
+    finally:
+        for transport in came:
+            transport.abort()
+        server.close()
+
+
+@pytest.mark.parametrize("callers", [ssl.CERT_NONE, ssl.CERT_OPTIONAL, ssl.CERT_REQUIRED])
+def test_it_is_told_which_one_is_shown(material, callers):
+    """Also where nobody gets in without a certificate, and whatever its name."""
+
+    async def main():
+        async with serving(server_context(material, callers=callers)) as (port, _):
+            told = await Unbelieved("b.test.spillover").look("127.0.0.1", port)
+            assert told == f"; it shows {described(material.leaf)}"
+
+    asyncio.run(main())
+
+
+def test_it_is_looked_at_now_and_then(material, monkeypatch):
+    async def main():
+        context = server_context(material, callers=ssl.CERT_NONE)
+        async with serving(context) as (port, came):
+            seen = Unbelieved("a.test.spillover")
+            told = {await seen.look("127.0.0.1", port) for _ in range(5)}
+            await until(lambda: len(came) == 1)
+            assert len(told) == 1
+            monkeypatch.setattr(securing, "LOOK_AGAIN_S", 0.0)
+            assert {await seen.look("127.0.0.1", port)} == told
+            await until(lambda: len(came) == 2)
+
+    asyncio.run(main())
+
+
+def test_nothing_is_told_of_who_shows_none(monkeypatch):
+    """Who speaks no TLS, who says nothing, and who is not there."""
+    monkeypatch.setattr(unbelieved, "LOOK_S", 0.2)
+
+    async def main():
+        async with serving(None) as (port, _):
+            assert not await Unbelieved("a.test.spillover").look("127.0.0.1", port)
+        assert not await Unbelieved("a.test.spillover").look("127.0.0.1", port)
+
+    asyncio.run(main())

@@ -1,0 +1,89 @@
+"""What benchmarks make of what they have measured: units, verdicts and what belongs to which run.
+Without a measurement."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from spillover.inputs.builtin_pools import BUILTIN_POOLS
+from spillover.model.ids import ClusterId
+from spillover.tools.bench.leases import takeover
+from spillover.tools.bench.membership.rules import Simulated
+from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.proxy import memory
+from spillover.tools.bench.queue import killed
+from spillover.tools.bench.session import Session
+from spillover.tools.bench.sim.scale import _peak_mb
+from spillover.tools.bench.tokens import measuring
+from spillover.tools.bench.tokens.outcome import Job
+from spillover.tools.bench.tokens.sharing_servers import Served
+from spillover.tools.bench.tokens.sides import Played
+from spillover.tools.bench.tokens.workloads import WORKLOADS, Phase
+
+
+def test_a_takeover_is_within_its_bound_only_if_each_is():
+    """A maximum lease of 3 s, a period of 1 s and the longest wait, which is shorter than that."""
+    assert 4.0 < takeover.BOUND_S < 5.0
+    assert takeover._verdict([1.0, 3.5]) == "longest of 2: 3.50 s: met"
+    assert takeover._verdict([1.0, 6.0]) == "longest of 2: 6.00 s: NOT met"
+
+
+def test_an_idle_stream_costs_what_the_second_half_of_them_added():
+    """Of the process that took the most; the first half also fills what is kept for good."""
+    figures = memory._of_idle([1_000_000, 0], [5_000_000, 0], [5_000_000, 512_000])
+    assert figures == {memory.IDLE: 1.0, memory.ALL: 4.0}
+
+
+def test_the_peak_of_memory_is_in_mb():
+    used_mb = psutil.Process().memory_info().rss / 1e6
+    assert 0.9 * used_mb < _peak_mb() < 100 * used_mb
+
+
+def test_the_fullest_and_emptiest_of_all_are_of_each_run():
+    """Rows are steps, columns runs."""
+    shares = ((1.1, 1.3), (1.5, 1.2), (1.2, 1.9))
+    told = Simulated(moved=((1.0, 2.0), (3.0, 4.0)), fullest=shares, emptiest=shares)
+    assert told.fullest_of_all == (1.5, 1.9)
+    assert told.emptiest_of_all == (1.1, 1.2)
+    assert told.moved_in_all == (4.0, 6.0)
+
+
+def test_objects_per_second_before_and_after_a_kill():
+    seen = killed._Seen(given_s=[7.9, 8.5, 9.0, 9.5, 10.0, 11.0, 12.0], killed_s=10.0)
+    assert killed._rates(seen, 2.0) == (1.5, 1.0)
+
+
+def played(*, lag_ms, time_ms, stay_s):
+    served = Served(jobs=1, stay_s=stay_s, late_s=[0.0])
+    job = Job(0.0, ClusterId("r"), "t1", time_ms)
+    return Played(jobs=[job], served=served, cpu_share={"nodes": 0.5}, lag_ms=lag_ms)
+
+
+@pytest.mark.parametrize(
+    ("lag_ms", "around_ms", "is_late"), [(1.0, 1.0, False), (90.0, 1.0, True), (1.0, 90.0, True)]
+)
+def test_figures_that_came_too_late_are_not_to_be_used(lag_ms, around_ms, is_late):
+    """Whether it was sent late, or took longer than its share of the server."""
+    session = Session(BenchPlan(), say=print)
+    workload = WORKLOADS[0]
+    one = played(lag_ms=lag_ms, time_ms=100.0 + around_ms, stay_s=0.1)
+    measuring._note_effort(session, workload, "tokens", [one])
+    (note,) = session.notes
+    assert f"a job took {around_ms:.2f} ms more" in note
+    assert ("TOO LATE" in note) is is_late
+
+
+def test_replicas_of_another_run_are_others():
+    """Two runs of one replica tell as much as one run of two."""
+
+    def jobs(replica, blocked):
+        kinds = [(k, None if k < blocked else 5.0) for k in range(40)]
+        return [Job(k / 40, ClusterId(replica), "t", time_ms) for k, time_ms in kinds]
+
+    phase = Phase("", BUILTIN_POOLS["comte8"](), 0.0, 0.0, 1.0, {})
+    two_runs = measuring._found([jobs("r", 4), jobs("r", 20)], [ClusterId("r")], phase)
+    names = [ClusterId("r"), ClusterId("s")]
+    one_run = measuring._found([jobs("r", 4) + jobs("s", 20)], names, phase)
+    assert two_runs == one_run
+    assert two_runs.blocking.blocked["all"] == 24
