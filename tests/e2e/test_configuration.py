@@ -28,7 +28,7 @@ NEWCOMER_USED_S = 2.0
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "8"))
 ROUNDS_S = float(os.environ.get("SPILLOVER_ROUNDS_S", SOAK_S / 2))
 SLOWER = 4.0
-"""As much overflow of fewer requests: a machine too busy to take them in has nothing to overflow."""
+"""As much overflow of fewer requests: who is too busy to take them in has nothing to overflow."""
 LAST_S_MAX = 60.0
 """The load goes on until the last round is over, which has begun in time. At least two are."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spillover.core.overflow.neighbors import Neighbors
-from spillover.policy.overflow import adaptive
+from spillover.policy.overflow import report_terms
 from spillover.policy.overflow.base import NeighborLoads, OwnLoad
 
 
@@ -49,10 +49,10 @@ def neighbor_loads(reject_near, queue_length, delays_s, *, servers=1, period_s=0
 
 def worked_out(servers, load, residual):
     """The columns that follow from what was told, by neighbor."""
-    first = tuple(map(adaptive.first_departure, residual, load, servers))
-    drain = tuple(map(adaptive.sure_drain, load))
+    first = tuple(map(report_terms.first_departure, residual, load, servers))
+    drain = tuple(map(report_terms.sure_drain, load))
     return {
-        "overload": tuple(map(adaptive.overload, load)),
+        "overload": tuple(map(report_terms.overload, load)),
         "sure_drain": drain,
         "first_departure": first,
     }

@@ -10,9 +10,9 @@ from typing import cast
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
-from spillover.policy.overflow.adaptive import first_departure, overload, sure_drain
 from spillover.policy.overflow.estimate import is_news, learned_way_s
 from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
+from spillover.policy.overflow.report_terms import first_departure, overload, sure_drain
 
 SILENCE_S_MAX = 1.0
 """A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to

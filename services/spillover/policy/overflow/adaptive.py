@@ -19,13 +19,7 @@ from spillover.policy.overflow.base import (
     pick_by_weight,
 )
 from spillover.policy.overflow.home_load import LOAD_WINDOW
-
-LOAD_ERRORS = 2.0
-"""Standard errors on the safe side of that measure: with none, the noise of a load of 0.9 reads as
-overload, and work wanders."""
-
-OVERLOAD_MAX = 3.0
-"""Up to here overload counts: it only bounds what one wild measure can do."""
+from spillover.policy.overflow.report_terms import first_departure, overload, sure_drain
 
 DRAIN_MAX = 8.0
 """Departures for which a queue that was reported is believed to drain. Beyond it, what comes from
@@ -67,9 +61,6 @@ REPEATS_S = 0.3
 """A report that would only repeat the last ones may be left out for so long: what is not older than
 this is as old as reports are apart, at most."""
 
-DRAINS_BELOW = 0.8
-"""At this load and above, no drain is sure: `load_at_most` is 1."""
-
 DEPARTURE_S_MIN = 1e-6
 """Where services take no time."""
 
@@ -81,26 +72,6 @@ ROOT_2 = math.sqrt(2.0)
 ROOT_2_PI = math.sqrt(2.0 * math.pi)
 
 
-def overload(load: float) -> float:
-    """Returns kappa: 1, or how far a cluster is surely loaded beyond what it can do."""
-    if load <= 1.0:
-        return 1.0
-    return min(max(load - LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)), 1.0), OVERLOAD_MAX)
-
-
-def load_at_most(load: float) -> float:
-    """Returns what the load surely does not exceed, at most 1: only drain that is sure counts."""
-    if load >= DRAINS_BELOW:
-        return 1.0
-    return min(1.0, load + LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)))
-
-
-def sure_drain(load: float) -> float:
-    """Returns by how much a queue surely becomes shorter in each departure; below 0 where no drain
-    is believed."""
-    return 1.0 - load_at_most(load) if load < DRAINS_BELOW else -1.0
-
-
 def expected_excess(mean: float, spread: float) -> float:
     """Returns E max(0, mean + spread Z), Z standard normal: how long a queue is that cannot be
     shorter than nothing."""
@@ -110,20 +81,6 @@ def expected_excess(mean: float, spread: float) -> float:
         return mean
     z = mean / spread
     return 0.5 * mean * erfc(-z / ROOT_2) + spread * exp(-0.5 * z * z) / ROOT_2_PI
-
-
-def first_departure(residual: float, load: float, servers: int) -> float:
-    """Returns after how many departures the first of `servers` busy ones is free.
-
-    Of one service `residual` is left. Where services are more uneven than exponential ones (above
-    1), and load keeps all servers busy, the first of them is free
-    sooner: departures of many together are nearly random. At low load all are busy mostly because
-    long services are under way.
-    """
-    if residual <= 1.0:
-        return residual
-    busy = min(load, 1.0)
-    return residual - busy * busy * busy * (residual - 1.0) * (1.0 - 1.0 / servers)
 
 
 def departure_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:

@@ -76,11 +76,11 @@ class NeighborLoads(NamedTuple):
     """When `ahead` and `load` were heard, by the own clock."""
     overload: Sequence[float]
     """What `adaptive` makes of what was told, here and below: it is worked out once, when that is
-    heard, and looked up at each choice. Of the load: `adaptive.overload`."""
+    heard, and looked up at each choice. Of the load: `report_terms.overload`."""
     sure_drain: Sequence[float]
-    """Of the load: `adaptive.sure_drain`."""
+    """Of the load: `report_terms.sure_drain`."""
     first_departure: Sequence[float]
-    """Of residual, load and servers: `adaptive.first_departure`."""
+    """Of residual, load and servers: `report_terms.first_departure`."""
     period_s: float
     """How far apart reports are."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from spillover.core.overflow.neighbor import SENDS_MAX
-from spillover.policy.overflow.adaptive import first_departure, overload, sure_drain
 from spillover.policy.overflow.admission import takes_foreign
 from spillover.policy.overflow.home_load import home_rate, load_of
+from spillover.policy.overflow.report_terms import first_departure, overload, sure_drain
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.state import ByLoad, KernelState
 

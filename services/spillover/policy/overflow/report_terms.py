@@ -1,0 +1,53 @@
+"""What `adaptive` makes of one report: worked out when that is heard, looked up at each choice.
+
+Decision 0037 has the derivation. What depends on when it is asked, or by whom, is in `adaptive`.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from spillover.policy.overflow.home_load import LOAD_WINDOW
+
+LOAD_ERRORS = 2.0
+"""Standard errors on the safe side of that measure: with none, the noise of a load of 0.9 reads as
+overload, and work wanders."""
+
+OVERLOAD_MAX = 3.0
+"""Up to here overload counts: it only bounds what one wild measure can do."""
+
+DRAINS_BELOW = 0.8
+"""At this load and above, no drain is sure: `load_at_most` is 1."""
+
+
+def overload(load: float) -> float:
+    """Returns kappa: 1, or how far a cluster is surely loaded beyond what it can do."""
+    if load <= 1.0:
+        return 1.0
+    return min(max(load - LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)), 1.0), OVERLOAD_MAX)
+
+
+def load_at_most(load: float) -> float:
+    """Returns what the load surely does not exceed, at most 1: only drain that is sure counts."""
+    if load >= DRAINS_BELOW:
+        return 1.0
+    return min(1.0, load + LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)))
+
+
+def sure_drain(load: float) -> float:
+    """Returns by how much a queue surely becomes shorter in each departure; below 0 where no drain
+    is believed."""
+    return 1.0 - load_at_most(load) if load < DRAINS_BELOW else -1.0
+
+
+def first_departure(residual: float, load: float, servers: int) -> float:
+    """Returns after how many departures the first of `servers` busy ones is free.
+
+    Of one service `residual` is left. Where services are more uneven than exponential ones (above
+    1), and load keeps all servers busy, the first of them is free sooner: departures of many
+    together are nearly random. At low load all are busy mostly because long services are under way.
+    """
+    if residual <= 1.0:
+        return residual
+    busy = min(load, 1.0)
+    return residual - busy * busy * busy * (residual - 1.0) * (1.0 - 1.0 / servers)
