@@ -89,7 +89,7 @@ def test_overload_and_drain_are_on_the_safe_side(load):
 )
 def test_what_noise_could_be_is_no_overload(load, over, at_most):
     """A load of 1.28 may be one of 1; 2.25 is 1.875 at least; nothing counts more than thrice."""
-    assert (report_terms.overload(load), adaptive.load_at_most(load)) == (over, at_most)
+    assert (report_terms.overload(load), report_terms.load_at_most(load)) == (over, at_most)
 
 
 @pytest.mark.parametrize(
