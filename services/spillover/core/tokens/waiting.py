@@ -84,11 +84,24 @@ class Waiting(Generic[V]):
 
     def put_back(self, kind: int, number: int, visit: V) -> None:
         """Let a visit that had left wait again, before all that came later."""
+        visits = self.lines[kind].visits
+        earlier: list[int] = []
+        later: list[int] = []
+        is_near_front = True
+        # From both ends at once: it is near one of them, however long the line is.
+        for first, last in zip(visits, reversed(visits), strict=True):
+            is_near_front = first > number
+            if is_near_front or last < number:
+                break
+            earlier.append(first)
+            later.append(last)
         self._add(kind, number, visit)
-        line = self.lines[kind].visits
-        later = [other for other in line if other > number]
-        for other in later:
-            line.move_to_end(other)
+        if is_near_front:
+            for one in (number, *reversed(earlier)):
+                visits.move_to_end(one, last=False)
+        else:
+            for one in reversed(later):
+                visits.move_to_end(one)
 
     def leave(self, kind: int, number: int) -> V:
         """Returns the one with this number, which waits no longer."""
