@@ -166,8 +166,8 @@ RECKONED = """async () => {
     const flow = flows.of("a");
     told.push(flow && { ...flow, forwards: Object.fromEntries(flow.forwards) });
   }
-  return [told, [0.5, 60, 300, 9000].map(duration), [0.5, 40, 20000].map(milliseconds),
-    [0, 0.004, 0.83].map(percent), [0, 0.25, 40].map(rate)];
+  return [told, [0.5, 9.9, 60, 119, 300, 7000, 9000].map(duration),
+    [0.5, 40, 20000].map(milliseconds), [0, 0.004, 0.83].map(percent), [0, 0.25, 40].map(rate)];
 }"""
 """By the page's own scripts: counts of all time at four moments, the last of another life."""
 
@@ -183,7 +183,7 @@ def test_figures_are_of_the_last_second_and_in_words(opened):
     flow = {"arrived": 200, "done": 100, "failed": 14, "rejected": 4, "refused": 2, "pulled": 12}
     flow |= {"system_ms": 8, "forwards": {"b": 16}}
     assert told == [None, flow, flow, None]
-    assert durations == ["0.5 s", "60 s", "5 min", "3 h"]
+    assert durations == ["0.5 s", "9.9 s", "60 s", "119 s", "5 min", "117 min", "3 h"]
     assert times == ["0.5 ms", "40 ms", "20.0 s"]
     assert (shares, rates) == (["0 %", "0.4 %", "83 %"], ["0", "0.3", "40"])
 

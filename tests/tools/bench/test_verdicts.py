@@ -3,6 +3,11 @@ Without a measurement."""
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
+from contextlib import ExitStack
+
 import psutil
 import pytest
 
@@ -33,6 +38,63 @@ def test_an_idle_stream_costs_what_the_second_half_of_them_added():
     """Of the process that took the most; the first half also fills what is kept for good."""
     figures = memory._of_idle([1_000_000, 0], [5_000_000, 0], [5_000_000, 512_000])
     assert figures == {memory.IDLE: 1.0, memory.ALL: 4.0}
+
+
+@pytest.fixture
+def python():
+    """Runs a text as a program that can be talked to, and ends it."""
+    with ExitStack() as ends:
+
+        def start(text, *arguments):
+            command = [sys.executable, "-c", text, *map(str, arguments)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            process = ends.enter_context(subprocess.Popen(command, **pipes))
+            ends.callback(process.kill)
+            return process
+
+        yield start
+
+
+GROWS = """
+import sys, time
+held = []
+for _ in range(12):
+    held.append(b"x" * 4_000_000)
+    time.sleep(0.1)
+print("grown", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.processes
+def test_memory_counts_once_it_has_grown(python):
+    """A process that still grows when it is looked at first."""
+    grown = python(GROWS)
+    way = memory.Way("grows", "", (grown.pid,))
+    (most,) = asyncio.run(memory._resident(way))
+    assert grown.stdout.readline() == "grown\n"
+    assert most >= 0.95 * psutil.Process(grown.pid).memory_info().rss
+
+
+LIMITED = """
+import resource, sys
+from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.node.memory import FILES_SPARE, _connections
+from spillover.tools.bench.session import Session
+hard = FILES_SPARE + int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+session = Session(BenchPlan(), lambda _: None)
+print(_connections(session), session.notes)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("files", "connections"), [(4000, 2000), (600, 300)])
+def test_no_more_connections_than_files(python, files, connections):
+    """Twice as many are open in the end, in the node and in the load's process."""
+    told = python(LIMITED, files).stdout.read()
+    assert told.startswith(f"{connections} ")
+    assert (f"memory measured with {connections} connections" in told) is (connections == 300)
 
 
 def test_the_peak_of_memory_is_in_mb():
