@@ -321,6 +321,18 @@ def test_bad_input_of_work_on_a_queue(options, complaint, capsys):
     assert complaint in one_line_of(capsys, *usual, *options)
 
 
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--id", "a b"], "--id: expected 1 to 63 of A-Z a-z 0-9 . _ -, got 'a b'"),
+        (["--id", "a", "--peer", "b/=http://h"], "--peer: expected 1 to 63 of A-Z a-z 0-9 . _ -"),
+    ],
+)
+def test_bad_names_of_producers(options, complaint, capsys):
+    """They become parts of paths, of metrics and of files."""
+    assert complaint in one_line_of(capsys, "queue", *options)
+
+
 SECURE = """
 name: sites
 clusters:
