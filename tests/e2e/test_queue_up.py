@@ -54,6 +54,16 @@ def test_producers_that_know_each_other_and_how_operators_see_them(start, tmp_pa
     assert not bed.left()
 
 
+WHEREABOUTS = """
+import os
+from pathlib import Path
+
+def tell(payload):
+    Path("parent").write_text(str(os.getppid()))
+"""
+"""Of a handler: whose child the process is in which it runs."""
+
+
 def test_producers_with_api_tokens(start, tmp_path, monkeypatch) -> None:
     """They find each other's objects; who shows none is told so in a line; who works shows one."""
     monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
@@ -80,8 +90,11 @@ def test_producers_with_api_tokens(start, tmp_path, monkeypatch) -> None:
     assert refused.returncode == 1
     assert "401 unauthenticated expected an API token" in refused.stderr
     assert refused.stderr.count("\n") == 1
-    worker = start(*SPILLOVER, *working, *shown["worker"])
+    (tmp_path / "whereabouts.py").write_text(WHEREABOUTS)
+    handler = ("--handler", "python:whereabouts:tell", "--workers", "process")
+    worker = start(*SPILLOVER, *working[:-2], *handler, *shown["worker"], cwd=tmp_path)
     until(lambda: call(f"{second}/state", headers=bearer).told["acknowledged"] == 1)
+    assert (tmp_path / "parent").read_text() == str(worker.process.pid)
     assert worker.end(signal.SIGTERM) == 0
     assert "producer p2 is drained" in told("drain", second, *shown["alice"])
     # One that dies is no end that was asked for, and all the others end with it.
