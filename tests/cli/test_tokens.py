@@ -152,19 +152,19 @@ def test_limits_are_planned_from_what_comes(pool, require, capsys):
     is told so."""
     require(importlib.util.find_spec("numpy"), "numpy, from the extra `sim`")
     url = pool.urls["a"]
-    plan = ("plan", "tokens", "--from", url, "--for-s", "0.5", "--at-most", "8")
-    bring = threading.Timer(0.2, lambda: [post(url, kind) for kind in ("llm", "text", "llm")])
+    plan = ("plan", "tokens", "--from", url, "--for-s", "2", "--at-most", "8")
+    bring = threading.Timer(0.5, lambda: [post(url, kind) for kind in ("llm", "text", "llm")])
     bring.start()
     status, out, err = told(capsys, *plan, "--json")
     bring.join()
-    assert (status, err) == (0, f"measuring {url} for 0.5 s\n")
+    assert (status, err) == (0, f"measuring {url} for 2 s\n")
     found = json.loads(out)
     types = found["measured"]["types"]
     assert {kind: each["arrived"] for kind, each in types.items()} == {"llm": 2, "text": 1}
     assert types["llm"]["rate"] == pytest.approx(2 / found["measured"]["duration_s"])
     assert found["given"]["tokens"] == {"fast": 4, "any": 2}
     assert set(found["best"]["tokens"]) == {"fast", "any"}
-    status, out, err = told(capsys, *plan)
+    status, out, err = told(capsys, *plan[:-3], "0.3")
     assert (status, out) == (1, "")
     assert err.splitlines()[1].startswith(f"spillover: no client's request came to {url} in ")
     status, _, err = told(capsys, "plan", "tokens", "--from", pool.urls["b"], "--for-s", "0.1")
