@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillover.cli.models.overflow_plot import COLORS
+from spillover.tools.report.palette import OKABE_ITO
 
 if TYPE_CHECKING:
     from spillover.sim.theory.tokens.limits import TokenPlan
@@ -20,18 +20,18 @@ def draw_limits(plan: TokenPlan, path: Path) -> None:
     blocked, times = figure.subplots(1, 2)
     counts = range(1, len(plan.curve) + 1)
     shares = [limits.figures.blocking for limits in plan.curve]
-    blocked.plot(counts, shares, color=COLORS[0], label="all jobs")
+    blocked.plot(counts, shares, color=OKABE_ITO[0], label="all jobs")
     if len(plan.pool.types) > 1:
         for place, kind in enumerate(plan.pool.types, 1):
             own = [limits.figures.blocking_per_type[kind.id] for limits in plan.curve]
-            color = COLORS[place % len(COLORS)]
+            color = OKABE_ITO[place % len(OKABE_ITO)]
             blocked.plot(counts, own, color=color, linewidth=1, alpha=0.8, label=f"type {kind.id}")
     blocked.axhline(plan.ideal.blocking, color="0.5", linestyle=":", label="best there can be")
-    times.plot(counts, [limits.time_ms for limits in plan.curve], color=COLORS[0])
+    times.plot(counts, [limits.time_ms for limits in plan.curve], color=OKABE_ITO[0])
     for limits, marker, name in ((plan.given, "s", "as given"), (plan.best, "o", "recommended")):
         if limits is not None:
             at = sum(limits.tokens.values()) / len(limits.tokens)
-            look = {"marker": marker, "color": COLORS[1], "linestyle": "none", "clip_on": False}
+            look = {"marker": marker, "color": OKABE_ITO[1], "linestyle": "none", "clip_on": False}
             blocked.plot([at], [limits.figures.blocking], label=name, **look)
             times.plot([at], [limits.time_ms], **look)
     blocked.set(ylim=(0, None), title="share of jobs that are blocked")

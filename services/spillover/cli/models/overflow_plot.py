@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.tools.report.log_ticks import plain_ticks
+from spillover.tools.report.palette import OKABE_ITO
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMATS = (".pdf", ".png", ".svg")
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
-"""Okabe and Ito's, told apart by everybody."""
 
 
 def check_plot_file(option: str, file: str) -> Path:
@@ -42,7 +41,7 @@ def draw_runs(runs: Mapping[str, Any], path: Path) -> None:
     shares.set(xscale="log", yscale="log", xlabel="system time, ms")
     homes.set(yscale="log", xlabel="home")
     for place, (policy, run) in enumerate(runs.items()):
-        color = COLORS[place % len(COLORS)]
+        color = OKABE_ITO[place % len(OKABE_ITO)]
         _draw_shares(shares, policy, run, color)
         _draw_homes(homes, place, len(runs), run, color)
     shares.set_title("share of requests that took longer")

@@ -23,6 +23,8 @@ DARK = {
 }  # fmt: skip
 SERIES_LIGHT = ("#0068b3", "#d1490c", "#0a8a63", "#b0439b", "#937000", "#4b5560", "#7a4fd0")
 SERIES_DARK = ("#5cb6f5", "#ff9155", "#3fd1a1", "#ee93d8", "#e5c04a", "#b4bec8", "#b79bff")
+OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
+"""Of pictures that are in no page: told apart by everybody."""
 
 _CHOSEN = 5
 _GOLDEN_ANGLE = 137.508

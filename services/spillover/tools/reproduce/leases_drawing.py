@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from spillover.tools.report.palette import OKABE_ITO
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
-"""Okabe and Ito's, told apart by everybody."""
 
 LINES = {
-    "blog, calm": (COLORS[1], "-"),
-    "blog, stalled": (COLORS[1], "--"),
-    "guarded, calm": (COLORS[0], "-"),
-    "guarded, stalled": (COLORS[0], "--"),
+    "blog, calm": (OKABE_ITO[1], "-"),
+    "blog, stalled": (OKABE_ITO[1], "--"),
+    "guarded, calm": (OKABE_ITO[0], "-"),
+    "guarded, stalled": (OKABE_ITO[0], "--"),
 }
 LABELS = {
     "blog, calm": "document's rule, nobody late",
@@ -79,7 +79,7 @@ def _draw_timeline(axes: Axes, rows: list[list[int | None]], periods: int) -> No
 
     image = [[math.nan if node is None else float(node) for node in row] for row in rows]
     axes.imshow(
-        image, aspect="auto", cmap=ListedColormap(COLORS), vmin=0, vmax=len(COLORS),
+        image, aspect="auto", cmap=ListedColormap(OKABE_ITO), vmin=0, vmax=len(OKABE_ITO),
         interpolation="nearest", extent=(0.0, periods, len(rows) - 0.5, -0.5),
     )  # fmt: skip
     axes.grid(visible=False)

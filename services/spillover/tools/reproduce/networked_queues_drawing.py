@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from spillover.tools.report.log_ticks import plain_ticks
+from spillover.tools.report.palette import OKABE_ITO
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
-"""Okabe and Ito's, told apart by everybody."""
 
-ISOLATED, NETWORKED = COLORS[1], COLORS[0]
+ISOLATED, NETWORKED = OKABE_ITO[1], OKABE_ITO[0]
 SPEEDUPS = ("mean", "max", "min", "std")
 
 
@@ -32,7 +31,7 @@ def draw_queue_lengths(data: dict[str, Any], figure: Figure) -> None:
     for axes, title, series in panels:
         axes.set_title(title, fontsize=10, loc="left")
         for place, (cluster, values) in enumerate(series.items()):
-            axes.plot(times_s, values, color=COLORS[place], label=cluster, linewidth=1)
+            axes.plot(times_s, values, color=OKABE_ITO[place], label=cluster, linewidth=1)
         axes.grid(alpha=0.3)
     together.set_ylim(alone.get_ylim())
     rates.legend(ncols=5, frameon=False, fontsize=8, title="cluster", title_fontsize=8)
@@ -45,7 +44,7 @@ def draw_acceptance(data: dict[str, Any], figure: Figure) -> None:
     figure.set_size_inches(9, 1.5 * len(clusters) + 0.6)
     panels = figure.subplots(len(clusters), 1, sharex=True, sharey=True)
     for place, (cluster, axes) in enumerate(zip(clusters, panels, strict=True)):
-        color = COLORS[place % len(COLORS)]
+        color = OKABE_ITO[place % len(OKABE_ITO)]
         axes.plot(data["times_s"], data["r"][cluster], color=color, alpha=0.4, linewidth=1)
         axes.plot(data["times_s"], data["p"][cluster], color=color, linewidth=1)
         axes.set_ylabel(cluster, rotation=0)
@@ -114,7 +113,7 @@ def draw_hops(data: dict[str, Any], figure: Figure) -> None:
     floor = [0.0] * len(clusters)
     for hop in range(1, most + 1):
         shares = [100 * own.get(str(hop), 0) / sum(own.values()) for own in data["hops"].values()]
-        color = COLORS[(hop - 1) % len(COLORS)]
+        color = OKABE_ITO[(hop - 1) % len(OKABE_ITO)]
         axes.bar(range(len(clusters)), shares, 0.7, bottom=floor, color=color, label=str(hop))
         floor = [low + share for low, share in zip(floor, shares, strict=True)]
     axes.set_title("forwarded requests, % of the population's", fontsize=10, loc="left")
@@ -135,7 +134,7 @@ def _draw_speedups(axes: Axes, by_name: dict[str, dict[str, dict[str, float]]]) 
         ]
         at = [x + offset for x in range(len(found))]
         axes.errorbar(
-            at, middle, reach, fmt="o", color=COLORS[place], markersize=5, elinewidth=1.2,
+            at, middle, reach, fmt="o", color=OKABE_ITO[place], markersize=5, elinewidth=1.2,
             capsize=2, label=statistic,
         )  # fmt: skip
     axes.axhline(1, color="#666666", linewidth=0.8)

@@ -6,17 +6,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from spillover.tools.report.log_ticks import plain_ticks
+from spillover.tools.report.palette import OKABE_ITO
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLORS = {
-    "adaptive": "#0072b2",
-    "paper": "#d55e00",
-    "two-choice": "#009e73",
-    "isolated": "#cc79a7",
-}
-"""Okabe and Ito's, told apart by everybody."""
+COLORS = dict(zip(("adaptive", "paper", "two-choice", "isolated"), OKABE_ITO, strict=False))
 
 MEASURES = {"mean": "mean", "p99": "p99", "max": "longest", "forwards": "hops"}
 
