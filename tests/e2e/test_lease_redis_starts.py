@@ -119,6 +119,8 @@ def test_what_is_not_there_yet_is_waited_for(scene):
                     group.spawn(node, url=servers[name].url)
                 await group.until(lambda: all_told(group, "redis_down"), 30.0, "redis_down")
                 client.config_set("maxclients", 10_000)
+            with faults.client_of(servers["loading"]) as client:
+                client.config_set("key-load-delay", 0)
             group.terminate("never")
             assert await group.ended("never") == 0
             servers["gone"].restart()
@@ -140,7 +142,7 @@ def begin_to_load(server):
     faults.fill(server)
     server.client.save()
     server.kill()
-    server.begin(*faults.SLOW_TO_LOAD)
+    server.begin(*faults.SLOW_TO_LOAD, "--key-load-delay", "8000")  # till all have begun
 
 
 def all_told(group, event):

@@ -380,9 +380,9 @@ SLOW_TO_LOAD = ("--key-load-delay", "1500", "--loading-process-events-interval-b
 
 
 def fill(server: Any) -> None:
-    pipe = server.client.pipeline(transaction=False)
+    pipe, draw = server.client.pipeline(transaction=False), random.Random(1)
     for key in range(2_000):
-        pipe.set(f"other-{key}", "x" * 1_000)
+        pipe.set(f"other-{key}", draw.randbytes(1_024))  # so long in the file, too
     pipe.execute()
 
 
