@@ -27,8 +27,6 @@ NEWCOMER_USED_S = 2.0
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "8"))
 ROUNDS_S = float(os.environ.get("SPILLOVER_ROUNDS_S", SOAK_S / 2))
-SLOWER = 4.0
-"""As much overflow of fewer requests: who is too busy to take them in has nothing to overflow."""
 LAST_S_MAX = 60.0
 """The load goes on until the last round is over, which has begun in time. At least two are."""
 
@@ -68,8 +66,7 @@ def test_a_cluster_comes_and_goes_under_load_and_nothing_is_lost(
     f = f"http://127.0.0.1:{port}"
     load = generate(
         {c: urls[c] for c in "ab"}, "--workload", "poisson", "--rate", "260",
-        "--duration-s", str((ROUNDS_S + LAST_S_MAX) / SLOWER), "--time-scale", str(SLOWER),
-        "--seed", "1",
+        "--duration-s", str(ROUNDS_S + LAST_S_MAX), "--seed", "1",
     )  # fmt: skip
     small = fields_of(urls["c"])
     path = tmp_path / "next.yaml"

@@ -171,6 +171,8 @@ class Way:
 
     async def __aexit__(self, *_):
         self._server.close()
+        for _ in range(3):  # what was just accepted begins, and is ended with the others
+            await asyncio.sleep(0)
         self.cut()
         for task in self._tasks:
             task.cancel()
@@ -204,8 +206,8 @@ class Way:
         with suppress(OSError, asyncio.CancelledError):
             try:
                 there = await asyncio.open_connection("127.0.0.1", self.target)
-            except OSError:
-                writer.close()
+            except (OSError, asyncio.CancelledError):
+                writer.transport.abort()
                 raise
             one = _Conversation(self, writer, there[1])
             self._conversations.append(one)
