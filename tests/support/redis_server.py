@@ -15,7 +15,7 @@ import threading
 import uuid
 from contextlib import contextmanager, suppress
 
-from support.loop import until
+from support.loop import turn, until
 
 __all__ = [
     "RedisServer",
@@ -172,7 +172,7 @@ class Way:
     async def __aexit__(self, *_):
         self._server.close()
         for _ in range(3):  # what was just accepted begins, and is ended with the others
-            await asyncio.sleep(0)
+            await turn(0)
         self.cut()
         for task in self._tasks:
             task.cancel()
