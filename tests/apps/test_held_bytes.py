@@ -36,7 +36,7 @@ def test_payloads_queue_up_to_the_limit_and_are_all_answered(nodes):
     async def main():
         async with nodes.Federation(small(nodes, "a")) as federation:
             node = federation["a"]
-            first = node.send("POST", "/requests", body(MIB, service_ms=300.0))
+            first = node.send("POST", "/requests", body(MIB, service_ms=1_500.0))
             others = [node.send("POST", "/requests", body(MIB, 0.0)) for _ in range(11)]
             answers = await asyncio.gather(first, *others)
             refused = [(headers, told) for status, headers, told in answers if status == 429]
