@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from spillover.cli import plan, tokens
+from spillover.cli import explain, plan, tokens
 from spillover.cli.models import (
     exact_probing,
     exact_tokens,
@@ -65,6 +65,84 @@ def test_a_pool_that_works(lines):
         "server in a row done elsewhere does not do said last",
         "s2 5 6 t (not run) busy",
     ]
+
+
+KNOWN = {"accept_probability": 0.25, "neighborhood_accept_probability": 0.5, "queue_length": 3}
+ASKED = KNOWN | {"policy": "paper", "servers": 5, "draw": 0.125, "hops": 1, "neighbors": []}
+ROW = {"id": "b", "alive": True, "age_ms": 40.0, "delay_ms": 5.0, "eligible": True, "weight": 0.75}
+LOAD = {"load_age_ms": 30.0, "ahead": 2, "unreported": 6, "load": 0.875, "wait_ms": 70.0}
+ROWS = [
+    KNOWN | ROW | LOAD | {"in_all_ms": 80.0},
+    KNOWN | ROW | {"id": "c", "alive": False, "load_age_ms": None, "eligible": False},
+]
+STORY = [
+    ({"event": "decided"}, {"outcome": "forwarded", "neighbor": "b", "neighbors": ROWS}),
+    {"event": "refused_by", "neighbor": "b", "at_ms": 12.0},
+    ({"event": "decided"}, {"outcome": "refused", "reason": "queue_full", "draw": None}),
+    ({"event": "decided"}, {"outcome": "started", "may_keep": False}),
+    {"event": "not_started", "server": "s1", "problem": "503", "at_ms": 13.0},
+    ({"event": "decided"}, {"outcome": "kept", "older_went_to": "c", "shadow": {"words": "So."}}),
+    ({"event": "decided"}, {"outcome": "kept", "may_keep": False, "by_load": {"words": "Long."}}),
+    {"event": "pulled_by", "neighbor": "d", "at_ms": 14.0},
+    {"event": "went_first", "neighbor": "e"},
+    {"event": "ended", "outcome": "done", "at_ms": 99.6},
+]
+
+
+def test_a_story(lines):
+    """Each decision at its place in it, with its grounds; what comes after belongs to a node that
+    tells no story."""
+    told = {
+        "story": [one[0] if isinstance(one, tuple) else one for one in STORY],
+        "decisions": [ASKED | one[1] for one in STORY if isinstance(one, tuple)],
+    }
+    told["decisions"].append(ASKED | {"outcome": "started"})
+    numbers = "N 3, m 5, P 0.250, R 0.500, draw 0.125, hops 1"
+    may_not = numbers.replace("m 5", "may not keep")
+    assert lines(lambda: open_console().print(explain._block("a", told))) == [
+        "cluster a",
+        "handed on to b",
+        f"policy paper: {numbers}",
+        "neighbor age N P R delay weight load told ahead sent since home load wait there in all",
+        "b 40 ms 3 0.250 0.500 5 ms 0.750 30 ms ago 2 6 0.875 70 ms 80 ms",
+        "c? 40 ms 5 ms never",
+        "refused by b after 12 ms",
+        "refused: queue_full",
+        f"policy paper: {numbers.replace('0.125', 'none')}",
+        "started at once, a server was free",
+        "not started on server s1 (503) after 13 ms",
+        "kept, it joined the queue: one that waits longer went to c in its place",
+        f"policy paper: {numbers}",
+        "So.",
+        "kept for want of a neighbor that takes it",
+        f"policy paper: {may_not}",
+        "Long.",
+        "handed on to a neighbor that had an idle server and asked for work: d after 14 ms",
+        "handed on in place of a newer request, to e",
+        "ended done after 100 ms",
+        "started at once, a server was free",
+    ]
+    for problem, words in (
+        ("unreachable", "does not answer"),
+        ("unknown_request", "knows nothing of it (any more)"),
+    ):
+        gone = explain._block("b", {"decisions": [], "problem": problem})
+        assert lines(open_console().print, gone) == ["cluster b", words]
+
+
+def test_why_a_token_was_given(lines):
+    """Where there was nothing else to give, and where there was more than is told."""
+    told = {"token": "c-1", "class": "c", "server": "s1", "available_ms": 20.0}
+    told |= {"available_releases": 3, "left_out": ["s2", "s3"]}
+    words = "token c-1 of class c, on server s1, not again on s2, s3"
+    assert explain._granted({"granted": told}) == (
+        f"{words}: no other was there (available for 20 ms, 3 releases)"
+    )
+    others = {"others": [{"class": "d", "available_releases": 7}], "others_count": 2}
+    assert explain._granted({"granted": told | others}) == (
+        f"{words}: the longest available, for 20 ms, 3 releases; others by releases: d 7, ..."
+    )
+    assert explain._granted({"granted": None}) == ""
 
 
 def test_a_plan_of_servers(lines):
