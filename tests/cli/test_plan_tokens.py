@@ -87,8 +87,8 @@ def test_the_table(file, capsys):
     assert "at once" not in err
 
 
-TYPED = POOL.replace("{id: all, rate: 5, classes: [c1, c2]}", "{id: x, rate: 3, classes: [c1, c2]}, "
-    "{id: y, rate: 2, classes: [c2]}")  # fmt: skip
+TYPES = "[{id: x, rate: 3, classes: [c1, c2]}, {id: y, rate: 2, classes: [c2]}]"
+TYPED = POOL.replace("[{id: all, rate: 5, classes: [c1, c2]}]", TYPES)
 ROWS = """\
 tokens of a class blocked type x type y above the best in use jobs time, ms slowdown
 1 0.4959 0.4463 0.5702 0.3292 60.5% 1.3 434.4 1.00
@@ -154,7 +154,7 @@ def test_what_nodes_do_otherwise_is_said(file, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ["comte8", "comte11"])
 def test_the_curve_is_drawn(pool, require, tmp_path, capsys, monkeypatch):
-    """Into the file that was named, whole or not at all; all that is drawn is that of the object."""
+    """Into the file that was named, whole or not at all; what is drawn is that of the object."""
     require(importlib.util.find_spec("matplotlib"), "matplotlib, from the extra `report`")
     from matplotlib.figure import Figure
 

@@ -62,12 +62,20 @@ def test_what_was_asked_is_told_with_what_came_of_it(capsys):
     for told in (plain, circle):
         assert len(told.pop("steps")) == 1
     assert plain == {
-        **{"rule": "probabilistic", "start": "random", "virtual_nodes": None},
-        **{"clients": 1000, "skip": 0.5, "seed": 1},
+        "rule": "probabilistic",
+        "start": "random",
+        "virtual_nodes": None,
+        "clients": 1000,
+        "skip": 0.5,
+        "seed": 1,
     }
     assert circle == {
-        **{"rule": "consistent-hash", "start": "circle", "virtual_nodes": 1},
-        **{"clients": 1000, "skip": 0.0, "seed": 2},
+        "rule": "consistent-hash",
+        "start": "circle",
+        "virtual_nodes": 1,
+        "clients": 1000,
+        "skip": 0.0,
+        "seed": 2,
     }
 
 

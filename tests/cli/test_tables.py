@@ -1,5 +1,5 @@
-"""What commands show of results, cell by cell: each figure under its title, in its unit. The results
-are made up, so that no two figures are alike.
+"""What commands show of results, cell by cell: each figure under its title, in its unit. The
+results are made up, so that no two figures are alike.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ def test_a_plan_of_servers(lines):
     told = {
         "isolated": {"servers": {"a": 4, "b": 1}, "p99_ms": {"a": 80.4, "b": None}, "total": 5},
         "networked": {"servers": {"a": 2, "b": 3}, "p99_ms": {"a": 90.6, "b": 70.0}, "total": 6},
-        **{"topology": "two", "policy": "adaptive", "p99_ms": 100.0, "saved_share": -0.2},
+        "topology": "two",
+        "policy": "adaptive",
+        "p99_ms": 100.0,
+        "saved_share": -0.2,
     }
     assert lines(plan._print, told) == [
         "servers for p99 <= 100 ms: two",
@@ -164,8 +167,13 @@ def test_a_plan_of_servers(lines):
 
 def test_leases_at_the_end(lines):
     told = {
-        **{"rule": "guarded", "counts": {"n0": 3, "n1": 4}, "moves": 5, "moves_min": 2},
-        **{"unowned_ms_max": 600.4, "double_owned_ms": 70.0, "challenges": 8},
+        "rule": "guarded",
+        "counts": {"n0": 3, "n1": 4},
+        "moves": 5,
+        "moves_min": 2,
+        "unowned_ms_max": 600.4,
+        "double_owned_ms": 70.0,
+        "challenges": 8,
     }
     said = (
         "a partition stood still for at most 600 ms; run by two nodes at once for 70 ms in all; "
@@ -183,8 +191,12 @@ def test_leases_at_the_end(lines):
 
 def test_clients_that_moved(lines):
     step = {
-        **{"servers": ["s1", "s2"], "clients": {"s1": 40, "s2": 60}, "moved": 30, "moved_min": 20},
-        **{"min_over_mean": 0.8, "max_over_mean": 1.2},
+        "servers": ["s1", "s2"],
+        "clients": {"s1": 40, "s2": 60},
+        "moved": 30,
+        "moved_min": 20,
+        "min_over_mean": 0.8,
+        "max_over_mean": 1.2,
     }
     told = {"clients": 100, "rule": "baseline", "steps": [step]}
     assert lines(sim_rebalance._print_steps, told) == [
@@ -195,8 +207,12 @@ def test_clients_that_moved(lines):
 
 
 PROBING = {
-    **{"probes_mean": 1.25, "wait_mean": 51.5375, "empty_probability": 0.125},
-    **{"producer_utilization": 0.75, "consumer_utilization": 0.5, "throughput": 0.98765432},
+    "probes_mean": 1.25,
+    "wait_mean": 51.5375,
+    "empty_probability": 0.125,
+    "producer_utilization": 0.75,
+    "consumer_utilization": 0.5,
+    "throughput": 0.98765432,
 }
 
 
@@ -312,10 +328,14 @@ def test_a_run_of_one_policy(lines):
         "system time in ms",
         "type requests blocked mean p50 p99 max",
         f"t 7 0.1250 {mean:.1f} {p50:.1f} {p99:.1f} {most:.1f}",
-        "100 requests, 25.0% forwarded, hops 0: 75, 1: 25, longest queue 9, "
-        "not done (refused: 2, failed: 1), 3 faults, 1234 requests/s simulated",
-        "paper, asked along, differs in 25.0% of 40 decisions: 2.5 s sooner in all, 0.4 s later, "
-        "by estimate",
+        (
+            "100 requests, 25.0% forwarded, hops 0: 75, 1: 25, longest queue 9, "
+            "not done (refused: 2, failed: 1), 3 faults, 1234 requests/s simulated"
+        ),
+        (
+            "paper, asked along, differs in 25.0% of 40 decisions: 2.5 s sooner in all, "
+            "0.4 s later, by estimate"
+        ),
     ]
 
 
@@ -328,8 +348,12 @@ def test_runs_of_several_policies(lines):
         " ".join(["policy", *SUMMARY_FIELDS]),
         row("paper", 11),
         row("shared", 12),
-        "paper: 100 requests, 25.0% forwarded, hops none, longest queue 9, "
-        "1234 requests/s simulated",
-        "shared: 100 requests, 25.0% forwarded, hops 0: 75, 1: 25, longest queue 9, "
-        "not done (refused: 2, failed: 1), 1234 requests/s simulated",
+        (
+            "paper: 100 requests, 25.0% forwarded, hops none, longest queue 9, "
+            "1234 requests/s simulated"
+        ),
+        (
+            "shared: 100 requests, 25.0% forwarded, hops 0: 75, 1: 25, longest queue 9, "
+            "not done (refused: 2, failed: 1), 1234 requests/s simulated"
+        ),
     ]

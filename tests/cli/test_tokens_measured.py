@@ -137,5 +137,5 @@ def test_a_measurement_takes_as_long_as_it_was_told_to_and_says_how_far_it_is():
 
 
 def test_a_node_that_began_anew_meanwhile_is_not_measured():
-    with pytest.raises(RunError, match="has been started anew meanwhile: measure again$"):
+    with pytest.raises(RunError, match=r"has been started anew meanwhile: measure again$"):
         measured_there(ledger={"epoch": 8})

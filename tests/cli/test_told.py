@@ -1,5 +1,5 @@
-"""What operators' commands make of what a node or a producer says: who says it here is scripted, since
-real ones are seldom in such states.
+"""What operators' commands make of what a node or a producer says. Who says it here is scripted,
+since real ones are seldom in such states.
 """
 
 from __future__ import annotations
@@ -199,10 +199,12 @@ def test_the_story_of_an_object_is_told_line_by_line(told):
         there.answers(answer(200, producer("p1")), answer(200, known))
         assert told("explain", there.url, "a/b") == (
             0,
-            "object a/b at producer p1\n"
-            "        0.0 ms  it came\n"
-            "     1234.6 ms  p2 had it\n"
-            "  now: done\n",
+            (
+                "object a/b at producer p1\n"
+                "        0.0 ms  it came\n"
+                "     1234.6 ms  p2 had it\n"
+                "  now: done\n"
+            ),
             "",
         )
         there.answers(answer(200, producer("p1")), problem(404, "unknown", "no such object"))
@@ -217,11 +219,11 @@ def test_the_story_of_an_object_is_told_line_by_line(told):
 @pytest.mark.parametrize("status", [400, 503])
 def test_a_refusal_says_its_reason_and_what_it_is_about(status):
     async def ask():
-        async with scripted(problem(status, "invalid", "expected less")) as node:
-            async with NodeCalls(node.url) as calls:
-                await calls.state()
+        refusal = problem(status, "invalid", "expected less")
+        async with scripted(refusal) as node, NodeCalls(node.url) as calls:
+            await calls.state()
 
-    with pytest.raises(Refused, match="^invalid: expected less$") as refused:
+    with pytest.raises(Refused, match=r"^invalid: expected less$") as refused:
         asyncio.run(ask())
     assert (refused.value.reason, refused.value.detail) == ("invalid", "expected less")
 
@@ -229,11 +231,10 @@ def test_a_refusal_says_its_reason_and_what_it_is_about(status):
 @pytest.mark.parametrize("said", [answer(300, state()), answer(500, state()), answer(200, [])])
 def test_what_no_node_answers_is_taken_for_none(said):
     async def ask():
-        async with scripted(said) as node:
-            async with NodeCalls(node.url) as calls:
-                await calls.state()
+        async with scripted(said) as node, NodeCalls(node.url) as calls:
+            await calls.state()
 
-    with pytest.raises(RunError, match="^no Spillover node answers at http:"):
+    with pytest.raises(RunError, match=r"^no Spillover node answers at http:"):
         asyncio.run(ask())
 
 
