@@ -1,0 +1,135 @@
+"""How the console tells of one request: each decision with its grounds, and which token it got."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import console_parts
+
+page = console_parts.page
+run = console_parts.run
+
+pytestmark = pytest.mark.threes
+
+
+EXPLAINED = """async (load) => {
+  const { Decisions } = await load("decisions");
+  const { explanation } = new Decisions();
+  document.body.append(explanation.dialog);
+  await Promise.all([explanation.open("slow"), explanation.open("quick")]);
+  const said = (one) => {
+    if (one.tagName === "DL") return [...one.querySelectorAll("dd")].map((dd) => dd.textContent);
+    if (one.tagName !== "DIV") return [one.textContent];
+    const mark = (row) => (row.className === "chosen" ? "> " : "");
+    const cells = (row) => [...row.children].map((cell) => cell.textContent).join(" | ");
+    return [...one.querySelectorAll("tr")].map((row) => mark(row) + cells(row));
+  };
+  const parts = [...explanation.content.children];
+  const flat = parts.flatMap((one) => (one.tagName === "SECTION" ? [...one.children] : [one]));
+  const told = flat.flatMap(said);
+  explanation.dialog.close();
+  explanation.dialog.remove();
+  return told;
+}"""
+
+KNOWN = {"accept_probability": 0.25, "neighborhood_accept_probability": 0.5, "queue_length": 3}
+ASKED = KNOWN | {"policy": "paper", "servers": 5, "draw": 0.125, "hops": 1, "service_ms": 40.0}
+ROW = {"id": "b", "alive": True, "age_ms": 40.0, "delay_ms": 5.0, "eligible": True, "weight": 0.75}
+LOAD_TOLD = {"load_age_ms": 30.0, "ahead": 2, "unreported": 6, "load": 0.875, "wait_ms": 70.0}
+ROWS = [
+    KNOWN | ROW | LOAD_TOLD | {"in_all_ms": 80.0},
+    KNOWN | ROW | {"id": "c", "alive": False, "load_age_ms": None, "eligible": False},
+]
+TOKEN = {"token": "c-1", "class": "c", "server": "s1", "available_ms": 20.0}
+TOKEN |= {"available_releases": 3, "left_out": ["s2"]}
+STORY = [
+    {"event": "decided", "at_ms": 1.0},
+    {"event": "refused_by", "neighbor": "b", "at_ms": 12.0},
+    {"event": "decided", "at_ms": 12.0},
+    {"event": "not_started", "server": "s1", "problem": "busy", "upstream_status": 503},
+    {"event": "decided", "at_ms": 13.0},
+    {"event": "pulled_by", "neighbor": "d", "granted": TOKEN},
+    {
+        "event": "ended",
+        "outcome": "done",
+        "at_ms": 99.6,
+        "queued_ms": 1.0,
+        "network_ms": 2.0,
+        "service_ms": 3.0,
+        "path": ["a", "b"],
+    },
+]
+DECIDED = [
+    {"outcome": "forwarded", "neighbor": "b", "neighbors": ROWS},
+    {"outcome": "kept", "may_keep": False, "older_went_to": "c", "shadow": {"words": "So."}},
+    {"outcome": "started", "busy": 4, "granted": TOKEN},
+    {"outcome": "refused", "reason": "queue_full", "by_load": {"words": "Long."}},
+]
+GIVEN = (
+    "Token c-1 of class c, on server s1, not again on s2: no other was there (available for "
+    "20 ms, 3 releases)."
+)
+TOLD = [
+    "+1.0 msHanded on to b.",
+    *("paper", "3", "5", "0.25", "0.50", "40 ms", "0.1250", "1"),
+    (
+        "neighbor | N | P | R | age | delay | weight | load told | ahead | sent since | "
+        "home load | wait there | in all"
+    ),
+    "> b | 3 | 0.25 | 0.50 | 40 ms | 5.0 ms | 0.750 | 30 ms ago | 2 | 6 | 0.88 | 70 ms | 80 ms",
+    "c | ? | ? | ? | unknown | 5.0 ms | not eligible | never |  |  |  |  | ",
+    "+12 msrefused by b",
+    (
+        "+12 msIt could not be kept, and no neighbor would take it: it waits all the same. "
+        "One that waits longer went to c in its place."
+    ),
+    *("paper", "3", "no", "0.25", "0.50", "40 ms", "0.1250", "1"),
+    "So.",
+    "not started on server s1 (busy) with 503 from the upstream",
+    "+13 msA server was free, so it started at once.",
+    GIVEN,
+    "Now 4 of 5 servers are busy.",
+    "handed on to a neighbor that had an idle server and asked for work: d",
+    GIVEN,
+    "+100 msended done: 1.0 ms waiting, 2.0 ms on the network, 3.0 ms of service, by way of a → b",
+    "Refused.",
+    *("queue_full", "paper", "3", "5", "0.25", "0.50", "40 ms", "0.1250", "1"),
+    "Long.",
+]
+
+
+def test_a_story_is_told_whole_and_is_that_of_the_last_one_asked_for(run, page):
+    """Each decision at its place in it, with its grounds; what is left belongs to a node that tells
+    no story. An answer that comes late does not take the place of another one."""
+    late = []
+    told = {"story": STORY, "decisions": [ASKED | one for one in DECIDED]}
+
+    def answer(route):
+        if route.request.url.endswith("slow"):
+            late.append(route)
+            return
+        route.fulfill(json=told)
+        late[0].fulfill(status=404, json={"detail": "forgotten"})
+
+    page.route("**/explain/*", answer)
+    assert run(EXPLAINED) == TOLD
+    page.unroute("**/explain/*")
+
+
+GRANTED = """async (load, records) => {
+  const { granted } = await load("pool");
+  return records.map(granted);
+}"""
+
+
+def test_why_a_token_was_given(run):
+    """By the rule that it was given by; the first of many others."""
+    told = {**TOKEN, "left_out": []}
+    by_time = {"others": [{"class": "d", "available_releases": 7}], "others_count": 1}
+    by_rank = {"rank": 0.5, "others": [{"class": "d", "rank": 0.75}], "others_count": 2}
+    words = "Token c-1 of class c, on server s1: the"
+    assert run(GRANTED, [{"granted": told | by_time}, {"granted": told | by_rank}, {}]) == [
+        f"{words} longest available (20 ms, 3 releases). The others, by releases: d 7.",
+        f"{words} least loaded (rank 0.5). The others, by rank: d 0.75, ….",
+        None,
+    ]
