@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from dataclasses import replace
 
 import pytest
 
-from spillover.cli import explain, plan, tokens
+from spillover.cli import explain, plan, tls, tokens
 from spillover.cli.models import (
     exact_probing,
     exact_tokens,
@@ -292,6 +293,44 @@ def test_what_was_simulated_of_a_pool(lines):
         "idle, server s2 0.050000 ± 0.001000",
         "5000 jobs after 600 to warm up, 70000 jobs/s simulated",
     ]
+
+
+def test_what_is_wrong_with_certificates(lines, require):
+    """Of a file that holds none only that; warnings come last, and do not count."""
+    require(importlib.util.find_spec("cryptography"), "cryptography, from the extra `tls`")
+    from spillover.tools.certificates.checking import Found
+
+    known = Found(
+        place="a.crt", expected="a.x", subject="a", names=["h1", "h2"], fingerprint="AB:CD",
+        issuer="CA of x", not_before="2031-01-01", not_after="2031-04-01", days_left=12.5,
+        warnings=["others may read it"],
+    )  # fmt: skip
+    nameless = replace(known, place="c.crt", names=[], expected=None, warnings=[])
+    wrong = Found(place="b.crt", problems=["expected PEM", "expected less"])
+    statuses = []
+
+    def tell(*found):
+        statuses.append(tls._tell_found([*found], as_json=False))
+
+    assert lines(tell, known, nameless, wrong) == [
+        "a.crt: as it should be",
+        "expected a.x",
+        "subject a",
+        "names h1, h2",
+        "issuer CA of x",
+        "fingerprint sha256 AB:CD",
+        "holds 2031-01-01 to 2031-04-01, 12.5 days left",
+        "warning others may read it",
+        "c.crt: as it should be",
+        "subject a",
+        "names none",
+        "issuer CA of x",
+        "fingerprint sha256 AB:CD",
+        "holds 2031-01-01 to 2031-04-01, 12.5 days left",
+        "b.crt: expected PEM; expected less",
+    ]
+    lines(tell, known)
+    assert statuses == [1, 0]
 
 
 def times(first):

@@ -205,7 +205,9 @@ LISTED = """async (load) => {
     told.push([all.rows.size, rows.length, rows[0]?.children[1].textContent ?? null]);
   };
   const scroll = all.card.querySelector(".scroll");
-  const point = (kind, pointerType) => scroll.dispatchEvent(new PointerEvent(kind, { pointerType }));
+  const point = (kind, pointerType) => {
+    scroll.dispatchEvent(new PointerEvent(kind, { pointerType }));
+  };
   show(400, ...Array.from({ length: 400 }, (_, at) => one(400 - at)));
   point("pointerenter", "mouse");
   show(401, one(401));

@@ -31,9 +31,10 @@ PANEL = """async (load, { frames, chosen }) => {
     return {
       badge: panel.badge.textContent,
       facts: texts("dt").map((name, at) => `${name}: ${texts("dd")[at]}`),
-      neighbors: texts("tbody tr"),
+      neighbors: texts("table:not([data-pool]) tbody tr"),
       can: panel.operate.place.hidden ? null : enabled.map((one) => one.textContent),
       elsewhere: panel.elsewhere.textContent,
+      pool: panel.pool.place.hidden ? null : texts("[data-pool] tbody tr"),
     };
   };
   return chosen.map(([id, frame]) => show(id, frame ?? frames.at(-1)));
@@ -43,6 +44,17 @@ NEIGHBORS = {
     "b": {"queue_length": 4, "accept_probability": 0.5, "link": LINK | {"cut": True}},
     "c": {"alive": False, "age_ms": 30_000.0},
     "d": {"age_ms": None, "degraded": True},
+}
+
+
+POOL = {
+    "held": 3,
+    "limit": 9,
+    "jobs": 2,
+    "counts": {"servers": 1, "classes": 1, "types": 1},
+    "servers": [{"id": "s1", "jobs": 2, "queued": 3, "tokens": 4, "rate": 1.5, "state": "out"}],
+    "classes": [{"id": "c", "available": 5, "held": 6, "out": 7, "retiring": 8, "limit": 9}],
+    "types": [{"id": "t", "blocked": 10, "blocked_total": 11, "work_ms": 12.0}],
 }
 
 
@@ -66,6 +78,8 @@ def test_a_cluster_at_a_closer_look(run):
     gone = frame(3000.0)
     gone["clusters"] = [{"id": "a", "unreachable": True, "last_seen_s": 90.0}]
     frames = [frame(1000.0, counted(1), b, c), frame(3000.0, counted(3), b, c)]
+    for one in frames:
+        one["clusters"][1]["tokens"] = POOL
     chosen = [["a", None], ["b", None], ["c", None], ["a", draining], ["a", gone]]
     a, b, c, draining, gone = run(PANEL, {"frames": frames, "chosen": chosen})
     assert a == {
@@ -83,15 +97,89 @@ def test_a_cluster_at_a_closer_look(run):
         "neighbors": ["b (cut)40.501.005.0 ms", "c???30 s", "d (degraded)01.001.00never"],
         "can": ["Drain"],
         "elsewhere": "",
+        "pool": None,
     }
     assert (b["badge"], b["can"]) == ("servers down", None)
-    assert b["facts"][-1] == "shadow adaptive: differs in 25 %, there 40 ms later"
+    assert b["facts"][-3:] == [
+        *("tokens held: 3 of 9", "jobs on servers: 2"),
+        "shadow adaptive: differs in 25 %, there 40 ms later",
+    ]
+    assert b["pool"] == ["s12341.5out", "c56789", "t101112 ms"]
     assert b["elsewhere"] == "Its decisions, drain and resume are at its own console."
     assert (c["badge"], c["facts"][-1]) == ("drained", "shadow adaptive: not asked yet")
     assert c["elsewhere"] == "Its decisions, drain and resume are at its own node."
     assert (draining["badge"], draining["can"]) == ("draining", ["Resume"])
     assert (gone["badge"], gone["can"]) == ("unreachable", [])
     assert gone["facts"] == ["last heard of: 90 s ago"]
+
+
+FEDERATION = """async (load, { frames, changed }) => {
+  const { nodeView } = await load("node");
+  const place = document.createElement("div");
+  document.body.append(place);
+  const view = nodeView(place);
+  view.hello({ name: "a", actions: [], why_not: null });
+  const tiles = () => [...view.tiles.list.children].map((one) => {
+    const [value, name] = one.children;
+    return `${name.textContent}: ${value.textContent}${value.className ? "!" : ""}`;
+  });
+  const told = [frames, changed].map((some) => {
+    some.forEach((frame) => view.update(frame));
+    return tiles();
+  });
+  const pressed = [0, 1, 0, 0].map((index) => {
+    view.legend.children[index].click();
+    const buttons = [...view.legend.children];
+    return [buttons.map((one) => one.getAttribute("aria-pressed")), view.charts.p99.chosen];
+  });
+  const charts = Object.entries(view.charts);
+  const drawn = charts.map(([name, chart]) => [name, chart.place.id, chart.data]);
+  place.remove();
+  return [told, pressed, drawn];
+}"""
+
+
+def test_a_federation_in_figures(run):
+    """Sums over clusters, a mean by how much each has done, the worst; what is bad is marked."""
+
+    def at(n, **more):
+        b = {"b": {"forwards": 3 * n}}
+        counts = {"answered": 10 * n, "system_time_sum_ms": 250.0 * n, "refused": 2 * n}
+        slow = {"answered": 30 * n, "system_time_sum_ms": 3000.0 * n}
+        recent = {"p50_ms": 20.0, "p99_ms": 70.0, "seconds": 10.0, "count": 3}
+        last = {"p50_ms": 30.0, "p99_ms": 90.0, "seconds": 10.0, "count": 3}
+        a = consoles.state_of("a", b, queue_length=4, recent=recent, **counts)
+        a.ledger.home["accepted"] = 11 * n
+        return frame(
+            1000.0 * n,
+            a,
+            consoles.state_of("b", busy=5, queue_length=6, recent=last, **slow, **more),
+        )
+
+    failing = {"failed": 24, "health": "degraded", "degraded": True}
+    changed = [at(2), at(3, **failing)]
+    changed[-1]["clusters"].append({"id": "c", "unreachable": True, "last_seen_s": 1.0})
+    told, pressed, drawn = run(FEDERATION, {"frames": [at(0), at(1)], "changed": changed})
+    assert told[0] == [
+        *("clusters: 2 of 2", "waiting: 10", "busy servers: 7/10", "requests: 11/s"),
+        *("handed on: 3.0/s", "failed: 0/s", "refused: 2.0/s!", "mean time: 81 ms"),
+        "worst p99: 90 ms",
+    ]
+    assert told[1][0] == "1 degraded: 2 of 3!"
+    assert told[1][5:7] == ["failed: 24/s!", "refused: 2.0/s!"]
+    assert pressed == [
+        [["true", "false", "false"], "a"],
+        [["false", "true", "false"], "b"],
+        [["true", "false", "false"], "a"],
+        [["false", "false", "false"], None],
+    ]
+    lines = {name: (place, data[1:]) for name, place, data in drawn}
+    assert lines["queue"] == ("queue-lines", [[4] * 4, [6] * 4, [None] * 4])
+    assert lines["p50"] == ("p50-lines", [[20] * 4, [30] * 4, [None] * 4])
+    assert lines["p99"] == ("p99-lines", [[70] * 4, [90] * 4, [None] * 4])
+    place, (*failed, refused, _, _) = lines["failures"]
+    assert (place, refused) == ("failure-lines", [None, 2, 2, 2])
+    assert failed == [[None, 0, 0, 0], [None, 0, 0, 24], [None] * 4]
 
 
 MEMBERS = """async (load, { states, at_s }) => {
