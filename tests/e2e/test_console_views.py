@@ -29,7 +29,7 @@ PANEL = """async (load, { frames, chosen }) => {
     panel.show(frame, flows, id);
     const enabled = all("button").filter((one) => !one.disabled);
     return {
-      badge: panel.badge.textContent,
+      badge: `${panel.badge.textContent}, ${panel.badge.dataset.outcome}`,
       facts: texts("dt").map((name, at) => `${name}: ${texts("dd")[at]}`),
       neighbors: texts("table:not([data-pool]) tbody tr"),
       can: panel.operate.place.hidden ? null : enabled.map((one) => one.textContent),
@@ -83,7 +83,7 @@ def test_a_cluster_at_a_closer_look(run):
     chosen = [["a", None], ["b", None], ["c", None], ["a", draining], ["a", gone]]
     a, b, c, draining, gone = run(PANEL, {"frames": frames, "chosen": chosen})
     assert a == {
-        "badge": "up",
+        "badge": "up, started",
         "facts": [
             *("waiting, N: 9", "busy servers: 3 of 5", "accepts, P: 1.00"),
             *("with neighbors, R: 1.00", "own requests: 11/s", "handed on: 12/s"),
@@ -99,17 +99,17 @@ def test_a_cluster_at_a_closer_look(run):
         "elsewhere": "",
         "pool": None,
     }
-    assert (b["badge"], b["can"]) == ("servers down", None)
+    assert (b["badge"], b["can"]) == ("servers down, refused", None)
     assert b["facts"][-3:] == [
         *("tokens held: 3 of 9", "jobs on servers: 2"),
         "shadow adaptive: differs in 25 %, there 40 ms later",
     ]
     assert b["pool"] == ["s12341.5out", "c56789", "t101112 ms"]
     assert b["elsewhere"] == "Its decisions, drain and resume are at its own console."
-    assert (c["badge"], c["facts"][-1]) == ("drained", "shadow adaptive: not asked yet")
+    assert (c["badge"], c["facts"][-1]) == ("drained, kept", "shadow adaptive: not asked yet")
     assert c["elsewhere"] == "Its decisions, drain and resume are at its own node."
-    assert (draining["badge"], draining["can"]) == ("draining", ["Resume"])
-    assert (gone["badge"], gone["can"]) == ("unreachable", [])
+    assert (draining["badge"], draining["can"]) == ("draining, kept", ["Resume"])
+    assert (gone["badge"], gone["can"]) == ("unreachable, refused", [])
     assert gone["facts"] == ["last heard of: 90 s ago"]
 
 
