@@ -110,6 +110,7 @@ def test_a_table_for_people(capsys):
         (("--stall", "n4:500"), "--stall: expected a node of n0..n3, got 'n4'"),
         (("--stall", "n01:500"), "--stall: expected a node of n0..n3, got 'n01'"),
         (("--stall", "500"), "--stall: expected NODE:MS, such as n0:500, got '500'"),
+        (("--stall", ":500"), "--stall: expected NODE:MS, such as n0:500, got ':500'"),
         (("--stall", "n0:-5"), "--stall: expected a number of at least 0, got '-5'"),
         (("--stall", "n0:1", "--stall", "n0:2"), "--stall: expected each node once, got 'n0'"),
         (("--crash", "n9:5"), "--crash: expected a node of n0..n3, got 'n9'"),
