@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 
+import msgspec
 import pytest
 
 from spillover.live.http.client import HttpClient
@@ -109,7 +110,8 @@ def test_the_requests_of_a_connection_are_its_neighbors(nodes):
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b", "q")) as federation:
             b = federation["b"]
-            request = Request("long", keyed=True, work=b'{"service_ms": 9000}', path=("a",))
+            work = msgspec.Raw(b'{"service_ms": 9000}')
+            request = Request("long", keyed=True, work=work, path=("a",))
             body = b"".join(wire.encode_forward(request, wire.UNSAID, 5.0))
             sent = b.client.request(
                 "POST", SPOKEN[0].forward, headers=[(HELLO, hello_of(a))], body=body, timeout_s=5.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import msgspec
 import pytest
 
 from spillover.live.overflow import wire
@@ -29,7 +30,7 @@ def client_says(body=ONE, lines=""):
 
 
 def neighbor_says(number, lines=b""):
-    request = Request(f"r{number}", keyed=True, work=b'{"service_ms": 0}', path=("a",))
+    request = Request(f"r{number}", keyed=True, work=msgspec.Raw(b'{"service_ms": 0}'), path=("a",))
     body = b"".join(wire.encode_forward(request, wire.UNSAID, 5.0))
     hello = hello_of(wire.Caller("a", "b", "test"))
     told = (SPOKEN[0].forward.encode(), HELLO, hello, lines, len(body))

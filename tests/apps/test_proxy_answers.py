@@ -296,9 +296,9 @@ def test_the_deadline_is_for_the_head_alone(hops):
 
         here.service.answer = slowly
         client = await here.client()
-        client.writer.write(get(b"Spillover-Deadline-Ms: 40"))
+        client.writer.write(get(b"Spillover-Deadline-Ms: 500"))
         await client.reader.readuntil(b"\r\n\r\no")
-        await turn(0.1)  # beyond it
+        await turn(0.6)  # beyond it
         go_on.set()
         assert await client.reader.readexactly(1) == b"k"
 

@@ -147,6 +147,7 @@ async def ask_any(federation):
 
 
 @pytest.mark.slow
+@pytest.mark.realtime  # it brings what it brings while that is measured
 def test_limits_are_planned_from_what_comes(pool, require, capsys):
     """`plan tokens --from`: the pool as it is, at the rates that were measured; who brings nothing
     is told so."""

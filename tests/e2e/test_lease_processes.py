@@ -16,7 +16,7 @@ import pytest
 from support.leases import members as lease_members
 from support.leases import reckoning as lease_reckoning
 
-pytestmark = pytest.mark.together
+pytestmark = [pytest.mark.together, pytest.mark.realtime]
 
 LEASE_S = lease_members.TIMES.max_lease_ms / 1000.0
 PERIOD_S = lease_members.TIMES.normal_lease_ms / 1000.0

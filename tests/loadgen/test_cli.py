@@ -241,7 +241,12 @@ def test_who_may_make_requests_and_not_look_is_let_through(reason, headers, word
 
     async def main():
         async with scripted(problem(403, reason, "why")) as server:
-            await check_targets({"a": server.url}, headers=headers)
+            try:
+                await check_targets({"a": server.url}, headers=headers)
+            finally:
+                ((asked, sent),) = server.seen
+                assert asked == "GET /state"
+                assert sent.get("authorization") == ("Bearer x" if headers else None)
 
     if words is None:
         asyncio.run(main())

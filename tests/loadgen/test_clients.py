@@ -152,6 +152,18 @@ def test_a_loss_is_no_move_and_lasts_until_the_next_session():
     assert 0.1 < result["elsewhere_ms"]["max"] < 1500.0, "in ms, with a connection opened meanwhile"
 
 
+def test_clients_begin_where_they_are_told_to():
+    """Not only at one of the nodes; who is told nothing begins at any of these."""
+
+    async def main_():
+        async with two_nodes(drops=0) as (url, _):
+            load = load_of("http://127.0.0.1:1", clients=2, starts=(url,))
+            return await run(load, asyncio.Event())
+
+    result = asyncio.run(main_())
+    assert (sum(result["clients"].values()), result["unconnected"]) == (1, 1)
+
+
 def test_what_the_own_node_does_not_take_goes_to_another_one_of_its_list(monkeypatch):
     monkeypatch.setattr(clients_driver, "PAUSE_S", 0.0)
 
@@ -199,14 +211,16 @@ def test_a_url_that_is_none(url, capsys):
 
 
 @pytest.mark.parametrize(
-    ("said", "counts"),
+    ("said", "counts", "why"),
     [
-        ([problem(503, "draining"), problem(429, "queue_full"), done()], {"ok": 1, "retried": 2}),
-        ([problem(502, "handler_failed"), done()], {"failed": 1}),
-        ([RESET, done()], {"unknown": 1}),
+        ([problem(503, "no"), problem(429, "full"), done()], {"ok": 1, "retried": 2}, []),
+        ([problem(502, "handler_failed"), done()], {"failed": 1}, ["status 502"]),
+        ([problem(503, "no")], {"failed": 1, "retried": 19}, ["status 503"]),
+        ([RESET, done()], {"unknown": 1}, ["http://127.0.0.1:"]),
     ],
 )
-def test_only_what_surely_did_not_run_is_sent_again(monkeypatch, said, counts):
+def test_only_what_surely_did_not_run_is_sent_again(monkeypatch, said, counts, why):
+    """Twenty times in all; and why it came to nothing is told."""
     monkeypatch.setattr(clients_driver, "PAUSE_S", 0.0)
 
     async def main():
@@ -214,6 +228,8 @@ def test_only_what_surely_did_not_run_is_sent_again(monkeypatch, said, counts):
             crowd = Crowd(load_of(server.url))
             await crowd._send(0)
             assert {name: count for name, count in crowd._requests.items() if count} == counts
+            assert list(crowd._reasons.values()) == [1] * len(why)
+            assert all(word in told for told, word in zip(crowd._reasons, why, strict=True))
             for client in crowd._nodes.values():
                 await client.close()
             keys = {headers["idempotency-key"] for _, headers in server.seen}

@@ -151,6 +151,7 @@ def test_the_schedule_follows_from_the_seed():
     assert offered[1][0]["missing"] == offered[1][0]["produced"] > 0, "nobody took them"
 
 
+@pytest.mark.realtime  # whoever stands still for 0.4 s has lost it
 def test_an_object_keeps_its_grant_while_its_consumer_is_busy():
     load = replace(LOAD, produce_rate_per_s=2.0, consume_s=1.0, consumers=8)
     result, _ = asyncio.run(run_on(load, visibility_s=0.4))

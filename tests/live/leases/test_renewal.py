@@ -44,6 +44,8 @@ LEASE_S = TIMES.max_lease_ms / 1000.0
 ENTITLED_S = LEASE_S - TIMES.fence_margin_ms / 1000.0
 LIMIT_S = 20.0
 
+pytestmark = pytest.mark.realtime  # a machine that stands still for as long loses its leases
+
 
 class Member:
     """What the live member does around a renewer, in short: a store, a renewer, its events."""

@@ -15,21 +15,12 @@ from spillover.live.tls import handshakes
 from spillover.live.tls.contexts import client_context, server_context
 from spillover.live.tls.failures import TIMEOUT, reason_of
 from spillover.live.tls.handshakes import STEPS_PER_TURN, Front, Handshake, Turns, at_door
-from spillover.live.tls.material import read_material
 from spillover.model.errors import PeerError
-from support.certificates import Authority, put
 from support.loop import turn, until
 
 AT_ONCE = 40
 
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    authority = Authority()
-    files = put(tmp_path_factory.mktemp("tls"), "a", authority.sign("a.test.spillover"), authority)
-    return read_material(files, None)
 
 
 class Echo(asyncio.Protocol):

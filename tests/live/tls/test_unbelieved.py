@@ -12,16 +12,8 @@ from spillover.live.http import securing
 from spillover.live.http.securing import Unbelieved
 from spillover.live.tls import unbelieved
 from spillover.live.tls.contexts import server_context
-from spillover.live.tls.material import described, read_material
-from support.certificates import Authority, put
+from spillover.live.tls.material import described
 from support.loop import until
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    authority = Authority()
-    files = put(tmp_path_factory.mktemp("tls"), "a", authority.sign("a.test.spillover"), authority)
-    return read_material(files, None)
 
 
 class Silent(asyncio.Protocol):
