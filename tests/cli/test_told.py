@@ -170,6 +170,8 @@ def test_a_producer_is_asked_for_its_peers_and_they_for_themselves(told, free_ur
         found = json.loads(out)["producers"]
         _, shown, _ = told("status", first.url)
     assert list(found) == ["p1", "p3", "p2"]
+    assert [line for line, _ in second.seen] == ["GET /state"] * 2
+    assert [line for line, _ in first.seen] == ["GET /federation", "GET /state"] * 2
     assert found["p3"] is None
     assert (found["p1"]["buffered"], found["p2"]["buffered"]) == (1, 7)
     assert [" ".join(line.split()) for line in shown.splitlines()] == [
