@@ -163,13 +163,13 @@ def test_a_producer_is_asked_for_its_peers_and_they_for_themselves(told, free_ur
     monkeypatch.setenv("COLUMNS", "200")
     with scripted_aside() as second, scripted_aside() as first:
         second.answers(answer(200, producer("p2", buffered=7)))
-        peers = {"p3": free_url, "p2": second.url}
+        peers = {"p3": free_url, "p2": second.url, "p4": free_url}
         own = answer(200, producer("p1", peers=peers))
         first.answers(problem(404, "not_found"), own, problem(404, "not_found"), own)
         _, out, _ = told("status", first.url, "--json")
         found = json.loads(out)["producers"]
         _, shown, _ = told("status", first.url)
-    assert list(found) == ["p1", "p3", "p2"]
+    assert list(found) == ["p1", "p3", "p2", "p4"]
     assert [line for line, _ in second.seen] == ["GET /state"] * 2
     assert [line for line, _ in first.seen] == ["GET /federation", "GET /state"] * 2
     assert found["p3"] is None
@@ -179,6 +179,7 @@ def test_a_producer_is_asked_for_its_peers_and_they_for_themselves(told, free_ur
         "p1 1/2 3 4 5 6 7 8 9 in memory well",
         "p3 does not answer",
         "p2 7/2 3 4 5 6 7 8 9 in memory well",
+        "p4 does not answer",
     ]
 
 

@@ -1,4 +1,6 @@
-"""What the console's charts, words and connection make of what they are given."""
+"""What the console makes of values that it is given: charts, words, the story of one request, and
+its connection.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from support import console_parts
-from support.console_parts import evaluate, page_at_rest
+from support.console_parts import evaluate, page_at_rest, script
 
 page = console_parts.page
 run = console_parts.run
@@ -15,35 +17,7 @@ run = console_parts.run
 pytestmark = pytest.mark.threes
 
 
-LINES = """async (load, { shown, at }) => {
-  const { Chart } = await load("charts");
-  const place = document.createElement("div");
-  place.style.width = "800px";
-  document.body.append(place);
-  const layers = [{ word: "failed" }, { word: "refused" }];
-  const format = (value) => `${value}/s`;
-  const chart = new Chart(place, { format, least: 5, layers, calm: "calm" });
-  const told = [];
-  for (const { times, failed, refused } of shown) {
-    chart.show(times, ...[failed, refused].map((lines) => new Map(Object.entries(lines))));
-    await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
-    const { x, y } = chart.plot.scales;
-    chart.plot.setCursor({ left: at * chart.plot.over.clientWidth, top: 5 });
-    await new Promise((drawn) => requestAnimationFrame(drawn));
-    const named = [...chart.label.children].slice(1).map((one) => one.textContent);
-    const read = chart.label.hidden ? null : named;
-    told.push({ x: x.max - x.min, y: y.max, calm: !chart.calm.hidden, read });
-  }
-  const colors = (chosen) => {
-    chart.choose(chosen);
-    return chart.plot.series.slice(1, 3).map((line) => line.stroke());
-  };
-  const plain = colors(null);
-  const chosen = [colors("a"), colors("nobody")];
-  const faded = chosen.map((some) => some.map((one, at) => one === plain[at]));
-  place.remove();
-  return [told, faded];
-}"""
+LINES = script("lines")
 
 
 def test_a_chart_shows_so_many_seconds_and_reads_the_largest_values(run):
@@ -69,19 +43,7 @@ def test_a_chart_shows_so_many_seconds_and_reads_the_largest_values(run):
     assert faded == [[True, False], [True, True]]
 
 
-WORDS = """async (load) => {
-  const { color, duration, milliseconds, percent, webAddress } = await load("dom");
-  return {
-    duration: [3600, 7100, 7200, null].map((one) => duration(one ?? NaN)),
-    milliseconds: [9.96, 9999, 10_000].map(milliseconds),
-    percent: [0.0994, 0.0996, 0.5, NaN].map(percent),
-    addresses: ["http://h:1/", "https://h", "ftp://h", "javascript:1//", null]
-      .map((url) => webAddress(url, "/x")),
-    colors: [5, 6, 20].map((count) => {
-      return new Set(Array.from({ length: count }, (_, at) => color(at, count))).size;
-    }),
-  };
-}"""
+WORDS = script("words")
 
 
 def test_values_in_words(run):
@@ -94,22 +56,7 @@ def test_values_in_words(run):
     }
 
 
-KEPT = """async (load) => {
-  const { wantsAnother } = await load("access");
-  const { Flows } = await load("flows");
-  const flows = new Flows();
-  const frame = (at_ms, n) => ({ at_ms, clusters: [{
-    id: "a", epoch: 1, queue_length: n, recent: { p50_ms: 1, p99_ms: 2 }, home: { accepted: 0 },
-    answered: 0, failed: 4 * n, expired: 0, rejected: 0, refused: n, pulls: 0,
-    system_time_sum_ms: 0, neighbors: [],
-  }] });
-  [frame(0, 0), frame(1000, 3)].forEach((one) => flows.add(one));
-  const themes = [0, 1].map(() => {
-    switchTheme();
-    return [document.documentElement.dataset.theme, localStorage.getItem("spillover-theme")];
-  });
-  return [flows.lines.get("a"), [401, 403, 404].map((status) => wantsAnother({ status })), themes];
-}"""
+KEPT = script("kept")
 
 
 def test_what_is_kept_of_figures_tokens_and_themes(run):
@@ -123,38 +70,7 @@ def test_what_is_kept_of_figures_tokens_and_themes(run):
     assert themes == [["dark", "dark"], ["light", None]]
 
 
-STREAM = """async (load) => {
-  const { Connection } = await load("connection");
-  const told = window.told = [];
-  const pieces = window.pieces = [];
-  window.asked = 0;
-  window.fetch = async (url, { signal }) => {
-    if (url !== "told") throw new TypeError("not this one"); // the page's own connection
-    window.asked += 1;
-    const left = pieces.shift();
-    if (left === undefined) throw new TypeError("nobody");
-    const body = new ReadableStream({
-      start(to) {
-        window.hang = () => { try { to.close(); } catch { /* it was closed */ } };
-        signal.addEventListener("abort", window.hang);
-        for (const piece of left) to.enqueue(new TextEncoder().encode(piece));
-      },
-    });
-    return new Response(body, { status: 200 });
-  };
-  const shown = (value) => (value.state ? [value.state, value.why] : value);
-  const say = (name) => (value) => told.push([name, shown(value)]);
-  addEventListener("unhandledrejection", (event) => {
-    event.preventDefault();
-    told.push(["bug", event.reason.name]);
-  });
-  const hello = 'event: hello\\ndata: {"n": 1}\\n\\n';
-  const update = "event: update\\ndata: 2\\n\\n";
-  pieces.push([hello.slice(0, 20), hello.slice(20) + update.slice(0, 9), `${update.slice(9)}eve`]);
-  const names = ["hello", "update", "state", "denied"];
-  const on = Object.fromEntries(names.map((name) => [name, say(name)]));
-  window.connection = new Connection("told", on);
-}"""
+STREAM = script("stream")
 
 HIDE = """(hidden) => {
   Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
@@ -211,3 +127,105 @@ def keeps_up(page, until):
     page.evaluate("pieces.push(['event: update\\ndata: {\\n\\n'])")
     page.evaluate(HIDE, False)
     assert told(2) == [live, ["bug", "SyntaxError"]]
+
+
+EXPLAINED = script("explained")
+
+KNOWN = {"accept_probability": 0.25, "neighborhood_accept_probability": 0.5, "queue_length": 3}
+ASKED = KNOWN | {"policy": "paper", "servers": 5, "draw": 0.125, "hops": 1, "service_ms": 40.0}
+ROW = {"id": "b", "alive": True, "age_ms": 40.0, "delay_ms": 5.0, "eligible": True, "weight": 0.75}
+LOAD_TOLD = {"load_age_ms": 30.0, "ahead": 2, "unreported": 6, "load": 0.875, "wait_ms": 70.0}
+ROWS = [
+    KNOWN | ROW | LOAD_TOLD | {"in_all_ms": 80.0},
+    KNOWN | ROW | {"id": "c", "alive": False, "load_age_ms": None, "eligible": False},
+]
+TOKEN = {"token": "c-1", "class": "c", "server": "s1", "available_ms": 20.0}
+TOKEN |= {"available_releases": 3, "left_out": ["s2"]}
+STORY = [
+    {"event": "decided", "at_ms": 1.0},
+    {"event": "refused_by", "neighbor": "b", "at_ms": 12.0},
+    {"event": "decided", "at_ms": 12.0},
+    {"event": "not_started", "server": "s1", "problem": "busy", "upstream_status": 503},
+    {"event": "decided", "at_ms": 13.0},
+    {"event": "pulled_by", "neighbor": "d", "granted": TOKEN},
+    {
+        "event": "ended",
+        "outcome": "done",
+        "at_ms": 99.6,
+        "queued_ms": 1.0,
+        "network_ms": 2.0,
+        "service_ms": 3.0,
+        "path": ["a", "b"],
+    },
+]
+DECIDED = [
+    {"outcome": "forwarded", "neighbor": "b", "neighbors": ROWS},
+    {"outcome": "kept", "may_keep": False, "older_went_to": "c", "shadow": {"words": "So."}},
+    {"outcome": "started", "busy": 4, "granted": TOKEN},
+    {"outcome": "refused", "reason": "queue_full", "by_load": {"words": "Long."}},
+]
+GIVEN = (
+    "Token c-1 of class c, on server s1, not again on s2: no other was there (available for "
+    "20 ms, 3 releases)."
+)
+TOLD = [
+    "+1.0 msHanded on to b.",
+    *("paper", "3", "5", "0.25", "0.50", "40 ms", "0.1250", "1"),
+    (
+        "neighbor | N | P | R | age | delay | weight | load told | ahead | sent since | "
+        "home load | wait there | in all"
+    ),
+    "> b | 3 | 0.25 | 0.50 | 40 ms | 5.0 ms | 0.750 | 30 ms ago | 2 | 6 | 0.88 | 70 ms | 80 ms",
+    "c | ? | ? | ? | unknown | 5.0 ms | not eligible | never |  |  |  |  | ",
+    "+12 msrefused by b",
+    (
+        "+12 msIt could not be kept, and no neighbor would take it: it waits all the same. "
+        "One that waits longer went to c in its place."
+    ),
+    *("paper", "3", "no", "0.25", "0.50", "40 ms", "0.1250", "1"),
+    "So.",
+    "not started on server s1 (busy) with 503 from the upstream",
+    "+13 msA server was free, so it started at once.",
+    GIVEN,
+    "Now 4 of 5 servers are busy.",
+    "handed on to a neighbor that had an idle server and asked for work: d",
+    GIVEN,
+    "+100 msended done: 1.0 ms waiting, 2.0 ms on the network, 3.0 ms of service, by way of a → b",
+    "Refused.",
+    *("queue_full", "paper", "3", "5", "0.25", "0.50", "40 ms", "0.1250", "1"),
+    "Long.",
+]
+
+
+def test_a_story_is_told_whole_and_is_that_of_the_last_one_asked_for(run, page):
+    """Each decision at its place in it, with its grounds; what is left belongs to a node that tells
+    no story. An answer that comes late does not take the place of another one."""
+    late = []
+    told = {"story": STORY, "decisions": [ASKED | one for one in DECIDED]}
+
+    def answer(route):
+        if route.request.url.endswith("slow"):
+            late.append(route)
+            return
+        route.fulfill(json=told)
+        late[0].fulfill(status=404, json={"detail": "forgotten"})
+
+    page.route("**/explain/*", answer)
+    assert run(EXPLAINED) == TOLD
+    page.unroute("**/explain/*")
+
+
+GRANTED = script("granted")
+
+
+def test_why_a_token_was_given(run):
+    """By the rule that it was given by; the first of many others."""
+    told = {**TOKEN, "left_out": []}
+    by_time = {"others": [{"class": "d", "available_releases": 7}], "others_count": 1}
+    by_rank = {"rank": 0.5, "others": [{"class": "d", "rank": 0.75}], "others_count": 2}
+    words = "Token c-1 of class c, on server s1: the"
+    assert run(GRANTED, [{"granted": told | by_time}, {"granted": told | by_rank}, {}]) == [
+        f"{words} longest available (20 ms, 3 releases). The others, by releases: d 7.",
+        f"{words} least loaded (rank 0.5). The others, by rank: d 0.75, ….",
+        None,
+    ]

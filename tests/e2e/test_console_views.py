@@ -1,14 +1,15 @@
-"""What the console's views of clusters, members and producers make of states that follow each
-other: their figures, names and lines.
+"""What the console makes of states that follow each other: of clusters, members and producers; on
+its map, in its tables, and in what can be done.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from spillover.apps.node.console_view import cluster_view
 from support import console_parts
 from support import told_console as consoles
-from support.console_parts import LINK, frame
+from support.console_parts import LINK, frame, script
 
 page = console_parts.page
 run = console_parts.run
@@ -16,29 +17,7 @@ run = console_parts.run
 pytestmark = pytest.mark.threes
 
 
-PANEL = """async (load, { frames, chosen }) => {
-  const { ClusterPanel } = await load("cluster");
-  const { Flows } = await load("flows");
-  const panel = new ClusterPanel();
-  panel.hello({ name: "a", actions: ["drain", "resume"], why_not: null });
-  const flows = new Flows();
-  frames.forEach((frame) => flows.add(frame));
-  const all = (selector) => [...panel.card.querySelectorAll(selector)];
-  const texts = (selector) => all(selector).map((one) => one.textContent);
-  const show = (id, frame) => {
-    panel.show(frame, flows, id);
-    const enabled = all("button").filter((one) => !one.disabled);
-    return {
-      badge: `${panel.badge.textContent}, ${panel.badge.dataset.outcome}`,
-      facts: texts("dt").map((name, at) => `${name}: ${texts("dd")[at]}`),
-      neighbors: texts("table:not([data-pool]) tbody tr"),
-      can: panel.operate.place.hidden ? null : enabled.map((one) => one.textContent),
-      elsewhere: panel.elsewhere.textContent,
-      pool: panel.pool.place.hidden ? null : texts("[data-pool] tbody tr"),
-    };
-  };
-  return chosen.map(([id, frame]) => show(id, frame ?? frames.at(-1)));
-}"""
+PANEL = script("panel")
 
 NEIGHBORS = {
     "b": {"queue_length": 4, "accept_probability": 0.5, "link": LINK | {"cut": True}},
@@ -113,30 +92,7 @@ def test_a_cluster_at_a_closer_look(run):
     assert gone["facts"] == ["last heard of: 90 s ago"]
 
 
-FEDERATION = """async (load, { frames, changed }) => {
-  const { nodeView } = await load("node");
-  const place = document.createElement("div");
-  document.body.append(place);
-  const view = nodeView(place);
-  view.hello({ name: "a", actions: [], why_not: null });
-  const tiles = () => [...view.tiles.list.children].map((one) => {
-    const [value, name] = one.children;
-    return `${name.textContent}: ${value.textContent}${value.className ? "!" : ""}`;
-  });
-  const told = [frames, changed].map((some) => {
-    some.forEach((frame) => view.update(frame));
-    return tiles();
-  });
-  const pressed = [0, 1, 0, 0].map((index) => {
-    view.legend.children[index].click();
-    const buttons = [...view.legend.children];
-    return [buttons.map((one) => one.getAttribute("aria-pressed")), view.charts.p99.chosen];
-  });
-  const charts = Object.entries(view.charts);
-  const drawn = charts.map(([name, chart]) => [name, chart.place.id, chart.data]);
-  place.remove();
-  return [told, pressed, drawn];
-}"""
+FEDERATION = script("federation")
 
 
 def test_a_federation_in_figures(run):
@@ -182,30 +138,7 @@ def test_a_federation_in_figures(run):
     assert failed == [[None, 0, 0, 0], [None, 0, 0, 24], [None] * 4]
 
 
-MEMBERS = """async (load, { states, at_s }) => {
-  const { leaseView } = await load("lease");
-  const now = Date.now;
-  const place = document.createElement("div");
-  document.body.append(place);
-  const view = leaseView(place);
-  view.hello({ name: "m1", actions: ["drain"], why_not: null });
-  const told = states.map((state, index) => {
-    Date.now = () => 1000 * at_s[index];
-    view.update(state);
-    const tiles = [...view.tiles.list.querySelectorAll("b")];
-    return {
-      names: [...view.names],
-      lines: Object.fromEntries([...view.lines].map(([id, line]) => [id, [...line]])),
-      moves: [...view.list.children].map((row) => row.textContent.replace(/^.*:\\d\\d(?=\\d)/, "")),
-      note: view.note.textContent,
-      alarming: tiles.filter((one) => one.className).map((one) => one.dataset.tile),
-      redis: tiles[3].textContent, drain: !view.operate.buttons.get("drain").disabled,
-    };
-  });
-  Date.now = now;
-  place.remove();
-  return told;
-}"""
+MEMBERS = script("members")
 
 
 def test_a_member_forgets_who_was_away_for_as_long_as_the_lines_reach_back(run):
@@ -245,31 +178,7 @@ def test_a_member_forgets_who_was_away_for_as_long_as_the_lines_reach_back(run):
     assert [one["drain"] for one in told[:4]] == [True, True, False, True]
 
 
-PRODUCER = """async (load, { states, at_s }) => {
-  const { queueView } = await load("queue");
-  const now = Date.now;
-  const place = document.createElement("div");
-  document.body.append(place);
-  const view = queueView(place);
-  view.hello({ name: "p1", actions: ["drain", "resume"], why_not: null });
-  const told = states.map((state, index) => {
-    Date.now = () => 1000 * at_s[index];
-    view.update({ ...state, others: [] });
-    const tiles = [...view.tiles.list.querySelectorAll("b")];
-    return {
-      times: [...view.times],
-      lines: Object.fromEntries([...view.lines].map(([flow, line]) => [flow, [...line]])),
-      alarming: tiles.filter((one) => one.className).map((one) => one.dataset.tile),
-      oldest: tiles[5].textContent, note: view.note.textContent,
-      cells: [...view.buffer.children].map((one) => one.textContent),
-      rows: ["parked", "takes", "grants"].map((name) => view.rows[name].textContent),
-      can: [...view.operate.buttons].filter(([, one]) => !one.disabled).map(([action]) => action),
-    };
-  });
-  Date.now = now;
-  place.remove();
-  return told;
-}"""
+PRODUCER = script("producer")
 
 
 def test_a_producer_tells_what_is_unusual_and_how_fast_objects_come_and_go(run):
@@ -297,3 +206,127 @@ def test_a_producer_tells_what_is_unusual_and_how_fast_objects_come_and_go(run):
     assert (calm["cells"], unusual["cells"]) == (["free"] * 2, ["object"] * 3)
     assert (calm["can"], unusual["can"]) == (["drain"], ["resume"])
     assert calm["rows"] == ["none"] * 3
+
+
+MAP = script("map")
+
+
+def five(n):
+    """Five clusters on a ring, when n of everything have come."""
+    b = {"b": {"forwards": 40 * n, "link": LINK | {"cut": True}}}
+    c = {"c": {"forwards": 0, "link": LINK}, "a": {"forwards": 2 * n}}
+    states = [
+        consoles.state_of("a", b, queue_length=7, busy=5, health="recovering",
+                          failed_share=0.25),
+        consoles.state_of("b", c, busy=9, accept_probability=0.3),
+        consoles.state_of("c", draining=True, drained=True),
+        consoles.state_of("far-away-site", down=True, busy=0),
+    ]  # fmt: skip
+    told = frame(1000.0 * n, *states)
+    told["clusters"][-1:] = [
+        told["clusters"][-1],
+        {"id": "e", "unreachable": True, "last_seen_s": None},
+    ]
+    ends = (("a", "b"), ("b", "c"), ("c", "e"))
+    return told | {"links": [[*between, 5.0] for between in ends]}
+
+
+def test_the_map_says_what_clusters_and_links_do(run):
+    """Each way of a link by itself; what an operator did to it, and that an end of it is dead."""
+    told, links, chosen = run(MAP, [five(1), five(2)])
+    assert chosen == ["b", "b"]
+    assert links == [
+        {
+            "says": "a → b 40/s, b → a 2.0/s, 5 ms one way, cut by an operator",
+            "state": "cut",
+            "ways": [["40/s", ""], ["2.0/s", ""]],
+        },
+        {
+            "says": "b → c 0/s, c → b 0/s, 5 ms one way, spoiled by an operator",
+            "state": "spoiled",
+            "ways": [["", None], ["", None]],
+        },
+        {
+            "says": "c → e 0/s, e → c 0/s, 5 ms one way",
+            "state": "dead",
+            "ways": [["", None], ["", None]],
+        },
+    ]
+    a, b, c, far, e = (told[name] for name in ("a", "b", "c", "far-away-site", "e"))
+    assert a["says"] == (
+        "a: recovering, 25 % of the work run here fails; 7 waiting, 5 of 5 servers busy, P 1.00, "
+        "R 1.00"
+    )
+    assert (a["words"], a["waiting"], a["pressed"], b["pressed"]) == (
+        *("recovering", "7", "true", "false"),
+    )
+    assert [one["busy"] for one in (a, b, far)] == [1, 1, 0]
+    assert (b["load"], c["load"], b["words"]) == ("middle", "low", "P 0.30  R 1.00")
+    assert (c["words"], far["words"], e["words"]) == ("drained", "servers down", "unreachable")
+    assert (far["name"], far["state"]) == ("far-awa…", "down")
+    assert e["says"] == "e does not answer, last heard of never"
+    tops = sorted((a, b, c, e, far), key=lambda one: one["y"])
+    assert tops[0] is a, "the first one is at the top"
+    assert b["x"] > a["x"] > far["x"], "and they go round as a clock does"
+    assert b["y"] == pytest.approx(far["y"], abs=3.0)
+    assert c["y"] == pytest.approx(e["y"], abs=3.0)
+
+
+VERSIONS = script("versions")
+
+
+def test_versions_and_clients_are_told_as_soon_as_there_is_one(run):
+    def of(name, version, by, **fields):
+        more = {key: fields.pop(key) for key in ("removed", "superseded") if key in fields}
+        told = {"version": version, "by": by, **more}
+        return cluster_view(name, consoles.state_of(name, configuration=told, **fields))
+
+    calm = [of("a", 3, "a"), of("b", 3, "a"), {"id": "c", "unreachable": True}]
+    one = [of("a", 3, "a", clients={"connected": 0, "moved_away": 1, "put_off": 0}), calm[1]]
+    news = [of("a", 3, "b"), of("b", 3, "a"), of("c", 2, "z", removed=True, superseded=7)]
+    shown, wins = run(VERSIONS, [calm, one, news])
+    assert shown == [
+        None,
+        ["a010version 3 of a", "b000version 3 of a"],
+        [
+            "a000version 3 of b",
+            "b000version 3 of a, behind version 3 of b",
+            (
+                "c000version 2 of z, behind version 3 of b, its version 7 was superseded, "
+                "removed: it drains"
+            ),
+        ],
+    ]
+    assert wins == "version 3 of b"
+
+
+OPERATE = script("operate")
+
+
+def test_what_can_be_done_is_asked_for_twice(run, page):
+    """The question goes when it makes no sense any more; that nobody answers is said."""
+    page.route("**/console/resume", lambda route: route.abort())
+    may_not, asked, gone, failed = run(OPERATE)
+    assert may_not == {
+        "can": [], "asks": None, "says": "", "hint": "not yoursspillover drain x"
+    }  # fmt: skip
+    assert (asked["can"], asked["asks"], asked["hint"]) == (["Drain"], "Sure to drain?", None)
+    assert (gone["can"], gone["asks"]) == (["Resume"], None)
+    assert (failed["asks"], failed["says"]) == (None, "Not done: nobody answers there.")
+
+
+LISTED = script("listed")
+
+
+def test_a_list_of_decisions_is_short_and_rests_under_a_mouse(run):
+    """Of a tenant's request there is no name to ask for; another service has another past."""
+    told, opened = run(LISTED)
+    assert told == [
+        [300, 14, "r400"],
+        [300, 14, "r400"],
+        [300, 14, "r402"],
+        [300, 14, "not shown"],
+        [0, 0, None],
+        [1, 1, "r5"],
+    ]
+    assert not opened

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +14,15 @@ from spillover.apps.node.console_view import cluster_view
 from support import told_console as consoles
 from support.console_page import open_page
 
-LOAD = """async (name) => {
-  const base = document.querySelector("script[type=module]").src;
-  return import(new URL(`${name}.js`, base));
-}"""
-"""A module of the page."""
+SCRIPTS = Path(__file__).parent / "console_scripts"
+
+
+def script(name):
+    """An async function (load, value) -> what a test is told; `load` gives a module of the page."""
+    return (SCRIPTS / f"{name}.js").read_text(encoding="utf-8").strip()
+
+
+LOAD = script("load")
 
 LINK = {"cut": False, "loss": 0.0, "delay_ms": 1.0}
 
@@ -41,7 +46,7 @@ def page(chromium):
 
 
 def evaluate(page, script, value=None):
-    """What an async function of LOAD and the value returns."""
+    """What a script returns for the value."""
     return page.evaluate(f"async (given) => ({script})({LOAD}, given)", value)
 
 
