@@ -114,6 +114,7 @@ def test_a_table_for_people(capsys):
         (("--stall", "n0:-5"), "--stall: expected a number of at least 0, got '-5'"),
         (("--stall", "n0:1", "--stall", "n0:2"), "--stall: expected each node once, got 'n0'"),
         (("--crash", "n9:5"), "--crash: expected a node of n0..n3, got 'n9'"),
+        (("--join", "n4:5"), "--join: expected a node of n0..n3, got 'n4'"),
         (("--message-loss", "2"), "--message-loss: expected a share of 0..1, got '2'"),
         (("--max-lease-ms", "170000"), "--max-lease-ms: expected at least three renewals"),
         (("--min-grab-ms", "60000"), "--min-grab-ms: expected less than --normal-lease-ms"),
