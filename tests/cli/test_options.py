@@ -75,6 +75,7 @@ def test_a_demo_of_leases_is_as_it_was_asked_for(monkeypatch):
     ]
     plain, _, _, own = plans
     assert (plain.members, plain.seed, plain.redis, plain.keep) == (4, 1, None, False)
+    assert plain.limit_s == 300.0
     assert (own.members, own.seed, own.limit_s) == (5, 3, 50.0)
     assert (own.redis, own.keep) == ("redis://127.0.0.1:1/0", True)
     with pytest.raises(InputError, match="records"):

@@ -188,6 +188,7 @@ def test_the_curve_is_drawn(pool, require, tmp_path, capsys, monkeypatch):
     for name, x, row in zip(("as given", "recommended"), at, marks, strict=True):
         shares.append((name, (x, [row["blocking"]["average"]])))
     labels = [line.get_label() for line in blocked.lines]
+    assert [text.get_text() for text in blocked.get_legend().get_texts()] == labels
     assert [*zip(labels, points(blocked), strict=True)] == shares
     colors = [line.get_color() for line in blocked.lines][: 1 + len(kinds) * many]
     assert len({*colors}) == len(colors)

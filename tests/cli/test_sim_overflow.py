@@ -38,12 +38,12 @@ def test_policies_are_compared_on_the_same_requests(run, numba):
     """Both engines say the same, policy by policy; `shared` is the best there can be."""
     answers = []
     for engine in ("full", "fast"):
-        policies = "isolated,paper,shared"
+        policies = "shared,isolated,paper"
         done = run(*SIM, "--rate", "115", "--compare", policies, "--engine", engine, "--json")
         assert done.status == 0
         answers.append(json.loads(done.out))
     full, fast = answers
-    assert list(full["policies"]) == ["isolated", "paper", "shared"]
+    assert list(full["policies"]) == ["shared", "isolated", "paper"]
     for policy, one in full["policies"].items():
         other = fast["policies"][policy]
         assert one["policy"] == other["policy"] == policy
@@ -82,6 +82,8 @@ def test_a_policy_is_asked_along(run):
     """What would have been done otherwise, and by how much sooner, and nothing is."""
     options = ("sim", "overflow", "--topology", "ring5", "--workload", "bursts", "--duration-s")
     plain = json.loads(run(*options, "8", "--json").out)
+    other = json.loads(run(*options, "8", "--seed", "2", "--json").out)
+    assert other["system_time_ms"] != plain["system_time_ms"]
     told = json.loads(run(*options, "8", "--shadow", "adaptive", "--json").out)
     sums = told.pop("shadow")
     assert sums["policy"] == "adaptive"

@@ -249,7 +249,7 @@ POOL = Pool(
 )
 
 
-def test_what_theory_says_of_a_pool(lines, require):
+def test_what_theory_says_of_a_pool(lines, require, capsys):
     """Types and servers side by side, of which there need not be as many; some shares are open."""
     require(importlib.util.find_spec("numpy"), "numpy, from the extra `sim`")
     from spillover.sim.theory.tokens.exact import TokenFigures
@@ -264,6 +264,10 @@ def test_what_theory_says_of_a_pool(lines, require):
         "s2 4 0.3",
         "blocked 0.125 of all jobs, 0.4375 of all capacity in use",
     ]
+    exact_tokens._print_figures(POOL, "ideal", figures)
+    (last,) = [row for row in capsys.readouterr().err.splitlines() if "s2" in row]
+    cells = [cell.strip() for cell in last.split("│")[1:-1]]
+    assert cells == ["", "", "", "s2", "4", "0.3"]
 
 
 def test_what_was_simulated_of_a_pool(lines):
