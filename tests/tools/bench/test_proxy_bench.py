@@ -7,11 +7,14 @@ import json
 import subprocess
 import sys
 
+import psutil
 import pytest
 
+from spillover.live.http.client import HttpClient
+from spillover.tools.bench.foreign import find_program
 from spillover.tools.bench.proxy import STAGES
 from spillover.tools.bench.proxy.readers import Asked, Counted, Left, Opened, Readers, Unread
-from spillover.tools.bench.proxy.ways import running_service
+from spillover.tools.bench.proxy.ways import HAPROXY, NGINX, relays, running_service
 
 pytestmark = pytest.mark.threes
 
@@ -44,6 +47,22 @@ def test_the_ends_tell_what_came_and_who_left():
                 assert all(lost[number] > at for number, at in left.items())
 
     asyncio.run(asyncio.wait_for(main(), 10.0))
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("name", "program"), [(NGINX, "nginx"), (HAPROXY, "haproxy")])
+def test_relays_are_what_they_are_called(require, name, program):
+    """As many as there are hops, and one more; what is asked goes through all of them."""
+    require(find_program(program), f"{program} on the PATH")
+
+    async def main():
+        async with running_service() as service, relays(name, service, hops=1) as way:
+            client = HttpClient(way.url)
+            answer = await client.request("GET", "/", timeout_s=10.0)
+            await client.close()
+            return [psutil.Process(pid).name() for pid in way.pids], answer.status
+
+    assert asyncio.run(main()) == ([program, program], 200)
 
 
 @pytest.mark.e2e

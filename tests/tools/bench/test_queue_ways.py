@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from random import Random
 
 import pytest
 
 from spillover.live.http.client import HttpClient
-from spillover.tools.bench.queue.closed import body_of_take
-from spillover.tools.bench.queue.legs import EACH_MIN, Legs
+from spillover.tools.bench.queue.closed import body_of_take, prepare
+from spillover.tools.bench.queue.legs import EACH_MIN, Legs, _Watcher
 from spillover.tools.bench.queue.ways import read_way
 from support.loop import until
 from support.queue_producers import producers
@@ -72,3 +73,20 @@ def test_messages_are_watched_until_enough_was_seen():
     assert len(legs.at_door_s) == EACH_MIN
     assert len(legs.fetched_s) == 2 * EACH_MIN
     assert min(legs.at_once_s + legs.next_s + legs.after_s + legs.fetched_s) > 0
+
+
+@pytest.mark.slow
+def test_what_does_not_count_yet_goes_into_no_leg():
+    async def looked():
+        legs = Legs()
+        async with producers(3) as running:
+            clients = {one.id: HttpClient(one.url) for one in running}
+            watcher = _Watcher(clients, list(clients), Random(1), legs)
+            await prepare(clients)
+            await watcher.look(counts=False)
+            await watcher.settle_all()
+            for client in clients.values():
+                await client.close()
+        return legs
+
+    assert asyncio.run(looked()) == Legs()
