@@ -171,7 +171,7 @@ def record(name, *holds):
 OUTCOME = RunOutcome(
     computed={"comte-9": record("comte-9", True, False, True)},
     kept={"comte-10": record("comte-10", True)},
-    failed={"comte-12": "no room"},
+    failed={"comte-12": "no room", "comte-13": "too late"},
 )
 
 
@@ -185,7 +185,9 @@ def test_what_came_of_figures_is_told_in_their_order():
     kept, computed = told.pop("figures")
     assert told == {
         "out": "out", "page": "out/index.html", "seed": 3, "effort": "full",
-        "failed": [{"name": "comte-12", "reason": "no room"}],
+        "failed": [
+            {"name": "comte-12", "reason": "no room"}, {"name": "comte-13", "reason": "too late"},
+        ],
     }  # fmt: skip
     assert (kept["name"], kept["skipped"]) == ("comte-10", True)
     assert computed == {
@@ -199,7 +201,7 @@ def test_what_came_of_figures_is_told_in_their_order():
 def test_the_last_line_counts_figures_and_statements(capsys, tmp_path):
     page = tmp_path / "index.html"
     for outcome, interrupted, counts in (
-        (OUTCOME, False, "1 computed, 1 there already, 1 failed. 3 of 4 statements hold. "),
+        (OUTCOME, False, "1 computed, 1 there already, 2 failed. 3 of 4 statements hold. "),
         (RunOutcome(), True, "0 computed, 0 there already; interrupted, what is finished stays "),
     ):
         reproduce._tell_end(outcome, page, interrupted=interrupted)

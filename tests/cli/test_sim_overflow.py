@@ -345,6 +345,28 @@ def test_a_plan_goes_by_99_of_100(run, numba, tmp_path):
             assert (told["topology"], told["policy"], told["p99_ms"]) == ("ring5", "paper", 90)
 
 
+@pytest.mark.parametrize(
+    ("own", "asked", "planned"),
+    [
+        ("two-choice", (), "two-choice"),
+        ("isolated", (), "paper"),
+        ("two-choice", ("--policy", "paper"), "paper"),
+    ],
+)
+def test_a_plan_is_of_the_topologys_own_policy(run, numba, tmp_path, own, asked, planned):
+    """Unless another is asked for, or its own is none that is networked."""
+    two, trace = tmp_path / "two.yaml", tmp_path / "trace.csv"
+    two.write_text(
+        f"policy: {own}\nclusters: [{{id: a, servers: 1}}, {{id: b, servers: 1}}]\n"
+        "links: [{between: [a, b]}]\n"
+    )
+    trace.write_text("time_s,cluster,service_ms\n0,a,10\n0,b,10\n")
+    at = ("plan", "--topology", str(two), "--trace", str(trace), "--p99-ms", "90", "--json")
+    told = json.loads(run(*at, *asked).out)
+    assert told["policy"] == planned
+    assert told["networked"]["servers"] == {"a": 1, "b": 1}
+
+
 def test_a_plan_that_cannot_be(run, numba):
     done = run("plan", "--topology", "ring5", *POISSON, "--p99-ms", "20")
     assert done.status == 2
