@@ -107,6 +107,13 @@ def test_the_options_reach_the_simulation(told, numba, changes):
     assert figures != told(*line("sim", objects="3000"))
 
 
+def test_the_engine_is_the_one_that_was_asked_for(told, numba):
+    """They draw in another order."""
+    command = line("sim", objects="300", producers="3", consumers="9")
+    fast, full = (told(*command, "--engine", engine) for engine in ("fast", "full"))
+    assert fast == told(*command) != full
+
+
 def test_avoiding_visited_producers_reaches_the_simulation(told, numba):
     """The option that only the simulation has."""
     command = line("sim", objects="3000", producers="3", consumers="9")

@@ -111,6 +111,10 @@ def test_what_would_change_is_told_from_what_is_to_what_would_be(told, tmp_path)
         assert fixed == "~ gossip_period_ms: 50.0 to 99.0"
         assert refused.startswith("it would be refused: gossip_period_ms: expected ")
         object_told = json.loads(differs("--json"))
+        # Without a name both have that of the file.
+        config["topology"] = TWO.removeprefix("name: two\n")
+        file.write_text(config["topology"])
+        assert differs() == "nothing differs from version 5\n"
     assert object_told == {
         "version": 5,
         "changes": [fixed],
