@@ -203,9 +203,13 @@ def test_whether_the_generator_was_in_time_is_told():
     peers._note_effort(session, workload, "nodes", [late])
     peers._note_thresholds(session, workload, {2: 61.25, 8: 70.0})
     assert session.notes == [
-        "chord20, HAProxy: of one core node 60%, relays 20%; requests left late by 5.0 ms (p99, "
-        "worst run)",
-        "chord20, nodes: of one core node 100%; requests left late by 1000.0 ms (p99, worst run): "
-        "TOO LATE, these figures are not to be used",
+        (
+            "chord20, HAProxy: of one core node 60%, relays 20%; requests left late by 5.0 ms (p99, "
+            "worst run)"
+        ),
+        (
+            "chord20, nodes: of one core node 100%; requests left late by 1000.0 ms (p99, worst run): "
+            "TOO LATE, these figures are not to be used"
+        ),
         "chord20: HAProxy's mean by threshold, ms: 2: 61.2, 8: 70.0",
     ]
