@@ -144,6 +144,25 @@ def test_a_consumer_tells_why_it_got_nothing():
     assert asyncio.run(main()) == ((Took.FAILED, None), False, reasons)
 
 
+@pytest.mark.parametrize(
+    ("status", "took"), [(429, Took.REFUSED), (503, Took.REFUSED), (500, Took.FAILED)]
+)
+def test_a_refused_take_is_no_failed_one(status, took):
+    async def main():
+        record = QueueRecord()
+        async with scripted(problem(status, "why")) as server:
+            client = HttpClient(server.url)
+            consumer = Consumer(
+                0, {"p1": client}, record, b"12345678",
+                start_s=0.0, consume_s=0.0, max_hops=1, random=Random(1),
+            )  # fmt: skip
+            told = await consumer._take()
+            await client.close()
+        return told, record.reasons
+
+    assert asyncio.run(main()) == ((took, None), {f"take: status {status}": 1})
+
+
 def test_the_schedule_follows_from_the_seed():
     idle = replace(LOAD, consumers=0, produce_rate_per_s=20.0, duration_s=0.5)
     offered = {

@@ -190,7 +190,7 @@ def test_whether_the_generator_was_in_time_is_told():
     """The shares are those of the median run, the lateness that of the worst."""
     session, workload = (
         session_of(),
-        SimpleNamespace(name="chord20", figures=(SimpleNamespace(case="mean", unit="ms"),)),
+        SimpleNamespace(name="mesh", figures=(SimpleNamespace(case="mean", unit="ms"),)),
     )
     shares = (
         {"node": 0.5, "relays": 0.2},
@@ -202,14 +202,10 @@ def test_whether_the_generator_was_in_time_is_told():
     late = SimpleNamespace(cpu_share={"node": 1.0}, lag_ms=1_000.0)
     peers._note_effort(session, workload, "nodes", [late])
     peers._note_thresholds(session, workload, {2: 61.25, 8: 70.0})
+    late_by = "requests left late by"
+    unusable = ": TOO LATE, these figures are not to be used"
     assert session.notes == [
-        (
-            "chord20, HAProxy: of one core node 60%, relays 20%; requests left late by 5.0 ms (p99, "
-            "worst run)"
-        ),
-        (
-            "chord20, nodes: of one core node 100%; requests left late by 1000.0 ms (p99, worst run): "
-            "TOO LATE, these figures are not to be used"
-        ),
-        "chord20: HAProxy's mean by threshold, ms: 2: 61.2, 8: 70.0",
+        f"mesh, HAProxy: of one core node 60%, relays 20%; {late_by} 5.0 ms (p99, worst run)",
+        f"mesh, nodes: of one core node 100%; {late_by} 1000.0 ms (p99, worst run){unusable}",
+        "mesh: HAProxy's mean by threshold, ms: 2: 61.2, 8: 70.0",
     ]
