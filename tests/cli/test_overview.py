@@ -41,7 +41,10 @@ def test_every_command_has_help(command, capsys):
     assert ask(capsys, command, "--help").startswith(f"usage: spillover {command}")
 
 
-@pytest.mark.parametrize("words", [[], ["lease"], ["sim"], ["exact"], ["topology"]])
+BELOW = ("lease", "sim", "exact", "topology", "tls", "token", "config")
+
+
+@pytest.mark.parametrize("words", [[], *([command] for command in BELOW)])
 def test_without_a_command_there_is_help(words, capsys):
     """On stdout, exit status 0: whoever types only that wants to know what there is."""
     assert ask(capsys, *words) == ask(capsys, *words, "--help")

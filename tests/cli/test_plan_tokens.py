@@ -87,6 +87,43 @@ def test_the_table(file, capsys):
     assert "at once" not in err
 
 
+TYPES = "[{id: x, rate: 3, classes: [c1, c2]}, {id: y, rate: 2, classes: [c2]}]"
+TYPED = POOL.replace("[{id: all, rate: 5, classes: [c1, c2]}]", TYPES)
+ROWS = """\
+tokens of a class blocked type x type y above the best in use jobs time, ms slowdown
+1 0.4959 0.4463 0.5702 0.3292 60.5% 1.3 434.4 1.00
+2 0.3517 0.3080 0.4173 0.1850 77.8% 2.7 700 1.64
+3, best if all alike 0.2859 0.2485 0.3420 0.1192 85.7% 4.2 983.8 2.35
+4 0.2492 0.2162 0.2988 0.0826 90.1% 5.8 1282 3.10
+5 0.2264 0.1963 0.2716 0.0597 92.8% 7.4 1593 3.88
+6 0.2111 0.1830 0.2533 0.0444 94.7% 9.1 1913 4.69
+as given 0.2111 0.1830 0.2533 0.0444 94.7% 9.1 1913 4.69
+recommended 0.2873 0.2586 0.3304 0.1206 85.5% 3.2 759.6 2.06
+no dispatcher blocks less than 0.1667 at this load
+recommended: {c1: 1, c2: 4}""".splitlines()
+
+
+def rows_of(capsys, monkeypatch, *options):
+    """What the command shows, as words with one blank between; no rules."""
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["plan", "tokens", *options]) == 0
+    rows = [re.sub(r"[│┃\s]+", " ", line).strip() for line in capsys.readouterr().err.splitlines()]
+    return [row for row in rows if re.search(r"\w", row)]
+
+
+def test_each_figure_stands_under_its_title(file, capsys, monkeypatch):
+    """Shares, jobs and times; those of types where there are several. Of a long curve some rows,
+    the first and the last among them."""
+    file.write_text(TYPED, encoding="utf-8")
+    options = ("--pool", str(file), "--load", "1.2", "--at-most", "6", "--blocking", "0.3")
+    title, *rows = rows_of(capsys, monkeypatch, *options)
+    assert (title, rows) == ("pool pool, load 1.2", ROWS)
+    options = ("--pool", str(file), "--at-most", "25", "--blocking", "0.037")
+    _, _, *rows = rows_of(capsys, monkeypatch, *options)
+    counts = [int(re.match(r"\d+", row)[0]) for row in rows if row[0].isdigit()]
+    assert counts == [1, *range(2, 21, 2), 21]
+
+
 @pytest.mark.slow
 def test_the_page_says_what_comes_out(file, capsys):
     """Its pool, its command, and the shares that it names."""
@@ -116,15 +153,49 @@ def test_what_nodes_do_otherwise_is_said(file, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ["comte8", "comte11"])
-def test_the_curve_is_drawn(pool, require, tmp_path, capsys):
-    """Into the file that was named, whole or not at all."""
+def test_the_curve_is_drawn(pool, require, tmp_path, capsys, monkeypatch):
+    """Into the file that was named, whole or not at all; what is drawn is that of the object."""
     require(importlib.util.find_spec("matplotlib"), "matplotlib, from the extra `report`")
+    from matplotlib.figure import Figure
+
+    drawn = []
+    save = Figure.savefig
+
+    def keep(figure, *arguments, **options):
+        drawn.append(figure)
+        save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
     path = tmp_path / "limits.svg"
     options = ["--at-most", "3", "--plot", str(path)]
-    assert main(["plan", "tokens", "--pool", pool, *options]) == 0
-    capsys.readouterr()
+    told = ask(capsys, "--pool", pool, *options)
     assert "<svg" in path.read_text(encoding="utf-8")
     assert [each.name for each in tmp_path.iterdir()] == ["limits.svg"]
+    blocked, times = drawn[0].axes
+    curve, kinds = told["curve"], [*told["ideal"]["per_type"]]
+    marks = [told[name] for name in ("given", "best")]
+    at = [[sum(row["tokens"].values()) / len(row["tokens"])] for row in marks]
+    many = len(kinds) > 1
+    assert points(times) == [
+        ([1, 2, 3], [row["time_ms"] for row in curve]),
+        *((x, [row["time_ms"]]) for x, row in zip(at, marks, strict=True)),
+    ]
+    shares = [("all jobs", ([1, 2, 3], [row["blocking"]["average"] for row in curve]))]
+    for kind in kinds * many:
+        own = [row["blocking"]["per_type"][kind] for row in curve]
+        shares.append((f"type {kind}", ([1, 2, 3], own)))
+    shares.append(("best there can be", ([0, 1], [told["ideal"]["average"]] * 2)))
+    for name, x, row in zip(("as given", "recommended"), at, marks, strict=True):
+        shares.append((name, (x, [row["blocking"]["average"]])))
+    labels = [line.get_label() for line in blocked.lines]
+    assert [text.get_text() for text in blocked.get_legend().get_texts()] == labels
+    assert [*zip(labels, points(blocked), strict=True)] == shares
+    colors = [line.get_color() for line in blocked.lines][: 1 + len(kinds) * many]
+    assert len({*colors}) == len(colors)
+
+
+def points(axes):
+    return [([*line.get_xdata()], [*line.get_ydata()]) for line in axes.lines]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +251,10 @@ def test_limits_too_large_to_solve(file, capsys):
     """They have no row; the others have."""
     file.write_text(POOL.replace("tokens: 6", "tokens: 9000000"), encoding="utf-8")
     assert ask(capsys, "--pool", str(file), "--slowdown", "2")["given"] is None
+    assert main(["plan", "tokens", "--pool", str(file), "--slowdown", "2"]) == 0
+    said = capsys.readouterr().err
+    assert "the limits as given are too many for the exact model: spillover sim tokens\n" in said
+    assert "as given  " not in said
 
 
 def test_plan_itself_is_as_it_was(capsys):

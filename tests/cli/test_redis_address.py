@@ -56,7 +56,9 @@ def test_a_file_may_have_it(tmp_path, monkeypatch):
     file = tmp_path / "redis-url"
     file.write_text("  rediss://:s3cret@file/0 \nand more\n")
     assert redis_url(None, str(file)) == "rediss://:s3cret@file/0"
-    with pytest.raises(InputError, match="expected without an address in --redis"):
+    with pytest.raises(
+        InputError, match=r"^--redis-url-file: expected without an address in --redis$"
+    ):
         redis_url("redis://option", str(file))
 
 

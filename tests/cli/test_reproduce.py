@@ -5,15 +5,20 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from spillover.cli import main
+from spillover.cli import main, reproduce
+from spillover.tools.reproduce.figure import Claim, Effort
+from spillover.tools.reproduce.record import Record
+from spillover.tools.reproduce.run import RunOutcome, RunPlan
 
 WITHIN_S = 60.0
 
@@ -152,3 +157,83 @@ def test_without_the_extras(tmp_path, missing):
     assert done.stderr.count("\n") == 1
     assert missing in done.stderr
     assert "pip install 'spillover[" in done.stderr
+
+
+def record(name, *holds):
+    """A figure with so many statements."""
+    claims = [Claim("it is so", "1", "2", each) for each in holds]
+    return Record(
+        name=name, title="Title", seed=3, effort="default", versions={}, computed_s=1.25,
+        claims=claims, values={},
+    )  # fmt: skip
+
+
+OUTCOME = RunOutcome(
+    computed={"comte-9": record("comte-9", True, False, True)},
+    kept={"comte-10": record("comte-10", True)},
+    failed={"comte-12": "no room", "comte-13": "too late"},
+)
+
+
+def test_what_came_of_figures_is_told_in_their_order():
+    """Those that were there already, too; what failed is told apart."""
+    plan = RunPlan(
+        names=["comte-10", "comte-12", "comte-9"], directory=Path("out"),
+        effort=Effort(full=True), seed=3, jobs=2, fresh=False,
+    )  # fmt: skip
+    told = reproduce._as_json(plan, OUTCOME, Path("out/index.html"))
+    kept, computed = told.pop("figures")
+    assert told == {
+        "out": "out", "page": "out/index.html", "seed": 3, "effort": "full",
+        "failed": [
+            {"name": "comte-12", "reason": "no room"}, {"name": "comte-13", "reason": "too late"},
+        ],
+    }  # fmt: skip
+    assert (kept["name"], kept["skipped"]) == ("comte-10", True)
+    assert computed == {
+        "name": "comte-9", "image": "out/comte-9.png", "data": "out/comte-9.json",
+        "skipped": False, "computed_s": 1.25, "claims": 3, "claims_hold": 2,
+    }  # fmt: skip
+    plan = replace(plan, effort=Effort(full=False))
+    assert reproduce._as_json(plan, OUTCOME, Path("x"))["effort"] == "default"
+
+
+def test_the_last_line_counts_figures_and_statements(capsys, tmp_path):
+    page = tmp_path / "index.html"
+    for outcome, interrupted, counts in (
+        (OUTCOME, False, "1 computed, 1 there already, 2 failed. 3 of 4 statements hold. "),
+        (RunOutcome(), True, "0 computed, 0 there already; interrupted, what is finished stays "),
+    ):
+        reproduce._tell_end(outcome, page, interrupted=interrupted)
+        line = capsys.readouterr().err
+        assert line.startswith(counts)
+        assert line.endswith(f". Page: {page.as_uri()}\n")
+
+
+@pytest.mark.parametrize("at_terminal", [False, True])
+def test_each_figure_has_a_line(at_terminal, capsys, monkeypatch):
+    """Above the bars, where there are some; they go on as figures do."""
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("FORCE_COLOR", "1") if at_terminal else None
+    with reproduce._display(4) as display:
+        display.kept(record("comte-10", True))
+        display.started("comte-9")
+        display.progressed("comte-9", 0.5)
+        display.finished(record("comte-9", True, False))
+        display.started("comte-12")
+        display.failed("comte-12", "no [room]")
+        display.started("comte-13")
+        display.progressed("comte-13", 0.4)
+    told = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    for line in (
+        "comte-10: there already, 1 of 1 statements hold (--fresh computes it again)\n",
+        "comte-9: computed in 1.2 s, 1 of 2 statements hold\n",
+        "comte-12: failed: no [room]\n",
+    ):
+        assert line in told
+    if at_terminal:
+        bars = [line.split() for line in told.splitlines() if " %" in line][-2:]
+        assert [(*words[:2], words[words.index("%") - 1]) for words in bars] == [
+            ("all", "figures", "75"),
+            ("comte-13", bars[1][1], "40"),
+        ]

@@ -25,7 +25,7 @@ def test_the_contract(capsys):
     assert (result["moves"], result["moves_min"]) == (12, 12)
     assert sorted(result["counts"].values()) == [4, 4, 4, 5]
     assert list(result["counts"]) == ["n0", "n1", "n2", "n3"]
-    assert result["double_owned_ms"] == 0
+    assert (result["start"], result["seed"], result["double_owned_ms"]) == ("one-node", 1, 0)
     assert 0 < result["unowned_ms_max"] < 2_000
     assert result["rule"] == "guarded"
 
@@ -68,6 +68,16 @@ def test_quick_times_and_troubles(capsys):
     assert 0 < result["unowned_ms_max"] < 3_000 + 1_100 + 1_000
 
 
+def test_who_comes_late_and_who_is_never_heard(capsys):
+    """One that joins after the end has nothing, and needs not have died; where every message is
+    lost nobody is challenged, and all stays as it was."""
+    late = figures_of(capsys, "--join", "n2:1e9", "--start", "empty")
+    assert late["counts"]["n2"] == 0
+    assert sorted(late["counts"].values())[1:] == [5, 6, 6]
+    lost = figures_of(capsys, "--message-loss", "1", "--start", "one-node", "--rule", "blog")
+    assert lost["counts"] == {"n0": 17, "n1": 0, "n2": 0, "n3": 0}
+
+
 def test_the_dead_own_nothing(capsys):
     """Where all have died nobody is left to take over: counts are zero, not those of before."""
     crashes = [x for node in range(4) for x in ("--crash", f"n{node}:{100 * (node + 1)}")]
@@ -83,9 +93,11 @@ def test_a_table_for_people(capsys):
     by_load = ("--balance", "load", "--loads", "skewed")
     assert main(["sim", "leases", *SMALL, *by_load]) == 0
     assert "of the mean load" in capsys.readouterr().err
-    many = ("--nodes", "2", "--partitions", "120", "--periods", "2", "--rule", "blog")
-    assert main(["sim", "leases", *many]) == 0
-    assert "note: the blog's rule is safe up to 100 partitions" in capsys.readouterr().err
+    note = "note: the blog's rule is safe up to 100 partitions on a node (max_shutdown_ms / "
+    for partitions, is_told in ((100, False), (101, True)):
+        many = ("--nodes", "2", "--partitions", str(partitions), "--periods", "1", "--rule", "blog")
+        assert main(["sim", "leases", *many]) == 0
+        assert (note in capsys.readouterr().err) is is_told
 
 
 @pytest.mark.parametrize(
@@ -98,9 +110,11 @@ def test_a_table_for_people(capsys):
         (("--stall", "n4:500"), "--stall: expected a node of n0..n3, got 'n4'"),
         (("--stall", "n01:500"), "--stall: expected a node of n0..n3, got 'n01'"),
         (("--stall", "500"), "--stall: expected NODE:MS, such as n0:500, got '500'"),
+        (("--stall", ":500"), "--stall: expected NODE:MS, such as n0:500, got ':500'"),
         (("--stall", "n0:-5"), "--stall: expected a number of at least 0, got '-5'"),
         (("--stall", "n0:1", "--stall", "n0:2"), "--stall: expected each node once, got 'n0'"),
         (("--crash", "n9:5"), "--crash: expected a node of n0..n3, got 'n9'"),
+        (("--join", "n4:5"), "--join: expected a node of n0..n3, got 'n4'"),
         (("--message-loss", "2"), "--message-loss: expected a share of 0..1, got '2'"),
         (("--max-lease-ms", "170000"), "--max-lease-ms: expected at least three renewals"),
         (("--min-grab-ms", "60000"), "--min-grab-ms: expected less than --normal-lease-ms"),

@@ -38,12 +38,12 @@ def test_policies_are_compared_on_the_same_requests(run, numba):
     """Both engines say the same, policy by policy; `shared` is the best there can be."""
     answers = []
     for engine in ("full", "fast"):
-        policies = "isolated,paper,shared"
+        policies = "shared,isolated,paper"
         done = run(*SIM, "--rate", "115", "--compare", policies, "--engine", engine, "--json")
         assert done.status == 0
         answers.append(json.loads(done.out))
     full, fast = answers
-    assert list(full["policies"]) == ["isolated", "paper", "shared"]
+    assert list(full["policies"]) == ["shared", "isolated", "paper"]
     for policy, one in full["policies"].items():
         other = fast["policies"][policy]
         assert one["policy"] == other["policy"] == policy
@@ -69,6 +69,13 @@ def test_a_site_that_dies(run, tmp_path):
     others = words.partition("not done (")[2].partition(")")[0]
     assert f"unreachable: {result['outcomes']['unreachable']}" in others
     assert "done" not in others
+    short = ("--duration-s", "1.3", "--faults", str(faults))
+    unknown = [
+        json.loads(run(*SIM, "--rate", "115", *short, *more, "--json").out)
+        for more in ((), ("--no-keys",))
+    ]
+    with_keys, without = (told["outcomes"]["unknown"] for told in unknown)
+    assert with_keys < without, "what has no key is not done again"
 
 
 def test_a_policy_is_asked_along(run):
@@ -132,6 +139,16 @@ def test_types_that_nobody_serves(run):
         assert expected in done.err
 
 
+@pytest.mark.parametrize("engine", ["full", "fast"])
+def test_the_seed_counts_for_a_trace_too(run, numba, tmp_path, engine):
+    """Whoever comes when: policies draw."""
+    trace = tmp_path / "burst.csv"
+    trace.write_text("time_s,cluster\n" + "".join(f"{k / 200},a\n" for k in range(200)))
+    at = ("sim", "overflow", "--topology", "ring5", "--trace", str(trace), "--engine", engine)
+    hops = [json.loads(run(*at, "--seed", seed, "--json").out)["hops"] for seed in "112"]
+    assert hops[0] == hops[1] != hops[2]
+
+
 def test_a_trace_with_types(run, tmp_path):
     """Its column says them, and what is wrong with it is told of the schedule."""
     trace = tmp_path / "typed.csv"
@@ -170,6 +187,7 @@ def test_unusable_options_are_told_in_one_line(run, tmp_path, options, line):
     assert done.out == ""
     assert done.err.count("\n") == 1
     assert line in done.err
+    assert not done.err.startswith("spillover: :"), "nothing is named"
 
 
 def test_a_fault_file_that_names_an_unknown_cluster(run, tmp_path):
@@ -311,6 +329,44 @@ def test_a_plan_with_idle_sites(run, numba, tmp_path):
     assert row.count(" - ") == 2
 
 
+def test_a_plan_goes_by_99_of_100(run, numba, tmp_path):
+    """Two of 200 may take longer than said, a third one may not."""
+    trace = tmp_path / "trace.csv"
+    for slow, status in ((2, 0), (3, 2)):
+        times_ms = [*[20] * (200 - slow), *[500] * slow]
+        lines = [f"{number},a,{time_ms}\n" for number, time_ms in enumerate(times_ms)]
+        trace.write_text("time_s,cluster,service_ms\n" + "".join(lines))
+        done = run("plan", "--topology", "ring5", "--trace", str(trace), "--p99-ms", "90", "--json")
+        assert done.status == status, done.err
+        if not status:
+            told = json.loads(done.out)
+            assert told["isolated"]["servers"]["a"] == 1
+            assert told["isolated"]["p99_ms"]["a"] < 90
+            assert (told["topology"], told["policy"], told["p99_ms"]) == ("ring5", "paper", 90)
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "planned"),
+    [
+        ("two-choice", (), "two-choice"),
+        ("isolated", (), "paper"),
+        ("two-choice", ("--policy", "paper"), "paper"),
+    ],
+)
+def test_a_plan_is_of_the_topologys_own_policy(run, numba, tmp_path, own, asked, planned):
+    """Unless another is asked for, or its own is none that is networked."""
+    two, trace = tmp_path / "two.yaml", tmp_path / "trace.csv"
+    two.write_text(
+        f"policy: {own}\nclusters: [{{id: a, servers: 1}}, {{id: b, servers: 1}}]\n"
+        "links: [{between: [a, b]}]\n"
+    )
+    trace.write_text("time_s,cluster,service_ms\n0,a,10\n0,b,10\n")
+    at = ("plan", "--topology", str(two), "--trace", str(trace), "--p99-ms", "90", "--json")
+    told = json.loads(run(*at, *asked).out)
+    assert told["policy"] == planned
+    assert told["networked"]["servers"] == {"a": 1, "b": 1}
+
+
 def test_a_plan_that_cannot_be(run, numba):
     done = run("plan", "--topology", "ring5", *POISSON, "--p99-ms", "20")
     assert done.status == 2
@@ -337,6 +393,7 @@ def test_the_picture_can_be_read(monkeypatch, require, tmp_path):
     assert main([*SIM, "--compare", "isolated,paper", "--plot", plot]) == 0
     (figure,) = drawn
     shares, homes = figure.axes
+    check_what_is_drawn(figure, shares, homes)
     assert not shares.patches
     assert not homes.patches
     for axis, form in (
@@ -352,3 +409,28 @@ def test_the_picture_can_be_read(monkeypatch, require, tmp_path):
         ]
         assert len(texts) >= 2
         assert all(re.fullmatch(form, text) for text in texts), texts
+
+
+def check_what_is_drawn(figure, shares, homes):
+    """Each policy's requests, ever fewer of which took longer; and at each home, side by side, from
+    the mean to p99."""
+    counts = re.fullmatch(r"ring5: (\d+) requests", figure.get_suptitle())
+    assert 600 < int(counts[1]) < 1200
+    assert [text.get_text() for text in shares.get_legend().get_texts()] == ["isolated", "paper"]
+    for line in shares.lines:
+        slower = line.get_ydata()
+        assert 99.0 < slower[0] <= 100.0
+        assert list(slower) == sorted(slower, reverse=True), "ever fewer took longer"
+    assert [label.get_text() for label in homes.get_xticklabels()] == list("abcde")
+    assert [line.get_color() for line in homes.lines] == [
+        line.get_color() for line in shares.lines for _ in range(15)
+    ]
+    for number, (line, mean, p99) in enumerate(
+        zip(homes.lines[::3], homes.lines[1::3], homes.lines[2::3], strict=True)
+    ):
+        policy, home = divmod(number, 5)
+        (at, _), (low, high) = line.get_data()
+        assert at == pytest.approx(home - 0.175 + 0.35 * policy), "the policies side by side"
+        assert low < high
+        assert (mean.get_data(), mean.get_marker()) == (([at], [low]), "o")
+        assert (p99.get_data(), p99.get_marker()) == (([at], [high]), "_")

@@ -49,6 +49,34 @@ def test_options_reach_the_model(capsys):
     many = result_of(capsys, *circle, "--virtual-nodes", "200")["steps"][0]
     assert few["clients"] != many["clients"]
     assert few["clients"] != result_of(capsys, *circle, "--seed", "2")["steps"][0]["clients"]
+    changes = ("--then", "s2, s3", "--then", "s1,s2,s3,s4", "--seed", "3")
+    prompt, late = (result_of(capsys, *changes, "--skip", share) for share in ("0", "0.9"))
+    assert prompt["steps"][0]["servers"] == ["s2", "s3"]
+    assert prompt["steps"][0]["moved"] > 2 * late["steps"][0]["moved"]
+
+
+def test_what_was_asked_is_told_with_what_came_of_it(capsys):
+    """A circle has no start, and only a circle has virtual nodes."""
+    plain = result_of(capsys, "--then", "s2", "--start", "random", "--skip", "0.5")
+    circle = result_of(capsys, "--then", "s2", "--rule", "consistent-hash", "--seed", "2")
+    for told in (plain, circle):
+        assert len(told.pop("steps")) == 1
+    assert plain == {
+        "rule": "probabilistic",
+        "start": "random",
+        "virtual_nodes": None,
+        "clients": 1000,
+        "skip": 0.5,
+        "seed": 1,
+    }
+    assert circle == {
+        "rule": "consistent-hash",
+        "start": "circle",
+        "virtual_nodes": 1,
+        "clients": 1000,
+        "skip": 0.0,
+        "seed": 2,
+    }
 
 
 def test_without_json_it_shows_a_table(capsys):
@@ -79,6 +107,7 @@ def test_without_json_it_shows_a_table(capsys):
         (("--then", "a", "--clients", "0"), "--clients: expected a whole number from 1 to"),
         (("--then", "a", "--clients", "1e3"), "--clients: expected a whole number, got '1e3'"),
         (("--then", "a", "--virtual-nodes", "0"), "--virtual-nodes: expected a whole number"),
+        (("--then", "a", "--skip", "1"), "--skip: expected a share from 0 to below 1, got '1'"),
         (("--then", "a", "--rule", "best"), "--rule: invalid choice: 'best'"),
         (("--then", "a", "--start", "empty"), "--start: invalid choice: 'empty'"),
     ],

@@ -69,6 +69,7 @@ def test_the_options_reach_the_simulation(simulated, pool_file):
         ("--sizes", "det"),
         ("--discipline", "fcfs"),
         ("--discipline", "fcfs", "--interruptions", "0"),
+        ("--order", "least-loaded"),
     )
     found = [simulated(*common, *variant)["blocking"] for variant in (*variants, ())]
     assert found[0] == found[-1]

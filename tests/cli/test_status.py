@@ -215,6 +215,61 @@ def test_a_configuration_that_lost_and_a_cluster_that_was_removed_are_shown(caps
     ]
 
 
+CONFIG = {"version": 4, "by": "b", "superseded": None, "removed": False}
+NOT_UP = [{"id": f"s{k}", "state": "failing" if k else "up"} for k in range(7)]
+TOKENS = {
+    "classes": [{"held": 3, "limit": 5}, {"held": 1, "limit": 6}],
+    "types": [{"blocked": 7, "blocked_total": 20}, {"blocked": 8, "blocked_total": 2}],
+}
+STANDINGS = [
+    ({}, "paper up"),
+    ({"draining": True}, "paper draining"),
+    ({"draining": True, "drained": True}, "paper drained"),
+    ({"down": True}, "paper no servers"),
+    ({"stuck": 2, "drained": True}, "paper drained, 2 stuck"),
+    (
+        {"drained": True, "configuration": CONFIG | {"removed": True}},
+        "paper removed, drained",
+    ),
+    ({"tokens": TOKENS | {"servers": NOT_UP[:3]}}, "paper up: s1 failing, s2 failing"),
+    (
+        {"tokens": TOKENS | {"servers": NOT_UP}},
+        "paper up: s1 failing, s2 failing, s3 failing, s4 failing, s5 failing, ...",
+    ),
+]
+
+
+def test_how_a_cluster_stands_is_told_in_words(capsys, monkeypatch):
+    """What is wrong with it, the graver first; the first of many servers that are not up."""
+    monkeypatch.setenv("COLUMNS", "200")
+    clusters = {str(k): state_of(str(k), **told) for k, (told, _) in enumerate(STANDINGS)}
+    _, *rows = rows_of(clusters, capsys)
+    shown = [" ".join(row[row.index("paper") :]) for row in rows]
+    assert shown == [words for _, words in STANDINGS]
+
+
+def test_pools_links_and_versions_are_told_where_there_is_something_to_say(capsys, monkeypatch):
+    """Tokens held of all, and all that found none; links that somebody changed; who goes by what,
+    as long as nodes differ in it."""
+    monkeypatch.setenv("COLUMNS", "200")
+    links = [
+        {"id": "b", "link": {"cut": True, "loss": 0.5, "delay_ms": 9.0}},
+        {"id": "c", "link": {"cut": False, "loss": 0.0, "delay_ms": 12.5}, "degraded": True},
+        {"id": "d", "alive": False, "degraded": True, "link": None},
+    ]
+    clusters = {
+        "a": state_of("a", neighbors=links, configuration=CONFIG, tokens=TOKENS),
+        "b": state_of("b", configuration=CONFIG | {"version": 3, "by": None}),
+    }
+    assert [" ".join(row) for row in rows_of(clusters, capsys)] == [
+        "cluster busy N P R tokens blocked forwards config policy neighbors state",
+        "a 1/2 3 0.50 1.00 4/11 22 7 4 of b paper b(cut) c(12.5 ms, degraded) d? up",
+        "b 1/2 3 0.50 1.00 – – 7 3 paper up",  # noqa: RUF001 - as shown
+    ]
+    alike = {name: state_of(name, configuration=CONFIG) for name in "ab"}
+    assert "config" not in rows_of(alike, capsys)[0]
+
+
 def test_older_nodes_have_the_table_they_had(capsys, monkeypatch):
     """And a row is a line, however wide: what reads it has no screen."""
     monkeypatch.delenv("COLUMNS", raising=False)

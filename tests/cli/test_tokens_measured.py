@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 
 import pytest
 
-from spillover.cli.tokens_measured import measured, read
+from spillover.cli.tokens_measured import measure, measured, read
 from spillover.model.errors import RunError
+from support.scripted_server import answer, scripted
 
 URL = "http://h:1"
 STATE = {
@@ -110,3 +112,30 @@ def test_a_state_without_what_is_needed_is_one_line(change, says):
     with pytest.raises(RunError) as error:
         read(URL, STATE | change)
     assert says in str(error.value)
+
+
+def measured_there(**after):
+    """(the pool of a node that says STATE and then `after`, what was told meanwhile)."""
+    told = []
+    state = STATE | {"servers": 2, "busy": 0, "queue_length": 0, "neighbors": []}
+
+    async def look_twice():
+        async with scripted(answer(200, state), answer(200, state | after)) as node:
+            return await measure(node.url, 0.02, told.append)
+
+    return asyncio.run(look_twice()), told
+
+
+def test_a_measurement_takes_as_long_as_it_was_told_to_and_says_how_far_it_is():
+    after = copy.deepcopy(STATE["tokens"])
+    after["types"][0]["arrived"] += 5
+    there, told = measured_there(tokens=after)
+    assert there.arrived == {"chat": 5, "batch": 0}
+    assert 0.02 <= there.duration_s < 60.0
+    assert told == sorted(told)
+    assert 0.0 < told[-1] <= there.duration_s
+
+
+def test_a_node_that_began_anew_meanwhile_is_not_measured():
+    with pytest.raises(RunError, match=r"has been started anew meanwhile: measure again$"):
+        measured_there(ledger={"epoch": 8})

@@ -88,6 +88,7 @@ def test_a_node_lists_decisions_and_tells_what_it_does_not_do(opened, expect):
             re.compile(f" (s|min|h){one}73/50.251$")
             for one in ("r4refused", "r3→ b", "r2kept", "r1started")
         ]
+        expect(page.locator("#subtitle")).to_have_text("cluster of told · 0")
         expect(rows).to_have_text(said)
         for one, words in zip(decisions, said, strict=True):
             page.locator(f'[data-kind="{one["outcome"]}"]').click()
@@ -122,12 +123,16 @@ def test_a_service_that_has_no_place_is_left_alone_for_a_while(opened, expect):
         page.clock.pause_at(datetime.now() + timedelta(hours=1))  # noqa: DTZ005 - as browsers tell it
         page.route("**/console/events", refuse)
         page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
-        expect(page.locator("#lost")).to_contain_text(f"It answers 503: {BUSY['detail']}.")
+        expect(page.locator("#lost")).to_contain_text(
+            f" It answers 503: {BUSY['detail']}. What is shown is from then. Trying again."
+        )
+        expect(page.locator("body")).to_have_class("stale")
         page.clock.run_for(9_500)
         assert len(asked) == 1
         page.unroute("**/console/events")
         page.clock.run_for(1_000)
         expect(page.locator("#connection")).to_have_text("live")
+        expect(page.locator("body")).not_to_have_class("stale")
 
 
 def test_a_member_shows_whose_each_partition_is(opened, expect):
@@ -150,6 +155,7 @@ def test_a_member_shows_whose_each_partition_is(opened, expect):
 
     with consoles.member_console("m1", tell) as url, opened(url) as page:
         cells = page.locator("#partitions > *")
+        expect(page.locator("#subtitle")).to_have_text("member of group g · 0")
         expect(cells).to_have_text(["0m1", "1m1", "2m2", "3free", "4free"])
         for index, state in enumerate(("held", "stopping", "held", "free", "free")):
             expect(cells.nth(index)).to_have_attribute("data-state", state)
@@ -195,6 +201,7 @@ def test_a_producer_shows_what_it_has_and_promised(opened, expect):
     with consoles.producer_console("p1", tell, others) as url, opened(url) as page:
         figures = {"buffered": "2 of 4", "granted": "2", "dead": "1", "producers wait": "3"}
         figures |= {"consumers wait": "5", "oldest object": "2.5 s", "in memory": "2.6 MB"}
+        expect(page.locator("#subtitle")).to_have_text("producer of a distributed queue · 0")
         for name, text in figures.items():
             expect(tile(page, name)).to_have_text(text)
         expect(page.locator("#buffer > *")).to_have_text(["object", "object", "free", "free"])

@@ -72,15 +72,20 @@ def running(count: int, stores: Path | None = None, *more: str) -> Iterator[list
                 one.end(signal.SIGKILL)
 
 
+LIMITS = ("--object-limit-bytes", "500", "--buffers", "7", "--visibility-ms", "9000")
+
+
 def test_it_says_at_the_start_whether_objects_outlive_it(tmp_path: Path) -> None:
     for store, words in (
         (None, "objects are lost with this process: they are in memory alone, without --store"),
         (tmp_path, "objects outlive this process: they are on the disk"),
     ):
-        with running(1, store) as (one,):
+        with running(1, store, *LIMITS) as (one,):
             assert one.ready["durable"] is (store is not None)
-            assert one.producer.state["durable"] is (store is not None)
-            assert one.producer.state["probe_expiry_ms"] == 1000.0
+            state = one.producer.state
+            assert state["durable"] is (store is not None)
+            assert (state["probe_expiry_ms"], state["visibility_ms"]) == (1000.0, 9000.0)
+            assert (state["buffers"], state["limits"]["object_limit_bytes"]) == (7, 500)
             status, said = one.end(signal.SIGTERM)
             assert status == 0
             assert words in said

@@ -70,13 +70,22 @@ def secured(spillover, tokens, tmp_path, monkeypatch):
 
 def test_of_clusters(secured, tokens, tmp_path):
     (tmp_path / "two.yaml").write_text(TWO)
-    out, told = pasted(secured(str(tmp_path / "two.yaml")), tokens[1])
+    bed = secured(str(tmp_path / "two.yaml"))
+    out, told = pasted(bed, tokens[1])
     assert '"result":' in out
+    assert "\n2 clusters are up; Ctrl-C ends them. Try, " in bed.stderr
     assert "with the secret of an API token (roles submit and read) in SPILLOVER_TOKEN" in told
     assert tokens[1] not in told
 
 
 def test_of_producers(secured, tokens):
-    out, _ = pasted(secured("--queue", "2"), tokens[1])
+    bed = secured("--queue", "2")
+    out, _ = pasted(bed, tokens[1])
+    first, second, words, *_ = bed.stderr.splitlines()
+    assert [line.split()[:2] for line in (first, second)] == [
+        ["producer", "p1"],
+        ["producer", "p2"],
+    ]
+    assert words.startswith("2 producers are up; Ctrl-C ends them. Try, ")
     assert "HTTP/1.1 200 OK" in out
     assert out.endswith("an object")

@@ -49,30 +49,32 @@ def chromium(require):
 
 @pytest.fixture
 def opened(chromium):
+    """`opened(url)`: see `open_page`."""
+    return partial(open_page, chromium)
+
+
+@contextmanager
+def open_page(chromium, url, *, width=1280, height=900, secret=None, **options):
     """A page that has drawn something, for `with`. Fails if the browser had anything to complain
     about besides services that do not answer."""
     from playwright.sync_api import expect
 
-    @contextmanager
-    def open_it(url, *, width=1280, height=900, secret=None, **options):
-        options = {"viewport": {"width": width, "height": height}, **options}
-        context = chromium.new_context(**options)
-        context.set_default_timeout(LIMIT_MS)
-        expect.set_options(timeout=LIMIT_MS)
-        page = context.new_page()
-        complaints = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text))
-        page.goto(f"{url}/console")
-        if secret is not None:
-            give_secret(page, secret)
-        page.locator("#view > *").first.wait_for()
-        yield page
-        context.close()
-        unusual = [said for said in complaints if "Failed to load resource" not in said]
-        assert not [said for said in unusual if "net::ERR" not in said], unusual
-
-    return open_it
+    options = {"viewport": {"width": width, "height": height}, **options}
+    context = chromium.new_context(**options)
+    context.set_default_timeout(LIMIT_MS)
+    expect.set_options(timeout=LIMIT_MS)
+    page = context.new_page()
+    complaints = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: complaints.append(said.text))
+    page.goto(f"{url}/console")
+    if secret is not None:
+        give_secret(page, secret)
+    page.locator("#view > *").first.wait_for()
+    yield page
+    context.close()
+    unusual = [said for said in complaints if "Failed to load resource" not in said]
+    assert not [said for said in unusual if "net::ERR" not in said], unusual
 
 
 def give_secret(page, secret):

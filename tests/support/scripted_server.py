@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+import threading
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
+
+STARTS_S = 20.0
 
 RESET = object()
 """In place of an answer: the connection is torn down when the request has come."""
@@ -37,12 +41,13 @@ def done(result=None):
 
 class Scripted:
     """Gives its answers in turn, the last one for ever. `seen` has what was asked: the first line
-    and the headers, whose names are in lower case."""
+    and the headers, whose names are in lower case; `bodies` what came along."""
 
     def __init__(self, answers):
         self._answers = list(answers)
         self._connections = set()
         self.seen = []
+        self.bodies = []
         self.url = ""
 
     async def talk(self, reader, writer):
@@ -53,7 +58,7 @@ class Scripted:
                 while (line := (await reader.readline()).strip()) != b"":
                     name, _, value = line.decode().partition(": ")
                     headers[name.lower()] = value
-                await reader.readexactly(int(headers.get("content-length", 0)))
+                self.bodies.append(await reader.readexactly(int(headers.get("content-length", 0))))
                 self.seen.append((request.decode().rpartition(" ")[0], headers))
                 next_one = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
                 if next_one is RESET:
@@ -87,3 +92,24 @@ async def scripted(*answers):
         server.close()
         script.hang_up()
         await server.wait_closed()
+
+
+@contextmanager
+def scripted_aside(*answers):
+    """The same in a thread of its own, for what runs a loop itself, as commands do."""
+    begun = Future()
+
+    async def serve():
+        ended = asyncio.Event()
+        async with scripted(*answers) as script:
+            begun.set_result((script, asyncio.get_running_loop(), ended))
+            await ended.wait()
+
+    serving = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    serving.start()
+    script, loop, ended = begun.result(STARTS_S)
+    try:
+        yield script
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        serving.join(STARTS_S)

@@ -70,8 +70,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     signal.signal(signal.SIGTERM, _interrupt)
+    display = Display()
+    result = run_bench(options.name, plan_of(options), display.say)
+    display.show(result)
+    if options.json:
+        print(json.dumps(result.as_dict()), flush=True)
+    return 0
+
+
+def plan_of(options: argparse.Namespace) -> BenchPlan:
+    """Returns what is to be measured."""
     runs_full = RUNS_OF.get(options.name, RUNS)
-    plan = BenchPlan(
+    return BenchPlan(
         runs=options.runs or (1 if options.quick else runs_full),
         seed=options.seed,
         case=options.case,
@@ -81,9 +91,3 @@ def run(options: argparse.Namespace) -> int:
         replicas=options.replicas,
         report=options.report,
     )
-    display = Display()
-    result = run_bench(options.name, plan, display.say)
-    display.show(result)
-    if options.json:
-        print(json.dumps(result.as_dict()), flush=True)
-    return 0

@@ -7,11 +7,15 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spillover.cli.parsing import REDIS_VARIABLE, add_redis_url_file, needed_redis_url
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover_loadgen.option_types import above_zero, whole_number
+
+if TYPE_CHECKING:
+    from spillover.tools.demo.leases.plan import LeasePlan
 
 RECORDS, STREAMS, MEMBERS, MAX_LEASE_MS = 1_000_000, 32, 4, 3_000.0
 QUICK_RECORDS, QUICK_STREAMS, QUICK_MAX_LEASE_MS = 100_000, 16, 1_500.0
@@ -62,7 +66,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     from spillover.tools.demo.leases.display import LeaseDisplay, closing_table
-    from spillover.tools.demo.leases.plan import LeasePlan
     from spillover.tools.demo.leases.report import report_page
     from spillover.tools.demo.leases.run import run_lease_demo
     from spillover.tools.report.page import write_report
@@ -70,17 +73,7 @@ def run(options: argparse.Namespace) -> int:
     check_extra("lease demo", "leases", "redis", "jinja2")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    plan = LeasePlan(
-        records=_given(options.records, QUICK_RECORDS if options.quick else RECORDS),
-        streams=_given(options.streams, QUICK_STREAMS if options.quick else STREAMS),
-        members=options.members,
-        max_lease_ms=options.max_lease_ms
-        or (QUICK_MAX_LEASE_MS if options.quick else MAX_LEASE_MS),
-        seed=options.seed,
-        redis=_redis(options),
-        keep=options.keep,
-        limit_s=options.limit_s,
-    )
+    plan = plan_of(options)
     _check_out(options.out)
     display = LeaseDisplay()
     result = run_lease_demo(plan, display)
@@ -93,6 +86,23 @@ def run(options: argparse.Namespace) -> int:
         display.say(line)
     display.say(f"Open the timeline in a browser: {options.out.resolve().as_uri()}")
     return 1 if result.problems else 0
+
+
+def plan_of(options: argparse.Namespace) -> LeasePlan:
+    """Returns what is to be shown. Raises InputError."""
+    from spillover.tools.demo.leases.plan import LeasePlan
+
+    return LeasePlan(
+        records=_given(options.records, QUICK_RECORDS if options.quick else RECORDS),
+        streams=_given(options.streams, QUICK_STREAMS if options.quick else STREAMS),
+        members=options.members,
+        max_lease_ms=options.max_lease_ms
+        or (QUICK_MAX_LEASE_MS if options.quick else MAX_LEASE_MS),
+        seed=options.seed,
+        redis=_redis(options),
+        keep=options.keep,
+        limit_s=options.limit_s,
+    )
 
 
 def _given(value: int | None, default: int) -> int:

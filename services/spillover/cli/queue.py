@@ -129,14 +129,6 @@ def _run_producer(options: argparse.Namespace) -> int:
     own_url = peers.pop(options.id, None)
     shown = _shown(options, peers)
     certified = _certified(options, options.url or own_url, peers)
-    settings = ProducerSettings(
-        id=options.id,
-        buffers=options.buffers,
-        visibility_s=options.visibility_ms / 1e3,
-        probe_expiry_s=options.probe_expiry_ms / 1e3,
-        deliveries_max=options.deliveries_max,
-        held_limit_bytes=options.held_limit_bytes or default_held_limit_bytes(),
-    )
     configure_logs(
         options.id, as_json=options.log_format == "json", log_requests=False, role="producer"
     )
@@ -146,7 +138,7 @@ def _run_producer(options: argparse.Namespace) -> int:
     lines = LineWriter(sys.stdout.fileno())
     ready = {"producer": options.id, "durable": store is not None}
     serving = serve_producer(
-        settings,
+        settings_of(options),
         peers,
         store,
         bind=options.bind,
@@ -165,6 +157,18 @@ def _run_producer(options: argparse.Namespace) -> int:
     finally:
         lines.close()
     return 0
+
+
+def settings_of(options: argparse.Namespace) -> ProducerSettings:
+    """Returns those of the producer."""
+    return ProducerSettings(
+        id=options.id,
+        buffers=options.buffers,
+        visibility_s=options.visibility_ms / 1e3,
+        probe_expiry_s=options.probe_expiry_ms / 1e3,
+        deliveries_max=options.deliveries_max,
+        held_limit_bytes=options.held_limit_bytes or default_held_limit_bytes(),
+    )
 
 
 def _shown(options: argparse.Namespace, peers: Mapping[str, str]) -> Headers:

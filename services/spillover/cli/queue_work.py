@@ -109,14 +109,8 @@ _OPTIONS = {"max_hops": "--max-hops", "at_once": "--at-once", "access": "--acces
 
 async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, Any]:
     """What became of the objects."""
-    pool = Cluster(
-        id=ClusterId("work"),
-        servers=options.at_once,
-        handler=options.handler,
-        workers=options.workers,
-    )
     try:
-        work = QueueWork(consumer, pool, "--handler", options.deadline_ms / 1e3)
+        work = QueueWork(consumer, pool_of(options), "--handler", options.deadline_ms / 1e3)
     except InputError as error:
         raise InputError("--handler", "", error.expected) from None
     stopped = asyncio.Event()
@@ -133,6 +127,16 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
         await work.close()
     await running
     return {"done": work.done, "given_back": work.given_back}
+
+
+def pool_of(options: argparse.Namespace) -> Cluster:
+    """Returns the servers that handle objects, as a node would have them."""
+    return Cluster(
+        id=ClusterId("work"),
+        servers=options.at_once,
+        handler=options.handler,
+        workers=options.workers,
+    )
 
 
 def _on_signals(stopped: asyncio.Event) -> None:

@@ -1,0 +1,330 @@
+"""What becomes of options before anything is begun: plans, settings, pools, and refusals."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from spillover.cli import bench, lease, lease_demo, main, queue, queue_work, up
+from spillover.cli.commands import make_parser
+from spillover.cli.parsing import REDIS_VARIABLE, config_redis
+from spillover.cli.tls_options import VARIABLES, tls_files
+from spillover.cli.up_told import commands, curl, invitation
+from spillover.inputs.topology_file import load_topology
+from spillover.live.queue.wire import PRODUCERS_MAX
+from spillover.model.errors import InputError
+
+
+def read(*words):
+    """The options, as the command would have them."""
+    return make_parser(*words[:2]).parse_args(words)
+
+
+def refused(capsys, *words):
+    """What the command says, which fails as bad input does."""
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    return err.removeprefix("spillover: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        (("node",), 5),
+        (("membership",), 1),
+        (("peers",), 6),
+        (("tokens",), 1),
+        (("peers", "--quick"), 1),
+        (("peers", "--quick", "--runs", "3"), 3),
+    ],
+)
+def test_how_often_a_benchmark_runs(words, runs):
+    assert bench.plan_of(read("bench", *words)).runs == runs
+
+
+def test_a_benchmark_is_as_it_was_asked_for():
+    words = ("--seed", "7", "--case", "one", "--policy", "paper,adaptive", "--duration-s", "8")
+    plan = bench.plan_of(read("bench", "peers", *words, "--replicas", "9", "--report", "x.html"))
+    assert (plan.seed, plan.case, plan.quick) == (7, "one", False)
+    assert (plan.policies, plan.duration_s) == (("paper", "adaptive"), 8)
+    assert (plan.replicas, plan.report) == (9, Path("x.html"))
+    assert bench.plan_of(read("bench", "peers")).policies is None
+
+
+def test_a_demo_of_leases_is_as_it_was_asked_for(monkeypatch):
+    """Smaller if it shall be quick, but for what is said; a Redis of its own unless it has one."""
+    monkeypatch.setenv(REDIS_VARIABLE, "redis://127.0.0.1:1/0")
+    plans = [
+        lease_demo.plan_of(read("lease", "demo", *more))
+        for more in (
+            (),
+            ("--quick",),
+            ("--quick", "--records", "5000", "--streams", "8", "--max-lease-ms", "2500"),
+            ("--members", "5", "--seed", "3", "--redis", "--keep", "--limit-s", "50"),
+        )
+    ]
+    assert [(p.records, p.streams, p.max_lease_ms) for p in plans] == [
+        (1_000_000, 32, 3_000.0),
+        (100_000, 16, 1_500.0),
+        (5_000, 8, 2_500.0),
+        (1_000_000, 32, 3_000.0),
+    ]
+    plain, _, _, own = plans
+    assert (plain.members, plain.seed, plain.redis, plain.keep) == (4, 1, None, False)
+    assert plain.limit_s == 300.0
+    assert (own.members, own.seed, own.limit_s) == (5, 3, 50.0)
+    assert (own.redis, own.keep) == ("redis://127.0.0.1:1/0", True)
+    with pytest.raises(InputError, match="records"):
+        lease_demo.plan_of(read("lease", "demo", "--records", "0"))
+
+
+def test_a_producer_is_as_it_was_asked_for():
+    """Times in seconds."""
+    words = ("--buffers", "7", "--visibility-ms", "1500", "--probe-expiry-ms", "250")
+    more = ("--deliveries-max", "3", "--held-limit-bytes", "999")
+    settings = queue.settings_of(read("queue", "--id", "p1", *words, *more))
+    assert (settings.id, settings.buffers, settings.deliveries_max) == ("p1", 7, 3)
+    assert (settings.visibility_s, settings.probe_expiry_s) == (1.5, 0.25)
+    assert settings.held_limit_bytes == 999
+    plain = queue.settings_of(read("queue", "--id", "p1"))
+    assert (plain.buffers, plain.deliveries_max) == (5, 10)
+    assert (plain.visibility_s, plain.probe_expiry_s) == (30.0, 5.0)
+    assert plain.held_limit_bytes > 1_000_000
+
+
+def test_objects_are_handled_as_it_was_asked_for():
+    words = ("--handler", "python:m:f", "--producer", "http://h:1", "--at-once", "3")
+    pool = queue_work.pool_of(read("queue", "work", *words, "--workers", "process"))
+    assert (pool.server_count, pool.handler, pool.workers) == (3, "python:m:f", "process")
+    assert queue_work.pool_of(read("queue", "work", *words)).workers == "thread"
+
+
+MANY = [f"q{number}=http://h:{number}" for number in range(1, PRODUCERS_MAX + 1)]
+SECURE = ("--tls-cert", "a.crt", "--tls-key", "a.key")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--peer", "a=http://h:1", "--peer", "a=http://h:2"), "--peer: expected ids that differ,"),
+        (
+            ("--peer", "a=http://h:1", "--peer", "b=http://h:1"),
+            "--peer: expected urls that differ, got 'http://h:1' twice",
+        ),
+        (("--peer", "a:http://h:1"), "--peer: expected ID=http(s)://HOST[:PORT], got 'a:http"),
+        (("--peer", "a b=http://h:1"), "--peer: expected 1 to 63 of A-Z a-z 0-9 . _ -, got 'a b'"),
+        (
+            [word for one in MANY for word in ("--peer", one)],
+            f"--peer: expected fewer than {PRODUCERS_MAX} peers, got {PRODUCERS_MAX}",
+        ),
+        (("--url", "h:1"), "--url: expected http(s)://HOST[:PORT], got 'h:1'"),
+        *(
+            ((f"--{name}", "0"), f"--{name}: expected a number of at least 1, got 0")
+            for name in ("buffers", "deliveries-max", "object-limit-bytes", "held-limit-bytes")
+        ),
+        (
+            (*SECURE, "--tls-ca", "ca.crt", "--peer", "p2=http://h:1"),
+            "--peer: expected https:// where producers have certificates, got 'http://h:1'",
+        ),
+        (
+            (*SECURE, "--url", "http://h:1"),
+            "--url: expected https:// where producers have certificates, got 'http://h:1'",
+        ),
+        (
+            (*SECURE, "--peer", "p1=http://h:1"),
+            "--peer: expected https:// where producers have certificates, got 'http://h:1'",
+        ),
+        (
+            (*SECURE, "--peer", "p2=https://h:1"),
+            "--tls-ca: expected a file (or SPILLOVER_TLS_CA) along with --tls-cert, --tls-key",
+        ),
+    ],
+)
+def test_a_producer_that_cannot_be(words, line, capsys):
+    assert refused(capsys, "queue", "--id", "p1", *words).startswith(line)
+
+
+def test_files_of_a_certificate_may_be_named_by_the_environment(monkeypatch):
+    """An option counts more; the key is not the certificate."""
+    for option, variable in VARIABLES.items():
+        monkeypatch.setenv(variable, f"there{option}")
+    named = dict.fromkeys(("tls_cert", "tls_key", "tls_ca"))
+    files = tls_files(argparse.Namespace(**named | {"tls_key": "own.key"}))
+    assert (files.cert, files.key, files.ca) == ("there--tls-cert", "own.key", "there--tls-ca")
+
+
+def test_a_configuration_goes_by_a_redis_if_one_is_named_in_any_way(monkeypatch, tmp_path):
+    monkeypatch.setenv(REDIS_VARIABLE, "redis://environment")
+    file = tmp_path / "url"
+    file.write_text("redis://file\n")
+    told = {"config_redis": None, "redis_url_file": None}
+    assert config_redis(argparse.Namespace(**told)) is None
+    assert config_redis(argparse.Namespace(**told | {"redis_url_file": file})) == "redis://file"
+    for given, url in (("", "redis://environment"), ("redis://option", "redis://option")):
+        assert config_redis(argparse.Namespace(**told | {"config_redis": given})) == url
+
+
+def test_a_member_need_not_serve_anything():
+    words = ("--group", "g", "--node", "n", "--partitions", "1", "--handler", "python:m:f")
+    for more, place in (
+        ((), ("127.0.0.1", 0)),
+        (("--bind", "off"), None),
+        (("--bind", "[::1]:80"), ("::1", 80)),
+    ):
+        assert read("lease", "run", *words, *more).bind == place
+    assert lease.lease_times(read("lease", "run", *words)) == lease.lease_times(
+        read("lease", "run", *words, "--max-lease-ms", "180000")
+    )
+
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+PLAIN, SECURE_URL = "http://127.0.0.1:1", "https://127.0.0.1:1"
+
+
+@pytest.fixture
+def topology(tmp_path):
+    """`topology("name: x")`: a file with that; a is the first of its clusters."""
+
+    def write(*clusters, more=""):
+        file = tmp_path / "sites.yaml"
+        file.write_text(f"{more}clusters:\n" + "".join(f"- {{{one}}}\n" for one in clusters))
+        return str(file)
+
+    return write
+
+
+ONE = "id: a, servers: 1"
+
+
+@pytest.mark.parametrize(
+    ("clusters", "words", "line"),
+    [
+        (
+            [f"{ONE}, url: '{PLAIN}'"],
+            ("--proxy-bind", "127.0.0.1:0"),
+            "--proxy-bind: expected a proxy: handler, cluster a has sleep",
+        ),
+        (
+            [f"{ONE}, url: '{SECURE_URL}'"],
+            (),
+            "--tls-cert: expected a file (or SPILLOVER_TLS_CERT), since urls in ",
+        ),
+        (
+            [f"{ONE}, url: '{SECURE_URL}'"],
+            SECURE[:2],
+            "--tls-key: expected a file (or SPILLOVER_TLS_KEY), since urls in ",
+        ),
+        (
+            [f"{ONE}, url: '{SECURE_URL}', peer_url: '{PLAIN[:-1]}2'"],
+            (*SECURE, "--tls-ca", "ca.crt"),
+            "--tls-ca: expected it along with https:// urls between nodes, those in ",
+        ),
+        (
+            [f"{ONE}, url: '{PLAIN}', handler: 'proxy:http://h', proxy_url: '{SECURE_URL[:-1]}2'"],
+            (),
+            "--tls-cert: expected a file (or SPILLOVER_TLS_CERT), since urls in ",
+        ),
+        (
+            [f"{ONE}, url: '{PLAIN}'"],
+            SECURE,
+            "--tls-cert: expected it along with https:// urls of cluster a, those in ",
+        ),
+        (
+            [f"{ONE}, url: '{PLAIN}'"],
+            ("--config-redis", "redis://127.0.0.1:1/0"),
+            "--config-redis: expected a topology with a name: the configuration is kept under it",
+        ),
+        (
+            [f"{ONE}, url: '{PLAIN}'"],
+            ("--config-redis", "127.0.0.1:1"),
+            "--config-redis: expected redis://",
+        ),
+    ],
+)
+def test_a_node_that_cannot_be(topology, clusters, words, line, capsys):
+    nameless = "redis://127.0.0.1:1/0" in words
+    file = topology(*clusters, more="" if nameless else "name: x\n")
+    told = refused(capsys, "node", "--topology", file, "--cluster", "a", *words)
+    assert told.startswith(line), told
+
+
+# --- up ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words", "line"),
+    [
+        (
+            f"url: '{PLAIN}'",
+            ("--tls",),
+            "clusters[0].url: expected https:// or none with --tls, g",
+        ),
+        (
+            f"url: '{SECURE_URL}'",
+            (),
+            "clusters[0].url: expected http:// or none without --tls, got",
+        ),
+        (f"peer_url: '{SECURE_URL}'", (), "clusters[0].peer_url: expected http:// or none without"),
+        (
+            f"handler: 'proxy:http://h', proxy_url: '{SECURE_URL}'",
+            (),
+            "clusters[0].proxy_url: expected http:// or none without --tls",
+        ),
+    ],
+)
+def test_urls_that_are_not_as_the_testbed_is(topology, cluster, words, line, capsys):
+    file = topology(f"{ONE}, {cluster}", more="name: x\n")
+    assert refused(capsys, "up", file, *words).startswith(f"{file}: {line}")
+
+
+def test_options_of_up_that_mean_nothing_there(topology, capsys):
+    file = topology(f"{ONE}, url: '{PLAIN}'")
+    assert refused(capsys, "up", file, "--port", "9000").startswith(
+        "--port: expected a topology that leaves ports open, "
+    )
+    assert refused(capsys, "up", "--store", "x").startswith("--store: expected --queue N beside it")
+
+
+def test_ports_are_named_as_far_as_they_are_few():
+    assert up._named(["1", "2", "3"]) == "1, 2, 3"
+    assert up._named(["1", "2", "3", "4", "5"]) == "1, 2, 3 and 2 more"
+
+
+def test_the_request_that_is_shown_can_be_served():
+    """By a pool it has a type, where it must have one."""
+    assert up._example(load_topology("ring5")) == {"payload": {}}
+    assert up._example(load_topology("comte11")) == {"type": "t1", "payload": {}}
+
+
+def test_what_is_to_be_tried_works_as_it_stands():
+    """In a shell: with the CA, which may lie in a directory with a blank, and with an API token."""
+    ca = Path("/my own/ca.crt")
+    assert commands("http://h:1", None) == ["  spillover status http://h:1"]
+    assert commands("https://h:1", ca) == [
+        "  export SPILLOVER_CA_FILE='/my own/ca.crt'",
+        "  spillover status https://h:1",
+    ]
+    assert curl("http://h:1", None, has_tokens=False) == "  curl http://h:1"
+    assert curl("https://h:1", ca, has_tokens=True, header="Proxy-Authorization") == (
+        "  curl --cacert '/my own/ca.crt' "
+        '-H "Proxy-Authorization: Bearer $SPILLOVER_TOKEN" https://h:1'
+    )
+    assert invitation(has_tokens=False) == "Try:"
+    assert "in SPILLOVER_TOKEN:" in invitation(has_tokens=True)
+
+
+def test_an_api_token_is_added_behind_what_stands_there(capsys, tmp_path):
+    """Also where the last line has no end."""
+    file = tmp_path / "tokens.yaml"
+    new = ("token", "new", "--role", "read", "--append", str(file), "--json", "--name")
+    assert main([*new, "one"]) == 0
+    file.write_text(file.read_text().rstrip("\n"))
+    assert main([*new, "two"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["name"] for one in told] == ["one", "two"]
+    assert [one in file.read_text() for one in ("one", "two")] == [True, True]

@@ -1,0 +1,4 @@
+async (load, records) => {
+  const { granted } = await load("pool");
+  return records.map(granted);
+}
