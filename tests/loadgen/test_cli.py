@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import pytest
 
 from spillover.model.errors import InputError
+from spillover_loadgen import cli
 from spillover_loadgen.cli import main
 from spillover_loadgen.targets import check_targets
 from support.scripted_server import problem, scripted
@@ -275,3 +277,24 @@ def test_alone_it_prints_its_help(capfd):
     told = capfd.readouterr()
     assert (ended.value.code, told.err) == (0, "")
     assert told.out.startswith("usage: spillover-loadgen [-h] COMMAND ...")
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "expected"),
+    [
+        (256, 1_000, 1_000),
+        (256, 100_000, 60_000),
+        (256, resource.RLIM_INFINITY, 60_000),
+        (80_000, 100_000, None),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None),
+        (1_000, 1_000, None),
+    ],
+)
+def test_as_many_files_as_connections_may_be_open(monkeypatch, soft, hard, expected):
+    """Where the system lets it; more are left as they are."""
+    asked = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda which, limits: asked.append((which, limits)))
+    cli._raise_file_limit()
+    wanted = [] if expected is None else [(resource.RLIMIT_NOFILE, (expected, hard))]
+    assert asked == wanted

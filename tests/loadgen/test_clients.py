@@ -238,6 +238,17 @@ def test_only_what_surely_did_not_run_is_sent_again(monkeypatch, said, counts, w
     asyncio.run(main())
 
 
+def test_who_has_had_no_session_has_lost_none():
+    """How long it takes to be elsewhere is of losses alone."""
+
+    async def main():
+        crowd = Crowd(load_of("http://127.0.0.1:1"))
+        crowd._changed(0)
+        return crowd._lost_s
+
+    assert asyncio.run(main()) == [0.0] * 3
+
+
 def test_times_are_of_those_that_were_there():
     """The smallest that so large a share does not exceed."""
     assert _times([30.0, 10.0, 20.0]) == {"p50": 20.0, "p99": 30.0, "max": 30.0}

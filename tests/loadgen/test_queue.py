@@ -14,7 +14,7 @@ from spillover.live.http.client import HttpClient
 from spillover_loadgen import queue_driver
 from spillover_loadgen.cli import main
 from spillover_loadgen.queue_command import configure, load_of, print_summary
-from spillover_loadgen.queue_consumer import Consumer
+from spillover_loadgen.queue_consumer import Consumer, Object
 from spillover_loadgen.queue_driver import QueueLoad, _outcome_of, _Producer
 from spillover_loadgen.queue_record import Put, QueueRecord, Took, decode_object, encode_object
 from support.api_tokens import access_of_tests, shown_by
@@ -135,10 +135,32 @@ def test_a_consumer_tells_why_it_got_nothing():
             start_s=0.0, consume_s=0.0, max_hops=1, random=Random(1),
         )  # fmt: skip
         told = await consumer._take()
+        found = Object(client, "g", "p1-1", 1, 1, 1.0, b"")
+        is_known = await consumer._tell(found, "ack")
         await client.close()
+        return told, is_known, record.reasons
+
+    reasons = {"NotDelivered": 1, "ack: no answer": 1}
+    assert asyncio.run(main()) == ((Took.FAILED, None), False, reasons)
+
+
+@pytest.mark.parametrize(
+    ("status", "took"), [(429, Took.REFUSED), (503, Took.REFUSED), (500, Took.FAILED)]
+)
+def test_a_refused_take_is_no_failed_one(status, took):
+    async def main():
+        record = QueueRecord()
+        async with scripted(problem(status, "why")) as server:
+            client = HttpClient(server.url)
+            consumer = Consumer(
+                0, {"p1": client}, record, b"12345678",
+                start_s=0.0, consume_s=0.0, max_hops=1, random=Random(1),
+            )  # fmt: skip
+            told = await consumer._take()
+            await client.close()
         return told, record.reasons
 
-    assert asyncio.run(main()) == ((Took.FAILED, None), {"NotDelivered": 1})
+    assert asyncio.run(main()) == ((took, None), {f"take: status {status}": 1})
 
 
 def test_the_schedule_follows_from_the_seed():

@@ -62,3 +62,5 @@ def test_neither_waiting_nor_being_served_is_added_latency(monkeypatch):
     half = next(row for row in session.rows if row.case == latency.CASES[0])
     assert half.value < service_ms
     assert half.peer_value < service_ms
+    (late,) = session.notes
+    assert "p99 0.00 ms" not in late, "a process that waits for an instant wakes up after it"

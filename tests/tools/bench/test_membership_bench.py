@@ -34,6 +34,8 @@ def test_clients_follow_four_changes_and_nothing_fails(tmp_path):
     result = json.loads(done.stdout)
     (run,) = result["details"]
     assert [len(step["servers"]) for step in run["steps"]] == [4, 2, 4, 5]
+    names = [f"s{place}-{run['seed']}" for place in range(1, 6)]
+    assert sorted(run["steps"][-1]["servers"]) == names, "another seed is another circle"
     slack = 1
     for step in run["steps"]:
         slack += 1 + 2 * step["put_off"]

@@ -4,6 +4,7 @@ Without a measurement."""
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
+from spillover.model.errors import SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.tools.bench.leases import takeover
 from spillover.tools.bench.membership.rules import Simulated
@@ -25,6 +27,7 @@ from spillover.tools.bench.tokens.outcome import Job
 from spillover.tools.bench.tokens.sharing_servers import Served
 from spillover.tools.bench.tokens.sides import Played
 from spillover.tools.bench.tokens.workloads import WORKLOADS, Phase
+from support.scripted_server import problem, scripted
 
 
 def test_a_takeover_is_within_its_bound_only_if_each_is():
@@ -114,6 +117,26 @@ def test_the_fullest_and_emptiest_of_all_are_of_each_run():
 def test_objects_per_second_before_and_after_a_kill():
     seen = killed._Seen(given_s=[7.9, 8.5, 9.0, 9.5, 10.0, 11.0, 12.0], killed_s=10.0)
     assert killed._rates(seen, 2.0) == (1.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "killed_s", "may_fail"),
+    [(killed.DEAD, 1.0, True), (killed.DEAD, 0.0, False), ("p2", 1.0, False)],
+)
+def test_only_the_client_of_the_killed_producer_may_fail(name, killed_s, may_fail):
+    """And only once it has been killed."""
+
+    async def make():
+        async with scripted(problem(422, "invalid")) as server:
+            seen = killed._Seen(killed_s=killed_s)
+            await killed._make(name, server.url, seen, random.Random(1))
+            return seen.accepted
+
+    if may_fail:
+        assert asyncio.run(make()) == set()
+    else:
+        with pytest.raises(SpilloverError):
+            asyncio.run(make())
 
 
 def played(*, lag_ms, time_ms, stay_s):

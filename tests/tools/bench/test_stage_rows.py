@@ -1,0 +1,211 @@
+"""What stages make of what they measured: each figure in its row, beside its own peer and limit.
+
+What is measured is given here; that it is measured is in the tests of each benchmark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from spillover.model.ids import ClusterId
+from spillover.tools.bench.leases import holding
+from spillover.tools.bench.membership import measuring as membership
+from spillover.tools.bench.membership import one_node
+from spillover.tools.bench.membership.rules import RULES, Simulated
+from spillover.tools.bench.model import BenchPlan, Figure
+from spillover.tools.bench.peers import measuring as peers
+from spillover.tools.bench.proxy import turns
+from spillover.tools.bench.session import Session
+from spillover.tools.bench.sim import scale
+from spillover.tools.bench.tokens import sides
+from spillover.tools.bench.tokens.workloads import WORKLOADS
+
+
+def session_of(**fields):
+    return Session(BenchPlan(**fields), say=lambda _: None)
+
+
+def told(session):
+    """(case, unit, values, peer, its values) of each row."""
+    return [(row.case, row.unit, row.values, row.peer, row.peer_values) for row in session.rows]
+
+
+def life(number, served_once=7, *, was_even=True):
+    """A life whose figures are number, number + 1, and so on."""
+    figures = {case: float(number + place) for place, case in enumerate(holding.UNITS)}
+    calls = {"get": 3.0, "evalsha": 40.0, "ping": 0.4}
+    return holding.Life(
+        figures=figures, was_even=was_even, served_once=served_once, calls_per_s=calls
+    )
+
+
+LIVES = {
+    "guarded": [life(100), life(200)],
+    "blog": [life(300, 5, was_even=False), life(400, 6, was_even=False)],
+    "locks": [life(500), life(600)],
+}
+
+
+def test_what_leases_cost_is_beside_each_other_rule_and_its_limit():
+    session = session_of()
+    holding._add_rows(session, LIVES)
+    expected = []
+    for place, (case, unit) in enumerate(holding.UNITS.items()):
+        ours = (100.0 + place, 200.0 + place)
+        if case in holding.LIMITS:
+            expected.append((case, unit, ours, "limit", (holding.LIMITS[case],)))
+        blog, locks = ((at + place, at + 100.0 + place) for at in (300.0, 500.0))
+        expected.append((case, unit, ours, "blog rule", blog))
+        expected.append((case, unit, ours, "redis-py Lock for each partition", locks))
+    assert told(session) == expected
+    small = session_of(quick=True, case=holding.TRIPS)
+    holding._add_rows(small, LIVES)
+    assert [(row.case, row.peer) for row in small.rows] == [
+        (holding.TRIPS, peer) for peer in holding.PEERS.values()
+    ], "limits are those of the large group"
+
+
+def test_what_leases_cost_is_explained():
+    """Calls by how often they came; who was not even in time is told."""
+    session = session_of()
+    holding._add_notes(session, LIVES, members=50, partitions=1000)
+    notes = "\n".join(session.notes)
+    assert "50 members, 1000 partitions" in notes
+    assert "; 5 processes host the members" in notes
+    assert notes.count("evalsha 40/s, get 3/s, ping 0/s") == 3
+    (late,) = (note for note in session.notes if "not even after" in note)
+    assert late.startswith("blog: in 2 of 2 runs not even after 5 s")
+    assert "as few as 5 of 1000 partitions" in late
+
+
+def run_of(number):
+    """What a run of clients came to: number, number + 1, and so on."""
+    names = ("max_over_mean", "min_over_mean", "moved", "moved_min", "failed", "put_off", "done_s")
+    simulated = Simulated(
+        moved=((7.0,), (8.0,)), fullest=((1.5,), (1.7,)), emptiest=((0.5,), (0.3,))
+    )
+    values = {name: number + place for place, name in enumerate(names)}
+    return SimpleNamespace(simulated=simulated, **values)
+
+
+def test_clients_of_a_federation_that_changes_are_beside_what_is_simulated_and_possible():
+    session = session_of()
+    membership._add_rows(session, RULES[0], [run_of(10), run_of(20)])
+    label = RULES[0].label
+    assert told(session) == [
+        (f"{label}: fullest server", "x mean", (10.0, 20.0), "simulated", (1.7,)),
+        (f"{label}: emptiest server", "x mean", (11.0, 21.0), "simulated", (0.3,)),
+        (f"{label}: clients moved", "in all", (12.0, 22.0), "simulated", (15.0,)),
+        (f"{label}: clients moved", "in all", (12.0, 22.0), "least possible", (13.0, 23.0)),
+        (f"{label}: requests failed", "in all", (14.0, 24.0), None, ()),
+        (f"{label}: connects put off", "in all", (15.0, 25.0), None, ()),
+        (f"{label}: until done", "s", (16.0, 26.0), "wait + 2 s", (7.0,)),
+    ]
+    one = session_of(case="connects put off")
+    membership._add_rows(one, RULES[0], [run_of(10)])
+    assert [row.case for row in one.rows] == [f"{label}: connects put off"]
+
+
+def test_what_a_crowd_costs_is_beside_what_is_wanted():
+    session = session_of(case=one_node.CPU)
+    for case in (one_node.MEMORY, one_node.CPU):
+        one_node._add(session, case, [3.0, 4.0])
+    assert told(session) == [
+        (one_node.CPU, one_node.UNITS[one_node.CPU], (3.0, 4.0), "wanted, at most",
+         (one_node.WANTED[one_node.CPU],))
+    ]  # fmt: skip
+
+
+def test_ways_to_a_service_are_measured_in_turn_and_put_beside_ours():
+    """The order is turned round on every other run; alone, ours has a row without a peer."""
+    session, order = session_of(runs=2), []
+    ways = [SimpleNamespace(name=name) for name in ("nodes", "nginx", "HAProxy")]
+
+    async def measure(way):
+        order.append(way.name)
+        return len(order)
+
+    taken = asyncio.run(turns.turns(session, "c", ways, measure))
+    assert order == ["nodes", "nginx", "HAProxy", "HAProxy", "nginx", "nodes"]
+    assert taken == {"nodes": [1, 6], "nginx": [2, 5], "HAProxy": [3, 4]}
+    turns.add_rows(session, "c", "us", taken)
+    turns.add_rows(session, "alone", "us", {"nodes": [1.0]})
+    assert told(session) == [
+        ("c", "us", (1, 6), "nginx", (2, 5)),
+        ("c", "us", (1, 6), "HAProxy", (3, 4)),
+        ("alone", "us", (1.0,), None, ()),
+    ]
+    other = session_of(case="another")
+    turns.add_rows(other, "c", "us", taken)
+    assert not other.rows
+
+
+def test_runs_beside_peers_are_pairs_of_the_same_requests():
+    mean, tail = Figure("mean", "ms"), Figure("p99", "ms")
+    workload = SimpleNamespace(name="chord20", figures=(mean, tail))
+    session = session_of()
+    ours = [{mean: 1.0, tail: 2.0}, {mean: 3.0, tail: 4.0}]
+    theirs = {"HAProxy": [{mean: 5.0, tail: 6.0}, {mean: 7.0, tail: 8.0}]}
+    peers._add_rows(session, workload, "adaptive", ours, theirs)
+    assert told(session) == [
+        ("chord20, adaptive: mean", "ms", (1.0, 3.0), "HAProxy", (5.0, 7.0)),
+        ("chord20, adaptive: p99", "ms", (2.0, 4.0), "HAProxy", (6.0, 8.0)),
+    ]
+    assert all(row.paired for row in session.rows)
+
+
+def test_a_circle_is_as_busy_as_is_said():
+    """Of clusters of five servers and 40 ms: 80 % where requests are many, and so near to all of it
+    that most are decided about where neighbors are."""
+    one = scale.circulant(6, 2)
+    assert [len(one.neighbors(ClusterId(f"c{n}"))) for n in range(6)] == [4] * 6
+    assert {(c.servers, c.service_ms, c.delivery_ms) for c in one.clusters} == {(5, 40.0, 6.0)}
+    capacity_per_s = 5 / 0.040
+    assert scale.RATE_PER_S / capacity_per_s == pytest.approx(0.8)
+    assert 0.9 < scale.BUSY_RATE_PER_S / capacity_per_s < 1.0
+
+
+@pytest.mark.parametrize("ports", [None, range(4001, 4021)])
+def test_a_node_has_the_pool_that_is_measured(ports):
+    """Its rates, classes, limits and types, whether its servers sleep or listen."""
+    workload = WORKLOADS[0]
+    pool = workload.pool
+    ports = ports and ports[: len(pool.servers)]
+    node = sides.cluster(ClusterId("a"), workload, ports)
+    assert len({one.rate for one in node.servers}) == 2
+    assert [(one.id, one.rate) for one in node.servers] == [(s.id, s.rate) for s in pool.servers]
+    listening = [f"http:http://127.0.0.1:{port}/" for port in ports or ()]
+    assert [one.handler for one in node.servers] == (listening or [None] * len(pool.servers))
+    assert [(one.id, one.servers, one.tokens) for one in node.classes] == [
+        (one.id, one.servers, one.tokens) for one in pool.classes
+    ]
+    assert [(one.id, one.classes) for one in node.types] == [(t.id, t.classes) for t in pool.types]
+    assert (node.on_block, node.service_ms) == ("refuse", workload.job_ms)
+
+
+def test_whether_the_generator_was_in_time_is_told():
+    """The shares are those of the median run, the lateness that of the worst."""
+    session, workload = (
+        session_of(),
+        SimpleNamespace(name="mesh", figures=(SimpleNamespace(case="mean", unit="ms"),)),
+    )
+    shares = (
+        {"node": 0.5, "relays": 0.2},
+        {"node": 0.9, "relays": 0.1},
+        {"node": 0.6, "relays": 0.3},
+    )
+    runs = [SimpleNamespace(cpu_share=share, lag_ms=3.0 + n) for n, share in enumerate(shares)]
+    peers._note_effort(session, workload, "HAProxy", runs)
+    late = SimpleNamespace(cpu_share={"node": 1.0}, lag_ms=1_000.0)
+    peers._note_effort(session, workload, "nodes", [late])
+    peers._note_thresholds(session, workload, {2: 61.25, 8: 70.0})
+    late_by = "requests left late by"
+    unusable = ": TOO LATE, these figures are not to be used"
+    assert session.notes == [
+        f"mesh, HAProxy: of one core node 60%, relays 20%; {late_by} 5.0 ms (p99, worst run)",
+        f"mesh, nodes: of one core node 100%; {late_by} 1000.0 ms (p99, worst run){unusable}",
+        "mesh: HAProxy's mean by threshold, ms: 2: 61.2, 8: 70.0",
+    ]
