@@ -66,8 +66,12 @@ def test_what_is_kept_of_figures_tokens_and_themes(run):
     theme needs not be remembered."""
     lines, wants, themes = run(KEPT)
     assert lines == {
-        "queue": [0, 3], "failed": [None, 12], "refused": [None, 3], "p50": [1, 1], "p99": [2, 2],
-    }  # fmt: skip
+        "queue": [0, 3, 9],
+        "failed": [None, 12, 24],
+        "refused": [None, 3, 6],
+        "p50": [1, 1, 1],
+        "p99": [2, 2, 2],
+    }
     assert wants == [True, False, False]
     assert themes == [["dark", "dark"], ["light", None]]
 

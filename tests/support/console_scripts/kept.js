@@ -7,7 +7,7 @@ async (load) => {
     answered: 0, failed: 4 * n, expired: 0, rejected: 0, refused: n, pulls: 0,
     system_time_sum_ms: 0, neighbors: [],
   }] });
-  [frame(0, 0), frame(1000, 3)].forEach((one) => flows.add(one));
+  [frame(0, 0), frame(1000, 3), frame(1500, 9)].forEach((one) => flows.add(one));
   const themes = [0, 1].map(() => {
     switchTheme();
     return [document.documentElement.dataset.theme, localStorage.getItem("spillover-theme")];
