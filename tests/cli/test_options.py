@@ -55,6 +55,10 @@ def test_a_benchmark_is_as_it_was_asked_for():
     assert bench.plan_of(read("bench", "peers")).policies is None
 
 
+def test_certificates_hold_as_long_as_the_documentation_says():
+    assert (read("tls", "init").days, read("tls", "check", "x").days_left) == (90, 14)
+
+
 def test_a_demo_of_leases_is_as_it_was_asked_for(monkeypatch):
     """Smaller if it shall be quick, but for what is said; a Redis of its own unless it has one."""
     monkeypatch.setenv(REDIS_VARIABLE, "redis://127.0.0.1:1/0")

@@ -185,6 +185,8 @@ def test_a_producer_is_asked_for_its_peers_and_they_for_themselves(told, free_ur
         "p2 7/2 3 4 5 6 7 8 9 in memory well",
         "p4 does not answer",
     ]
+    head, _, silent, *_ = shown.splitlines()
+    assert head.index("state") == silent.index("does not answer")
 
 
 def test_who_was_given_https_is_not_led_to_http():
