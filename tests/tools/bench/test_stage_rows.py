@@ -11,13 +11,17 @@ from types import SimpleNamespace
 import pytest
 
 from spillover.model.ids import ClusterId
+from spillover.sim.queue import wires as kinds
 from spillover.tools.bench.leases import holding
 from spillover.tools.bench.membership import measuring as membership
 from spillover.tools.bench.membership import one_node
 from spillover.tools.bench.membership.rules import RULES, Simulated
 from spillover.tools.bench.model import BenchPlan, Figure
 from spillover.tools.bench.peers import measuring as peers
-from spillover.tools.bench.proxy import turns
+from spillover.tools.bench.proxy import streams, turns
+from spillover.tools.bench.proxy.readers import Arrived
+from spillover.tools.bench.queue import waits
+from spillover.tools.bench.queue.estimates import Estimate
 from spillover.tools.bench.session import Session
 from spillover.tools.bench.sim import scale
 from spillover.tools.bench.tokens import sides
@@ -209,3 +213,67 @@ def test_whether_the_generator_was_in_time_is_told():
         f"mesh, nodes: of one core node 100%; {late_by} 1000.0 ms (p99, worst run){unusable}",
         "mesh: HAProxy's mean by threshold, ms: 2: 61.2, 8: 70.0",
     ]
+
+
+def turn_of(number):
+    """A turn of a way: its figures are multiples of the number, each another one."""
+    arrived = Arrived(events=100 * number, took_s=2.0, p50_ms=7.0 * number, p99_ms=11.0 * number)
+    return streams._Turn([2.0 * number, 3.0 * number], arrived, 5.0 * number, 13.0 * number)
+
+
+def test_streams_are_what_a_way_adds_to_none_at_all():
+    """Of each run that of the direct way is taken off, but for CPU and cancels: it has none."""
+    session = session_of()
+    ways = {"nodes": (4, 9), streams.DIRECT: (1, 2), "nginx": (3, 5)}
+    streams._add(session, "one hop", {name: [turn_of(n) for n in ns] for name, ns in ways.items()})
+    expected = {
+        f"{streams.FIRST}, one hop, p50": ("ms", (6.0, 14.0), (4.0, 6.0)),
+        f"{streams.DELAY}, one hop, p50": ("ms", (21.0, 49.0), (14.0, 21.0)),
+        f"{streams.FIRST}, one hop, p99": ("ms", (9.0, 21.0), (6.0, 9.0)),
+        f"{streams.DELAY}, one hop, p99": ("ms", (33.0, 77.0), (22.0, 33.0)),
+        f"{streams.CPU}, one hop": ("us", (20.0, 45.0), (15.0, 25.0)),
+        f"{streams.LEAVES}, one hop, p99": ("ms", (52.0, 117.0), (39.0, 65.0)),
+    }
+    assert {case: (unit, *both) for case, unit, *both in without_peers(session)} == expected
+    assert set(expected) == set(streams._cases("one hop"))
+
+
+def without_peers(session):
+    """The rows, all beside nginx."""
+    assert {row.peer for row in session.rows} == {"nginx"}
+    return [(case, unit, ours, theirs) for case, unit, ours, _, theirs in told(session)]
+
+
+def test_many_streams_are_told_as_they_are():
+    """Who has no processes takes no CPU."""
+    session = session_of()
+    ways = {"nodes": 4, streams.DIRECT: 1}
+    taken = {name: [(turn_of(n).arrived, 5.0 * n)] for name, n in ways.items()}
+    streams._add_many(session, taken)
+    arrived, cpu, delay = streams.MANY_CASES
+    assert told(session) == [
+        (arrived, "per s", (200.0,), streams.DIRECT, (50.0,)),
+        (cpu, "us", (20.0,), None, ()),
+        (delay, "ms", (44.0,), streams.DIRECT, (11.0,)),
+    ]
+
+
+@pytest.mark.parametrize(("max_hops", "found_ms"), [(3, 0.25 * 0.75 * 70.0), (1, 0.0)])
+def test_what_messages_take_beyond_the_model(max_hops, found_ms):
+    """Half a probe more than one each, of which a fourth goes to its own sender; and an offer, a
+    pointer and a fetch where an object is found elsewhere, which one probe never does."""
+    system = SimpleNamespace(producers=4, max_hops=max_hops, message_time=0.002)
+    model = SimpleNamespace(probes_mean=1.5, empty_probability=0.25)
+    legs = {kinds.PROBE: 0.010, kinds.OFFER: 0.010, kinds.POINTER: 0.020, kinds.FETCH: 0.040}
+    sent_on_ms = 0.5 * (0.75 * 10.0 - 2.0)
+    beyond_s = waits._beyond_model_s(system, model, legs | {kinds.TAKE: 1.0, kinds.OBJECT: 1.0})
+    assert beyond_s * 1e3 == pytest.approx(sent_on_ms + found_ms)
+
+
+def test_what_is_known_of_messages_widens_the_interval_of_a_wait():
+    live, twin = Estimate(0.004, (0.001, -0.001, 0.003)), Estimate(0.005, (0.002, -0.001, 0.001))
+    row = waits._beside_twin("c", "ms", 1e3, live, twin, 0.0012)
+    beside_ms = live.half_width_beside(twin) * 1e3
+    assert (row.values, row.peer_values, row.unit) == ((4.0,), (5.0,), "ms")
+    assert row.half_width == pytest.approx((beside_ms**2 + 1.2**2) ** 0.5)
+    assert row.peer_half_width == pytest.approx(twin.half_width * 1e3)
