@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
+
+from spillover.client import Spillover
+from spillover.model.errors import RunError
+from spillover.tools.bench import asking
+from spillover.tools.bench.asking import Asked
+from support.scripted_server import done, problem, scripted
 
 BENCH = [sys.executable, "-m", "spillover", "bench", "client", "--quick", "--json", "--runs", "1"]
 
@@ -20,3 +28,57 @@ def test_each_way_to_ask_stands_beside_both_peers(tmp_path):
     assert [row["peer"] for row in rows] == ["load generator", "httpx"] * 3
     assert len({row["case"] for row in rows}) == 3
     assert all(row["value"] > 0 and row["peer_value"] > 0 for row in rows)
+
+
+def asked(server, library, users=3):
+    return Asked(url=server.url, library=library, payload={"n": 1}, users=users, duration_s=0.05)
+
+
+async def counted(job):
+    """What asking came to; the client is closed, which a process of its own need not do."""
+    ask = asking._asker(job)
+    client = ask.args[0] if isinstance(ask, partial) else ask.__self__
+    try:
+        return await asking._ask_in_turn(ask, job)
+    finally:
+        await (client.aclose() if job.library == "httpx" else client.close())
+
+
+@pytest.mark.parametrize(
+    ("library", "key"), [("httpx", "httpx-"), ("load generator", "lean-"), ("AsyncSpillover", "")]
+)
+def test_a_library_is_what_it_is_called_and_all_answers_count(library, key):
+    """Each request is another one."""
+
+    async def ask():
+        async with scripted(done()) as server:
+            job = asked(server, library)
+            count = await counted(job)
+            return count, [headers["idempotency-key"] for _, headers in server.seen]
+
+    count, keys = asyncio.run(ask())
+    assert count == len(keys) == len(set(keys)) >= 3
+    assert all(one.startswith(key) for one in keys)
+    assert key or not any(one.startswith(("httpx-", "lean-")) for one in keys)
+
+
+def test_answers_to_all_threads_count():
+    async def ask():
+        async with scripted(done()) as server:
+            client = await asyncio.to_thread(Spillover, server.url)
+            count = await asking._ask_from_threads(client, asked(server, "Spillover"))
+            await asyncio.to_thread(client.close)
+            return count, len(server.seen)
+
+    count, seen = asyncio.run(ask())
+    assert count == seen >= 3
+
+
+def test_what_is_no_result_is_no_answer():
+    async def ask():
+        async with scripted(problem(429, "queue_full")) as server:
+            job = asked(server, "load generator", users=1)
+            await counted(job)
+
+    with pytest.raises(RunError, match="expected a result, got 429 queue_full"):
+        asyncio.run(ask())
