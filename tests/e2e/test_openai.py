@@ -69,12 +69,9 @@ def is_there(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def listening():
+def listening(port):
     """A service that takes connections and never answers."""
-    opened = socket.socket()
-    opened.bind(("127.0.0.1", 0))
-    opened.listen()
-    return closing(opened)
+    return closing(socket.create_server(("127.0.0.1", port)))
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +80,12 @@ def sites(module_start, tmp_path_factory):
     directory = tmp_path_factory.mktemp("sites")
     mock = start_mock(module_start, directory)
     doors = [f"http://127.0.0.1:{port}" for port in free_ports(3)]
-    with listening() as gone, listening() as silent:
-        ports = {"gone": gone.getsockname()[1], "silent": silent.getsockname()[1]}
+    gone_port, silent_port = free_ports(2)
+    with listening(gone_port) as gone, listening(silent_port):
         file = directory / "sites.yaml"
-        file.write_text(SITES.format(mock=mock, doors=doors, **ports))
+        file.write_text(
+            SITES.format(mock=mock, doors=doors, gone=gone_port, silent=silent_port)
+        )
         options = ("--json", "--port", str(free_row(3)))
         bed = module_start(*commands.SPILLOVER, "up", str(file), *options)
         urls = bed.ready()

@@ -5,6 +5,7 @@ here. The fixtures at the end are those of whatever directory names them in its 
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -220,8 +221,8 @@ class Watch:
     def _look_forever(self) -> None:
         while not self._stop.wait(self._period_s):
             for cluster, url in self._urls.items():
-                # A cluster that was killed says nothing any more.
-                with suppress(OSError, ValueError):
+                # A cluster that was killed says nothing any more, or half of what it would have.
+                with suppress(OSError, ValueError, http.client.HTTPException):
                     state = ask(f"{url}/state")[1]
                     self.history[cluster].append((time.monotonic(), state))
 
