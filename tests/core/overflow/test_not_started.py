@@ -165,3 +165,17 @@ def test_what_may_have_run_elsewhere_is_not_told_to_be_refused(story):
     node.tell(ev.ForwardLost(1))
     assert node.machine.register.visits[1].state in {"running", "queued"}
     assert "home.failed" not in node.ledger
+
+
+def test_where_work_fails_what_a_neighbor_refuses_goes_to_the_next_one(story):
+    """Also while a server is free: only what finds out whether work still fails is tried here."""
+    node = story(service_s=0.05)
+    node.hear(0, 1)
+    ref = 900
+    while not node.machine.health.degraded:
+        ref += 1
+        node.arrive(ref)
+        node.end(ref, outcome=Outcome.FAILED)
+    ((_, first),) = forwards(node.arrive(1, 0.1))
+    assert forwards(node.tell(ev.ForwardRefused(1), 0.2)) == [(1, 1 - first)]
+    assert node.machine.servers.busy == 0
