@@ -194,6 +194,32 @@ def test_what_nobody_acknowledges_is_given_up_in_the_end(monkeypatch):
     assert {name.rpartition(b"-")[2] for name in takers if name} == {b"0", b"1"}
 
 
+def test_connections_are_not_used_that_the_other_end_may_be_closing(monkeypatch):
+    """And all are closed in the end."""
+    monkeypatch.setattr(queue_driver, "IDLE_S_MAX", 0.001)
+    opened, closed = [], []
+
+    async def main():
+        async with scripted(TAKEN_IN) as server:
+
+            async def talk(reader, writer):
+                opened.append(writer)
+                await server.talk(reader, writer)
+                closed.append(writer)
+
+            counted = await asyncio.start_server(talk, "127.0.0.1", 0)
+            url = f"http://127.0.0.1:{counted.sockets[0].getsockname()[1]}"
+            load = replace(LOAD, produce_rate_per_s=40.0)
+            record = await queue_driver.run({"p1": url}, load, asyncio.Event())
+            await until(lambda: len(closed) == len(opened))
+            counted.close()
+            return record
+
+    record = asyncio.run(main())
+    assert record.offered > 3
+    assert len(opened) > record.offered / 2
+
+
 def test_each_run_has_a_name_of_its_own():
     """Else it would take objects of an earlier one for its own."""
 
