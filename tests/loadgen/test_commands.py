@@ -19,7 +19,7 @@ import pytest
 import uvloop
 
 from spillover.model.errors import RunError
-from spillover_loadgen import cli
+from spillover_loadgen import cli, driver
 from spillover_loadgen.cli import main
 from support import waiting
 from support.queue_service import producers
@@ -146,6 +146,26 @@ def test_an_interrupted_run_tells_what_it_has(trace, node, capfd):
         assert main(["run", *words]) == 130
     result = json.loads(capfd.readouterr().out)
     assert (result["sent"], result["interrupted"]) == (2, True)
+
+
+def test_whoever_interrupts_once_more_does_not_wait_for_answers(tmp_path, node, capfd, monkeypatch):
+    monkeypatch.setattr(driver, "STOP_GRACE_S", 10.0)
+    path = tmp_path / "trace.csv"
+    path.write_text("time_s,cluster,type\n0,a,stall\n")
+
+    def is_interrupted_once():
+        if not node.received:
+            return False
+        if not asked:
+            asked.append(signal.getsignal(signal.SIGINT))
+            os.kill(os.getpid(), signal.SIGINT)
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    asked = []
+    words = ["--target", f"a={node.url}", "--trace", str(path), "--json"]
+    with interrupted_once(is_interrupted_once):
+        assert main(["run", *words]) == 130
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_interruption_before_anything_is_measured_is_told_by_the_status(capfd):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from contextlib import asynccontextmanager
 
@@ -45,8 +46,16 @@ async def crowd_of(load, **more):
             await client.close()
 
 
+@pytest.fixture
+def nobody():
+    """A url at which nobody listens, held so that nobody else does."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{holder.getsockname()[1]}"
+
+
 @asynccontextmanager
-async def connected(*, elsewhere="http://127.0.0.1:1", **fields):
+async def connected(elsewhere, **fields):
     """(crowd, server): one client with a session at `a`, which has told of `b` elsewhere."""
     async with scripted(answer(204)) as server:
         server.answers(session_at(("a", server.url), ("b", elsewhere)), done())
@@ -89,12 +98,12 @@ def test_clients_have_the_names_of_their_run():
     assert not drawn & asyncio.run(main()), "each run has others"
 
 
-def test_who_is_connected_sends_there_and_after_a_refusal_to_any_of_its_list():
+def test_who_is_connected_sends_there_and_after_a_refusal_to_any_of_its_list(nobody):
     async def main():
-        async with connected() as (crowd, server):
+        async with connected(nobody) as (crowd, server):
             assert {crowd._url(0, tries) for tries in (0, 2, 4)} == {server.url}
             asked = {crowd._url(0, tries) for tries in range(1, 99, 2)}
-            assert asked == {server.url, "http://127.0.0.1:1"}
+            assert asked == {server.url, nobody}
             assert crowd._counts() == {"a": 1, "b": 0}, "also where nobody is"
 
     asyncio.run(main())
@@ -145,9 +154,9 @@ def test_requests_come_at_the_rate_of_all_together_by_any_client():
     assert requests["failed"] == requests["unknown"] == 0
 
 
-def test_clients_come_one_after_the_other_if_asked_to():
+def test_clients_come_one_after_the_other_if_asked_to(nobody):
     async def main():
-        load = load_of("http://127.0.0.1:1", clients=4, connect_over_s=0.2)
+        load = load_of(nobody, clients=4, connect_over_s=0.2)
         async with crowd_of(load) as crowd:
             began_s = time.monotonic()
             starting = asyncio.create_task(crowd._start_all())
@@ -159,11 +168,11 @@ def test_clients_come_one_after_the_other_if_asked_to():
     asyncio.run(main())
 
 
-def test_a_move_is_seen_where_it_went_and_takes_no_time():
+def test_a_move_is_seen_where_it_went_and_takes_no_time(nobody):
     """A loss takes as long as there is none, which is counted in ms, once."""
 
     async def main():
-        async with connected() as (crowd, server):
+        async with connected(nobody) as (crowd, server):
             assert (crowd._at, crowd._lost_s) == (["a"], [0.0])
             crowd._at[0] = "elsewhere"
             crowd._changed(0)
