@@ -5,6 +5,7 @@ results are made up, so that no two figures are alike.
 from __future__ import annotations
 
 import re
+import threading
 
 import pytest
 from rich.text import Text
@@ -196,10 +197,12 @@ def test_a_sentence_is_told_as_it_is(capfd, as_terminal):
 def test_a_bar_shows_how_far_a_run_is_and_goes_away(as_terminal, capfd):
     """It is drawn when it is told to be, by nothing of its own."""
     as_terminal(100)
+    threads = threading.active_count()
     with display.progress_bar() as tell:
         begun = Text.from_ansi(capfd.readouterr().err).plain
         assert "sent 0 of 0" in begun
         assert "waiting 0" in begun
+        assert threading.active_count() == threads
         tell(10, 4, 20)
         drawn = Text.from_ansi(capfd.readouterr().err).plain
         assert re.search(r"sent 10 of 20 .*waiting 6 0:0\d:\d\d", drawn)
