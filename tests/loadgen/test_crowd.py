@@ -156,14 +156,80 @@ def test_requests_come_at_the_rate_of_all_together_by_any_client():
 
 def test_clients_come_one_after_the_other_if_asked_to(nobody):
     async def main():
-        load = load_of(nobody, clients=4, connect_over_s=0.2)
+        load = load_of(nobody, clients=20, connect_over_s=0.4)
         async with crowd_of(load) as crowd:
             began_s = time.monotonic()
             starting = asyncio.create_task(crowd._start_all())
             await until(lambda: crowd._sessions[1].connects)
-            assert time.monotonic() - began_s >= 0.05
+            assert time.monotonic() - began_s >= 0.02
             await starting
-            assert 0.2 <= time.monotonic() - began_s < 5.0
+            assert 0.4 <= time.monotonic() - began_s < 5.0
+
+    asyncio.run(main())
+
+
+def test_whoever_is_told_where_to_begin_begins_there():
+    """Each its own way; the nodes are for those who find nobody there."""
+
+    async def main():
+        async with scripted(problem(404, "no")) as one, scripted(problem(404, "no")) as other:
+            starts = (one.url, other.url) * 4
+            load = load_of("http://127.0.0.1:1", clients=8, starts=starts, run_id="r")
+            async with crowd_of(load) as crowd:
+                await crowd._start_all()
+                await until(lambda: len(one.seen) >= 4 and len(other.seen) >= 4)
+            return [[asked for asked, _ in server.seen[:4]] for server in (one, other)]
+
+    for first, asked in enumerate(asyncio.run(main())):
+        names = {f"/session?client=loadgen-r-{number}&attempt=1" for number in range(first, 8, 2)}
+        assert {words.split()[1] for words in asked} == names
+
+
+def test_each_client_goes_by_the_rule():
+    """With the points on its circle and the patience that were asked for."""
+
+    async def main():
+        more = {"rule": "consistent-hash", "virtual_nodes": 7, "change_wait_s": 2.5, "clients": 3}
+        async with crowd_of(load_of("http://127.0.0.1:1", **more)) as crowd:
+            machines = [session._machine for session in crowd._sessions]
+            assert {machine._chooser._rule for machine in machines} == {"consistent-hash"}
+            assert {machine._chooser._virtual_nodes for machine in machines} == {7}
+            assert {machine._change_wait_s for machine in machines} == {2.5}
+            assert len({machine._random.random() for machine in machines}) == 3, "draws of its own"
+            return [machine._random.random() for machine in machines]
+
+    assert asyncio.run(main()) == asyncio.run(main()), "by the seed"
+
+
+def test_what_reached_nobody_is_sent_again(nobody, monkeypatch):
+    monkeypatch.setattr(clients_driver, "PAUSE_S", 0.0)
+
+    async def main():
+        async with crowd_of(load_of(nobody)) as crowd:
+            await crowd._send(0)
+            return dict(crowd._requests), list(crowd._reasons)
+
+    requests, (reason,) = asyncio.run(main())
+    assert requests == {"ok": 0, "failed": 1, "unknown": 0, "retried": 19}
+    assert reason.startswith(nobody)
+
+
+def test_in_the_end_all_clients_leave():
+    """Those that have a session say so, those that were to come do not; nothing goes on."""
+
+    async def main():
+        async with scripted(answer(204)) as server:
+            server.answers(session_at(("a", server.url)), answer(204))
+            load = load_of(server.url, clients=2, connect_over_s=7200.0, duration_s=0.2)
+            result = await run(load, asyncio.Event())
+            assert (result["clients"], result["connects"]) == ({"a": 1}, 1)
+            await until(lambda: not server._connections)
+            sessions = [asked for asked, _ in server.seen]
+            assert [asked.partition("?")[0] for asked in sessions] == [
+                "GET /session",
+                "DELETE /session",
+            ]
+            await until(lambda: not any("_start_all" in repr(t) for t in asyncio.all_tasks()))
 
     asyncio.run(main())
 

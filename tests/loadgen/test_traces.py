@@ -132,6 +132,14 @@ def test_the_later_the_cluster_the_later_its_day(read):
     }
 
 
+def test_a_day_is_moved_by_whole_nanoseconds(read):
+    """By a third of a second here; a cluster that is alone has it as it is."""
+    text = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00,1,1\n"
+    staggered = read(text, cluster_ids=["a", "b", "c"], assign="staggered")
+    assert [one.time_s for one in staggered] == [0.0, 0.333333333, 0.666666667]
+    assert len(read(text, cluster_ids=["a"], assign="staggered")) == 1
+
+
 def test_there_may_be_so_many_requests_and_no_more(read, monkeypatch):
     """Of a staggered trace over all clusters."""
     monkeypatch.setattr(traces, "REQUESTS_MAX", 6)
@@ -166,6 +174,8 @@ def test_what_is_wrong_with_a_header_is_told_of_its_line(read):
     assert message.startswith("line 3: expected the columns TIMESTAMP,Con")
     message = error_of(read, "\n\ntime_s,home\n")
     assert message.startswith("line 3: expected the columns time_s,cluster")
+    message = error_of(read, "TIMESTAMP,GeneratedTokens\n")
+    assert message.endswith("GeneratedTokens; ContextTokens is missing")
     message = error_of(read, "TIMESTAMP,ContextTokens,GeneratedTokens,id\n")
     assert message.endswith("GeneratedTokens; got 'id' too"), "nothing is optional there"
 
