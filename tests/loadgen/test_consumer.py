@@ -113,19 +113,23 @@ def test_an_object_is_fetched_where_it_is():
 
 
 @pytest.mark.parametrize(
-    ("said", "took"),
-    [(answer(404), Took.NOTHING), (problem(503, "no"), Took.REFUSED), (RESET, Took.FAILED)],
+    ("said", "took", "reasons"),
+    [
+        (answer(404), Took.NOTHING, {}),
+        (problem(503, "no"), Took.REFUSED, {"take: status 503": 1}),
+        (RESET, Took.FAILED, {"OutcomeUnknown": 1}),
+    ],
 )
-def test_an_object_may_be_gone_where_it_was(said, took):
+def test_an_object_may_be_gone_where_it_was(said, took, reasons):
     async def main():
         async with (
             scripted(moved_to("p2", "g2", 6)) as first,
             scripted(said) as second,
-            consumer_of(first, second, random=Random(FIRST)) as (one, _),
+            consumer_of(first, second, random=Random(FIRST)) as (one, record),
         ):
-            return await one._take()
+            return await one._take(), dict(record.reasons)
 
-    assert asyncio.run(main()) == (took, None)
+    assert asyncio.run(main()) == ((took, None), reasons)
 
 
 def test_whoever_takes_nothing_asks_again_at_once(monkeypatch):
@@ -187,6 +191,21 @@ def test_what_is_taken_is_acknowledged_and_counted(known, acknowledged):
     assert dict(record.acknowledged) == ({(2, 9): 1} if acknowledged else {})
     assert len(record.acknowledged_s) == acknowledged
     assert all(50.0 <= at_s < 100.0 for at_s in record.acknowledged_s)
+
+
+def test_whoever_is_busy_with_an_object_neither_acknowledges_it_nor_takes_another():
+    async def main():
+        content = encode_object(RUN, 2, 9, 30)
+        async with (
+            scripted(object_of(content, visibility_ms=1e9), answer(204)) as server,
+            consumer_of(server, consume_s=1e6) as (one, record),
+            consuming(one),
+        ):
+            await until(lambda: record.wait_ms)
+            await one._tell(Object(one._clients["p1"], "g", "p1-1", 1, 1, 1.0, b""), "nack")
+            return [asked for asked, _ in server.seen]
+
+    assert asyncio.run(main()) == ["POST /take", "POST /grants/g/nack"], "by another one"
 
 
 def test_a_strangers_object_is_given_back():

@@ -152,6 +152,7 @@ def test_nothing_is_sent_early(node):
 def test_what_is_due_together_is_sent_together(node):
     records = send([Arrival(0.0, "a") for _ in range(500)], node)
     assert Counter(record.outcome for record in records) == {Outcome.OK: 500}
+    assert max(record.sent_lag_s for record in records) < 5.0, "without a pause in between"
 
 
 def test_more_in_flight_than_allowed_is_not_sent_and_said(node):
