@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import socket
 import time
 from contextlib import asynccontextmanager
 from random import Random
@@ -191,6 +192,26 @@ def test_what_is_taken_is_acknowledged_and_counted(known, acknowledged):
     assert dict(record.acknowledged) == ({(2, 9): 1} if acknowledged else {})
     assert len(record.acknowledged_s) == acknowledged
     assert all(50.0 <= at_s < 100.0 for at_s in record.acknowledged_s)
+
+
+def test_how_long_an_object_was_waited_for_is_in_ms():
+    """Of a producer that answers after 0.3 s."""
+
+    async def main():
+        async with scripted(object_of(encode_object(RUN, 2, 9, 30)), NOTHING) as server:
+            with socket.create_server(("127.0.0.1", 0)) as busy:
+                server.url = f"http://127.0.0.1:{busy.getsockname()[1]}"
+                began_s = time.monotonic()
+                async with consumer_of(server) as (one, record), consuming(one):
+                    await until(lambda: time.monotonic() > began_s + 0.3)
+                    late = await asyncio.start_server(server.talk, sock=busy)
+                    await until(lambda: record.wait_ms)
+                    took_ms = (time.monotonic() - began_s) * 1e3
+                late.close()
+                return record.wait_ms[0], took_ms
+
+    waited_ms, took_ms = asyncio.run(main())
+    assert 200.0 <= waited_ms <= took_ms
 
 
 def test_whoever_is_busy_with_an_object_neither_acknowledges_it_nor_takes_another():
