@@ -221,8 +221,10 @@ def test_in_the_end_all_clients_leave():
         async with scripted(answer(204)) as server:
             server.answers(session_at(("a", server.url)), answer(204))
             load = load_of(server.url, clients=2, connect_over_s=7200.0, duration_s=0.2)
-            result = await run(load, asyncio.Event())
+            crowd = Crowd(load)
+            result = await crowd.run(asyncio.Event())
             assert (result["clients"], result["connects"]) == ({"a": 1}, 1)
+            assert [client.idle for client in crowd._nodes.values()] == [0]
             await until(lambda: not server._connections)
             sessions = [asked for asked, _ in server.seen]
             assert [asked.partition("?")[0] for asked in sessions] == [
