@@ -85,6 +85,18 @@ def test_what_is_late_is_as_late_as_its_answer():
     assert max(record.put_ms) <= (took_s - first_s) * 1e3
 
 
+def test_a_low_rate_is_one_too():
+    """Of one object in two and a half seconds, of a minute that is over already."""
+
+    async def main():
+        async with scripted(TAKEN_IN) as server:
+            load = replace(LOAD, produce_rate_per_s=0.4, duration_s=50.0)
+            return await produce(server, load=load, lead_s=-60.0)
+
+    record, _ = asyncio.run(main())
+    assert 5 <= record.offered == len(record.kept) <= 50
+
+
 def test_no_rate_is_no_object_for_all_the_time():
     async def main():
         async with scripted(TAKEN_IN) as server:
