@@ -130,6 +130,7 @@ def as_terminal(monkeypatch):
     """As if stdout and stderr were one of so many columns."""
 
     def be(columns):
+        monkeypatch.delenv("NO_COLOR", raising=False)
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("COLUMNS", str(columns))
