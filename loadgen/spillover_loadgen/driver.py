@@ -68,16 +68,7 @@ async def run(
     Raises InputError if an arrival's cluster is not among the targets.
     """
     _check_targets(schedule, targets)
-    clients = {
-        cluster: HttpClient(
-            url,
-            connections_max=in_flight_max,
-            idle_s_max=IDLE_S_MAX,
-            connect_timeout_s=CONNECT_TIMEOUT_S,
-            headers=headers,
-        )
-        for cluster, url in targets.items()
-    }
+    clients = {cluster: _client_of(url, in_flight_max, headers) for cluster, url in targets.items()}
     key_prefix = f"{seed}-{run_id or uuid.uuid4().hex}" if keyed else None
     try:
         await asyncio.gather(*(_warm(client) for client in clients.values()))
@@ -92,6 +83,17 @@ async def run(
         return await _carry_out(sending, progress, stop or asyncio.Event())
     finally:
         await asyncio.gather(*(client.close() for client in clients.values()))
+
+
+def _client_of(url: str, in_flight_max: int, headers: Headers) -> HttpClient:
+    """A connection for each request in flight: none waits for another one's."""
+    return HttpClient(
+        url,
+        connections_max=in_flight_max,
+        idle_s_max=IDLE_S_MAX,
+        connect_timeout_s=CONNECT_TIMEOUT_S,
+        headers=headers,
+    )
 
 
 def _check_targets(schedule: Schedule, targets: Mapping[ClusterId, str]) -> None:

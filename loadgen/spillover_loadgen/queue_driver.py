@@ -56,10 +56,7 @@ async def run(
     """Put and take; `stop` ends it early. Consumers go on until all that was taken in has been
     acknowledged, for `DRAIN_S_MAX` at most. `headers` go with each call."""
     clients: dict[str, HttpClient] = {
-        name: HttpClient(
-            url, headers=headers, idle_s_max=IDLE_S_MAX, connect_timeout_s=CONNECT_TIMEOUT_S
-        )
-        for name, url in targets.items()
+        name: _client_of(url, headers) for name, url in targets.items()
     }
     record, name = QueueRecord(), os.urandom(8)
     start_s = time.monotonic() + LEAD_S
@@ -85,6 +82,12 @@ async def run(
     finally:
         await asyncio.gather(*(client.close() for client in clients.values()))
     return record
+
+
+def _client_of(url: str, headers: Headers) -> HttpClient:
+    return HttpClient(
+        url, headers=headers, idle_s_max=IDLE_S_MAX, connect_timeout_s=CONNECT_TIMEOUT_S
+    )
 
 
 async def _play(

@@ -14,9 +14,10 @@ import pytest
 
 from spillover.model.errors import InputError
 from spillover_loadgen import cli
+from spillover_loadgen import targets as loadgen_targets
 from spillover_loadgen.cli import main
 from spillover_loadgen.targets import check_targets
-from support.scripted_server import problem, scripted
+from support.scripted_server import answer, problem, scripted
 
 COMMAND = [sys.executable, "-m", "spillover_loadgen"]
 
@@ -256,6 +257,62 @@ def test_who_may_make_requests_and_not_look_is_let_through(reason, headers, word
         with pytest.raises(InputError) as error:
             asyncio.run(main())
         assert str(error.value).endswith(words)
+
+
+NO_NODE = "found no Spillover node there"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (answer(200, {"cluster": "b"}), "found cluster b there"),
+        (answer(200, {"cluster": 5}), NO_NODE),
+        (answer(200, {"producer": "a"}), NO_NODE),
+        (answer(200, ["cluster"]), NO_NODE),
+        (answer(200, b"<html>"), NO_NODE),
+        (answer(401, ["unauthenticated"]), NO_NODE),
+        (problem(401, "another", "why"), NO_NODE),
+    ],
+)
+def test_a_target_that_is_another_one_or_none_is_told(said, words):
+    async def main():
+        async with scripted(said) as server:
+            with pytest.raises(InputError) as error:
+                await check_targets({"a": server.url}, headers=[(b"authorization", b"Bearer x")])
+            return str(error.value), server.url
+
+    message, url = asyncio.run(main())
+    assert message == f"--target: expected cluster a at {url}, {words}"
+
+
+def test_of_targets_that_are_wrong_the_first_is_told():
+    async def main():
+        async with scripted(answer(200, {"producer": "a"})) as server:
+            await check_targets({"a": server.url}, "producer")
+            with pytest.raises(InputError, match=r"expected producer b at .*, found producer a th"):
+                await check_targets(dict.fromkeys("abc", server.url), "producer")
+
+    asyncio.run(main())
+
+
+def test_a_target_that_takes_its_time_or_says_too_much_is_no_target(monkeypatch):
+    """A node's state is of a few megabytes at most."""
+    monkeypatch.setattr(loadgen_targets, "ANSWER_WITHIN_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"expected cluster a at {url}, got no answer: "):
+            asyncio.run(check_targets({"a": url}))
+    monkeypatch.undo()
+    start, most = b'{"cluster": "a", "more": "', 4 * 1024 * 1024
+
+    async def main(length):
+        body = start + (length - len(start) - 2) * b"x" + b'"}'
+        async with scripted(answer(200, body)) as server:
+            await check_targets({"a": server.url})
+
+    asyncio.run(main(most))
+    with pytest.raises(InputError, match="got no answer"):
+        asyncio.run(main(most + 1))
 
 
 def test_a_target_that_does_not_answer(capfd):

@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from spillover.live.http.client import HttpClient
 from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
 from spillover_loadgen import driver
@@ -152,6 +153,7 @@ def test_nothing_is_sent_early(node):
 def test_what_is_due_together_is_sent_together(node):
     records = send([Arrival(0.0, "a") for _ in range(500)], node)
     assert Counter(record.outcome for record in records) == {Outcome.OK: 500}
+    assert max(record.sent_lag_s for record in records) < 5.0, "without a pause in between"
 
 
 def test_more_in_flight_than_allowed_is_not_sent_and_said(node):
@@ -235,6 +237,65 @@ def test_each_record_and_the_progress_are_told(node):
 def test_connections_are_opened_before_time_zero(node):
     send([Arrival(0.0, "a")], node)
     assert node.connections == driver.CONNECTIONS_WARM
+
+
+def test_what_is_known_of_a_request_is_told_whatever_became_of_it(node, closed_url):
+    """Its home, its type, the name that it came with, and when it was due."""
+    schedule = [Arrival(0.01, "a", type="503:full", id="x"), Arrival(0.02, "b", type="t2")]
+    targets = {"a": node.url, "b": closed_url + "/" + "path" * 100}
+    first, second = asyncio.run(driver.run(schedule, targets, seed=1))
+    assert (first.cluster, first.type, first.id) == ("a", "503:full", "x")
+    assert (first.status, first.hops, first.path, first.executed_cluster) == (503, None, (), None)
+    assert (second.cluster, second.type, second.id) == ("b", "t2", None)
+    assert (first.intended_s, second.intended_s) == (0.01, 0.02)
+    assert (second.status, second.response_time_ms) == (None, None)
+    assert second.reason.startswith(closed_url)
+    assert len(second.reason) == 200, "the beginning"
+
+
+def test_times_count_from_the_instant_at_which_a_request_was_due(node):
+    """In ms; what it waited before it left is part of both."""
+    began_s = time.monotonic()
+    [record] = send([Arrival(0.5, "a")], node)
+    took_ms = (time.monotonic() - began_s) * 1e3
+    assert record.intended_s == 0.5
+    lag_ms = record.sent_lag_s * 1e3
+    assert 0.0 <= lag_ms < record.response_time_ms < took_ms - 500.0
+    assert record.response_time_ms > 0.05, "some of it on the way"
+
+
+def test_whoever_gives_up_a_request_counts_it(node):
+    """Else nobody would know what became of it."""
+
+    async def main():
+        client = HttpClient(node.url)
+        sending = driver._Sending(
+            [Arrival(0.0, "a", type="stall")], {"a": client}, key_prefix=None,
+            deadline_ms=None, in_flight_max=9, on_record=None,
+        )  # fmt: skip
+        sending._send(0, sending._schedule[0])
+        (_, future), *_ = sending._in_flight.values()
+        future.cancel()
+        await sending.wait_for_answers(30.0)
+        await client.close()
+        return sending.counts, sending.finish()
+
+    counts, [record] = asyncio.run(main())
+    assert counts == (1, 1, 1)
+    assert (record.outcome, record.reason) == (Outcome.UNKNOWN, "cancelled")
+
+
+def test_a_fault_of_the_sending_is_no_result(node):
+    """Such as a schedule that no body can be made of."""
+    with pytest.raises(TypeError):
+        send([Arrival(0.0, "a", service_ms=object())], node)
+
+
+def test_every_target_that_is_missing_is_named(node):
+    schedule = [Arrival(0.0, cluster) for cluster in ("c", "a", "b", "c")]
+    with pytest.raises(InputError) as error:
+        send(schedule, node)
+    assert str(error.value) == "--target: expected a URL for each of b, c"
 
 
 def test_an_empty_schedule_is_no_records(node):

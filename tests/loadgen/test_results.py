@@ -98,6 +98,21 @@ def test_a_generator_that_lags_has_not_kept_up():
     assert summarized([served(10.0)] * 98 + late * 2)["kept_up"] is False
 
 
+@pytest.mark.parametrize(("lag_s", "kept_up"), [(0.02, True), (0.0201, False)])
+def test_so_late_a_request_may_leave_and_no_later(lag_s, kept_up):
+    result = summarized([served(10.0, lag_s=lag_s)])
+    assert (result["kept_up"], result["interrupted"]) == (kept_up, False)
+
+
+def test_a_result_says_what_it_is_of():
+    """Its seed, its length, and whether it was ended early; clusters in their order."""
+    result = summarized([], cluster_ids=["b", "a"], seed=6, duration_s=2.5, interrupted=True)
+    assert (result["seed"], result["duration_s"], result["interrupted"]) == (6, 2.5, True)
+    assert list(result["per_cluster"]) == ["b", "a"]
+    assert result["schedule_lag_ms"] == {"p99": None, "max": None}
+    assert (result["reasons"], result["hops"], result["forwarded_share"]) == ({}, {}, None)
+
+
 def test_the_frequent_reasons_are_counted():
     records = [record(index=n, outcome=Outcome.FAILED, reason=f"r{n}") for n in range(30)]
     records += [record(outcome=Outcome.REFUSED, reason="queue_full")] * 2

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import runpy
+import time
 from pathlib import Path
 
 import pytest
 
 from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
+from spillover_loadgen import traces
 from spillover_loadgen.traces import read_trace
 
 AZURE = """\
@@ -90,6 +92,101 @@ def test_azure_timestamps_may_carry_a_zone(read):
         "2024-05-10T02:00:01Z,1,1\n"
     )
     assert read(text)[1].time_s == pytest.approx(7200.99007, abs=1e-9)
+
+
+def test_azure_timestamps_without_a_zone_are_of_utc(read, monkeypatch):
+    """Wherever the machine is, and beside others that say their zone."""
+    text = (
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+        "2023-11-16 18:00:00,1,1\n"
+        "2023-11-16 20:00:01.25+01:00,1,1\n"
+    )
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert [one.time_s for one in read(text)] == [0.0, 3601.25]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_staggered_trace_of_one_instant_is_as_long_as_a_second(read):
+    text = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00,1,1\n"
+    assert [(one.time_s, one.cluster) for one in read(text, assign="staggered")] == [
+        (0.0, "a"),
+        (0.5, "b"),
+    ]
+
+
+def test_the_later_the_cluster_the_later_its_day(read):
+    """The last of three has it two thirds of it later; what is past the end is at the beginning."""
+    text = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+        f"2023-11-16 18:00:{second:02},1,{second + 1}\n" for second in (0, 1, 9)
+    )
+    staggered = read(text, cluster_ids=["a", "b", "c"], assign="staggered", context_token_ms=0)
+    days = {c: [(x.time_s, x.service_ms) for x in staggered if x.cluster == c] for c in "abc"}
+    assert days == {
+        "a": [(0.0, 30.0), (0.0, 300.0), (1.0, 60.0)],
+        "b": [(3.0, 30.0), (3.0, 300.0), (4.0, 60.0)],
+        "c": [(6.0, 30.0), (6.0, 300.0), (7.0, 60.0)],
+    }
+
+
+def test_a_day_is_moved_by_whole_nanoseconds(read):
+    """By a third of a second here; a cluster that is alone has it as it is."""
+    text = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00,1,1\n"
+    staggered = read(text, cluster_ids=["a", "b", "c"], assign="staggered")
+    assert [one.time_s for one in staggered] == [0.0, 0.333333333, 0.666666667]
+    assert len(read(text, cluster_ids=["a"], assign="staggered")) == 1
+
+
+def test_there_may_be_so_many_requests_and_no_more(read, monkeypatch):
+    """Of a staggered trace over all clusters."""
+    monkeypatch.setattr(traces, "REQUESTS_MAX", 6)
+    plain = "time_s,cluster\n" + "1,a\n" * 6
+    assert len(read(plain)) == 6
+    assert error_of(read, plain + "1,a\n") == "line 8: expected at most 6 requests"
+    assert len(read(AZURE, assign="staggered")) == 6
+    message = error_of(read, AZURE, assign="staggered", cluster_ids=["a", "b", "c"])
+    assert message == "expected at most 6 requests over all clusters"
+
+
+def test_a_line_may_be_so_long_and_no_longer(read):
+    """With its end; and of what is wrong the beginning is told."""
+    start = "time_s,cluster,id\n0,a,"
+    longest = start + (10_000 - len("0,a,\n")) * "x" + "\n"
+    assert len(read(longest)) == 1
+    message = error_of(read, longest.replace("x\n", "xx\n"))
+    assert message == "line 2: expected at most 10000 bytes"
+    message = error_of(read, "time_s,cluster\n0," + 90 * "y" + "\n")
+    assert message == f"line 2: cluster: expected one of a, b, got '{60 * 'y'}'"
+    message = error_of(read, "time_s,cluster," + 90 * "z" + "\n")
+    assert message.endswith(f"; got '{60 * 'z'}' too")
+
+
+def test_a_byte_order_mark_belongs_at_the_beginning(read):
+    message = error_of(read, "time_s,cluster\n\ufeff0,a\n")
+    assert message.startswith("line 2: time_s: expected a finite number")
+
+
+def test_what_is_wrong_with_a_header_is_told_of_its_line(read):
+    message = error_of(read, "\n\nTIMESTAMP,ContextTokens\n")
+    assert message.startswith("line 3: expected the columns TIMESTAMP,Con")
+    message = error_of(read, "\n\ntime_s,home\n")
+    assert message.startswith("line 3: expected the columns time_s,cluster")
+    message = error_of(read, "TIMESTAMP,GeneratedTokens\n")
+    assert message.endswith("GeneratedTokens; ContextTokens is missing")
+    message = error_of(read, "TIMESTAMP,ContextTokens,GeneratedTokens,id\n")
+    assert message.endswith("GeneratedTokens; got 'id' too"), "nothing is optional there"
+
+
+@pytest.mark.parametrize("option", ["--context-token-ms", "--generated-token-ms"])
+@pytest.mark.parametrize("text", ["time_s,cluster\n0,a\n", AZURE])
+def test_weights_of_tokens_are_looked_at_in_any_case(read, option, text):
+    name = option.removeprefix("--").replace("-", "_")
+    message = error_of(read, text, **{name: -0.5})
+    assert message == f"{option}: expected a finite number of at least 0, got -0.5"
+    assert read(text, **{name: 0.0})
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 
 from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
+from spillover_loadgen import workloads
 from spillover_loadgen.workloads import (
     PAPER_BURSTS,
     BurstLaw,
@@ -176,6 +177,66 @@ def test_values_out_of_range_are_named(draw, field):
     with pytest.raises(InputError) as caught:
         draw()
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: poisson([], rate_per_s=1, duration_s=-1, seed=1), "of at least 0, got -1"),
+        (
+            lambda: poisson([], rate_per_s=1, duration_s=float("nan"), seed=1),
+            "of at least 0, got nan",
+        ),
+        (lambda: poisson([], rate_per_s=-0.5, duration_s=1, seed=1), "of at least 0, got -0.5"),
+        (lambda: bursts([], duration_s=-0.5, seed=1), "of at least 0, got -0.5"),
+        (lambda: BurstLaw(stay_s_mean=0), "above 0, got 0"),
+        (lambda: BurstLaw(request_rate_max=0), "above 0, got 0"),
+        (lambda: BurstLaw(burst_every_s=-0.1), "of at least 0, got -0.1"),
+        (lambda: BurstLaw(start_s=float("inf")), "of at least 0, got inf"),
+        (lambda: stretch([], -1), "above 0, got -1"),
+        (lambda: stretch([], float("inf")), "above 0, got inf"),
+    ],
+)
+def test_what_is_no_amount_is_refused_even_of_nothing(draw, message):
+    with pytest.raises(InputError) as caught:
+        draw()
+    assert str(caught.value).endswith(f"expected a number {message}")
+
+
+def test_nothing_takes_no_time():
+    assert bursts(["a"], duration_s=0, seed=1) == []
+    assert poisson(["a"], rate_per_s=5, duration_s=0, seed=1) == []
+
+
+def test_as_much_as_memory_holds_is_drawn_and_no_more(monkeypatch):
+    """As expected of the cluster's busiest hour: 50 users a second, 5 requests each."""
+    monkeypatch.setattr(workloads, "REQUESTS_MAX", 1_000)
+    assert bursts(["a", "b"], duration_s=2.0, seed=1)
+    assert poisson(["a", "b"], rate_per_s=10, duration_s=50, seed=1)
+    for draw in (
+        lambda: bursts(["a", "b"], duration_s=2.2, seed=1),
+        lambda: poisson(["a", "b"], rate_per_s=11, duration_s=50, seed=1),
+    ):
+        with pytest.raises(InputError) as caught:
+            draw()
+        assert caught.value.expected == (
+            "expected a schedule of at most 1000 requests, got one of about 1.1e+03"
+        )
+
+
+def test_the_quieter_rate_may_be_that_of_bursts():
+    """Users come at the higher one of both rates at most, whichever that is."""
+    law = replace(PAPER_BURSTS, base_users_per_s=50, burst_users_per_s=0)
+    times = [one.time_s for one in bursts(["a"], duration_s=20, seed=1, law=law)]
+    late = [time_s for time_s in times if 3.8 < time_s < 4.3]
+    assert len(late) < len([time_s for time_s in times if 10.0 < time_s < 10.5]) / 3
+
+
+def test_times_are_whole_nanoseconds():
+    """However a platform rounds a logarithm; of equal ones the cluster listed first comes first."""
+    drawn = poisson(["a"], rate_per_s=500, duration_s=2, seed=1)
+    assert all(one.time_s == round(one.time_s, 9) for one in drawn)
+    assert any(one.time_s != round(one.time_s, 8) for one in drawn)
 
 
 def test_types_are_drawn_by_their_weights_and_change_nothing_else():
