@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.live.leases.streams.effects import EXACT, Effects
-from spillover.live.leases.streams.keys import StreamKeys, partition_of
+from spillover.live.leases.streams.keys import StreamKeys, check_partition, partition_of
 from spillover.live.leases.streams.records import (
     Batch,
     Checkpoint,
@@ -20,6 +20,18 @@ from spillover.live.leases.streams.records import (
     places,
 )
 from spillover.model.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("partition", "partitions", "expected"),
+    [(-1, None, "at least 0"), (-1, 4, "0 to 3"), (4, 4, "0 to 3"), (9, None, None), (3, 4, None)],
+)
+def test_a_partition_is_one_of_those_there_are_if_that_is_known(partition, partitions, expected):
+    if expected is None:
+        check_partition(partition, partitions)
+        return
+    with pytest.raises(InputError, match=rf"expected {expected}, got {partition}$"):
+        check_partition(partition, partitions)
 
 
 def test_keys_have_their_partition_for_ever():

@@ -41,6 +41,28 @@ def test_a_load_rides_on_answers_and_refusals(load):
     assert wire.decode_load(wire.encode_load(load)) == load
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"degraded": True},
+        {"failed_share": 0.25},
+        {"ahead": -3},
+        {"load": 7.5},
+        {"departure_s": 0.125},
+        {"residual": 2.5},
+        {"configuration": "3/a/17"},
+        {"clients": 0},
+        {"passes": True},
+    ],
+)
+def test_whatever_a_report_tells_besides_survives_the_way(told):
+    """Each by itself, so that none stands for another; of all others, what stands for untold."""
+    report = LoadReport(5, 2, 0.5, 1.0, 3, 2, True, ("b",), **told)
+    of_the_node = {name: told[name] for name in ("configuration", "clients") if name in told}
+    line = report_lines.encode_report(report, **of_the_node)
+    assert report_lines.decode_line(line.strip()) == report
+
+
 DEEP = b"[1,1,0,0,true," + b"[" * 4000
 
 
