@@ -1,0 +1,29 @@
+"""Processes of ours that are none here: what they would do goes on in the loop of the test, under
+the id of this process, and is talked to over the same pipe. For what is asked and told, where that
+it is another process does not matter: that is in tests/tools/processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+
+ENDS_S = 5.0
+
+
+@asynccontextmanager
+async def in_this_loop(child, work):
+    """A `Child` that was not started; `work(connection)` does what it is for, as a coroutine."""
+    child._pid = os.getpid()
+    working = asyncio.create_task(work(child._there))
+    try:
+        yield child
+    finally:
+        child.connection.close()  # which ends those who wait for a word
+        await asyncio.wait([working], timeout=ENDS_S)
+        working.cancel()
+        (ended,) = await asyncio.gather(working, return_exceptions=True)
+        child._there.close()
+        if ended is not None and not isinstance(ended, EOFError | OSError | asyncio.CancelledError):
+            raise ended
