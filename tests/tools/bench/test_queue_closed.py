@@ -227,7 +227,9 @@ def test_what_clients_of_a_producer_that_is_killed_see():
     took_s = time.monotonic() - began_s
     assert seen.began == {"c0"}
     assert set(waiting) <= {"c0"}
-    assert seen.accepted == seen.settled
+    # What was under way in the end is accepted without a word, one of each at most.
+    assert seen.accepted <= seen.settled
+    assert len(seen.settled - seen.accepted) <= 2
     by_dead = sum(one.startswith(b"p1 ") for one in seen.settled)
     assert len(seen.waits) == len(seen.settled)
     assert len(seen.given_s) == len(seen.settled) - by_dead
