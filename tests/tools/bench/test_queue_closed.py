@@ -1,5 +1,5 @@
 """The closed system of `spillover bench queue` at producers in this loop: what consumers see, and
-the same chance played once more in virtual time."""
+what was chance. That virtual time sees the same is in tests/e2e/test_queue_virtual_time.py."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ import pytest
 from spillover.live.http.client import HttpClient
 from spillover.live.queue.consuming import consume
 from spillover.model.errors import RunError
-from spillover.sim.queue.replay import replay
-from spillover.sim.queue.wires import IN_PAPER
-from spillover.sim.theory.queue.system import ProbingSystem, alike
 from spillover.tools.bench.queue import closed, killed, makers
 from spillover.tools.bench.queue.closed import ClosedLoad, play
 from spillover.tools.bench.queue.makers import Makers, Making
@@ -93,26 +90,6 @@ def test_chance_is_told_as_it_went(played):
         assert {place for way in ways for place in way} <= set(range(PRODUCERS))
     lengths = Counter(len(way) for of_one in instants.ways for way in of_one)
     assert lengths[2] == sum(came.probes == 2 for came in seen.came)
-
-
-def test_the_simulator_sees_as_much_at_the_same_instants(played):
-    """But for what messages take: they are small beside the gaps between objects."""
-    seen = played[0]
-    system = ProbingSystem(
-        kinds=alike(PRODUCERS, RATE),
-        consumers=CONSUMERS,
-        consumption_rate=LOAD.consumption_rate,
-        message_time=0.001,
-        buffers=2,
-        max_hops=LOAD.max_hops,
-    )
-    legs = dict.fromkeys(IN_PAPER, 0.001)
-    there = replay(system, seen.instants, LOAD.ends_s, 1, probe_expiry_s=1.0, legs=legs)
-    live = [came for came in seen.came if came.at_s < LOAD.ends_s]
-    assert len(live) == pytest.approx(len(there), abs=4)
-    assert sum(came.probes for came in live) == pytest.approx(
-        sum(came.probes for came in there), abs=8
-    )
 
 
 def test_a_load_is_drawn_at_its_rates():
