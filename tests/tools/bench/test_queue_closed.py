@@ -64,12 +64,13 @@ def test_all_that_came_is_counted_acknowledged_and_within_the_run(played):
     """Each answer is an object, here or where it is fetched."""
     seen, began_s, took_s, parts, (counts_s, over_s) = played
     assert set(seen.statuses) == {200, 303}, "some were found elsewhere"
-    assert len(seen.came) == seen.statuses.total()
+    # Of each consumer one may be on its way in the end.
+    assert seen.statuses.total() - CONSUMERS <= len(seen.came) <= seen.statuses.total()
     assert all(0.0 < came.wait_s <= came.at_s < took_s for came in seen.came)
     assert Counter(came.probes for came in seen.came).keys() == {1, 2}
     made, acknowledged = (sum(one[place] for one in parts) for place in (0, 1))
-    assert acknowledged == len(seen.came)
-    assert 0 <= made - acknowledged <= 2 * PRODUCERS
+    assert len(seen.came) - CONSUMERS <= acknowledged <= seen.statuses.total()
+    assert 0 <= made - acknowledged <= 2 * PRODUCERS + CONSUMERS
     assert took_s >= LOAD.ends_s
     assert began_s + LOAD.warm_up_s <= counts_s <= over_s - LOAD.measured_s + 0.05
 
