@@ -9,7 +9,8 @@ import asyncio
 import os
 from contextlib import asynccontextmanager
 
-ENDS_S = 5.0
+ENDS_S = 0.2
+"""For what ends by itself once nobody talks to it any more."""
 
 
 @asynccontextmanager
