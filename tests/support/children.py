@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+
+from spillover.tools.processes.child import Child
 
 ENDS_S = 0.2
 """For what ends by itself once nobody talks to it any more."""
@@ -28,3 +30,12 @@ async def in_this_loop(child, work):
         child._there.close()
         if ended is not None and not isinstance(ended, EOFError | OSError | asyncio.CancelledError):
             raise ended
+
+
+@asynccontextmanager
+async def doing(work, *told):
+    """A process that does `work(*told, connection, stack)`, whose stack ends with it."""
+    with ExitStack() as stack:
+        child = Child("the process", work)
+        async with in_this_loop(child, lambda there: work(*told, there, stack)) as child:
+            yield child

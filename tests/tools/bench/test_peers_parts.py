@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 import time
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -21,8 +21,7 @@ from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.peers import emulated_servers, measuring, relays, sites, workloads
 from spillover.tools.bench.peers.outcome import Done
 from spillover.tools.bench.peers.sides import Federation, ThresholdSites, simulate
-from spillover.tools.processes.child import Child
-from support.children import in_this_loop
+from support.children import doing
 from support.scripted_server import answer, scripted
 
 A, B = ClusterId("a"), ClusterId("b")
@@ -45,10 +44,8 @@ def limited(coroutine):
 @asynccontextmanager
 async def process(work, *told):
     """One of the processes, whose work is in this loop: what it tells first."""
-    with ExitStack() as stack:
-        child = Child("the process", work)
-        async with in_this_loop(child, lambda there: work(*told, there, stack)) as child:
-            yield await child.receive(5.0)
+    async with doing(work, *told) as child:
+        yield await child.receive(5.0)
 
 
 def served(*asked):
