@@ -19,8 +19,9 @@ from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.peers import emulated_servers, measuring, relays, sites, workloads
-from spillover.tools.bench.peers.outcome import Done
-from spillover.tools.bench.peers.sides import Federation, ThresholdSites, simulate
+from spillover.tools.bench.peers.outcome import Done, values_of
+from spillover.tools.bench.peers.sides import Federation, Played, ThresholdSites, simulate
+from spillover.tools.bench.session import Session
 from support.children import doing
 from support.scripted_server import answer, scripted
 
@@ -281,3 +282,63 @@ def test_jobs_come_at_the_load_from_two_seconds_on(place, load):
     full_s = {1: 120.0, 3: 80.0}[place]
     assert full_s - 0.5 < one.schedule(BenchPlan(), 1)[-1].time_s < full_s
     assert 3.0 < one.schedule(BenchPlan(quick=True), 1)[-1].time_s < 4.0
+
+
+def played(side, schedule, seed, lag_ms=1.0):
+    """What this policy makes of a schedule in virtual time, as if it had been live."""
+    fates = simulate(workloads.WORKLOADS[2], side, schedule, seed)
+    return Played(fates, {"nodes": 0.5}, lag_ms)
+
+
+def test_each_policy_is_beside_the_best_threshold_itself_simulated_and_the_first():
+    """Of two thresholds that which waits less; of sides that were late it is told whoever they
+    are, and that two seeds are too few."""
+    workload, session = workloads.WORKLOADS[2], Session(BenchPlan(runs=2, seed=4), print)
+    schedules = [workload.draw(12.0, seed) for seed in (4, 5)]
+    seeded = list(zip(schedules, (4, 5), strict=True))
+    plays = {
+        "paper": [played("paper", *one) for one in seeded],
+        "isolated": [played("isolated", *one) for one in seeded],
+        "HAProxy, queue 1": [played("isolated", *one, lag_ms=1e3) for one in seeded],
+        "HAProxy, queue 4": [played("paper", *one) for one in seeded],
+    }
+    measuring._tell(session, workload, ("paper", "isolated"), (1, 4), schedules, plays)
+    rows = {(row.case, row.peer): row for row in session.rows}
+    assert len(rows) == len(session.rows) == 5 * (2 + 3)
+    of = {
+        policy: [values_of(workload, *one) for one in zip(schedules, fates, strict=True)]
+        for policy, runs in plays.items()
+        for fates in [[play.fates for play in runs]]
+    }
+    for figure in workload.figures:
+        ours = tuple(run[figure] for run in of["paper"])
+        others = tuple(run[figure] for run in of["isolated"])
+        for policy, values in (("paper", ours), ("isolated", others)):
+            case = f"unlike, {policy}: {figure.case}"
+            assert rows[case, "itself, simulated"].values == values
+            assert rows[case, "itself, simulated"].peer_values == values
+            assert rows[case, "HAProxy, queue 4"].peer_values == ours
+        assert rows[f"unlike, isolated: {figure.case}", "paper"].peer_values == ours
+        assert (f"unlike, paper: {figure.case}", "paper") not in rows
+    means = [sum(run[workload.figures[0]] for run in of[name]) / 2 for name in list(of)[2:]]
+    first, *efforts, _, few = session.notes
+    assert first == (
+        f"unlike: HAProxy's mean wait by threshold, ms: 1: {means[0]:.1f}, 4: {means[1]:.1f}"
+    )
+    assert [note.partition(": of one core")[0] for note in efforts] == [
+        f"unlike, {name}" for name in plays
+    ]
+    assert [note.endswith("TOO LATE, these figures are not to be used") for note in efforts] == [
+        False, False, True, False,
+    ]  # fmt: skip
+    assert few == "Too few seeds to claim anything: take --runs 6 or more."
+
+
+def test_who_is_neither_best_nor_late_is_not_told_of():
+    workload, session = workloads.WORKLOADS[2], Session(BenchPlan(runs=1, seed=4), print)
+    schedule = workload.draw(12.0, 4)
+    names = {"paper": "paper", "HAProxy, queue 1": "isolated", "HAProxy, queue 4": "paper"}
+    plays = {name: [played(side, schedule, 4)] for name, side in names.items()}
+    measuring._tell(session, workload, ("paper",), (1, 4), [schedule], plays)
+    told = [note.partition(":")[0] for note in session.notes if "of one core" in note]
+    assert told == ["unlike, paper", "unlike, HAProxy, queue 4"]
