@@ -160,11 +160,12 @@ READING = Reading(2.5, 400, 0.5, 3000, 7000, {"get": 50, "set": 0})
 
 def test_what_rests_is_told_per_second():
     """Of 2.5 s: round trips, % of a core, kB both ways, and ms of a member's CPU."""
-    assert holding.at_rest_figures(READING, 0.05) == {
-        holding.TRIPS: 160.0,
-        holding.REDIS_CPU: 20.0,
-        holding.NETWORK: 4.0,
-        holding.MEMBER_CPU: 20.0,
+    figures = holding.at_rest_figures(READING, 0.05)
+    assert {case: (figures[case], holding.UNITS[case]) for case in figures} == {
+        holding.TRIPS: (160.0, "1/s"),
+        holding.REDIS_CPU: (20.0, "% of a core"),
+        holding.NETWORK: (4.0, "kB/s"),
+        holding.MEMBER_CPU: (20.0, "CPU-ms/s"),
     }
     assert holding.calls_per_s(READING) == {"get": 20.0}
 
@@ -262,6 +263,8 @@ def test_clients_cost_a_node_what_it_takes_more_with_them():
     assert one_node.mb_more(70_000_000, 94_000_000) == 24.0
     assert one_node.percent_more(0.25, 1.75, 30.0) == pytest.approx(5.0)
     assert one_node.others_of({"lost": 120, "moved": 3}, 112) == 11.0
+    assert list(one_node.UNITS.values()) == ["MB", "% of a core", "ms", "in all"]
+    assert list(one_node.WANTED.values()) == [60.0, 5.0, 1000.0, 0.0]
 
 
 def test_streams_that_nobody_reads_cost_what_a_process_grew():
@@ -269,6 +272,7 @@ def test_streams_that_nobody_reads_cost_what_a_process_grew():
     before, after = [1 << 20, 0], [3 << 20, 50 << 20]
     assert streams_memory._of_stalled(before, after) == {streams_memory.STALL: 512.0}
     assert streams_memory._of_large(before, after) == {streams_memory.LARGE: 50.0}
+    assert list(streams_memory.UNITS.values()) == ["KiB", "MB", "KiB", "MiB"]
 
 
 def test_memory_of_each_way_is_beside_ours():
