@@ -161,16 +161,19 @@ def test_objects_are_made_at_their_instants_until_the_word():
             in_this_loop(Makers(), makers._runs) as making,
         ):
             begins_s = time.monotonic()
-            urls, drawn = {"p1": server.url}, [[0.02, 0.04, 0.06, 1e6]]
+            urls, drawn = {"p1": server.url}, [[0.02, 0.2, 0.4, 1e6]]
             making.begin(Making(urls=urls, made_s=drawn, message_s=0.0, begins_s=begins_s))
-            await until(lambda: len(server.seen) == 3)
+            await until(lambda: server.seen and time.monotonic() > begins_s + 0.45)
             making.stop()
             (made_s,) = await making.made(10.0)
             return drawn[0], made_s, time.monotonic() - begins_s, server.seen, server.bodies
 
     drawn, made_s, took_s, seen, bodies = limited(main())
-    assert all(at <= made < took_s for at, made in zip(drawn[:3], made_s[:3], strict=True))
-    assert made_s[3] == 1e6
+    written = [(at, made) for at, made in zip(drawn, made_s, strict=True) if at != made]
+    assert all(at <= made < took_s for at, made in written)
+    # On a machine that is late one may be passed over.
+    assert 1 <= len(written) == len(seen) <= 3
+    assert (written[0][0], made_s[3]) == (0.02, 1e6)
     assert {len(body) for body in bodies} == {makers.OBJECT_BYTES}
     assert {line for line, _ in seen} == {"POST /objects"}
 
