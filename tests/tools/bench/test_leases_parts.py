@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from spillover.model.errors import RunError
-from spillover.tools.bench.leases import hosts, readings, renewing, settings
+from spillover.tools.bench.leases import fenced, hosts, readings, renewing, settings
 from spillover.tools.bench.leases.cluster import Cluster, _partitions_of
 from spillover.tools.bench.leases.hosts import HostPlan
 from spillover.tools.bench.leases.ownership import Report
@@ -300,3 +300,17 @@ def test_who_looks_has_a_client_of_its_own(redis_server):
     assert between.round_trips >= 1
     assert between.calls["ping"] >= 1
     assert 0.0 < between.at_s < 10.0
+
+
+@pytest.mark.processes
+def test_what_a_batch_is_compared_with_writes_as_much(redis_server):
+    """All its keys in one go, and a checkpoint."""
+    client = redis_server.client
+    client.delete(*fenced.KEYS, fenced.HASH)
+    fenced._transaction(client)
+    assert client.mget(fenced.KEYS) == [fenced.VALUE] * 20
+    assert client.hgetall(fenced.HASH) == {"checkpoint": "7"}
+    client.delete(*fenced.KEYS, fenced.HASH)
+    fenced._watched(client)
+    assert client.mget(fenced.KEYS[:2]) == [fenced.VALUE, None]
+    client.delete(fenced.KEYS[0])
