@@ -11,7 +11,7 @@ import pytest
 
 from spillover.model.errors import RunError
 from spillover.tools.bench.model import BenchPlan
-from spillover.tools.bench.queue import load, measuring
+from spillover.tools.bench.queue import load, measuring, rabbitmq
 from spillover.tools.bench.queue.load import PRODUCER, REDIS_LIST, REDIS_STREAM, LoadPlan
 from spillover.tools.processes.child import Child
 from support.children import in_this_loop
@@ -145,3 +145,19 @@ def test_sizes_and_counts_are_those_of_their_names():
     quick = BenchPlan(quick=True)
     for full, small in measuring.COUNTS.values():
         assert quick.of(full, small) == small < full
+
+
+@pytest.mark.parametrize(("installed", "runs"), [("rabbitmq-server epmd", True), ("epmd", False),
+                                                 ("rabbitmq-server", False)])  # fmt: skip
+def test_rabbitmq_is_compared_where_all_of_it_is_installed(monkeypatch, tmp_path, installed, runs):
+    """The broker, and Erlang's daemon beside it."""
+    pytest.importorskip("aiormq")
+    for name in installed.split():
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(rabbitmq, "SCRIPT", tmp_path / "none")
+    assert rabbitmq.why_not() == (None if runs else "no rabbitmq-server is installed")
+    monkeypatch.setattr(rabbitmq, "SCRIPT", tmp_path / "epmd")
+    told = "no rabbitmq-server is installed" if "epmd" not in installed else None
+    assert rabbitmq.why_not() == told
