@@ -212,6 +212,10 @@ def test_paired_runs_are_compared_one_by_one():
     )
     assert row.ratio == pytest.approx(1.1)
     assert (row.value, row.peer_value) == (33.0, 30.0)
+    little = Row(
+        case="c", unit="%", values=(1.0, 9.0), peer="p", peer_values=(0.5, 0.0), paired=True
+    )
+    assert little.ratio == 2.0
     nothing = Row(case="c", unit="%", values=(1.0,), peer="p", peer_values=(0.0,), paired=True)
     assert nothing.ratio is None
 
