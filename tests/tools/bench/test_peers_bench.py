@@ -216,8 +216,7 @@ def test_paired_runs_are_compared_one_by_one():
         case="c", unit="%", values=(1.0, 9.0), peer="p", peer_values=(0.5, 0.0), paired=True
     )
     assert little.ratio == 2.0
-    nothing = Row(case="c", unit="%", values=(1.0,), peer="p", peer_values=(0.0,), paired=True)
-    assert nothing.ratio is None
+    assert Row(**told, values=(1.0,), peer_values=(0.0,)).ratio is None
 
 
 def test_the_threshold_is_the_best_over_all_runs():
