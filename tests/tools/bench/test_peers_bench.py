@@ -212,10 +212,8 @@ def test_paired_runs_are_compared_one_by_one():
     )
     assert row.ratio == pytest.approx(1.1)
     assert (row.value, row.peer_value) == (33.0, 30.0)
-    little = Row(
-        case="c", unit="%", values=(1.0, 9.0), peer="p", peer_values=(0.5, 0.0), paired=True
-    )
-    assert little.ratio == 2.0
+    told = {"case": "c", "unit": "%", "peer": "p", "paired": True}
+    assert Row(**told, values=(1.0, 9.0), peer_values=(0.5, 0.0)).ratio == 2.0
     assert Row(**told, values=(1.0,), peer_values=(0.0,)).ratio is None
 
 
