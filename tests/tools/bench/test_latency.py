@@ -44,6 +44,10 @@ def test_added_latency_is_what_came_on_top_of_each():
     assert added([7.0, 401.0, 6.0], ideal_ms) == (2.0, 3.0)
 
 
+def test_half_load_is_half_of_what_the_servers_can_do():
+    assert latency.RATE_PER_S * latency.SERVICE_MS / 1e3 == latency.SERVERS / 2
+
+
 @pytest.mark.e2e
 def test_neither_waiting_nor_being_served_is_added_latency(monkeypatch):
     """Where more comes than the servers can do, half of the requests wait for several services,

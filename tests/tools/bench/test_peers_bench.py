@@ -212,8 +212,9 @@ def test_paired_runs_are_compared_one_by_one():
     )
     assert row.ratio == pytest.approx(1.1)
     assert (row.value, row.peer_value) == (33.0, 30.0)
-    nothing = Row(case="c", unit="%", values=(1.0,), peer="p", peer_values=(0.0,), paired=True)
-    assert nothing.ratio is None
+    told = {"case": "c", "unit": "%", "peer": "p", "paired": True}
+    assert Row(**told, values=(1.0, 9.0), peer_values=(0.5, 0.0)).ratio == 2.0
+    assert Row(**told, values=(1.0,), peer_values=(0.0,)).ratio is None
 
 
 def test_the_threshold_is_the_best_over_all_runs():

@@ -11,7 +11,9 @@ import psutil
 import pytest
 
 from spillover.live.http.client import HttpClient
+from spillover.tools.bench.catalog import run_bench
 from spillover.tools.bench.foreign import find_program
+from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.proxy import STAGES
 from spillover.tools.bench.proxy.readers import Asked, Counted, Left, Opened, Readers, Unread
 from spillover.tools.bench.proxy.ways import HAPROXY, NGINX, relays, running_service
@@ -80,6 +82,23 @@ def test_streams_over_a_hop_are_beside_relays(tmp_path):
     assert peers | missing >= {"HAProxy", "nginx"}
     assert not peers & missing
     assert all(0.0 < row["value"] < 1e4 for row in told["rows"])
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("case", "unit", "peer", "most"),
+    [
+        ("memory of an idle stream, local", "KiB", None, 1e4),
+        ("CPU of a small request, local", "us", "POST /requests", 1e6),
+    ],
+)
+def test_memory_and_small_requests_are_measured(case, unit, peer, most):
+    """The one of nodes alone where it has to be quick, the other beside the same work posted."""
+    told = run_bench("proxy", BenchPlan(quick=True, runs=1, case=case), lambda _: None)
+    row = next(row for row in told.rows if row.peer == peer)
+    assert {one.case for one in told.rows} == {case}
+    assert (row.unit, len(row.values)) == (unit, 1)
+    assert 0.0 < row.value < most
 
 
 def test_cases_have_names_of_their_own():

@@ -37,6 +37,7 @@ def test_objects_go_through_all(tmp_path):
         assert moved["value"] == pytest.approx(1.024)
         assert moved["peer_value"] > 2 * 1.024
     assert all(row["value"] > 0 and row["peer_value"] > 0 for row in told["rows"])
+    assert any(note.startswith("whoever produces is on its producer's") for note in told["notes"])
     left_out = any(note.startswith("RabbitMQ is not compared: ") for note in told["notes"])
     assert left_out == (why_not() is not None)
 
@@ -67,6 +68,9 @@ def test_waits_are_beside_the_simulator_and_the_model(monkeypatch):
     assert paired.value == probes.value
     assert 1.0 < paired.peer_value <= 3.0
     assert rows["take, and object", None].value > 0
+    notes = "\n".join(told.notes)
+    assert "all runs count together" in notes
+    assert f"beside {waits.PAIRED!r} the half-width is that of the difference" in notes
 
 
 @pytest.mark.e2e

@@ -5,7 +5,7 @@ A process that is gone is a RunError: what it was to be measured for has failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,21 @@ def cpu_s(pid: int) -> float:
     with _looking_at(pid) as process:
         times = process.cpu_times()
     return float(times.user + times.system)
+
+
+class CpuUse:
+    """CPU time of kinds of processes, from when it is made on."""
+
+    def __init__(self, processes: Mapping[str, Sequence[int]]) -> None:
+        self._processes = processes
+        self._before_s = self._all_s()
+
+    def used_s(self) -> dict[str, float]:
+        """Returns what those of each kind have used together."""
+        return {kind: now_s - self._before_s[kind] for kind, now_s in self._all_s().items()}
+
+    def _all_s(self) -> dict[str, float]:
+        return {kind: sum(map(cpu_s, pids)) for kind, pids in self._processes.items()}
 
 
 def resident_bytes(pid: int) -> int:

@@ -109,22 +109,33 @@ async def live(
             rest, members_cpu_s = await at_rest(client, cluster.pids, window_s)
             cluster.check()
             ownership = cluster.replay()
-    figures = {
-        TRIPS: rest.round_trips / rest.at_s,
-        REDIS_CPU: rest.cpu_s / rest.at_s * 100.0,
-        NETWORK: (rest.in_bytes + rest.out_bytes) / rest.at_s / 1000.0,
-        MEMBER_CPU: members_cpu_s / rest.at_s / members * 1000.0,
+    figures = at_rest_figures(rest, members_cpu_s / members) | {
         EVEN: even_s - began_s if even_s is not None else EVEN_WITHIN_S[rule],
         MOVES: float(ownership.moves),
         SPENT: float(spent.round_trips),
     }
-    calls_per_s = {name: count / rest.at_s for name, count in rest.calls.items() if count > 0}
     return Life(
         figures=figures,
         was_even=was_even,
         served_once=ownership.served_once,
-        calls_per_s=calls_per_s,
+        calls_per_s=calls_per_s(rest),
     )
+
+
+def at_rest_figures(rest: Reading, member_cpu_s: float) -> dict[str, float]:
+    """Returns the figures of what was between two readings, and of the CPU time of a member
+    meanwhile."""
+    return {
+        TRIPS: rest.trips_per_s,
+        REDIS_CPU: rest.cpu_percent,
+        NETWORK: rest.moved_kb_per_s,
+        MEMBER_CPU: member_cpu_s / rest.at_s * 1000.0,
+    }
+
+
+def calls_per_s(rest: Reading) -> dict[str, float]:
+    """Returns how often each command was called, of those that were."""
+    return {name: count / rest.at_s for name, count in rest.calls.items() if count > 0}
 
 
 def hosts_for(members: int) -> int:

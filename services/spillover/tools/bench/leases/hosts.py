@@ -153,4 +153,8 @@ async def hold_locks(
                 note(node, partition, holds)
             await asyncio.sleep(period_s)
 
-    await asyncio.gather(*(hold(partition) for partition in partitions))
+    try:
+        await asyncio.gather(*(hold(partition) for partition in partitions))
+    finally:
+        await client.aclose()
+        await client.connection_pool.disconnect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -54,11 +55,7 @@ async def measure_lateness(session: Session) -> None:
             async def measure() -> tuple[float, ...]:
                 loaded = await under_load(plan, cores)
                 found[mode] += loaded
-                late_ms = sorted(late for one in loaded for late in one.late_ms)
-                if not late_ms:
-                    raise RunError(f"{SIDES[mode]} sent no renewal that was due under load")
-                shares = [percentile(late_ms, share) for share in (0.5, 0.99)]
-                return (*shares, late_ms[-1], float(sum(one.lost for one in loaded)))
+                return figures_of(SIDES[mode], loaded)
 
             return Side(SIDES[mode], measure)
 
@@ -66,6 +63,16 @@ async def measure_lateness(session: Session) -> None:
         figures.append(Figure(LOST, "leases"))
         await session.compare(figures, *(side(mode) for mode in SIDES))
     _judge(session, found, cores)
+
+
+def figures_of(side: str, loaded: Sequence[Loaded]) -> tuple[float, ...]:
+    """Returns the figures of a run, of all its processes together. Raises RunError if nothing was
+    late or in time."""
+    late_ms = sorted(late for one in loaded for late in one.late_ms)
+    if not late_ms:
+        raise RunError(f"{side} sent no renewal that was due under load")
+    shares = [percentile(late_ms, share) for share in (0.5, 0.99)]
+    return (*shares, late_ms[-1], float(sum(one.lost for one in loaded)))
 
 
 async def under_load(plan: LoadedPlan, cores: int) -> list[Loaded]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spillover.tools.bench.leases.cluster import Cluster
@@ -32,7 +33,11 @@ async def measure_members(session: Session) -> None:
     if session.plan.quick:
         session.note("quick: no groups of other sizes")
         return
-    found = {members: await _at_rest(session, members) for members in COUNTS}
+    add_rows(session, {members: await _at_rest(session, members) for members in COUNTS})
+
+
+def add_rows(session: Session, found: Mapping[int, Sequence[tuple[float, float]]]) -> None:
+    """Notes rows of what was found with so many members, each beside the fewest."""
     fewest = found[COUNTS[0]]
     for cases, unit, at in ((TRIPS, "1/s", 0), (REDIS_CPU, "% of a core", 1)):
         for case, members in cases.items():
@@ -72,8 +77,7 @@ async def _at_rest(session: Session, members: int) -> list[tuple[float, float]]:
             for run in range(session.plan.runs):
                 session.say_run(f"{members} members", run)
                 rest, _ = await at_rest(client, [], WINDOW_S)
-                cpu_percent = rest.cpu_s / rest.at_s * 100.0
-                found.append((rest.round_trips / rest.at_s, cpu_percent))
+                found.append((rest.trips_per_s, rest.cpu_percent))
     return found
 
 

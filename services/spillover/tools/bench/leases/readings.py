@@ -36,6 +36,21 @@ class Reading:
     calls: dict[str, int]
     """Of each command, those within scripts included."""
 
+    @property
+    def trips_per_s(self) -> float:
+        """Returns round trips a second, of what was between two of them; as the next ones."""
+        return self.round_trips / self.at_s
+
+    @property
+    def cpu_percent(self) -> float:
+        """Returns the share of a core."""
+        return self.cpu_s / self.at_s * 100.0
+
+    @property
+    def moved_kb_per_s(self) -> float:
+        """Returns what Redis was sent and has sent."""
+        return (self.in_bytes + self.out_bytes) / self.at_s / 1000.0
+
     def since(self, before: Reading) -> Reading:
         """Returns the difference; `at_s` is then how long it took."""
         calls = {name: count - before.calls.get(name, 0) for name, count in self.calls.items()}

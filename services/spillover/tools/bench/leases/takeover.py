@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
 from spillover.model.errors import RunError
 from spillover.tools.bench.leases.cluster import Cluster
+from spillover.tools.bench.leases.ownership import Report
 from spillover.tools.bench.leases.server import new_group, own_redis
 from spillover.tools.bench.leases.settings import BLOG, GUARDED, TIMES
 from spillover.tools.bench.model import Figure, Row, Side, Stage
@@ -42,6 +43,11 @@ async def measure_takeover(session: Session) -> None:
 
         figure = Figure(CASE, "s")
         await session.compare([figure], side(GUARDED, "guarded rule"), side(BLOG, "blog rule"))
+    add_bound(session)
+
+
+def add_bound(session: Session) -> None:
+    """Notes a row of ours beside the bound, and whether it is kept."""
     ours = next(row for row in session.rows if row.case == CASE)
     bound = Row(case=CASE, unit="s", values=ours.values, peer=BOUND, peer_values=(BOUND_S,))
     session.add(bound)
@@ -79,11 +85,17 @@ async def take_over(url: str, rule: str, phase_s: float, seed: int) -> float:
 
         if not await cluster.until(is_taken, TAKEN_WITHIN_S):
             raise RunError(f"{rule}: not all of a dead member's partitions run again")
-        owned = set(orphans)
-        taken: dict[int, float] = {}
-        for report in cluster.reports():
-            if report.partition in owned and report.runs and report.at_s > killed_s:
-                taken.setdefault(report.partition, report.at_s)
+        return took_s(cluster.reports(), orphans, killed_s)
+
+
+def took_s(reports: Iterable[Report], orphans: Iterable[int], killed_s: float) -> float:
+    """Returns how long it took from then on until all of these ran once more, by the first that
+    each was said to."""
+    owned = set(orphans)
+    taken: dict[int, float] = {}
+    for report in reports:
+        if report.partition in owned and report.runs and report.at_s > killed_s:
+            taken.setdefault(report.partition, report.at_s)
     return max(taken.values()) - killed_s
 
 

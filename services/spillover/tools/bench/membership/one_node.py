@@ -8,7 +8,7 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -45,22 +45,38 @@ async def _measure_idle(session: Session) -> None:
         seed = session.plan.seed + run
         async with running_nodes(alone, seed) as nodes:
             node = nodes["a"]
-            before_bytes, before_s = resident_bytes(node.pid), cpu_s(node.pid)
+            before = resident_bytes(node.pid), cpu_s(node.pid)
             await asyncio.sleep(idle_s)
-            before_s = cpu_s(node.pid) - before_s
+            alone_s = cpu_s(node.pid) - before[1]
             load = load_of(EVEN, session.plan, seed, clients, {"a": node.url})
             with CrowdProcess(replace(load, rate_per_s=0.0)) as crowd:
                 await _until(crowd, lambda look: look["clients"] == {"a": clients})
-                begun_s, used_s = time.monotonic(), cpu_s(node.pid)
+                begun_s, then_s = time.monotonic(), cpu_s(node.pid)
                 while time.monotonic() < begun_s + idle_s:
                     await crowd.look()
-                used_s = cpu_s(node.pid) - used_s
-                memory.append((resident_bytes(node.pid) - before_bytes) / 1e6)
-                cpu.append((used_s - before_s) / idle_s * 100)
+                used_s = cpu_s(node.pid) - then_s
+                memory.append(mb_more(before[0], resident_bytes(node.pid)))
+                cpu.append(percent_more(alone_s, used_s, idle_s))
                 await crowd.finish()
     _add(session, MEMORY, memory)
     _add(session, CPU, cpu)
     session.note(f"idle clients: {clients} at one node, for {idle_s:g} s")
+
+
+def mb_more(before_bytes: int, then_bytes: int) -> float:
+    """Returns by how much a node has grown."""
+    return (then_bytes - before_bytes) / 1e6
+
+
+def percent_more(alone_s: float, used_s: float, lasts_s: float) -> float:
+    """Returns what clients add to a node, in % of a core, by its CPU time in so many seconds
+    without them and with them."""
+    return (used_s - alone_s) / lasts_s * 100
+
+
+def others_of(found: Mapping[str, Any], its_own: int) -> float:
+    """Returns how many clients lost their node or moved, of all but the killed node's own."""
+    return float(found["lost"] - its_own + found["moved"])
 
 
 async def _measure_killed(session: Session) -> None:
@@ -85,7 +101,7 @@ async def _measure_killed(session: Session) -> None:
                 await _until(crowd, partial(_are_elsewhere, its_own))
                 found = await crowd.finish()
         elsewhere.append(found["elsewhere_ms"]["p99"])
-        others.append(float(found["lost"] - its_own + found["moved"]))
+        others.append(others_of(found, its_own))
     _add(session, ELSEWHERE, elsewhere)
     _add(session, OTHERS, others)
     session.note(f"killed node: one of {servers}, with {clients} clients in all")

@@ -6,7 +6,7 @@ Both federations run at the same time, and differ in nothing else. Clients are n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -87,8 +87,18 @@ async def measure_idle(session: Session) -> None:
             for pair, found in zip(await _pairs(session, stack, 4 * AT_ONCE), values, strict=True):
                 load = stack.enter_context(LoadProcess())
                 found.append(await _growth_bytes(load, pair))
-    plain, secure = map(tuple, values)
-    session.add(Row(case=IDLE, unit="bytes", values=secure, peer="without TLS", peer_values=plain))
+    session.add(idle_row(*values))
+
+
+def idle_row(plain: Sequence[float], secure: Sequence[float]) -> Row:
+    """Returns the row of what a connection takes without certificates and with them, by run."""
+    return Row(
+        case=IDLE,
+        unit="bytes",
+        values=tuple(secure),
+        peer="without TLS",
+        peer_values=tuple(plain),
+    )
 
 
 async def _growth_bytes(load: LoadProcess, pair: Pair) -> float:
@@ -98,8 +108,14 @@ async def _growth_bytes(load: LoadProcess, pair: Pair) -> float:
         await load.count(replace(job, connections=connections, duration_s=AT_ONCE_MS / 1e3))
         opened.append(connection_count(pair["a"].pid, to=pair["b"].pid))
         taken.append(sum(resident_bytes(server.pid) for server in pair.values()))
+    return bytes_each(opened, taken)
+
+
+def bytes_each(opened: Sequence[int], taken: Sequence[int]) -> float:
+    """Returns what each connection takes, by how many there were first and then, and the memory at
+    both times. Raises RunError if hardly any came between."""
     if opened[1] - opened[0] < AT_ONCE:
-        raise RunError(f"expected {AT_ONCE} connections more between nodes, got {opened}")
+        raise RunError(f"expected {AT_ONCE} connections more between nodes, got {list(opened)}")
     return (taken[1] - taken[0]) / (opened[1] - opened[0])
 
 

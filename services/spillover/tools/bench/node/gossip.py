@@ -5,7 +5,7 @@ and with a little work at all nodes, so that each period's report differs from t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from spillover.live.http.client import HttpClient
 from spillover.model.errors import PeerError, RunError
 from spillover.tools.bench.model import Row, Stage
 from spillover.tools.bench.nodes import cluster, request_body, running_nodes, topology_of
-from spillover.tools.bench.usage import cpu_s
+from spillover.tools.bench.usage import CpuUse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -54,22 +54,25 @@ async def measure_gossip(session: Session) -> None:
 
 async def _measure(session: Session, case: str, hub: int, alone: int) -> None:
     run_s = session.plan.of(5.0, 2.0)
-    per_link, without = [], []
+    runs = []
     for run in range(session.plan.runs):
         session.say_run(case, run)
-        hub_s, alone_s = cpu_s(hub), cpu_s(alone)
+        use = CpuUse({"hub": [hub], "alone": [alone]})
         await asyncio.sleep(run_s)
-        hub_s, alone_s = cpu_s(hub) - hub_s, cpu_s(alone) - alone_s
-        per_link.append((hub_s - alone_s) / run_s / LINKS * 1e3)
-        without.append(alone_s / run_s * 1e3)
-    session.add(
-        Row(
-            case=case,
-            unit="CPU-ms/s",
-            values=tuple(per_link),
-            peer=PEERS[case],
-            peer_values=tuple(without),
-        )
+        used_s = use.used_s()
+        runs.append((used_s["hub"], used_s["alone"]))
+    session.add(row_of(case, run_s, runs))
+
+
+def row_of(case: str, run_s: float, runs: Sequence[tuple[float, float]]) -> Row:
+    """Returns the row of runs that long, of each of which is known what the node with links has
+    used, and the one without, in CPU-s."""
+    return Row(
+        case=case,
+        unit="CPU-ms/s",
+        values=tuple((hub_s - alone_s) / run_s / LINKS * 1e3 for hub_s, alone_s in runs),
+        peer=PEERS[case],
+        peer_values=tuple(alone_s / run_s * 1e3 for _, alone_s in runs),
     )
 
 

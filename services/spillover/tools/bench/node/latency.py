@@ -54,6 +54,13 @@ def added(response_ms: Sequence[float], ideal_ms: Sequence[float]) -> tuple[floa
     return tuple(percentile(extra, share) for share in SHARES.values())
 
 
+def lag_note(lags_ms: Sequence[float]) -> str:
+    """Returns how much of what came on top was the generator's."""
+    in_order = sorted(lags_ms)
+    lag = ", ".join(f"{n} {percentile(in_order, s):.2f} ms" for n, s in SHARES.items())
+    return f"{TITLE}: of it, on both sides, requests left late by {lag}"
+
+
 async def measure_latency(session: Session) -> None:
     """Measures one cluster beside a bare app that sleeps as long as one service takes."""
     duration_s = session.plan.of(3.0, 1.0)
@@ -93,9 +100,7 @@ async def measure_latency(session: Session) -> None:
         figures = [Figure(case, "ms") for case in CASES]
         name = f"{BARE_APP} that sleeps"
         await session.compare(figures, Side("node", ours), Side(name, peers))
-        lags_ms.sort()
-        lag = ", ".join(f"{n} {percentile(lags_ms, s):.2f} ms" for n, s in SHARES.items())
-        session.note(f"{TITLE}: of it, on both sides, requests left late by {lag}")
+        session.note(lag_note(lags_ms))
 
 
 STAGE = Stage(CASES, measure_latency)

@@ -7,6 +7,7 @@ as hash tables, is, as far as a step falls in the second half.
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ async def measure_asynchronous(session: Session) -> None:
 async def measure_synchronous(session: Session) -> None:
     """Measures the same with clients that wait, less what a bare app takes that never answers."""
     requests = _connections(session)
-    values, bare_values = [], []
+    runs = []
     for run in range(session.plan.runs):
         session.say_run(SYNC_CASE, run)
         async with AsyncExitStack() as stack:
@@ -69,16 +70,19 @@ async def measure_synchronous(session: Session) -> None:
             ours = await _held_bytes(stack, node, requests)
         async with AsyncExitStack() as stack:
             bare = await stack.enter_async_context(running(Bare(answer=b"{}", holds=True)))
-            bare_values.append(await _held_bytes(stack, bare, requests))
-        values.append(ours - bare_values[-1])
-    session.add(
-        Row(
-            case=SYNC_CASE,
-            unit=UNIT,
-            values=tuple(values),
-            peer="bare ASGI app, pending",
-            peer_values=tuple(bare_values),
-        )
+            runs.append((ours, await _held_bytes(stack, bare, requests)))
+    session.add(row_above_peer(runs))
+
+
+def row_above_peer(runs: Sequence[tuple[float, float]]) -> Row:
+    """Returns the row of runs, of each of which is known what a request takes at a node, and at a
+    bare app."""
+    return Row(
+        case=SYNC_CASE,
+        unit=UNIT,
+        values=tuple(ours - bare for ours, bare in runs),
+        peer="bare ASGI app, pending",
+        peer_values=tuple(bare for _, bare in runs),
     )
 
 

@@ -55,6 +55,21 @@ async def measure(workload: Workload, session: Session) -> None:
         played = await _play_all(workload, order, schedule, seed, session.say)
         for side, play in zip(order, played, strict=True):
             plays[side.name].append(play)
+    _tell(session, workload, policies, thresholds, schedules, plays)
+
+
+def _tell(
+    session: Session,
+    workload: Workload,
+    policies: Sequence[str],
+    thresholds: Sequence[int],
+    schedules: Sequence[Schedule],
+    plays: Mapping[str, Sequence[Played]],
+) -> None:
+    """Notes what was played of each run's schedule, by side: each policy beside the best threshold,
+    itself in virtual time, and the first of the policies."""
+    plan = session.plan
+    seeds = range(plan.seed, plan.seed + plan.runs)
     values = {
         name: _values(workload, schedules, [play.fates for play in played])
         for name, played in plays.items()

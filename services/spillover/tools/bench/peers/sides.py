@@ -20,7 +20,8 @@ from spillover.tools.bench.nodes import running_nodes
 from spillover.tools.bench.peers.outcome import Done, Fates, fates_of
 from spillover.tools.bench.peers.sites import LONG_S, running_sites
 from spillover.tools.bench.peers.workloads import Workload
-from spillover.tools.bench.usage import cpu_s
+from spillover.tools.bench.usage import CpuUse
+from spillover_loadgen.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,15 @@ async def _play(
     )
     processes = {**processes, "generator": [load.pid]}
     await turn.ready.wait()
-    before_s = {kind: sum(map(cpu_s, pids)) for kind, pids in processes.items()}
+    use = CpuUse(processes)
     records = await load.records(job)
-    used_s = {kind: sum(map(cpu_s, pids)) - before_s[kind] for kind, pids in processes.items()}
+    return played_of(name, workload, records, use.used_s())
+
+
+def played_of(
+    name: str, workload: Workload, records: Sequence[Record], used_s: Mapping[str, float]
+) -> Played:
+    """Returns what records and CPU times come to. Raises RunError as `fates_of`."""
     ended_s = [r.intended_s + (r.response_time_ms or 0.0) / 1e3 for r in records]
     length_s = max(ended_s)
     lags_ms = sorted(record.sent_lag_s * 1e3 for record in records)

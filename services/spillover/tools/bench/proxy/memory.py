@@ -7,7 +7,7 @@ Each figure of processes of its own: memory that was taken once is not given bac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -101,13 +101,21 @@ def _of_idle(none: list[int], half: list[int], full: list[int]) -> Figures:
 async def _stalled(way: Way, readers: Readers) -> Figures:
     before = await _resident(way)
     await readers.do(Unread(url=way.url, answers=STALLED, size_bytes=GIB))
-    return {STALL: _growth(before, await _resident(way)) / STALLED / KIB}
+    return _of_stalled(before, await _resident(way))
+
+
+def _of_stalled(before: list[int], after: list[int]) -> Figures:
+    return {STALL: _growth(before, after) / STALLED / KIB}
 
 
 async def _large(way: Way, readers: Readers) -> Figures:
     before = await _resident(way)
     await readers.do(Unread(url=way.url, answers=1, size_bytes=GIB))
-    return {LARGE: _growth(before, await _resident(way)) / MIB}
+    return _of_large(before, await _resident(way))
+
+
+def _of_large(before: list[int], after: list[int]) -> Figures:
+    return {LARGE: _growth(before, after) / MIB}
 
 
 Measure = Callable[[Way, Readers], Awaitable[Figures]]
@@ -132,9 +140,15 @@ async def measure_memory(where: str, session: Session) -> None:
                 session.say(f"{cases[0]}: run {run + 1} of {runs}")
                 for name in names:
                     taken[name].append(await _of_one(session, service, name, where, measure))
-            for what in whats:
-                values = {name: [one[what] for one in of] for name, of in taken.items()}
-                add_rows(session, _case(what, where), UNITS[what], values)
+            _add(session, where, whats, taken)
+
+
+def _add(
+    session: Session, where: str, whats: Sequence[str], taken: dict[str, list[Figures]]
+) -> None:
+    for what in whats:
+        values = {name: [one[what] for one in of] for name, of in taken.items()}
+        add_rows(session, _case(what, where), UNITS[what], values)
 
 
 async def _of_one(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -123,9 +123,7 @@ class _Streams:
         if len(lost) < len(left):
             told = f"{len(left) - len(lost)} of {len(left)} cancels never came to the service"
             self._session.note(f"{where}, {way.name}: {told}")
-        late_ns = KNOWN_WITHIN_S * 1e9
-        took_ms = sorted((lost.get(n, at + late_ns) - at) / 1e6 for n, at in left.items())
-        return percentile(took_ms, 0.99)
+        return _known_p99_ms(left, lost)
 
     async def _leave(self, every_s: float) -> tuple[dict[int, int], dict[int, int]]:
         """When the clients have left, and when the service has found out."""
@@ -136,6 +134,14 @@ class _Streams:
             lost |= await self._service.lost()
             await asyncio.sleep(0.01)
         return left, lost
+
+
+def _known_p99_ms(left: Mapping[int, int], lost: Mapping[int, int]) -> float:
+    """Of when clients left and when the service knew, in ns: what it never knew took as long as was
+    waited."""
+    late_ns = KNOWN_WITHIN_S * 1e9
+    took_ms = sorted((lost.get(n, at + late_ns) - at) / 1e6 for n, at in left.items())
+    return percentile(took_ms, 0.99)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from spillover.tools.bench.model import Row
 from spillover.tools.bench.proxy.readers import Readers
 from spillover.tools.bench.proxy.ways import Service, Way
 from spillover.tools.bench.session import Session
-from spillover.tools.bench.usage import cpu_s
+from spillover.tools.bench.usage import CpuUse
 
 BUSY_SHARE = 0.9
 T = TypeVar("T")
@@ -49,18 +49,24 @@ class Ends:
 
     def __init__(self, session: Session, service: Service, readers: Readers) -> None:
         self._session = session
-        self._pids = {"service": service.pid, "clients": readers.pid}
+        self._processes = {"service": [service.pid], "clients": [readers.pid]}
         self.begin()
 
     def begin(self) -> None:
         self._began_s = time.monotonic()
-        self._used_s = {name: cpu_s(pid) for name, pid in self._pids.items()}
+        self._use = CpuUse(self._processes)
 
     def look(self, case: str, way: Way) -> None:
         """Note which of them had hardly a moment left."""
         took_s = time.monotonic() - self._began_s
-        for name, pid in self._pids.items():
-            share = (cpu_s(pid) - self._used_s[name]) / took_s
-            if share > BUSY_SHARE:
-                told = f"the {name} of the benchmark took a core: they, not it, are the limit"
-                self._session.note(f"{case}, {way.name}: {told}")
+        for told in busy(self._use.used_s(), took_s):
+            self._session.note(f"{case}, {way.name}: {told}")
+
+
+def busy(used_s: Mapping[str, float], took_s: float) -> list[str]:
+    """Returns what is to be said of those that used a core nearly all the time."""
+    return [
+        f"the {name} of the benchmark took a core: they, not it, are the limit"
+        for name, seconds in used_s.items()
+        if seconds / took_s > BUSY_SHARE
+    ]

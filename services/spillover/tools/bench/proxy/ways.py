@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
-from spillover.model.topology import Cluster
+from spillover.model.topology import Cluster, Topology
 from spillover.testbed.supervisor import Testbed
 from spillover.tools.bench.haproxy import find_haproxy, haproxy_relay
 from spillover.tools.bench.load_process import PATH
@@ -106,17 +106,10 @@ async def nodes_of_work(service: Service, hops: int, seed: int) -> AsyncIterator
 
 @asynccontextmanager
 async def _nodes(hops: int, handler: str, busy: str, door: str, seed: int) -> AsyncIterator[Way]:
-    """The last one runs what the first one gets. All others have one server, taken for good, and
-    take a service to last an hour: so what has to be done within a minute goes on, once one waits.
-
-    Over one hop by a policy that leaves that one where it is. An adaptive neighbor would fetch it,
-    and one of the next ones would wait in its place until it is fetched (decision 0043)."""
-    names = [ClusterId(name) for name in "abc"[: hops + 1]]
-    clusters = [Cluster(id=name, servers=1, service_ms=FOREVER_MS, handler=busy) for name in names]
-    clusters[-1] = replace(clusters[-1], servers=SERVERS, service_ms=1.0, handler=handler)
-    policy = "two-choice" if hops == 1 else "adaptive"
-    topology = topology_of(clusters, pairwise(names))
-    topology = replace(topology, default_deadline_ms=DEADLINE_MS, policy=policy)
+    """The last one runs what the first one gets. All others have their one server taken for
+    good."""
+    topology = chain_of(hops, handler, busy)
+    names = topology.cluster_ids
     async with Testbed(topology, seed=seed, drain_timeout_s=0.0) as bed, AsyncExitStack() as stack:
         running = {cluster.id: cluster for cluster in bed.topology.clusters}
         pids = tuple(bed.nodes[name].process.pid for name in names)
@@ -134,6 +127,20 @@ async def _nodes(hops: int, handler: str, busy: str, door: str, seed: int) -> As
             elif hops == 1:
                 stack.push_async_callback(await _occupied(*told, 1))
         yield Way(OURS, getattr(running[names[0]], door), pids)
+
+
+def chain_of(hops: int, handler: str, busy: str) -> Topology:
+    """Returns as many clusters and one more, in a row. All but the last one have one server, and
+    take a service to last an hour: so what has to be done within a minute goes on, once one waits.
+
+    Over one hop by a policy that leaves that one where it is. An adaptive neighbor would fetch it,
+    and one of the next ones would wait in its place until it is fetched (decision 0043)."""
+    names = [ClusterId(name) for name in "abc"[: hops + 1]]
+    clusters = [Cluster(id=name, servers=1, service_ms=FOREVER_MS, handler=busy) for name in names]
+    clusters[-1] = replace(clusters[-1], servers=SERVERS, service_ms=1.0, handler=handler)
+    policy = "two-choice" if hops == 1 else "adaptive"
+    topology = topology_of(clusters, pairwise(names))
+    return replace(topology, default_deadline_ms=DEADLINE_MS, policy=policy)
 
 
 async def _occupied(cluster: Cluster, node: Server, waiting: int) -> Callable[[], Awaitable[None]]:

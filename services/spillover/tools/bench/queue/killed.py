@@ -43,6 +43,7 @@ GRACE_S = 0.1
 GIVEN = "one of 20 producers killed: objects of the others"
 WAITED = "one of 20 producers killed: wait for an object, median"
 LONGEST = "one of 20 producers killed: longest wait"
+CASES = {GIVEN: "per s", WAITED: "ms", LONGEST: "ms"}
 BEFORE = "itself, before"
 
 
@@ -70,7 +71,7 @@ class _Seen:
 
 
 async def _measure(session: Session) -> None:
-    given, waited, longest = [], [], []
+    runs = []
     for run in range(session.plan.runs):
         session.say_run(GIVEN, run)
         measured_s = session.plan.of(*MEASURED_S)
@@ -78,18 +79,10 @@ async def _measure(session: Session) -> None:
             stores = Path(directory)
             seen = await _kill_one(stores, session, session.plan.seed + run)
             _check_store(stores / DEAD, seen)
-        given.append(_rates(seen, measured_s))
-        earlier, later = _waits_ms(seen, measured_s)
-        waited.append((median(earlier), median(later)))
-        # Who waits still counts, too: who is stranded gets no object to be counted by.
-        longest.append((max(earlier), max(*later, *seen.left_ms)))
-    for case, unit, runs in (
-        (GIVEN, "per s", given),
-        (WAITED, "ms", waited),
-        (LONGEST, "ms", longest),
-    ):
+        runs.append(_figures(seen, measured_s))
+    for case, unit in CASES.items():
         if session.wants(case):
-            before, after = zip(*runs, strict=True)
+            before, after = zip(*(run[case] for run in runs), strict=True)
             session.add(Row(case=case, unit=unit, values=after, peer=BEFORE, peer_values=before))
     session.note(
         "one of 20 producers killed: nothing that was accepted is lost, neither of the others' "
@@ -202,6 +195,17 @@ async def _use(name: str, consumer: Consumer, seen: _Seen, random: Random) -> No
         seen.waiting[name] = time.monotonic()
 
 
+def _figures(seen: _Seen, measured_s: float) -> dict[str, tuple[float, float]]:
+    """Of a run, before and after."""
+    earlier, later = _waits_ms(seen, measured_s)
+    return {
+        GIVEN: _rates(seen, measured_s),
+        WAITED: (median(earlier), median(later)),
+        # Who waits still counts, too: who is stranded gets no object to be counted by.
+        LONGEST: (max(earlier), max(*later, *seen.left_ms)),
+    }
+
+
 def _rates(seen: _Seen, measured_s: float) -> tuple[float, float]:
     """Of objects of the others, before and after."""
     before = sum(seen.killed_s - measured_s <= at_s < seen.killed_s for at_s in seen.given_s)
@@ -230,4 +234,4 @@ def _check_store(directory: Path, seen: _Seen) -> None:
         raise RunError(f"{len(lost)} objects that the killed producer had accepted are lost")
 
 
-STAGES = (Stage((GIVEN, WAITED, LONGEST), _measure),)
+STAGES = (Stage(tuple(CASES), _measure),)

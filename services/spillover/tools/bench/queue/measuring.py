@@ -100,7 +100,13 @@ async def _turn(store: Store, size: str, count: int) -> Sequence[Value]:
         took_s = time.monotonic() - begun_s
         used = [cpu_s(pid) - at for pid, at in zip((store.pid, *pids), used, strict=True)]
         moved = await store.moved() - moved
-    queue_s, clients_s = used[0], sum(used[1:])
+    return values_of(count, took_s, moved, used)
+
+
+def values_of(count: int, took_s: float, moved: float, used_s: Sequence[float]) -> Sequence[Value]:
+    """Returns the values of `_figures`, of so many objects: for which so many bytes went between
+    machines, and so much CPU time of the queue and then of each of its clients."""
+    queue_s, clients_s = used_s[0], sum(used_s[1:])
     return (
         count / took_s,
         moved / count / 1e3,

@@ -10,7 +10,7 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
@@ -139,6 +139,11 @@ async def measure_neighbors(session: Session) -> None:
         for case, topology in topologies.items():
             gc.collect()
             costs_us[case].append(run_fast(topology, arrivals, seed).wall_s / requests * 1e6)
+    add_neighbors(session, costs_us)
+
+
+def add_neighbors(session: Session, costs_us: Mapping[str, Sequence[float]]) -> None:
+    """Notes what requests cost with more neighbors, beside the fewest."""
     fewest, *more = NEIGHBORS
     for case in more:
         if session.wants(case):

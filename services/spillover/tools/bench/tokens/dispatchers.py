@@ -57,13 +57,19 @@ async def _dispatch(
 ) -> None:
     loop = asyncio.get_running_loop()
     own_ports = []
+    running = []
     for rule, of_servers in zip(rules, ports, strict=True):
         dispatcher = Dispatcher(pool, rule, of_servers)
+        running.append(dispatcher)
         listening = stack.enter_context(bind_socket(HOST, 0))
         await loop.create_server(partial(Door, dispatcher.take), sock=listening)
         own_ports.append(listening.getsockname()[1])
     ready.send(own_ports)
-    await loop.create_future()
+    try:
+        await loop.create_future()
+    finally:
+        for dispatcher in running:
+            await dispatcher.close()
 
 
 class Dispatcher:
@@ -74,6 +80,10 @@ class Dispatcher:
         self._kinds = {kind.id: number for number, kind in enumerate(pool.types)}
         self._clients = [HttpClient(f"http://{HOST}:{port}") for port in ports]
         self._jobs = [0] * len(ports)
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
 
     def take(self, door: Door, body: bytes) -> None:
         came_s = time.monotonic()

@@ -32,7 +32,7 @@ from spillover.tools.bench.tokens.outcome import Job, jobs_of
 from spillover.tools.bench.tokens.rivals import RIVALS
 from spillover.tools.bench.tokens.sharing_servers import Served
 from spillover.tools.bench.tokens.workloads import Phase, Workload
-from spillover.tools.bench.usage import cpu_s
+from spillover.tools.bench.usage import CpuUse
 from spillover.tools.processes.child import Child
 
 TOKENS, LEAST = "tokens", "tokens, least loaded"
@@ -232,22 +232,34 @@ async def _play(
     processes = {**processes, "servers": [sharing.pid], "generator": [load.pid]}
     await turn.ready.wait()
     turn.began.set()
-    before_s = {kind: sum(map(cpu_s, pids)) for kind, pids in processes.items()}
+    use = CpuUse(processes)
     fates = await load.fates(job)
-    used_s = {kind: sum(map(cpu_s, pids)) - before_s[kind] for kind, pids in processes.items()}
+    used_s = use.used_s()
     jobs = jobs_of(f"{run.workload.name}, {name}", run.schedule, fates)
     await turn.heard.wait()
-    length_s = max(job.at_s + (job.time_ms or 0.0) / 1e3 for job in jobs)
     sharing.send("what have you done?")
     served: Served = await sharing.receive(peers.READY_WITHIN_S)
+    played = played_of(name, jobs, served, used_s, fates.lag_ms)
+    await turn.heard.wait()
+    return played
+
+
+def played_of(
+    name: str,
+    jobs: Sequence[Job],
+    served: Served,
+    used_s: Mapping[str, float],
+    lags_ms: Sequence[float],
+) -> Played:
+    """Returns what all that was told comes to. Raises RunError unless the servers have done what
+    clients had answers to."""
     done = sum(job.time_ms is not None for job in jobs)
     if served.jobs != done:
         raise RunError(f"{name}: {done} jobs were done, and the servers did {served.jobs}")
-    lag_ms = percentile(sorted(fates.lag_ms), 0.99)
-    await turn.heard.wait()
+    length_s = max(job.at_s + (job.time_ms or 0.0) / 1e3 for job in jobs)
     return Played(
         jobs=jobs,
         served=served,
         cpu_share={kind: used / length_s for kind, used in used_s.items()},
-        lag_ms=lag_ms,
+        lag_ms=percentile(sorted(lags_ms), 0.99),
     )

@@ -1,0 +1,221 @@
+"""What `spillover bench proxy` makes of a way, with both ends of it in this loop: a way straight to
+the service, of which this process is said to be what lies between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import asynccontextmanager, contextmanager
+from itertools import chain
+
+import pytest
+
+from spillover.tools.bench.load_process import LoadProcess
+from spillover.tools.bench.load_process import _Worker as LoadWorker
+from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.node import paths
+from spillover.tools.bench.proxy import memory, requests, service, streams
+from spillover.tools.bench.proxy.readers import Counted, Opened, Readers, _Worker
+from spillover.tools.bench.proxy.ways import BODY, DIRECT, Service, Way, direct
+from spillover.tools.bench.servers import Server
+from spillover.tools.bench.session import Session
+from support.children import in_this_loop
+from support.loop import turn
+from support.scripted_server import done, scripted
+
+PID = os.getpid()
+
+
+def limited(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 60.0))
+
+
+@asynccontextmanager
+async def ends():
+    """The service and its clients."""
+    async with in_this_loop(Service(), service._serve) as own:
+        await own.ready()
+        worker = _Worker()
+        async with in_this_loop(Readers(), worker.do_jobs) as readers:
+            yield own, readers
+        left = [*worker._streams.values(), *worker._unread]
+        for reader in chain(left, *worker._idle.values()):
+            reader.leave()
+        await turn(0.02)  # and both sides know it
+
+
+def session_of(**fields):
+    return Session(BenchPlan(quick=True, runs=1, **fields), say=lambda _: None)
+
+
+@contextmanager
+def few(monkeypatch, **counts):
+    with monkeypatch.context() as patch:
+        for name, count in counts.items():
+            patch.setattr(streams, name, count)
+        yield
+
+
+def test_a_turn_of_streams_tells_first_bytes_chunks_and_cancels(monkeypatch):
+    """Of 10 streams with a chunk each 20 ms, none is left open after it."""
+
+    async def main():
+        session = session_of()
+        async with ends() as (own, readers):
+            one = streams._Streams(session, own, readers)
+            taken = await one.turn("local", Way("nodes", own.url, (PID,)))
+            plain = await one.many(direct(own))
+            left = await one._leave(0.0)
+            return session, taken, plain, left
+
+    with few(monkeypatch, STREAMS=10, MANY_STREAMS=5):
+        session, taken, (arrived, nothing_us), left = limited(main())
+    assert left == ({}, {})
+    p50_ms, p99_ms = taken.first_ms
+    assert 0.0 < p50_ms <= p99_ms < 10_000.0
+    assert taken.arrived.took_s >= 0.4
+    assert 10 <= taken.arrived.events <= 10 * (taken.arrived.took_s / 0.02 + 1)
+    # Both ends are in this process: it took something, and no more than there was of a core.
+    assert 0.0 < taken.cpu_us * taken.arrived.events <= 1.2e6 * taken.arrived.took_s
+    assert 0.0 < taken.known_ms < 1e3 * streams.KNOWN_WITHIN_S
+    assert nothing_us == 0.0
+    assert arrived.took_s >= 0.5
+    assert 5 <= arrived.events <= 5 * (arrived.took_s / 0.02 + 1)
+    assert not [note for note in session.notes if "never came" in note]
+
+
+def test_cancels_that_nobody_hears_of_are_told(monkeypatch):
+    """By how many they were, and of which way."""
+
+    async def main():
+        session = session_of()
+        async with ends() as (own, readers), scripted_stream() as url:
+            one = streams._Streams(session, own, readers)
+            took_ms = await one._known_ms("one hop", Way("nginx", url, ()))
+            return session.notes, took_ms
+
+    with few(monkeypatch, STREAMS=4, KNOWN_WITHIN_S=0.1):
+        notes, took_ms = limited(main())
+    assert notes == ["one hop, nginx: 4 of 4 cancels never came to the service"]
+    assert took_ms == 100.0
+
+
+@asynccontextmanager
+async def scripted_stream():
+    """Streams of which the service knows nothing: one event each."""
+
+    async def talk(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n~\r\n")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+def test_the_service_tells_what_it_lost_once():
+    async def main():
+        async with ends() as (own, readers):
+            assert own.url.startswith("http://127.0.0.1:")
+            opened = Opened(url=own.url, streams=2, period_ms=10.0, size_bytes=60)
+            await readers.do(opened)
+            arrived = await readers.do(Counted(duration_s=0.05))
+            one = streams._Streams(session_of(), own, readers)
+            left, lost = await one._leave(0.0)
+            return arrived.events, left, lost, await own.lost()
+
+    events, left, lost, again = limited(main())
+    assert events > 0
+    assert sorted(left) == sorted(lost) == [1, 2]
+    assert again == {}
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_the_process_between(monkeypatch):
+    """Of streams that say nothing, and of answers that nobody reads, it takes something."""
+    monkeypatch.setattr(memory, "STREAMS", 60)
+    monkeypatch.setattr(memory, "STALLED", 5)
+    monkeypatch.setattr(memory, "SETTLED_S", 0.2)
+
+    async def main():
+        async with ends() as (own, readers):
+            way, figures = Way("nodes", own.url, (PID,)), {}
+            for _, measure in memory.MEASURES:
+                figures |= await measure(way, readers)
+            return figures
+
+    figures = limited(main())
+    assert figures.keys() == memory.UNITS.keys()
+    assert all(0.0 <= figure < 1e5 for figure in figures.values())
+    assert figures[memory.ALL] > 0.0
+
+
+def measured(session, make_side):
+    """What a side's turn comes to, of a process that asks at a server; both are this one."""
+
+    async def main():
+        async with (
+            scripted(done()) as server,
+            in_this_loop(LoadProcess(), lambda there: closing(there, server)) as load,
+        ):
+            side = await make_side(load, server.url)
+            warmed = len(server.seen)
+            began_s = time.process_time()
+            took = await side.measure()
+            used_s = time.process_time() - began_s
+            return side.name, warmed, took, len(server.seen) - warmed, server, used_s
+
+    async def closing(there, server):
+        worker = LoadWorker()
+        try:
+            await worker.do_jobs(there)
+        finally:
+            await worker._clients[server.url].close()
+
+    return limited(main())
+
+
+def test_a_small_request_costs_the_time_of_the_way_by_their_number():
+    """Warmed up with the same; in us, of all that were answered in the turn."""
+    session = session_of()
+
+    def make_side(load, url):
+        return requests._side(session, load, "nginx", Way("nginx", url, (PID,)))
+
+    name, warmed, took, asked, server, own_s = measured(session, make_side)
+    ((used_us, count),) = took
+    assert (name, count) == ("nginx", asked)
+    assert warmed >= requests.CONNECTIONS
+    assert used_us / 1e6 == pytest.approx(own_s, abs=0.04)
+    assert set(server.bodies) == {BODY}
+    assert len(server._connections) <= requests.CONNECTIONS
+
+
+def test_requests_are_counted_by_the_time_of_each_process():
+    """Of who is asked, and of who is behind it."""
+    session = session_of()
+
+    async def make_side(load, url):
+        asker = paths.Asker(session, load)
+        node = Server(url, PID)
+        return await asker.side("node", node, paths.job_of(1024), Server("", PID))
+
+    name, warmed, took, asked, server, own_s = measured(session, make_side)
+    assert name == "node"
+    assert warmed >= paths.CONNECTIONS
+    assert [count for count, _ in took] == [asked, asked]
+    assert [used_s for _, used_s in took] == pytest.approx([own_s] * 2, abs=0.04)
+    assert {len(body) for body in server.bodies} == {1024 + len(b'{"payload": }')}
+
+
+def test_a_way_uses_what_its_processes_use():
+    assert Way("nodes", "", ()).cpu_s() == 0.0
+    one = Way("nodes", "", (PID,)).cpu_s()
+    assert 1.9 * one <= Way("nodes", "", (PID, PID)).cpu_s() <= 2.1 * one + 0.1
+    assert DIRECT == "direct"

@@ -1,0 +1,232 @@
+"""The closed system of `spillover bench queue` at producers in this loop: what consumers see, and
+what was chance. That virtual time sees the same is in tests/e2e/test_queue_virtual_time.py."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from random import Random
+
+import pytest
+
+from spillover.live.http.client import HttpClient
+from spillover.live.queue.consuming import consume
+from spillover.model.errors import RunError
+from spillover.tools.bench.queue import closed, killed, makers
+from spillover.tools.bench.queue.closed import ClosedLoad, play
+from spillover.tools.bench.queue.makers import Makers, Making
+from support.children import in_this_loop
+from support.loop import until
+from support.queue_producers import producers
+from support.scripted_server import answer, scripted
+
+RATE, PRODUCERS, CONSUMERS = 20.0, 3, 2
+LOAD = ClosedLoad(
+    consumers=CONSUMERS,
+    production_rate=RATE,
+    consumption_rate=1.5 * RATE,
+    max_hops=2,
+    warm_up_s=0.25,
+    measured_s=1.0,
+    seed=4,
+)
+
+
+def limited(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 30.0))
+
+
+@pytest.fixture(scope="module")
+def played():
+    """What was seen, what went on beside, how long it took, and what was left at producers."""
+    beside = []
+
+    async def look_on(counts_s, over):
+        beside.append(counts_s)
+        await over.wait()
+        beside.append(time.monotonic())
+
+    async def main():
+        async with producers(PRODUCERS, buffers=1) as running:
+            urls = {one.id: one.url for one in running}
+            async with in_this_loop(Makers(), makers._runs) as making:
+                began_s = time.monotonic()
+                seen = await play(urls, LOAD, making, look_on)
+                took_s = time.monotonic() - began_s
+            parts = [(one.objects.produced, one.objects.acknowledged) for one in running]
+            return seen, began_s, took_s, parts
+
+    return *limited(main()), beside
+
+
+def test_all_that_came_is_counted_acknowledged_and_within_the_run(played):
+    """Each answer is an object, here or where it is fetched."""
+    seen, began_s, took_s, parts, (counts_s, over_s) = played
+    assert set(seen.statuses) == {200, 303}, "some were found elsewhere"
+    # Of each consumer one may be on its way in the end.
+    assert seen.statuses.total() - CONSUMERS <= len(seen.came) <= seen.statuses.total()
+    assert all(0.0 < came.wait_s <= came.at_s < took_s for came in seen.came)
+    assert Counter(came.probes for came in seen.came).keys() == {1, 2}
+    made, acknowledged = (sum(one[place] for one in parts) for place in (0, 1))
+    assert len(seen.came) - CONSUMERS <= acknowledged <= seen.statuses.total()
+    assert 0 <= made - acknowledged <= 2 * PRODUCERS + CONSUMERS
+    assert took_s >= LOAD.ends_s
+    assert began_s + LOAD.warm_up_s <= counts_s <= over_s - LOAD.measured_s + 0.05
+
+
+def test_chance_is_told_as_it_went(played):
+    """Instants in order, from the beginning on; where each probe went, from the first one on."""
+    seen = played[0]
+    instants = seen.instants
+    assert len(instants.made_s) == PRODUCERS
+    assert len(instants.asked_s) == len(instants.ways) == CONSUMERS
+    for times in (*instants.made_s, *instants.asked_s):
+        assert list(times) == sorted(times)
+        assert times[-1] >= LOAD.ends_s
+    for asked_s, ways in zip(instants.asked_s, instants.ways, strict=True):
+        assert 0.0 <= asked_s[0] < 0.2, "they begin with an empty hand"
+        assert len(asked_s) == len(ways)
+        assert {len(way) for way in ways} <= {1, 2}
+        assert {place for way in ways for place in way} <= set(range(PRODUCERS))
+    lengths = Counter(len(way) for of_one in instants.ways for way in of_one)
+    assert lengths[2] == sum(came.probes == 2 for came in seen.came)
+
+
+def test_a_load_is_drawn_at_its_rates():
+    """By the seed: about as many instants as the rate says, up to the end."""
+    times = closed._instants(Random(1), 50.0, 40.0)
+    assert times[0] == 0.0
+    assert times == sorted(times)
+    assert times[-2] < 40.0 <= times[-1]
+    assert len(times) == pytest.approx(2000, rel=0.08)
+    assert closed._in_order([[1.0, 3.0, 2.0, 4.0], []]) == [[1.0, 3.0, 3.0, 4.0], []]
+    assert LOAD.ends_s == 1.25
+
+
+def test_one_way_is_half_of_a_small_call():
+    async def main():
+        async with producers(2) as running:
+            clients = {one.id: HttpClient(one.url) for one in running}
+            began_s = time.monotonic()
+            one_way_s = await closed._one_way_s(clients)
+            took_s = time.monotonic() - began_s
+            for client in clients.values():
+                await client.close()
+            return one_way_s, took_s
+
+    one_way_s, took_s = limited(main())
+    assert took_s / 80 * 0.8 < one_way_s <= took_s / 80
+
+
+def test_producers_are_empty_and_connected_before_a_run():
+    """What others have left is taken and acknowledged."""
+
+    async def main():
+        async with producers(3) as running:
+            clients = {one.id: HttpClient(one.url) for one in running}
+            for _ in range(3):
+                await clients["p2"].request("POST", "/objects", body=b"x", timeout_s=5.0)
+            await closed.prepare(clients)
+            found = [(one.objects.buffered, one.objects.acknowledged) for one in running]
+            for client in clients.values():
+                await client.close()
+            return found
+
+    assert limited(main()) == [(0, 0), (0, 3), (0, 0)]
+
+
+@pytest.mark.parametrize(("status", "why"), [(500, "expected 201 for an object, got 500")])
+def test_a_producer_that_takes_no_object_ends_the_run(status, why):
+    async def main():
+        async with (
+            scripted(answer(status, {})) as server,
+            in_this_loop(Makers(), makers._runs) as making,
+        ):
+            told = {"message_s": 0.001, "begins_s": time.monotonic()}
+            making.begin(Making(urls={"p1": server.url}, made_s=[[0.0, 0.01, 0.02]], **told))
+            await making.made(10.0)
+
+    with pytest.raises(RunError, match=f"a producer: {why}"):
+        limited(main())
+
+
+def test_objects_are_made_at_their_instants_until_the_word():
+    """When each was is written over what was drawn; those that came while one was under way are
+    made by nobody."""
+
+    async def main():
+        async with (
+            scripted(answer(201, {})) as server,
+            in_this_loop(Makers(), makers._runs) as making,
+        ):
+            begins_s = time.monotonic()
+            urls, drawn = {"p1": server.url}, [[0.02, 0.2, 0.4, 1e6]]
+            making.begin(Making(urls=urls, made_s=drawn, message_s=0.0, begins_s=begins_s))
+            await until(lambda: server.seen and time.monotonic() > begins_s + 0.45)
+            making.stop()
+            (made_s,) = await making.made(10.0)
+            return drawn[0], made_s, time.monotonic() - begins_s, server.seen, server.bodies
+
+    drawn, made_s, took_s, seen, bodies = limited(main())
+    written = [(at, made) for at, made in zip(drawn, made_s, strict=True) if at != made]
+    assert all(at <= made < took_s for at, made in written)
+    # On a machine that is late one may be passed over.
+    assert 1 <= len(written) == len(seen) <= 3
+    assert (written[0][0], made_s[3]) == (0.02, 1e6)
+    assert {len(body) for body in bodies} == {makers.OBJECT_BYTES}
+    assert {line for line, _ in seen} == {"POST /objects"}
+
+
+def test_what_clients_of_a_producer_that_is_killed_see():
+    """Each object is accepted once, and given to somebody; waits are those between."""
+
+    async def main():
+        seen = killed._Seen()
+        async with producers(2) as running:
+            urls = [one.url for one in running]
+            consumer = consume(urls, name="c0")
+            tasks = [
+                asyncio.create_task(killed._make(one.id, one.url, seen, Random(one.id)))
+                for one in running
+            ]
+            using = asyncio.create_task(killed._use("c0", consumer, seen, Random(1)))
+            await until(lambda: len(seen.waits) >= 3 and len(seen.given_s) >= 1)
+            waiting = dict(seen.waiting)
+            seen.is_ending = True
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await killed._until(lambda: not killed._missing(seen), [using], 10.0, "all")
+            await until(lambda: seen.accepted <= seen.settled)
+            consumer.stop()
+            await using
+            return seen, waiting
+
+    began_s = time.monotonic()
+    seen, waiting = limited(main())
+    took_s = time.monotonic() - began_s
+    assert seen.began == {"c0"}
+    assert set(waiting) <= {"c0"}
+    # What was under way in the end is accepted without a word, one of each at most.
+    assert seen.accepted <= seen.settled
+    assert len(seen.settled - seen.accepted) <= 2
+    by_dead = sum(one.startswith(b"p1 ") for one in seen.settled)
+    assert len(seen.waits) == len(seen.settled)
+    assert len(seen.given_s) == len(seen.settled) - by_dead
+    assert all(began_s < at_s for at_s, _ in seen.waits)
+    assert all(wait_s >= 0.0 for _, wait_s in seen.waits)
+    assert sum(wait_s for _, wait_s in seen.waits) <= took_s
+
+
+def test_what_never_comes_to_that_is_told():
+    async def main():
+        await killed._until(lambda: False, [asyncio.create_task(asyncio.Event().wait())], 0.1, "it")
+
+    with pytest.raises(RunError, match="killed: expected it within 0 s"):
+        limited(main())
+
+
+def test_only_what_the_living_accepted_and_nobody_got_is_missing():
+    seen = killed._Seen(accepted={b"p1 1", b"p2 1", b"p2 2", b"p11 1"}, settled={b"p2 1"})
+    assert killed._missing(seen) == {b"p2 2", b"p11 1"}

@@ -1,0 +1,186 @@
+"""Servers that share and dispatchers of `spillover bench tokens`, in one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from random import Random
+
+import pytest
+
+from spillover.live.http.client import HttpClient
+from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
+from spillover.tools.bench.tokens import dispatchers, sharing_servers
+from spillover.tools.bench.tokens.dispatch import _dispatch_us, pool_of
+from spillover.tools.bench.tokens.rules import Shortest
+from support.children import doing
+from support.scripted_server import answer, scripted
+
+LATE_MS = 5_000.0
+
+
+def limited(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 20.0))
+
+
+def made(rates, tokens, kinds):
+    """A pool of servers a, b, ... of these rates, each a class with so many tokens."""
+    names = "abcd"[: len(rates)]
+    return Pool(
+        name="made",
+        servers=tuple(PoolServer(id=n, rate=r) for n, r in zip(names, rates, strict=True)),
+        classes=tuple(PoolClass(id=n, servers=(n,), tokens=tokens) for n in names),
+        types=tuple(PoolType(id=k, rate=1.0, classes=tuple(of)) for k, of in kinds.items()),
+    )
+
+
+async def asked(port, path, bodies):
+    """The answers to all of them at once, and how long each took, in ms."""
+    client = HttpClient(f"http://127.0.0.1:{port}")
+    await client.warm(len(bodies))
+    asking = [client.request("POST", path, body=body, timeout_s=10.0) for body in bodies]
+    answers = await asyncio.gather(*asking)
+    await client.close()
+    return [(a.status, json.loads(a.body), (a.received_s - a.sent_s) * 1e3) for a in answers]
+
+
+def works(*sizes_ms):
+    return [json.dumps({"service_ms": size_ms}).encode() for size_ms in sizes_ms]
+
+
+def test_jobs_share_a_server_evenly_and_what_it_did_is_told():
+    """At rate 2: jobs of 80, 160 and 240 ms end at 120, 200 and 240 ms. One more than there are
+    tokens is refused, and one without a size takes no time."""
+    pool = made((2.0, 1.0), 3, {"any": "ab"})
+
+    async def main():
+        async with doing(sharing_servers._serve, pool, 2) as child:
+            ports = await child.receive(5.0)
+            shared = await asked(ports[1][0], "/", works(80.0, 160.0, 240.0))
+            child.send("?")
+            first = await child.receive(5.0)
+            told = first.jobs, first.stay_s, list(first.late_s)
+            crowded = await asked(ports[0][1], "/", works(*[20.0] * 4))
+            empty = await asked(ports[0][0], "/", [b"{}"])
+            child.send("?")
+            return ports, shared, told, crowded, empty, (await child.receive(5.0)).jobs
+
+    ports, shared, (jobs, stay_s, late_s), crowded, empty, in_all = limited(main())
+    assert [len(of_replica) for of_replica in ports] == [2, 2]
+    assert len({port for of_replica in ports for port in of_replica}) == 4
+    for (status, body, took_ms), expected_ms in zip(shared, (120.0, 200.0, 240.0), strict=True):
+        assert (status, body) == (200, {})
+        assert expected_ms - 15.0 <= took_ms <= expected_ms + LATE_MS
+    assert (jobs, len(late_s)) == (3, 3)
+    assert stay_s == pytest.approx(0.56, abs=0.06)
+    assert all(0.0 <= late <= LATE_MS / 1e3 for late in late_s)
+    assert sorted(status for status, *_ in crowded) == [200, 200, 200, 500]
+    assert empty[0][0] == 200
+    assert in_all == 7
+
+
+def job(kind, service_ms=30.0):
+    return json.dumps({"type": kind, "payload": {"service_ms": service_ms}}).encode()
+
+
+def test_a_dispatcher_passes_payloads_on_and_blocks_what_has_no_server():
+    """Each at a server of its type; a job that has ended makes room. Another replica's servers are
+    none of its own."""
+    pool = made((1.0, 1.0), 1, {"any": "ab", "first": "a"})
+
+    async def main():
+        rules = [Shortest(pool, Random(1), by_rate=False) for _ in range(2)]
+        async with doing(sharing_servers._serve, pool, 2) as servers:
+            ports = await servers.receive(5.0)
+            async with doing(dispatchers._dispatch, pool, rules, ports) as child:
+                one, other = await child.receive(5.0)
+                three = await asked(one, "/requests", [job("any", 200.0)] * 3)
+                again = await asked(one, "/requests", [job("first")] * 2)
+                others = await asked(other, "/requests", [job("first")])
+                servers.send("?")
+                return three, again, others, (await servers.receive(5.0)).jobs
+
+    three, again, others, jobs = limited(main())
+    for answers, statuses in ((three, [200, 200, 429]), (again, [200, 429]), (others, [200])):
+        assert sorted(status for status, *_ in answers) == statuses
+        for status, body, took_ms in answers:
+            if status == 429:
+                assert body == {"reason": "blocked"}
+            else:
+                assert (body["path"], body["hops"]) == ([""], 0)
+                assert body["timing_ms"]["total"] <= took_ms
+    assert min(body["timing_ms"]["total"] for s, body, _ in three if s == 200) >= 199.0
+    assert min(body["timing_ms"]["total"] for s, body, _ in again if s == 200) >= 29.0
+    assert jobs == 4
+
+
+def test_a_server_that_fails_fails_its_job_alone():
+    """And has its place again."""
+    pool = made((1.0,), 1, {"any": "a"})
+
+    async def main():
+        rules = [Shortest(pool, Random(1), by_rate=False)]
+        async with scripted(answer(500, {}), answer(200, {})) as server:
+            ports = [[int(server.url.rpartition(":")[2])]]
+            async with doing(dispatchers._dispatch, pool, rules, ports) as child:
+                (one,) = await child.receive(5.0)
+                answers = [(await asked(one, "/requests", [job("any")]))[0] for _ in range(2)]
+            server.hang_up()
+            return answers, server.seen, server.bodies
+
+    answers, seen, bodies = limited(main())
+    assert [status for status, *_ in answers] == [502, 200]
+    assert answers[0][1] == {"reason": "server_failed"}
+    assert [line for line, _ in seen] == ["POST /", "POST /"]
+    assert [headers["content-type"] for _, headers in seen] == ["application/json"] * 2
+    assert [json.loads(body) for body in bodies] == [{"service_ms": 30.0}] * 2
+
+
+class Counting:
+    """Servers that note what they are asked."""
+
+    def __init__(self, room):
+        self.room = room
+        self.held = set()
+        self.most = self.asked = self.started = self.ended = 0
+        self.now_s = 0.0
+
+    def may_start(self, visit):
+        self.asked += 1
+        assert visit.ref not in self.held
+        return len(self.held) < self.room
+
+    def own_load(self, visit, *_):
+        assert visit.request.type.startswith("t")
+
+    def occupy(self, visit):
+        self.held.add(visit.ref)
+        self.started += 1
+        self.most = max(self.most, len(self.held))
+
+    def vacate(self, ref):
+        self.held.remove(ref)
+
+    def served(self, ref, service_s):
+        assert ref not in self.held
+        assert service_s == 1.0
+        self.ended += 1
+
+
+@pytest.mark.parametrize(("room", "most"), [(1000, 121), (50, 50)])
+def test_dispatches_are_timed_with_so_many_jobs_held(room, most):
+    """The first fill the pool, and then each that comes has one end."""
+    servers = Counting(room)
+    took_us = _dispatch_us(servers, 200)
+    assert 0.0 < took_us < 10_000.0
+    assert servers.asked == 320
+    assert servers.most == most
+    assert servers.started - servers.ended == len(servers.held) == min(room, 120)
+
+
+def test_the_pool_of_dispatches_is_as_it_is_called():
+    pool = pool_of(3, "least-loaded")
+    assert [server.rate for server in pool.servers] == [1.0, 2.0, 3.0, 4.0] * 25
+    assert {(len(each.servers), each.tokens) for each in pool.classes} == {(1, 2)}
+    assert [len(set(kind.classes)) for kind in pool.types] == [25] * 20
+    assert pool_of(3, "least-loaded") == pool != pool_of(4, "least-loaded")
