@@ -62,11 +62,16 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.show == "streams":
         return _run_streams(options)
-    topology = load_topology(options.topology)
-    duration_s = QUICK_DURATION_S if options.quick else bursts_duration_s(len(topology.clusters))
+    plan = _plan_of(options)
     check_report(options.report)
     display = Display()
-    plan = DemoPlan(
+    return _end(run_demo(plan, display), options, display)
+
+
+def _plan_of(options: argparse.Namespace) -> DemoPlan:
+    topology = load_topology(options.topology)
+    duration_s = QUICK_DURATION_S if options.quick else bursts_duration_s(len(topology.clusters))
+    return DemoPlan(
         topology=topology,
         source=options.topology,
         policy=options.policy,
@@ -74,7 +79,10 @@ def run(options: argparse.Namespace) -> int:
         duration_s=duration_s,
         time_scale=options.time_scale,
     )
-    result = run_demo(plan, display)
+
+
+def _end(result: DemoResult, options: argparse.Namespace, display: Display) -> int:
+    """Tell what came of it, and write the report; the exit status."""
     if options.json:
         print(json.dumps(_as_json(result, options.report)), flush=True)
     else:

@@ -153,7 +153,7 @@ def _certify(directory: Path, topology: Topology, cluster: ClusterId) -> Path:
     return certify(directory, topology, cluster)
 
 
-async def _up(topology: Topology, options: argparse.Namespace) -> int:
+def _bed_of(topology: Topology, options: argparse.Namespace) -> Testbed:
     bed = Testbed(
         topology,
         source=options.topology,
@@ -171,6 +171,11 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         tokens=options.tokens,
         otel=options.otel,
     )
+    return bed
+
+
+async def _up(topology: Topology, options: argparse.Namespace) -> int:
+    bed = _bed_of(topology, options)
     stop = asyncio.Event()
     _on_signals(stop, bed, _rereads(options, bed))
     starting = asyncio.create_task(bed.start())
@@ -181,13 +186,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         if starting.done():
             starting.result()
             with typed_lines(lambda line: _on_line(bed, line)) as at_terminal:
-                # Who reads JSON and wants no particular port finds the urls there.
-                if options.port is not None or not options.json:
-                    _tell_shift(topology, bed, options.port or FIRST_PORT)
-                if options.json:
-                    _print_ready(bed)
-                else:
-                    _tell_ready(bed, at_terminal=at_terminal, has_tokens=bool(options.tokens))
+                _tell_start(topology, bed, options, at_terminal=at_terminal)
                 following = asyncio.create_task(Following(bed, _say).run())
                 ends = (stopping, dying, following)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -232,6 +231,18 @@ def _on_line(bed: Testbed, line: str) -> None:
         return
     dead = bed.revive()
     _say(f"starting {', '.join(dead)} again" if dead else "all nodes run, none is started")
+
+
+def _tell_start(
+    wanted: Topology, bed: Testbed, options: argparse.Namespace, *, at_terminal: bool
+) -> None:
+    # Who reads JSON and wants no particular port finds the urls there.
+    if options.port is not None or not options.json:
+        _tell_shift(wanted, bed, options.port or FIRST_PORT)
+    if options.json:
+        _print_ready(bed)
+    else:
+        _tell_ready(bed, at_terminal=at_terminal, has_tokens=bool(options.tokens))
 
 
 def _tell_shift(wanted: Topology, bed: Testbed, first_port: int) -> None:
