@@ -83,9 +83,7 @@ def sites(module_start, tmp_path_factory):
     gone_port, silent_port = free_ports(2)
     with listening(gone_port) as gone, listening(silent_port):
         file = directory / "sites.yaml"
-        file.write_text(
-            SITES.format(mock=mock, doors=doors, gone=gone_port, silent=silent_port)
-        )
+        file.write_text(SITES.format(mock=mock, doors=doors, gone=gone_port, silent=silent_port))
         options = ("--json", "--port", str(free_row(3)))
         bed = module_start(*commands.SPILLOVER, "up", str(file), *options)
         urls = bed.ready()
