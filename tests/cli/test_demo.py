@@ -16,7 +16,7 @@ from spillover.tools.demo.display import Display
 from spillover.tools.demo.model import DemoResult, RunResult
 from support.declared import read
 
-TIMES = ("mean", "p50", "p90", "p95", "p99", "max", "min")
+TIMES = ("mean", "p50", "p90", "p95", "p99", "max", "min", "std")
 
 
 def load(first_ms, *, ok=100, kept_up=True):
