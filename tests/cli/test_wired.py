@@ -4,6 +4,7 @@ here, and none is started.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from pathlib import Path
@@ -11,9 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from spillover.cli import lease, main, node, queue, up, up_queue
+from spillover.cli import lease, main, node, queue, queue_work, up, up_queue
 from spillover.inputs.topology_file import load_topology
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.queue.consuming import consume
+from spillover.model.errors import InputError
 from spillover.testbed import ports, producers, supervisor
 from spillover.testbed.node_process import NodeProcess
 from support.declared import read, words_of
@@ -124,6 +127,23 @@ def test_a_producer_serves_as_it_was_asked_for(tmp_path, tokens):
         {"ready": True, "producer": "p1", "durable": True, "url": "http://there"},
         {"ready": True, "producer": "p2", "durable": False, "url": "http://here"},
     ]
+
+
+def test_work_is_as_it_was_asked_for(monkeypatch, tmp_path):
+    """Of a deadline in seconds; a handler that cannot be is named as its option."""
+    (tmp_path / "working_here.py").write_text("def run(payload): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def made(handler):
+        options = options_of("queue work", "--deadline-ms 1500 --at-once 2")
+        options.handler = handler
+        work = queue_work._work_of(consume(["http://127.0.0.1:1"]), options)
+        await work.close()
+        return work
+
+    assert asyncio.run(made("python:working_here:run"))._deadline_s == 1.5
+    with pytest.raises(InputError, match=r"^--handler: expected "):
+        asyncio.run(made("python:working_here:none"))
 
 
 # --- members of a lease group --------------------------------------------------------------------

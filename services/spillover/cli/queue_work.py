@@ -109,10 +109,7 @@ _OPTIONS = {"max_hops": "--max-hops", "at_once": "--at-once", "access": "--acces
 
 async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, Any]:
     """What became of the objects."""
-    try:
-        work = QueueWork(consumer, pool_of(options), "--handler", options.deadline_ms / 1e3)
-    except InputError as error:
-        raise InputError("--handler", "", error.expected) from None
+    work = _work_of(consumer, options)
     stopped = asyncio.Event()
     _on_signals(stopped)
     running = asyncio.create_task(work.run())
@@ -127,6 +124,14 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
         await work.close()
     await running
     return {"done": work.done, "given_back": work.given_back}
+
+
+def _work_of(consumer: Consumer, options: argparse.Namespace) -> QueueWork:
+    """In a running loop."""
+    try:
+        return QueueWork(consumer, pool_of(options), "--handler", options.deadline_ms / 1e3)
+    except InputError as error:
+        raise InputError("--handler", "", error.expected) from None
 
 
 def pool_of(options: argparse.Namespace) -> Cluster:
