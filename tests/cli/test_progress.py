@@ -36,8 +36,8 @@ MODELS = {
     "changes": ("sim rebalance --clients 9 --servers a,b --then a --then b --then a,b", 100),
     "periods": ("sim leases --nodes 2 --partitions 4 --periods 4", 75),
     "objects": (
-        "sim probing --engine full --producers 2 --consumers 2 --production-rate 1 "
-        "--consumption-rate 1 --message-time 0.1 --buffers 2 --max-hops 1 --objects 400",
+        "sim probing --engine full --producers 2 --consumers 2 --production-rate 1"
+        + " --consumption-rate 1 --message-time 0.1 --buffers 2 --max-hops 1 --objects 400",
         100,
     ),
 }
