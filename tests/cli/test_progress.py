@@ -32,14 +32,14 @@ def test_each_bar_is_as_far_as_it_was_told_last(terminal, capsys):
     ]
 
 
+PROBING = (
+    "sim probing --engine full --producers 2 --consumers 2 --production-rate 1 "
+    "--consumption-rate 1 --message-time 0.1 --buffers 2 --max-hops 1 --objects 400"
+)
 MODELS = {
     "changes": ("sim rebalance --clients 9 --servers a,b --then a --then b --then a,b", 100),
     "periods": ("sim leases --nodes 2 --partitions 4 --periods 4", 75),
-    "objects": (
-        "sim probing --engine full --producers 2 --consumers 2 --production-rate 1"
-        + " --consumption-rate 1 --message-time 0.1 --buffers 2 --max-hops 1 --objects 400",
-        100,
-    ),
+    "objects": (PROBING, 100),
 }
 """A model, and how far it is when it tells of it for the last time: at the last but one period."""
 
