@@ -204,11 +204,29 @@ def test_what_is_to_be_added_has_to_be_said(topology, made, capsys):
         (["--cluster", "paris"], "--topology: expected along with --cluster"),
         (["--topology", topology], "--cluster: expected along with --topology"),
         (["--service", "paris"], "expected to replace no keys"),
+        (["--service", "p1", "--service", "P1"], "--service: expected ids that differ, got 'P1'"),
     ):
         assert words in complaint(capsys, "add", *options, "--out", made)
     given = ("--topology", topology, "--cluster", "paris", "--name", "x")
     assert "--name: expected along with --service" in complaint(
         capsys, "add", *given, "--out", made, "--force"
+    )
+
+
+def test_people_are_told_what_was_made_and_who_gets_it(made, capsys):
+    """And how long it holds: a certificate for the days asked for, a CA for ten years."""
+    assert main(["tls", "renew", "--out", str(made), "--days", "20"]) == 0
+    out, err = capsys.readouterr()
+    until = datetime.now(UTC) + timedelta(days=20)
+    paris, tokyo, ca = out.splitlines()
+    assert paris.startswith(f"{made / 'paris'}  paris.sites.spillover, ")
+    assert tokyo.startswith(f"{made / 'tokyo'}  tokyo.sites.spillover")
+    assert f"  until {until:%Y-%m-%d}" in paris
+    assert ca.startswith(f"{made / 'ca.crt'}  ")
+    assert f"  until {until.year + 10}-" in ca or f"  until {until.year + 9}-" in ca
+    assert err == (
+        f"spillover: each node gets the three files of its directory, nobody {made / 'ca.key'}: "
+        f"`spillover tls check {made}` tells what is there\n"
     )
 
 
