@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 
 import pytest
@@ -40,13 +41,16 @@ MODELS = {
     "changes": ("sim rebalance --clients 9 --servers a,b --then a --then b --then a,b", 100),
     "periods": ("sim leases --nodes 2 --partitions 4 --periods 4", 75),
     "objects": (PROBING, 100),
+    "jobs": ("sim tokens --pool comte8 --jobs 400", 100),
 }
 """A model, and how far it is when it tells of it for the last time: at the last but one period."""
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_tell_how_far_they_are(name, terminal, capsys):
+def test_models_tell_how_far_they_are(name, terminal, capsys, require):
     """Up to the whole."""
+    if name == "jobs":
+        require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
     command, last = MODELS[name]
     assert main([*command.split(), "--json"]) == 0
     bars = [line for line in shown(capsys).splitlines() if line.startswith(name)]

@@ -209,6 +209,21 @@ def test_the_story_of_a_request_does_not_lead_there_either():
             explain._led(to, url)
 
 
+def test_what_else_was_there_is_told_as_far_as_it_is_known():
+    """Of a token that was given, and of an event that goes with it."""
+    given = {"token": 1, "class": "c", "server": "s", "available_ms": 5.0, "available_releases": 2}
+    alone = "token 1 of class c, on server s: no other was there (available for 5 ms, 2 releases)"
+    for others in ({}, {"others": None}, {"others": []}):
+        assert explain._granted({"granted": given | others}) == alone
+    others = {"others": [{"class": "d", "available_releases": 1}]}
+    longest = "token 1 of class c, on server s: the longest available, for 5 ms, 2 releases"
+    for count, more in ((None, ""), (1, ""), (2, ", ...")):
+        told = given | others | ({} if count is None else {"others_count": count})
+        assert explain._granted({"granted": told}) == f"{longest}; others by releases: d 1{more}"
+    event = {"event": "started", "granted": given, "at_ms": 7.0}
+    assert explain._event(event) == f"started with {alone}; after 7 ms"
+
+
 def test_who_has_forgotten_a_request_is_told_beside_who_has_not():
     decided = {"outcome": "forwarded", "neighbor": "b", "neighbors": []}
     gone = problem(404, "unknown_request", "none")

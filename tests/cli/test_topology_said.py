@@ -108,6 +108,17 @@ def test_of_a_compose_file_where_its_certificates_are(said, require):
     )
 
 
+def test_the_least_memory_is_enough(said, tmp_path, capsys):
+    assert len(said("compose", FAR, "", "--memory-mb", "96")) == 2
+    assert main(["topology", "compose", str(tmp_path / "two.yaml"), "--memory-mb", "95"]) == 2
+    assert capsys.readouterr().err == "spillover: --memory-mb: expected at least 96, got 95\n"
+    for out in ("out", "/"):
+        words = ["topology", "compose", str(tmp_path / "two.yaml"), "--out", out]
+        assert main(words) == 2
+        told = f"spillover: --out: expected a file to write, got the directory {out}\n"
+        assert capsys.readouterr().err == told
+
+
 def test_where_all_of_it_is_reached_is_one_object(tmp_path, monkeypatch, capsys):
     """As a set of urls of this machine, each with a port of its own."""
     monkeypatch.chdir(tmp_path)

@@ -149,13 +149,7 @@ def run(options: argparse.Namespace) -> int:
         log_requests=options.log_requests,
     )
     cluster = topology.cluster(options.cluster)
-    bind = options.bind or _address_of(cluster.url)
-    if bind is None:
-        expected = f"expected HOST:PORT, since cluster {cluster.id} has no url"
-        raise InputError("--bind", "", expected)
-    if options.proxy_bind is not None and not cluster.passes:
-        expected = f"expected a proxy: handler, cluster {cluster.id} has {cluster.handler}"
-        raise InputError("--proxy-bind", "", expected)
+    bind = _bind_of(options, cluster)
     tracing = _tracing(topology, cluster) if options.otel else None
     serving = _serving(topology, cluster, bind, options, tracing)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -163,6 +157,19 @@ def run(options: argparse.Namespace) -> int:
     if tracing is not None:
         tracing.close()
     return 0
+
+
+def _bind_of(options: argparse.Namespace, cluster: Cluster) -> tuple[str, int]:
+    """Where clients are served. Raises InputError where that is said nowhere, or where a door is
+    asked for that has nothing behind it."""
+    bind = options.bind or _address_of(cluster.url)
+    if bind is None:
+        expected = f"expected HOST:PORT, since cluster {cluster.id} has no url"
+        raise InputError("--bind", "", expected)
+    if options.proxy_bind is not None and not cluster.passes:
+        expected = f"expected a proxy: handler, cluster {cluster.id} has {cluster.handler}"
+        raise InputError("--proxy-bind", "", expected)
+    return bind
 
 
 def _serving(

@@ -84,8 +84,21 @@ def run(options: argparse.Namespace) -> int:
         expected = "expected a whole number of at least 1"
         raise InputError("--at-once", "", f"{expected}, got {options.at_once}")
     configure_logs("work", as_json=options.log_format == "json", log_requests=False, role="node")
+    consumer = _consumer_of(options)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        told = runner.run(_work(consumer, options))
+    lines = LineWriter(sys.stdout.fileno())
+    lines.write(json.dumps(told))
+    lines.close()
+    return 0
+
+
+_OPTIONS = {"max_hops": "--max-hops", "at_once": "--at-once", "access": "--access"}
+
+
+def _consumer_of(options: argparse.Namespace) -> Consumer:
     try:
-        consumer = consume(
+        return consume(
             options.producer,
             max_hops=options.max_hops,
             at_once=options.at_once,
@@ -96,15 +109,6 @@ def run(options: argparse.Namespace) -> int:
         if error.source == os.environ.get(CA_VARIABLE):
             raise
         raise InputError(_OPTIONS.get(error.source, "--producer"), "", error.expected) from None
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        told = runner.run(_work(consumer, options))
-    lines = LineWriter(sys.stdout.fileno())
-    lines.write(json.dumps(told))
-    lines.close()
-    return 0
-
-
-_OPTIONS = {"max_hops": "--max-hops", "at_once": "--at-once", "access": "--access"}
 
 
 async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, Any]:

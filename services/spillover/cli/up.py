@@ -114,6 +114,11 @@ def run(options: argparse.Namespace) -> int:
         return up_queue.run(options, _certify if options.tls else None)
     if options.store is not None:
         raise InputError("--store", "", "expected --queue N beside it: clusters have no store")
+    return asyncio.run(_up(_topology_of(options), options))
+
+
+def _topology_of(options: argparse.Namespace) -> Topology:
+    """What is to be run. Raises InputError if it cannot be, as the options are."""
     topology = load_topology(options.topology)
     if options.policy is not None:
         topology = topology.with_policy(options.policy)
@@ -125,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
     if options.port is not None and all(cluster.url is not None for cluster in topology.clusters):
         expected = f"expected a topology that leaves ports open, {shown_path(options.topology)} has"
         raise InputError("--port", "", f"{expected} a url for every cluster")
-    return asyncio.run(_up(topology, options))
+    return topology
 
 
 def _check_tls(topology: Topology, options: argparse.Namespace) -> None:
