@@ -44,6 +44,9 @@ def test_policies_are_compared_on_the_same_requests(run, numba):
         answers.append(json.loads(done.out))
     full, fast = answers
     assert list(full["policies"]) == ["shared", "isolated", "paper"]
+    assert [(one["engine"], one["topology"]) for one in answers] == [
+        *(("full", "ring5"), ("fast", "ring5")),
+    ]
     for policy, one in full["policies"].items():
         other = fast["policies"][policy]
         assert one["policy"] == other["policy"] == policy

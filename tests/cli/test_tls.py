@@ -213,6 +213,16 @@ def test_what_is_to_be_added_has_to_be_said(topology, made, capsys):
     )
 
 
+def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(topology, made, capsys):
+    named = ("--topology", topology, "--cluster", "pariss")
+    for words in (("check", made, *named), ("add", "--out", made, *named)):
+        told = complaint(capsys, *words)
+        assert "--cluster: expected one of paris, tokyo, got 'pariss'" in told
+        assert "did you mean" in told
+    told = complaint(capsys, "renew", "--out", made, "--cluster", "oslo")
+    assert "--cluster: expected one of paris, tokyo, got 'oslo'" in told
+
+
 def test_people_are_told_what_was_made_and_who_gets_it(made, capsys):
     """And how long it holds: a certificate for the days asked for, a CA for ten years."""
     assert main(["tls", "renew", "--out", str(made), "--days", "20"]) == 0
