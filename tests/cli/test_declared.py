@@ -153,6 +153,25 @@ def test_a_name_is_one_of_those_there_are(command, option, names, capsys):
 
 
 @pytest.mark.parametrize(
+    "command", [name for name, takes in COMMANDS.items() if takes.needs.startswith(URL)]
+)
+def test_a_service_is_named_by_its_url(command, capsys):
+    """With or without the blank path that browsers add."""
+    words = words_of(command)
+    at = words.index(URL)
+    assert read([*words[:at], f"{URL}/", *words[at + 1 :]])["url"] == URL
+    for wrong in ("ftp://h", "h:1", f"{URL}/path"):
+        told = is_refused(capsys, [*words[:at], wrong, *words[at + 1 :]])
+        assert "expected http(s)://HOST[:PORT], got " in told
+
+
+def test_a_site_that_is_let_in_is_an_origin(capsys):
+    for command in ("up", "node"):
+        told = is_refused(capsys, [*words_of(command), "--allow-origin", "h/path"])
+        assert "--allow-origin: expected http(s)://HOST[:PORT] or *, got 'h/path'" in told
+
+
+@pytest.mark.parametrize(
     "command", [name for name, takes in COMMANDS.items() if "token_file" in takes.holds]
 )
 def test_whom_to_believe_is_read_before_anybody_is_asked(command, capsys):
