@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +14,9 @@ from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.tools.demo.display import Display
 from spillover.tools.demo.model import DemoResult, RunResult
+from support.declared import read
 
-TIMES = ("mean", "p50", "p90", "p95", "p99", "max")
+TIMES = ("mean", "p50", "p90", "p95", "p99", "max", "min", "std")
 
 
 def load(first_ms, *, ok=100, kept_up=True):
@@ -21,7 +24,8 @@ def load(first_ms, *, ok=100, kept_up=True):
     times = {name: first_ms * (1 + at) for at, name in enumerate(TIMES)}
     return {
         "sent": 100, "outcomes": {"ok": ok, "refused": 98 - ok if ok < 98 else 0, "lost": 100 - ok},
-        "system_time_ms": times, "schedule_lag_ms": {"p99": 41.6, "max": 90.0}, "kept_up": kept_up,
+        "system_time_ms": times, "per_cluster": {"a": {"system_time_ms": times}},
+        "schedule_lag_ms": {"p99": 41.6, "max": 90.0}, "kept_up": kept_up,
     }  # fmt: skip
 
 
@@ -81,3 +85,30 @@ def test_what_is_for_bursts_is_not_ignored_with_streams(words, capsys):
     assert main(["demo", "streams", *words]) == 2
     told = f"spillover: {words[0]}: expected none with streams: it is for bursts\n"
     assert capsys.readouterr() == ("", told)
+
+
+def test_a_demo_is_as_it_was_asked_for():
+    """One burst if it shall be quick, else one at each cluster."""
+    plan = demo._plan_of(Namespace(**read(["demo"])))
+    assert (plan.topology.name, plan.source, plan.policy) == ("ring5", "ring5", "paper")
+    assert (plan.seed, plan.time_scale) == (1, 1.0)
+    words = "--topology chord5 --policy adaptive --seed 3 --quick --time-scale 2"
+    quick = demo._plan_of(Namespace(**read(["demo", *words.split()])))
+    assert (quick.topology.name, quick.source, quick.policy) == ("chord5", "chord5", "adaptive")
+    assert (quick.seed, quick.time_scale, quick.duration_s) == (3, 2.0, 7.0)
+    assert plan.duration_s > 30.0
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_ledger_that_does_not_balance_is_a_failure(balanced, as_json, tmp_path, capsys):
+    """What came of it is told, and the report is there, in any case."""
+    page = tmp_path / "x.html"
+    result = replace(RESULT, ledgers_balanced=balanced)
+    options = Namespace(json=as_json, report=page)
+    assert demo._end(result, options, Display()) == (0 if balanced else 1)
+    out, err = capsys.readouterr()
+    assert "<html" in page.read_text()
+    assert err.endswith(f"Open the report in a browser: {page.as_uri()}\n")
+    assert ("users" in err) is not as_json
+    assert (json.loads(out)["ledgers_balanced"] is balanced) if as_json else (out == "")

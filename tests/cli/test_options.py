@@ -55,6 +55,13 @@ def test_a_benchmark_is_as_it_was_asked_for():
     assert bench.plan_of(read("bench", "peers")).policies is None
 
 
+def test_a_demo_of_leases_takes_its_redis_from_a_file_too(tmp_path):
+    file = tmp_path / "url"
+    file.write_text("redis://127.0.0.1:3/0\n")
+    plan = lease_demo.plan_of(read("lease", "demo", "--redis-url-file", str(file)))
+    assert plan.redis == "redis://127.0.0.1:3/0"
+
+
 def test_certificates_hold_as_long_as_the_documentation_says():
     assert (read("tls", "init").days, read("tls", "check", "x").days_left) == (90, 14)
 
@@ -119,6 +126,7 @@ SECURE = ("--tls-cert", "a.crt", "--tls-key", "a.key")
             ("--peer", "a=http://h:1", "--peer", "b=http://h:1"),
             "--peer: expected urls that differ, got 'http://h:1' twice",
         ),
+        (("--peer", "a=h:1"), "--peer: expected ID=http(s)://HOST[:PORT], got 'a=h:1'"),
         (("--peer", "a:http://h:1"), "--peer: expected ID=http(s)://HOST[:PORT], got 'a:http"),
         (("--peer", "a b=http://h:1"), "--peer: expected 1 to 63 of A-Z a-z 0-9 . _ -, got 'a b'"),
         (

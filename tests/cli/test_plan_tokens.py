@@ -172,6 +172,8 @@ def test_the_curve_is_drawn(pool, require, tmp_path, capsys, monkeypatch):
     assert "<svg" in path.read_text(encoding="utf-8")
     assert [each.name for each in tmp_path.iterdir()] == ["limits.svg"]
     blocked, times = drawn[0].axes
+    assert [axes.get_ylim()[0] for axes in (blocked, times)] == [0.0, 0.0]
+    assert times.get_title() == "mean time of a job, ms"
     curve, kinds = told["curve"], [*told["ideal"]["per_type"]]
     marks = [told[name] for name in ("given", "best")]
     at = [[sum(row["tokens"].values()) / len(row["tokens"])] for row in marks]

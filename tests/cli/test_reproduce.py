@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from spillover.cli import main, reproduce
 from spillover.tools.reproduce.figure import Claim, Effort
 from spillover.tools.reproduce.record import Record
 from spillover.tools.reproduce.run import RunOutcome, RunPlan
+from support.declared import read
 
 WITHIN_S = 60.0
 
@@ -173,6 +175,39 @@ OUTCOME = RunOutcome(
     kept={"comte-10": record("comte-10", True)},
     failed={"comte-12": "no room", "comte-13": "too late"},
 )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "interrupted", "status"),
+    [
+        (RunOutcome(), False, 0),
+        (RunOutcome(failed={"comte-12": "no room"}), False, 1),
+        (RunOutcome(failed={"comte-12": "no room"}), True, 130),
+        (RunOutcome(), True, 130),
+    ],
+)
+def test_a_figure_that_failed_is_told_by_the_status(outcome, interrupted, status, tmp_path, capsys):
+    """The page is there in any case, and the object where all was done."""
+    plan = reproduce._plan_of(Namespace(**read(["reproduce", "--out", str(tmp_path)])))
+    ended = reproduce._end(plan, outcome, interrupted=interrupted, as_json=True)
+    out, err = capsys.readouterr()
+    assert (ended, (tmp_path / "index.html").exists()) == (status, True)
+    assert ("interrupted" in err, bool(out)) == (interrupted, not interrupted)
+    assert interrupted or len(json.loads(out)["failed"]) == status
+    assert reproduce._end(plan, outcome, interrupted=False, as_json=False) == len(outcome.failed)
+    assert capsys.readouterr().out == ""
+
+
+def test_figures_are_computed_as_it_was_asked_for(tmp_path):
+    words = ["reproduce", "--out", str(tmp_path / "new" / "one")]
+    plan = reproduce._plan_of(Namespace(**read(words)))
+    assert (plan.directory, plan.directory.is_dir()) == (tmp_path / "new" / "one", True)
+    assert (plan.effort.full, plan.seed, plan.jobs, plan.fresh) == (False, 1, 2, False)
+    assert len(plan.names) > 20
+    more = "--full --seed 4 --jobs 3 --fresh comte-9"
+    plan = reproduce._plan_of(Namespace(**read([*words, *more.split()])))
+    assert (plan.effort.full, plan.seed, plan.jobs, plan.fresh) == (True, 4, 3, True)
+    assert list(plan.names) == ["comte-9"]
 
 
 def test_what_came_of_figures_is_told_in_their_order():

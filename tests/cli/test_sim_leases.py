@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 
 import pytest
 
 from spillover.cli import main
+from spillover.cli.models import sim_leases
+from support.declared import read
 
 SMALL = ("--nodes", "4", "--partitions", "17", "--periods", "30")
 
@@ -53,6 +56,32 @@ def test_the_blogs_rule_under_load(capsys):
     assert result["moves_min"] == 0
     assert result == figures_of(capsys, *stalled)
     assert result["moves"] != figures_of(capsys, *stalled[:-1], "8")["moves"]
+
+
+def scene_of(words):
+    needed = ("sim", "leases", "--nodes", "2", "--partitions", "3", "--periods", "4")
+    return sim_leases._scene(Namespace(**read([*needed, *words.split()])))
+
+
+def test_a_scene_is_as_it_was_asked_for():
+    scene, times = scene_of("")
+    assert (scene.nodes, scene.partitions, scene.periods) == (2, 3, 4)
+    assert (scene.rule, scene.start, scene.balance) == ("guarded", "balanced", "count")
+    assert (scene.loads, scene.load_noise, scene.times) == (None, 0.0, times)
+    plain = scene.troubles
+    assert (plain.loss, plain.handler_stop_ms, plain.crash_ms) == (0.0, 1_000.0, {})
+    words = (
+        "--loads 1,2,3 --load-noise 0.5 --balance load --stall n0:1 --crash n1:2 --join n0:3 "
+        "--message-loss 0.25 --handler-stop-ms 7 --max-lease-ms 190000"
+    )
+    scene, times = scene_of(words)
+    assert (scene.loads, scene.load_noise, scene.balance) == ([1.0, 2.0, 3.0], 0.5, "load")
+    told = scene.troubles
+    assert (told.stall_ms, told.crash_ms, told.join_ms) == ({0: 1.0}, {1: 2.0}, {0: 3.0})
+    assert (told.loss, told.handler_stop_ms, times.max_lease_ms) == (0.25, 7.0, 190_000.0)
+    scene, _ = scene_of("--rule blog --challenges one --waits sentences --start one-node")
+    assert (scene.rule, scene.challenges, scene.waits) == ("blog", "one", "sentences")
+    assert scene.start == "one-node"
 
 
 def test_quick_times_and_troubles(capsys):

@@ -44,6 +44,9 @@ def test_policies_are_compared_on_the_same_requests(run, numba):
         answers.append(json.loads(done.out))
     full, fast = answers
     assert list(full["policies"]) == ["shared", "isolated", "paper"]
+    assert [(one["engine"], one["topology"]) for one in answers] == [
+        *(("full", "ring5"), ("fast", "ring5")),
+    ]
     for policy, one in full["policies"].items():
         other = fast["policies"][policy]
         assert one["policy"] == other["policy"] == policy
@@ -416,6 +419,8 @@ def check_what_is_drawn(figure, shares, homes):
     the mean to p99."""
     counts = re.fullmatch(r"ring5: (\d+) requests", figure.get_suptitle())
     assert 600 < int(counts[1]) < 1200
+    assert [shares.get_xscale(), shares.get_yscale(), homes.get_yscale()] == ["log"] * 3
+    assert (shares.get_xlabel(), homes.get_xlabel()) == ("system time, ms", "home")
     assert [text.get_text() for text in shares.get_legend().get_texts()] == ["isolated", "paper"]
     for line in shares.lines:
         slower = line.get_ydata()

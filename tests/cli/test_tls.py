@@ -204,11 +204,41 @@ def test_what_is_to_be_added_has_to_be_said(topology, made, capsys):
         (["--cluster", "paris"], "--topology: expected along with --cluster"),
         (["--topology", topology], "--cluster: expected along with --topology"),
         (["--service", "paris"], "expected to replace no keys"),
+        (["--service", "p1", "--service", "P1"], "--service: expected ids that differ, got 'P1'"),
     ):
         assert words in complaint(capsys, "add", *options, "--out", made)
     given = ("--topology", topology, "--cluster", "paris", "--name", "x")
     assert "--name: expected along with --service" in complaint(
         capsys, "add", *given, "--out", made, "--force"
+    )
+
+
+def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(topology, made, capsys):
+    named = ("--topology", topology, "--cluster", "pariss")
+    for words in (("check", made, *named), ("add", "--out", made, *named)):
+        told = complaint(capsys, *words)
+        assert "--cluster: expected one of paris, tokyo, got 'pariss'" in told
+        assert "did you mean" in told
+    told = complaint(capsys, "renew", "--out", made, "--cluster", "oslo")
+    assert "--cluster: expected one of paris, tokyo, got 'oslo'" in told
+
+
+def test_people_are_told_what_was_made_and_who_gets_it(made, capsys):
+    """And how long it holds: a certificate for the days asked for, a CA for ten years."""
+    began = datetime.now(UTC)
+    assert main(["tls", "renew", "--out", str(made), "--days", "20"]) == 0
+    out, err = capsys.readouterr()
+    paris, tokyo, ca = out.splitlines()
+    assert paris.startswith(f"{made / 'paris'}  paris.sites.spillover, ")
+    assert tokyo.startswith(f"{made / 'tokyo'}  tokyo.sites.spillover")
+    ends = {f"{now + timedelta(days=20):%Y-%m-%d}" for now in (began, datetime.now(UTC))}
+    assert [end for end in ends if f"  until {end}" in paris]
+    assert ca.startswith(f"{made / 'ca.crt'}  ")
+    years = int(ca.rpartition("  until ")[2][:4]) - began.year
+    assert years in {9, 10}
+    assert err == (
+        f"spillover: each node gets the three files of its directory, nobody {made / 'ca.key'}: "
+        f"`spillover tls check {made}` tells what is there\n"
     )
 
 

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from spillover.cli import drain, main, producers
+from spillover.cli import drain, explain, main, producers
 from spillover.cli.node_calls import NodeCalls, Refused
 from spillover.inputs.topology_file import dump_topology, load_topology, short_text
 from spillover.model.errors import NotDelivered, RunError
@@ -198,6 +198,46 @@ def test_who_was_given_https_is_not_led_to_http():
             return found, peer.seen
 
     assert asyncio.run(ask()) == (None, [])
+
+
+def test_the_story_of_a_request_does_not_lead_there_either():
+    """Nor where nobody knows the way."""
+    assert explain._led("http://b", "http://a") == "http://b"
+    assert explain._led("https://b", "https://a") == "https://b"
+    for to, url in (("http://b", "https://a"), (None, "http://a")):
+        with pytest.raises(RunError, match="unreachable"):
+            explain._led(to, url)
+
+
+def test_what_else_was_there_is_told_as_far_as_it_is_known():
+    """Of a token that was given, and of an event that goes with it."""
+    given = {"token": 1, "class": "c", "server": "s", "available_ms": 5.0, "available_releases": 2}
+    alone = "token 1 of class c, on server s: no other was there (available for 5 ms, 2 releases)"
+    for others in ({}, {"others": None}, {"others": []}):
+        assert explain._granted({"granted": given | others}) == alone
+    others = {"others": [{"class": "d", "available_releases": 1}]}
+    longest = "token 1 of class c, on server s: the longest available, for 5 ms, 2 releases"
+    for count, more in ((None, ""), (1, ""), (2, ", ...")):
+        told = given | others | ({} if count is None else {"others_count": count})
+        assert explain._granted({"granted": told}) == f"{longest}; others by releases: d 1{more}"
+    event = {"event": "started", "granted": given, "at_ms": 7.0}
+    assert explain._event(event) == f"started with {alone}; after 7 ms"
+
+
+def test_who_has_forgotten_a_request_is_told_beside_who_has_not():
+    decided = {"outcome": "forwarded", "neighbor": "b", "neighbors": []}
+    gone = problem(404, "unknown_request", "none")
+
+    async def follow():
+        async with scripted() as a, scripted(answer(200, state("b")), gone) as b:
+            to_b = state("a", neighbors=[{"id": "b", "url": b.url}])
+            a.answers(answer(200, to_b), answer(200, {"decisions": [decided]}))
+            return await explain._follow(a.url, "r1", ())
+
+    assert asyncio.run(follow()) == {
+        "a": {"decisions": [decided]},
+        "b": {"id": "r1", "cluster": "b", "decisions": [], "problem": "unknown_request"},
+    }
 
 
 def test_the_story_of_an_object_is_told_line_by_line(told):

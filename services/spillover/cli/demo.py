@@ -9,7 +9,7 @@ import asyncio
 import json
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
@@ -23,6 +23,9 @@ from spillover.tools.report.page import check_report, write_report
 from spillover_loadgen.option_types import above_zero, whole_number
 from spillover_loadgen.terminal import listed
 from spillover_loadgen.workloads import bursts_duration_s
+
+if TYPE_CHECKING:
+    from spillover.tools.demo.streams.model import StreamsResult
 
 QUICK_DURATION_S = 7.0
 """One burst, at the first cluster, and time enough for its queue to come down again."""
@@ -62,11 +65,16 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.show == "streams":
         return _run_streams(options)
-    topology = load_topology(options.topology)
-    duration_s = QUICK_DURATION_S if options.quick else bursts_duration_s(len(topology.clusters))
+    plan = _plan_of(options)
     check_report(options.report)
     display = Display()
-    plan = DemoPlan(
+    return _end(run_demo(plan, display), options, display)
+
+
+def _plan_of(options: argparse.Namespace) -> DemoPlan:
+    topology = load_topology(options.topology)
+    duration_s = QUICK_DURATION_S if options.quick else bursts_duration_s(len(topology.clusters))
+    return DemoPlan(
         topology=topology,
         source=options.topology,
         policy=options.policy,
@@ -74,7 +82,10 @@ def run(options: argparse.Namespace) -> int:
         duration_s=duration_s,
         time_scale=options.time_scale,
     )
-    result = run_demo(plan, display)
+
+
+def _end(result: DemoResult, options: argparse.Namespace, display: Display) -> int:
+    """Tell what came of it, and write the report; the exit status."""
     if options.json:
         print(json.dumps(_as_json(result, options.report)), flush=True)
     else:
@@ -85,13 +96,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_streams(options: argparse.Namespace) -> int:
-    from spillover.tools.demo.streams.display import strips
     from spillover.tools.demo.streams.run import run_streams_demo
 
     _check_no_others(options)
     display = Display()
     result = asyncio.run(run_streams_demo(options.seed, display.say))
-    if options.json:
+    return _end_of_streams(result, display, as_json=options.json)
+
+
+def _end_of_streams(result: StreamsResult, display: Display, *, as_json: bool) -> int:
+    """Tell what came of it; the exit status."""
+    from spillover.tools.demo.streams.display import strips
+
+    if as_json:
         print(json.dumps(result.as_json()), flush=True)
     else:
         display.console.print(strips(result))

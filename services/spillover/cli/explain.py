@@ -91,14 +91,19 @@ async def _follow(url: str, request_id: str, headers: Headers) -> dict[str, Any]
         cluster = next(iter(onward))
         next_url = onward.pop(cluster)
         try:
-            if next_url is None or not may_be_led_to(next_url, [url]):
-                raise RunError(UNREACHABLE)  # noqa: TRY301 - as if it had been asked
-            _, clusters[cluster], further = await _ask(next_url, request_id, headers)
+            _, clusters[cluster], further = await _ask(_led(next_url, url), request_id, headers)
         except (InputError, RunError):
             clusters[cluster] = _without(request_id, cluster, UNREACHABLE)
             continue
         onward |= {c: u for c, u in further.items() if c not in clusters}
     return clusters
+
+
+def _led(to: str | None, url: str) -> str:
+    """Where to ask next, if one may: else it is as if nobody had answered there."""
+    if to is None or not may_be_led_to(to, [url]):
+        raise RunError(UNREACHABLE)
+    return to
 
 
 async def _ask(

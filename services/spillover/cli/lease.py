@@ -122,9 +122,6 @@ def _bind(text: str) -> tuple[str, int] | None:
 
 
 def _run_member(options: argparse.Namespace) -> int:
-    from spillover.live.leases.group import LeaseGroup
-    from spillover.live.leases.handlers import load_handler
-
     check_extra("a lease group", "leases", "redis")
     url = needed_redis_url(options.redis, options.redis_url_file)
     # Where `spillover.live.leases.streams.example` finds its streams.
@@ -134,19 +131,7 @@ def _run_member(options: argparse.Namespace) -> int:
         options.node, as_json=options.log_format == "json", log_requests=False, role="node"
     )
     lines = LineWriter(_stdout())
-    member = LeaseGroup(
-        url,
-        options.group,
-        node=options.node,
-        partitions=options.partitions,
-        handler=load_handler(options.handler, "--handler"),
-        times=lease_times(options),
-        rule=options.rule,
-        balance=options.balance,
-        max_progress_ms=options.max_progress_ms,
-        on_event=lambda line: lines.write(json.dumps(line)),
-        seed=options.seed,
-    )
+    member = _member_of(options, url, lines.write)
     with ExitStack() as ends:
         ends.callback(lines.close)
         _drain_on_signals(member)
@@ -157,6 +142,25 @@ def _run_member(options: argparse.Namespace) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(member, rereads))
     return 0
+
+
+def _member_of(options: argparse.Namespace, url: str, tell: Callable[[str], None]) -> LeaseGroup:
+    from spillover.live.leases.group import LeaseGroup
+    from spillover.live.leases.handlers import load_handler
+
+    return LeaseGroup(
+        url,
+        options.group,
+        node=options.node,
+        partitions=options.partitions,
+        handler=load_handler(options.handler, "--handler"),
+        times=lease_times(options),
+        rule=options.rule,
+        balance=options.balance,
+        max_progress_ms=options.max_progress_ms,
+        on_event=lambda line: tell(json.dumps(line)),
+        seed=options.seed,
+    )
 
 
 def _stdout() -> int | None:

@@ -15,6 +15,8 @@ from spillover.model.extras import check_extra
 from spillover_loadgen.option_types import above_zero, whole_number
 
 if TYPE_CHECKING:
+    from spillover.tools.demo.leases.display import LeaseDisplay
+    from spillover.tools.demo.leases.model import LeaseDemoResult
     from spillover.tools.demo.leases.plan import LeasePlan
 
 RECORDS, STREAMS, MEMBERS, MAX_LEASE_MS = 1_000_000, 32, 4, 3_000.0
@@ -65,10 +67,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    from spillover.tools.demo.leases.display import LeaseDisplay, closing_table
-    from spillover.tools.demo.leases.report import report_page
+    from spillover.tools.demo.leases.display import LeaseDisplay
     from spillover.tools.demo.leases.run import run_lease_demo
-    from spillover.tools.report.page import write_report
 
     check_extra("lease demo", "leases", "redis", "jinja2")
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -76,7 +76,15 @@ def run(options: argparse.Namespace) -> int:
     plan = plan_of(options)
     _check_out(options.out)
     display = LeaseDisplay()
-    result = run_lease_demo(plan, display)
+    return _end(run_lease_demo(plan, display), options, display)
+
+
+def _end(result: LeaseDemoResult, options: argparse.Namespace, display: LeaseDisplay) -> int:
+    """Write the report and tell what came of it; the exit status."""
+    from spillover.tools.demo.leases.display import closing_table
+    from spillover.tools.demo.leases.report import report_page
+    from spillover.tools.report.page import write_report
+
     write_report(report_page(result), options.out)
     if options.json:
         print(json.dumps(result.as_json(str(options.out))), flush=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import uvloop
@@ -148,6 +149,19 @@ def run(options: argparse.Namespace) -> int:
         log_requests=options.log_requests,
     )
     cluster = topology.cluster(options.cluster)
+    bind = _bind_of(options, cluster)
+    tracing = _tracing(topology, cluster) if options.otel else None
+    serving = _serving(topology, cluster, bind, options, tracing)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
+    if tracing is not None:
+        tracing.close()
+    return 0
+
+
+def _bind_of(options: argparse.Namespace, cluster: Cluster) -> tuple[str, int]:
+    """Where clients are served. Raises InputError where that is said nowhere, or where a door is
+    asked for that has nothing behind it."""
     bind = options.bind or _address_of(cluster.url)
     if bind is None:
         expected = f"expected HOST:PORT, since cluster {cluster.id} has no url"
@@ -155,10 +169,19 @@ def run(options: argparse.Namespace) -> int:
     if options.proxy_bind is not None and not cluster.passes:
         expected = f"expected a proxy: handler, cluster {cluster.id} has {cluster.handler}"
         raise InputError("--proxy-bind", "", expected)
-    tracing = _tracing(topology, cluster) if options.otel else None
-    serving = serve_node(
+    return bind
+
+
+def _serving(
+    topology: Topology,
+    cluster: Cluster,
+    bind: tuple[str, int],
+    options: argparse.Namespace,
+    tracing: Tracing | None,
+) -> Coroutine[Any, Any, None]:
+    return serve_node(
         topology,
-        options.cluster,
+        cluster.id,
         bind=bind,
         peer_bind=options.peer_bind or _address_of(cluster.peer_url),
         proxy_bind=options.proxy_bind or _address_of(cluster.proxy_url),
@@ -175,11 +198,6 @@ def run(options: argparse.Namespace) -> int:
         token_files=TokenFiles(options.tokens) if options.tokens else None,
         make_shell=NodeShell if tracing is None else tracing.make_shell,
     )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serving)
-    if tracing is not None:
-        tracing.close()
-    return 0
 
 
 def _store(url: str | None, topology: Topology) -> ConfigurationStore | None:

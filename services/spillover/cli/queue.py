@@ -7,8 +7,9 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -132,31 +133,42 @@ def _run_producer(options: argparse.Namespace) -> int:
     configure_logs(
         options.id, as_json=options.log_format == "json", log_requests=False, role="producer"
     )
-    store = None
-    if options.store is not None:
-        store = ObjectStore(options.store, options.id, "--store")
     lines = LineWriter(sys.stdout.fileno())
-    ready = {"producer": options.id, "durable": store is not None}
-    serving = serve_producer(
-        settings_of(options),
-        peers,
-        store,
-        bind=options.bind,
-        object_limit_bytes=options.object_limit_bytes,
-        url=options.url or own_url,
-        end_with_stdin=options.end_with_stdin,
-        drain_timeout_s=options.drain_timeout_s,
-        token_files=TokenFiles(options.tokens) if options.tokens else None,
-        shown=shown,
-        certified=certified,
-        on_ready=lambda url: lines.write(json.dumps({"ready": True, **ready, "url": url})),
-    )
     try:
+        serving = _serving(options, peers, options.url or own_url, shown, certified, lines.write)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serving)
     finally:
         lines.close()
     return 0
+
+
+def _serving(
+    options: argparse.Namespace,
+    peers: Mapping[str, str],
+    url: str | None,
+    shown: Headers,
+    certified: CertifiedProducers | None,
+    tell: Callable[[str], None],
+) -> Coroutine[Any, Any, None]:
+    store = None
+    if options.store is not None:
+        store = ObjectStore(options.store, options.id, "--store")
+    ready = {"producer": options.id, "durable": store is not None}
+    return serve_producer(
+        settings_of(options),
+        peers,
+        store,
+        bind=options.bind,
+        object_limit_bytes=options.object_limit_bytes,
+        url=url,
+        end_with_stdin=options.end_with_stdin,
+        drain_timeout_s=options.drain_timeout_s,
+        token_files=TokenFiles(options.tokens) if options.tokens else None,
+        shown=shown,
+        certified=certified,
+        on_ready=lambda at: tell(json.dumps({"ready": True, **ready, "url": at})),
+    )
 
 
 def settings_of(options: argparse.Namespace) -> ProducerSettings:

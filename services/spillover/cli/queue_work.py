@@ -84,18 +84,7 @@ def run(options: argparse.Namespace) -> int:
         expected = "expected a whole number of at least 1"
         raise InputError("--at-once", "", f"{expected}, got {options.at_once}")
     configure_logs("work", as_json=options.log_format == "json", log_requests=False, role="node")
-    try:
-        consumer = consume(
-            options.producer,
-            max_hops=options.max_hops,
-            at_once=options.at_once,
-            access=options.access,
-            token=read_secret(options.token_file),
-        )
-    except InputError as error:
-        if error.source == os.environ.get(CA_VARIABLE):
-            raise
-        raise InputError(_OPTIONS.get(error.source, "--producer"), "", error.expected) from None
+    consumer = _consumer_of(options)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         told = runner.run(_work(consumer, options))
     lines = LineWriter(sys.stdout.fileno())
@@ -107,12 +96,24 @@ def run(options: argparse.Namespace) -> int:
 _OPTIONS = {"max_hops": "--max-hops", "at_once": "--at-once", "access": "--access"}
 
 
+def _consumer_of(options: argparse.Namespace) -> Consumer:
+    try:
+        return consume(
+            options.producer,
+            max_hops=options.max_hops,
+            at_once=options.at_once,
+            access=options.access,
+            token=read_secret(options.token_file),
+        )
+    except InputError as error:
+        if error.source == os.environ.get(CA_VARIABLE):
+            raise
+        raise InputError(_OPTIONS.get(error.source, "--producer"), "", error.expected) from None
+
+
 async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, Any]:
     """What became of the objects."""
-    try:
-        work = QueueWork(consumer, pool_of(options), "--handler", options.deadline_ms / 1e3)
-    except InputError as error:
-        raise InputError("--handler", "", error.expected) from None
+    work = _work_of(consumer, options)
     stopped = asyncio.Event()
     _on_signals(stopped)
     running = asyncio.create_task(work.run())
@@ -127,6 +128,14 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
         await work.close()
     await running
     return {"done": work.done, "given_back": work.given_back}
+
+
+def _work_of(consumer: Consumer, options: argparse.Namespace) -> QueueWork:
+    """In a running loop."""
+    try:
+        return QueueWork(consumer, pool_of(options), "--handler", options.deadline_ms / 1e3)
+    except InputError as error:
+        raise InputError("--handler", "", error.expected) from None
 
 
 def pool_of(options: argparse.Namespace) -> Cluster:

@@ -58,30 +58,38 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _check_extras()
-    names = select(options.names)
-    plan = RunPlan(
-        names=names,
+    plan = _plan_of(options)
+    outcome = RunOutcome()
+    interrupted = False
+    display = _display(len(plan.names))
+    with display:
+        try:
+            run_plan(plan, display, outcome)
+        except KeyboardInterrupt:
+            interrupted = True
+    return _end(plan, outcome, interrupted=interrupted, as_json=options.json)
+
+
+def _end(plan: RunPlan, outcome: RunOutcome, *, interrupted: bool, as_json: bool) -> int:
+    """Write the page and tell what came of it; the exit status."""
+    page = write_page(plan.directory)
+    _tell_end(outcome, page, interrupted=interrupted)
+    if as_json and not interrupted:
+        print(json.dumps(_as_json(plan, outcome, page)), flush=True)
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return 1 if outcome.failed else 0
+
+
+def _plan_of(options: argparse.Namespace) -> RunPlan:
+    return RunPlan(
+        names=select(options.names),
         directory=_prepared(options.out),
         effort=Effort(full=options.full),
         seed=options.seed,
         jobs=options.jobs,
         fresh=options.fresh,
     )
-    outcome = RunOutcome()
-    interrupted = False
-    display = _display(len(names))
-    with display:
-        try:
-            run_plan(plan, display, outcome)
-        except KeyboardInterrupt:
-            interrupted = True
-    page = write_page(plan.directory)
-    _tell_end(outcome, page, interrupted=interrupted)
-    if options.json and not interrupted:
-        print(json.dumps(_as_json(plan, outcome, page)), flush=True)
-    if interrupted:
-        return EXIT_INTERRUPTED
-    return 1 if outcome.failed else 0
 
 
 def _all_figures() -> str:

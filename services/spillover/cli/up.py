@@ -114,6 +114,11 @@ def run(options: argparse.Namespace) -> int:
         return up_queue.run(options, _certify if options.tls else None)
     if options.store is not None:
         raise InputError("--store", "", "expected --queue N beside it: clusters have no store")
+    return asyncio.run(_up(_topology_of(options), options))
+
+
+def _topology_of(options: argparse.Namespace) -> Topology:
+    """What is to be run. Raises InputError if it cannot be, as the options are."""
     topology = load_topology(options.topology)
     if options.policy is not None:
         topology = topology.with_policy(options.policy)
@@ -125,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
     if options.port is not None and all(cluster.url is not None for cluster in topology.clusters):
         expected = f"expected a topology that leaves ports open, {shown_path(options.topology)} has"
         raise InputError("--port", "", f"{expected} a url for every cluster")
-    return asyncio.run(_up(topology, options))
+    return topology
 
 
 def _check_tls(topology: Topology, options: argparse.Namespace) -> None:
@@ -153,7 +158,7 @@ def _certify(directory: Path, topology: Topology, cluster: ClusterId) -> Path:
     return certify(directory, topology, cluster)
 
 
-async def _up(topology: Topology, options: argparse.Namespace) -> int:
+def _bed_of(topology: Topology, options: argparse.Namespace) -> Testbed:
     bed = Testbed(
         topology,
         source=options.topology,
@@ -171,6 +176,11 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         tokens=options.tokens,
         otel=options.otel,
     )
+    return bed
+
+
+async def _up(topology: Topology, options: argparse.Namespace) -> int:
+    bed = _bed_of(topology, options)
     stop = asyncio.Event()
     _on_signals(stop, bed, _rereads(options, bed))
     starting = asyncio.create_task(bed.start())
@@ -181,13 +191,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         if starting.done():
             starting.result()
             with typed_lines(lambda line: _on_line(bed, line)) as at_terminal:
-                # Who reads JSON and wants no particular port finds the urls there.
-                if options.port is not None or not options.json:
-                    _tell_shift(topology, bed, options.port or FIRST_PORT)
-                if options.json:
-                    _print_ready(bed)
-                else:
-                    _tell_ready(bed, at_terminal=at_terminal, has_tokens=bool(options.tokens))
+                _tell_start(topology, bed, options, at_terminal=at_terminal)
                 following = asyncio.create_task(Following(bed, _say).run())
                 ends = (stopping, dying, following)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -232,6 +236,18 @@ def _on_line(bed: Testbed, line: str) -> None:
         return
     dead = bed.revive()
     _say(f"starting {', '.join(dead)} again" if dead else "all nodes run, none is started")
+
+
+def _tell_start(
+    wanted: Topology, bed: Testbed, options: argparse.Namespace, *, at_terminal: bool
+) -> None:
+    # Who reads JSON and wants no particular port finds the urls there.
+    if options.port is not None or not options.json:
+        _tell_shift(wanted, bed, options.port or FIRST_PORT)
+    if options.json:
+        _print_ready(bed)
+    else:
+        _tell_ready(bed, at_terminal=at_terminal, has_tokens=bool(options.tokens))
 
 
 def _tell_shift(wanted: Topology, bed: Testbed, first_port: int) -> None:

@@ -23,16 +23,19 @@ def run(options: argparse.Namespace, certify: Certify | None) -> int:
     return asyncio.run(_up(options, certify))
 
 
-async def _up(options: argparse.Namespace, certify: Certify | None) -> int:
-    stores = None if options.store is None else Path(options.store)
-    bed = ProducerBed(
+def _bed_of(options: argparse.Namespace, certify: Certify | None) -> ProducerBed:
+    return ProducerBed(
         options.queue,
-        stores=stores,
+        stores=None if options.store is None else Path(options.store),
         drain_timeout_s=options.drain_timeout_s,
         first_port=options.port or FIRST_PORT,
         tokens=options.tokens,
         certify=certify,
     )
+
+
+async def _up(options: argparse.Namespace, certify: Certify | None) -> int:
+    bed = _bed_of(options, certify)
     stop = asyncio.Event()
 
     def on_signal() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
+from argparse import Namespace
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spillover.cli import lease_demo
 from spillover.live.leases.streams import example
 from spillover.live.leases.streams.keys import StreamKeys
 from spillover.live.leases.streams.reader import StreamReader
 from spillover.live.leases.streams.writer import StreamWriter
 from spillover.model.errors import InputError
 from spillover.tools.demo.leases.checking import StreamCheck, check_streams, remove_keys
+from spillover.tools.demo.leases.display import LeaseDisplay
 from spillover.tools.demo.leases.filling import Portion, _fill
 from spillover.tools.demo.leases.late_writes import LateWrites
 from spillover.tools.demo.leases.model import LeaseDemoResult, MemberResult
@@ -307,3 +311,28 @@ def test_late_news_of_an_earlier_epoch_end_nothing_of_the_next():
         (2, 9.0, "end"),
     ]
     assert story.open == []
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_record_that_is_missing_is_a_failure(lost, as_json, tmp_path, capsys):
+    """What came of it is told, and the report is there, in any case."""
+    page = tmp_path / "x.html"
+    result = replace(small_result(), plan=plan(records=100 + lost))
+    options = Namespace(json=as_json, out=page)
+    assert lease_demo._end(result, options, LeaseDisplay()) == lost
+    out, err = capsys.readouterr()
+    assert "<html" in page.read_text()
+    assert err.endswith(f"Open the timeline in a browser: {page.as_uri()}\n")
+    assert all(line in err for line in result.told_end())
+    assert ("killed" in err) is not as_json
+    assert (json.loads(out)["records"] == 100) if as_json else (out == "")
+
+
+def test_where_no_report_can_be_it_is_told_before_anything_is_begun(tmp_path):
+    (tmp_path / "file").touch()
+    for out in (tmp_path, tmp_path / "none" / "x.html", tmp_path / "file" / "x.html"):
+        with pytest.raises(InputError, match="expected a file that can be written, got "):
+            lease_demo._check_out(out)
+    lease_demo._check_out(tmp_path / "x.html")
+    lease_demo._check_out(tmp_path / "file")

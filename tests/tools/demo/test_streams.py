@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 from rich.console import Console
 
-from spillover.cli import main
+from spillover.cli import demo, main
+from spillover.tools.demo.display import Display
 from spillover.tools.demo.streams.display import strips
 from spillover.tools.demo.streams.model import End, Stream, StreamsResult
 
@@ -75,6 +77,17 @@ def test_each_stream_is_a_strip():
     assert [row[:2] for row in rows] == [
         *(["tokyo", "oslo"], ["oslo", "paris"], ["paris", "paris"], ["paris", "tokyo"]),
     ]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_problem_is_a_failure_and_told(balanced, as_json, capsys):
+    result = result_of(*GOOD, balanced=balanced)
+    assert demo._end_of_streams(result, Display(), as_json=as_json) == (0 if balanced else 1)
+    out, err = capsys.readouterr()
+    assert err.endswith("a ledger did not balance\n") is not balanced
+    assert ("tokyo dies" in err) is not as_json
+    assert (json.loads(out)["ledgers_balanced"] is balanced) if as_json else (out == "")
 
 
 def test_what_is_for_bursts_is_refused(capsys):
