@@ -61,7 +61,8 @@ async def connected(elsewhere, **fields):
         server.answers(session_at(("a", server.url), ("b", elsewhere)), done())
         async with crowd_of(load_of(server.url, **fields)) as crowd:
             await crowd._start_all()
-            await until(lambda: crowd._sessions[0].in_use is not None)
+            (session,) = crowd._sessions
+            await until(lambda: session.in_use is not None and len(session.servers) == 2)
             yield crowd, server
 
 
