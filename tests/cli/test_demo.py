@@ -99,6 +99,7 @@ def test_a_demo_is_as_it_was_asked_for():
     assert plan.duration_s > 30.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize("balanced", [False, True])
 def test_a_ledger_that_does_not_balance_is_a_failure(balanced, as_json, tmp_path, capsys):
