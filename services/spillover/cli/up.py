@@ -159,7 +159,7 @@ def _certify(directory: Path, topology: Topology, cluster: ClusterId) -> Path:
 
 
 def _bed_of(topology: Topology, options: argparse.Namespace) -> Testbed:
-    return Testbed(
+    bed = Testbed(
         topology,
         source=options.topology,
         seed=options.seed,
@@ -176,6 +176,7 @@ def _bed_of(topology: Topology, options: argparse.Namespace) -> Testbed:
         tokens=options.tokens,
         otel=options.otel,
     )
+    return bed
 
 
 async def _up(topology: Topology, options: argparse.Namespace) -> int:
