@@ -1,4 +1,4 @@
-"""What `/openapi.json` of a node promises of each call: what it takes and gives, each reason that it
+"""What `/openapi.json` of a node promises of each call: what it takes and gives, each reason it
 may refuse for, and which values of parameters and bodies are right.
 """
 
