@@ -243,6 +243,8 @@ BODIES = [
     ("ForwardView", {**FORWARDED, "tenant": "a/b"}, False),
     ("ForwardView", {**FORWARDED, "id": ""}, False),
     ("ForwardView", {**FORWARDED, "type": ""}, False),
+    ("ForwardView", {**FORWARDED, "id": "k" * 201}, False),
+    ("ForwardView", {**FORWARDED, "type": "t" * 101}, False),
     *(("ForwardView", {k: v for k, v in FORWARDED.items() if k != n}, False) for n in FORWARDED),
     *(
         ("ForwardAnswerView", {**ANSWERED, "outcome": outcome}, True)
@@ -258,6 +260,7 @@ BODIES = [
     ("CancelView", {"id": "k", "tenant": "team-a"}, True),
     ("CancelView", {"id": "k", "tenant": "a b"}, False),
     ("CancelView", {"id": ""}, False),
+    ("CancelView", {"id": "k" * 201}, False),
     ("CancelView", {}, False),
     ("CancelAnswerView", {"found": False}, True),
     ("CancelAnswerView", {}, False),
