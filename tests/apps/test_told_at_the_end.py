@@ -9,7 +9,7 @@ import json
 import msgspec
 import pytest
 
-from spillover.apps.http.problems import Problem
+from spillover.apps.http.problems import STATUS_BY_REASON, Problem
 from spillover.apps.node.answers import (
     answer_body,
     answer_fields,
@@ -19,8 +19,10 @@ from spillover.apps.node.answers import (
     rate_limited,
     status_of,
 )
+from spillover.apps.node.passed_answers import not_passed, proxy_status
 from spillover.core.overflow.events import Refuse
 from spillover.core.overflow.quotas import Excess
+from spillover.live.handlers.proxy.heads import Refused
 from spillover.model.request import Answer, Outcome, Refusal
 
 
@@ -197,3 +199,41 @@ def test_an_answer_without_a_result_has_null_and_no_times():
     told = json.loads(encode(answer_body("order-7", Answer(Outcome.DONE, ("a",)))))
     assert (told["result"], told["cluster"], told["hops"]) == (None, "a", 0)
     assert set(told["timing_ms"].values()) == {0.0}
+
+
+FAULTS = {
+    "connection_limit_reached": {"queue_full", "blocked"},
+    "destination_unavailable": {"draining", "no_servers"},
+    "http_response_timeout": {"deadline_exceeded"},
+    "http_response_incomplete": {"handler_failed"},
+    "connection_terminated": {"outcome_unknown"},
+    "proxy_configuration_error": {"unknown_type"},
+    "proxy_loop_detected": {"loop_detected"},
+    "proxy_internal_error": {"internal"},
+    "proxy_internal_response": {"cancelled", "conflict"},
+}
+"""Types of errors in RFC 9209, and the reasons that are of them."""
+
+
+def test_proxy_status_says_whose_fault_it_is():
+    """Of all that is none of these: the request's."""
+    for reason in STATUS_BY_REASON:
+        named = [error for error, reasons in FAULTS.items() if reason in reasons]
+        (error,) = named or ["http_request_error"]
+        assert proxy_status(reason) == f"spillover; error={error}".encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (400, "malformed"),
+        (417, "malformed"),
+        (505, "malformed"),
+        (431, "head_too_large"),
+        (501, "not_passed"),
+    ],
+)
+def test_a_head_that_is_not_passed_on_has_the_status_that_says_why(status, reason):
+    told = not_passed(Refused(status, "Host: expected once")).fields()
+    assert (told["status"], told["reason"]) == (status, reason)
+    assert told["detail"] == "Host: expected once"
