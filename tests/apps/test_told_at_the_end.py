@@ -20,9 +20,11 @@ from spillover.apps.node.answers import (
     status_of,
 )
 from spillover.apps.node.passed_answers import not_passed, proxy_status
+from spillover.apps.node.peer_paths import _refusal
 from spillover.core.overflow.events import Refuse
 from spillover.core.overflow.quotas import Excess
 from spillover.live.handlers.proxy.heads import Refused
+from spillover.live.overflow.wire import UPSTREAM_STATUS
 from spillover.model.request import Answer, Outcome, Refusal
 
 
@@ -199,6 +201,19 @@ def test_an_answer_without_a_result_has_null_and_no_times():
     told = json.loads(encode(answer_body("order-7", Answer(Outcome.DONE, ("a",)))))
     assert (told["result"], told["cluster"], told["hops"]) == (None, "a", 0)
     assert set(told["timing_ms"].values()) == {0.0}
+
+
+def test_a_neighbor_is_refused_so_that_it_decides_again():
+    """A deadline that would pass here is no answer: there may be time enough elsewhere. All else it
+    is told as a client is, with what the service behind this cluster said."""
+    for refusal, (status, reason, _) in REFUSED.items():
+        problem = _refusal("order-7", refused(refusal))
+        told = problem.fields()
+        again = (429, "queue_full") if refusal is Refusal.TOO_LATE else (status, reason)
+        assert (told["status"], told["reason"], told["id"]) == (*again, "order-7"), refusal
+        assert problem.headers == []
+    busy = _refusal("order-7", refused(Refusal.NO_SERVERS, upstream_status=429))
+    assert (busy.status, busy.headers) == (503, [(UPSTREAM_STATUS, b"429")])
 
 
 FAULTS = {
