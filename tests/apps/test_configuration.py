@@ -13,6 +13,8 @@ import yaml
 from spillover.apps.node.console_view import cluster_view
 from spillover.apps.node.views import NodeState
 from spillover.inputs.topology_file import short_text
+from spillover.live.overflow.identity import HELLO, hello_of
+from spillover.live.overflow.wire import Caller
 from spillover.model.topology import Link
 
 
@@ -391,3 +393,25 @@ def test_such_a_site_tells_of_each_neighbor_that_goes_by_another_one(nodes, capl
 
     with caplog.at_level(logging.WARNING):
         nodes.run(main)
+
+
+def test_a_link_that_is_cut_lets_no_configuration_through(nodes):
+    """Whoever asks over it is told to come later, and who is no neighbor that it is none."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a = federation["a"]
+
+            async def ask(caller):
+                hello = [(HELLO, hello_of(Caller(caller, "a", "test")))]
+                status, _, told = await a.send("GET", "/peer/v2/configuration", b"", hello)
+                return status, told.get("reason")
+
+            assert await ask("b") == (200, None)
+            handle = a.machine.neighbors.index["b"]
+            a.shell.set_link(handle, cut=True)
+            assert await ask("b") == (503, "not_ready")
+            a.shell.set_link(handle, cut=False)
+            assert await ask("b") == (200, None)
+
+    nodes.run(main)

@@ -167,6 +167,7 @@ def test_listeners_are_told_what_the_federation_is_like(nodes):
         assert listener.status == 200
         assert listener.headers["content-type"] == "text/event-stream"
         assert listener.headers["cache-control"] == "no-store"
+        assert listener.headers["x-accel-buffering"] == "no", "a proxy would keep it back"
         event, told = await listener.next()
         assert (event, told["kind"], told["name"]) == ("hello", "node", "a")
         assert told["assets"] == files.digest()

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from spillover.apps.node import hot_paths
 from spillover.apps.node.views import NodeState
 from spillover.model.request import Outcome, Refusal
 
@@ -153,5 +154,30 @@ def test_states_of_other_versions_are_read(nodes, more):
             assert read.degraded is more.get("degraded", False)
             assert read.health == more.get("health", "well")
             assert read.recent.p50_ms == more.get("recent", {}).get("p50_ms")
+
+    nodes.run(main)
+
+
+def test_a_bug_is_told_with_the_story_of_the_request(nodes, monkeypatch, caplog):
+    """To its client, and in the log with the traceback; the node goes on."""
+
+    def broken(*_):
+        raise RuntimeError("a bug")
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            node = federation["a"]
+            with monkeypatch.context() as patch:
+                patch.setattr(hot_paths, "encode", broken)
+                response = await node.post(1, id="k")
+            told = json.loads(response.body)
+            assert (response.status, told["reason"], told["id"]) == (500, "internal", "k")
+            assert told["story"][0]["event"] == "decided"
+            (record,) = [one for one in caplog.records if one.exc_info]
+            said = record.msg.fields
+            assert (said["method"], said["path"]) == ("POST", "/requests")
+            assert (said["request_id"], said["story"]) == ("k", told["story"])
+            assert str(record.exc_info[1]) == "a bug"
+            assert (await node.post(1, id="l")).status == 200
 
     nodes.run(main)

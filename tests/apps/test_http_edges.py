@@ -475,7 +475,7 @@ def test_requests_that_went_in_circles_are_not_taken(nodes, path, field):
         if field is None:
             assert (status, answer["outcome"]) == (200, "done")
         else:
-            assert (status, answer["reason"]) == (422, "invalid")
+            assert (status, answer["reason"], answer["id"]) == (422, "invalid", "x")
             assert field in answer["detail"]
             assert node.ledger.foreign["received"] == 0
 

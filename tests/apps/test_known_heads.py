@@ -89,6 +89,7 @@ def test_a_client_that_says_the_same_is_answered_the_same():
     "lines",
     [
         "authorization: Bearer secret\r\n",
+        "proxy-authorization: Bearer secret\r\n",
         "idempotency-key: k\r\n",
         "cookie: a=b\r\n",
         "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n",

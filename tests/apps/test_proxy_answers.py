@@ -242,6 +242,29 @@ def test_a_client_that_never_reads_stops_the_service(hops):
     in_front(check, hops)
 
 
+def test_who_reads_slowly_has_as_long_again_and_who_reads_nothing_has_not():
+    """By whether any of the answer has left since the last look."""
+
+    async def check(here):
+        size = 32_000_000
+        here.service.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
+        client = await here.client(limit=1)
+        client.writer.transport.pause_reading()
+        client.writer.write(get())
+        door = here.doors["a"]
+        (connection,) = await until(lambda: door.connections)
+        await until(connection.transport.get_write_buffer_size)
+        now_s = door.clock()
+        connection.too_late(now_s)
+        assert not connection.transport.is_closing()
+        assert connection.due_s == now_s + door.bounds.unread_s
+        connection.too_late(now_s)
+        assert connection.transport.is_closing()
+        await until(lambda: here["a"].ledger.home["cancelled"] == 1)
+
+    in_front(check)
+
+
 def test_an_upstream_that_is_not_there_is_passed_over_and_doubt_is_not_tried_twice():
     async def check(here):
         for _ in range(4):

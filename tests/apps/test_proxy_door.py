@@ -41,6 +41,9 @@ def test_the_service_sees_the_same_request_or_none(hops):
             read = await here.ask(raw)
             assert read.status == status, name
             assert told(read)["status"] == status, name
+            # Of what can be told where it ends, the next one may come on the same connection.
+            assert read.get(b"connection") == ("" if status == 422 else "close"), name
+            assert read.get(b"proxy-status") == "spillover; error=http_request_error", name
             assert here.service.seen == [], name
         await check_seen(here)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
 from spillover.apps.http import token_files
+from spillover.apps.http.access import Access, ApiTokens
 from spillover.apps.http.token_files import TokenFiles
 from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.model.access import Role
@@ -234,3 +237,28 @@ def test_a_bad_file_at_the_start_is_bad_input(file):
     file.write_text("- x\n")
     with pytest.raises(InputError, match="entry 1: expected a mapping"):
         TokenFiles([str(file)])
+
+
+def test_what_lasts_ends_when_its_token_is_worth_less():
+    """Revoked, of another tenant, or with fewer roles; more of them are no harm."""
+
+    def token(name, tenant, *roles):
+        return new_api_token(name, f"secret of {name}", tenant, roles)
+
+    both = Role.READ, Role.OPERATE
+    kept = token("kept", "shop", Role.READ)
+    held = [kept, token("moved", "shop", *both), token("less", "shop", *both)]
+    held += [token("gone", "shop", *both), token("over", "shop", *both)]
+    access, ended = Access(ApiTokens(held)), []
+    assert all(access.still_knows(one) for one in held)
+    with ExitStack() as lasts:
+        for one in held[:-1]:
+            lasts.enter_context(access.lasting(one, partial(ended.append, one.name)))
+        with access.lasting(held[-1], partial(ended.append, "over")):
+            pass
+        now = [token("kept", "shop", *both), token("moved", "bank", *both)]
+        access.go_by(ApiTokens([*now, token("less", "shop", Role.READ)]))
+        assert ended == ["moved", "less", "gone"]
+    assert [one.name for one in held if access.still_knows(one)] == ["kept"]
+    access.go_by(ApiTokens([]))
+    assert ended == ["moved", "less", "gone"], "what is over is told nothing more"

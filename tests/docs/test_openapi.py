@@ -52,6 +52,40 @@ def test_every_body_has_an_example_of_its_schema(described_node):
         jsonschema.validate(example, {**schema, "components": {"schemas": schemas}})
 
 
+def test_the_numbers_of_the_examples_agree():
+    """As those of a node do: people take what adds up for a rule, and what does not for a bug."""
+    answer = EXAMPLES["AnswerView"]
+    times = answer["timing_ms"]
+    assert times["total"] == round(times["queued"] + times["network"] + times["service"], 6)
+    assert (answer["cluster"], answer["hops"]) == (answer["path"][-1], len(answer["path"]) - 1)
+    assert EXAMPLES["RequestStateView"] == {"state": "done", **answer}
+    state = EXAMPLES["NodeState"]
+    (neighbor,) = state["neighbors"]
+    home, foreign = state["ledger"]["home"], state["ledger"]["foreign"]
+    assert 2 * home["accepted"] == sum(home.values())
+    assert 2 * foreign["received"] == sum(foreign.values())
+    assert state["queue_length"] == home["queued"] + foreign["queued"]
+    assert state["busy"] == home["running"] + foreign["running"] <= state["servers"]
+    accepts = state["servers"] / (state["busy"] + state["queue_length"])
+    assert state["accept_probability"] == round(accepts, 4)
+    (flow,) = EXAMPLES["FederationState"]["flows"]
+    assert flow["pushed"] + flow["pulled"] == state["forwards"]
+    ended = sum(flow[end] for end in ("answered", "refused", "lost", "recalled"))
+    assert state["forwards"] - ended == home["away"]
+    assert neighbor["neighborhood_accept_probability"] >= neighbor["accept_probability"]
+    pool = EXAMPLES["TokensState"]
+    assert pool["jobs"] == sum(server["jobs"] for server in pool["servers"])
+    for row in pool["classes"]:
+        assert row["available"] + row["held"] + row["out"] == row["limit"] + row["retiring"]
+    assert pool["blocked"] == sum(kind["blocked"] for kind in pool["types"])
+    (decision,) = EXAMPLES["Explanation"]["decisions"]
+    for name in ("servers", "busy", "queue_length", "accept_probability", "policy"):
+        assert decision[name] == state[name]
+    assert decision["draw"] > decision["accept_probability"], "else it would have been kept"
+    problem = EXAMPLES["ProblemView"]
+    assert (problem["status"], problem["id"]) == (429, answer["id"])
+
+
 def test_every_error_is_described_with_an_example(described_node):
     found = set(re.findall(r"`(\w+)`", described_node["info"]["description"]))
     for name, operation in operations(described_node):

@@ -1,0 +1,183 @@
+"""A node as its process runs it, in the loop of the test: what it was told to be is what it is.
+What only a process of its own shows is in `test_server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import resource
+import signal
+from contextlib import asynccontextmanager
+
+import pytest
+import uvloop
+
+from spillover import __version__
+from spillover.apps.http.token_files import TokenFiles
+from spillover.apps.node.server import serve_node
+from spillover.inputs.api_tokens import dump_api_token, new_api_token
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow.shell import NodeShell
+from spillover.model.access import Role
+from spillover.model.configuration import Stamp
+from support.federation import topology_of
+from support.loop import until
+from support.ports import free_row
+
+LIMIT_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    """It raises the limit of open files, and has what is there stay."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    gc.unfreeze()
+
+
+class Running:
+    """One that is served: what it was made with, and what it answers."""
+
+    def __init__(self, url):
+        self.url = url
+        self.client = HttpClient(url)
+        self.shells = []
+        self.made_with = {}
+
+    def make_shell(self, *given, **named):
+        self.made_with = named
+        self.shells.append(NodeShell(*given, **named))
+        return self.shells[-1]
+
+    async def send(self, method, path, body=b"", headers=()):
+        response = await self.client.request(
+            method, path, body=body, headers=headers, timeout_s=LIMIT_S
+        )
+        return response.status, json.loads(response.body)
+
+
+@asynccontextmanager
+async def running(**given):
+    """Cluster a, which has a neighbor b that is not there, from when its door is open."""
+    port = free_row(1)
+    url = f"http://127.0.0.1:{port}"
+    nowhere = f"http://127.0.0.1:{free_row(1)}"
+    topology = topology_of("a", "b", clusters={"a": {"url": url}, "b": {"url": nowhere}})
+    node = Running(url)
+    told = {"bind": ("127.0.0.1", port), "make_shell": node.make_shell, **given}
+    serving = asyncio.create_task(serve_node(topology, "a", **told))
+    try:
+        await until(lambda: serving.done() or node.shells)
+        await node.client.warm(1)
+        yield node
+    finally:
+        await node.client.close()
+        if not serving.done():
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+        await asyncio.wait_for(serving, LIMIT_S)
+
+
+def served(check, **given):
+    async def main():
+        async with running(**given) as node:
+            await check(node)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def test_the_first_line_of_its_log_says_who_it_is(caplog):
+    """With where it listens, and the file that it was given."""
+
+    async def check(node):
+        assert node.made_with["seed"] == 7
+        assert node.made_with["source"] == "sites.yaml"
+        (said,) = [one.msg for one in caplog.records if str(one.msg).startswith("node starts")]
+        assert said.fields == {
+            "cluster": "a",
+            "address": node.url,
+            "federation": "test",
+            "topology": "sites.yaml",
+            "version": __version__,
+        }
+
+    with caplog.at_level(logging.INFO):
+        served(check, seed=7, source="sites.yaml")
+
+
+@pytest.mark.parametrize("testbed", [True, False])
+def test_links_are_changed_on_a_testbed_alone(testbed):
+    async def check(node):
+        status, told = await node.send("PUT", "/admin/links/b", b'{"cut": true}')
+        assert (status, told.get("reason")) == ((200, None) if testbed else (403, "not_a_testbed"))
+
+    served(check, testbed=testbed)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_pages_of_other_sites_make_requests_where_they_are_allowed(allowed):
+    page = "https://clients.example"
+
+    async def check(node):
+        origin = [(b"Origin", page.encode())]
+        status, told = await node.send("POST", "/requests", b'{"payload": 1}', origin)
+        assert (status, told.get("reason")) == ((200, None) if allowed else (403, "another_site"))
+
+    served(check, allowed_origins=frozenset({page} if allowed else ()))
+
+
+@pytest.mark.parametrize("from_peers", [True, False])
+def test_a_configuration_of_others_is_left_where_only_operators_have_the_say(from_peers, caplog):
+    async def check(node):
+        node.shells[0].configured.on_higher("b", Stamp(7, "b", 1))
+        said = [one.msg.fields for one in caplog.records if "is not taken" in str(one.msg)]
+        left = {"neighbor": "b", "version": 7, "by": "b"}
+        assert said == ([] if from_peers else [left])
+
+    served(check, config_from_peers=from_peers)
+
+
+def test_with_tokens_it_is_for_who_shows_one(tmp_path):
+    """Those of its files, which are read again while it runs: at once where it is told to."""
+    file = tmp_path / "tokens.yaml"
+
+    def let_in(secret):
+        file.write_text(dump_api_token(new_api_token("reader", secret, "", [Role.READ])))
+
+    async def check(node):
+        async def status(*secrets):
+            shown = [(b"Authorization", b"Bearer " + secret.encode()) for secret in secrets]
+            return (await node.send("GET", "/state", b"", shown))[0]
+
+        first, second = "first" * 10, "second" * 10
+        assert [await status(), await status(first), await status(second)] == [401, 200, 401]
+        let_in(second)
+        signal.raise_signal(signal.SIGHUP)
+
+        async def is_changed():
+            return await status(second) == 200
+
+        await until(is_changed)
+        assert await status(first) == 401
+
+    let_in("first" * 10)
+    served(check, token_files=TokenFiles([str(file)]))
+
+
+def test_a_store_is_asked_before_a_configuration_is_taken():
+    """It has the last word: where it does not answer, nothing is changed."""
+    from spillover.live.membership.store import ConfigurationStore
+
+    async def check(node):
+        _, told = await node.send("GET", "/admin/config")
+        body = json.dumps({"if_version": 0, "topology": told["topology"]}).encode()
+        status, problem = await node.send("PUT", "/admin/config", body)
+        assert (status, problem["reason"]) == (503, "store_unreachable")
+        assert (await node.send("GET", "/admin/config"))[1]["version"] == 0
+
+    served(check, store=ConfigurationStore(f"redis://127.0.0.1:{free_row(1)}", "test"))

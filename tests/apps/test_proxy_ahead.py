@@ -1,0 +1,100 @@
+"""What clients of a service's door send though nobody asked for it yet: it waits for its turn, and
+there is never much of it; behind a refusal it is thrown away, for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spillover.apps.node import door_connection, proxy_door
+from support.federation import turn, until
+from support.passed_requests import get, post
+from support.proxy_doors import in_front
+
+READ_BYTES_MAX = 1_048_576
+"""More than a transport reads at a time."""
+
+MANY = 300
+PADDING = b"X-Padding: " + b"x" * 10_000
+
+
+def test_of_what_comes_behind_a_request_under_way_little_is_read():
+    """And all of it is answered later, in its order."""
+
+    async def check(here):
+        go = asyncio.Event()
+
+        async def held(talk, head, _):
+            await go.wait()
+            target = head.split(b" ")[1]
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(target) + target)
+            return True
+
+        here.service.answer = held
+        client = await here.client()
+        client.writer.write(get(target=b"/first"))
+        await until(lambda: here.service.seen)
+        (connection,) = here.doors["a"].connections
+        for number in range(MANY):
+            client.writer.write(get(PADDING, target=b"/%d" % number))
+        last = -1
+
+        async def stands_still():
+            nonlocal last
+            before, last = last, client.writer.transport.get_write_buffer_size()
+            await turn(0.02)
+            return last == before and len(connection._ahead) > door_connection.AHEAD_MAX_BYTES
+
+        await until(stands_still)
+        assert len(connection._ahead) <= door_connection.AHEAD_MAX_BYTES + READ_BYTES_MAX
+        assert len(here.service.seen) == 1
+        go.set()
+        bodies = [(await client.answer()).body for _ in range(MANY + 1)]
+        assert bodies == [b"/first", *(b"/%d" % number for number in range(MANY))]
+
+    in_front(check)
+
+
+REFUSED = post(b"Content-Length: five")
+
+
+def test_who_goes_on_behind_a_refusal_is_told_and_cut_off_when_it_is_too_much(monkeypatch):
+    monkeypatch.setattr(door_connection, "DISCARD_LIMIT_BYTES", 100_000)
+
+    async def check(here):
+        client = await here.client()
+        client.writer.write(REFUSED)
+        read = await client.answer()
+        assert (read.status, read.is_whole) == (400, True)
+        (connection,) = here.doors["a"].connections
+        client.writer.write(b"x" * 100_000)
+        await until(lambda: connection._discarded_bytes == 100_000)
+        assert connection in here.doors["a"].connections
+        client.writer.write(b"x")
+        await until(lambda: not here.doors["a"].connections)
+        assert here.service.seen == []
+
+    in_front(check)
+
+
+@pytest.mark.parametrize("linger_s", [0.05, 60.0])
+def test_who_stays_behind_a_refusal_has_a_while(monkeypatch, linger_s):
+    """To read why; then its connection is let go."""
+    monkeypatch.setattr(proxy_door, "SWEEP_S", 0.02)
+    monkeypatch.setattr(door_connection, "LINGER_S", linger_s)
+
+    async def check(here):
+        client = await here.client()
+        begun_s = here.doors["a"].clock()
+        client.writer.write(REFUSED)
+        assert (await client.answer()).status == 400
+        if linger_s < 1.0:
+            await until(lambda: not here.doors["a"].connections)
+            assert here.doors["a"].clock() - begun_s >= linger_s
+        else:
+            await turn(0.2)
+            assert len(here.doors["a"].connections) == 1
+
+    in_front(check)

@@ -1,0 +1,105 @@
+"""Clients of a service's door that are slow: each thing has its time and no less, and what the
+service takes is none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from spillover.apps.http.service import Bounds
+from spillover.apps.node import proxy_door
+from support.federation import turn, until
+from support.passed_requests import get, post
+from support.proxy_doors import in_front, told
+
+SHORT_S = 0.1
+
+HALF_A_BODY = post(b"Content-Length: 10")
+
+
+@pytest.fixture(autouse=True)
+def _looked_at_often(monkeypatch):
+    monkeypatch.setattr(proxy_door, "SWEEP_S", 0.02)
+
+
+@pytest.mark.parametrize(
+    ("bound", "said", "reason"),
+    [
+        ("head_s", b"G", "head_too_slow"),
+        ("head_s", get()[:-2], "head_too_slow"),
+        ("body_s", HALF_A_BODY, "body_too_slow"),
+        ("body_s", post(b"Transfer-Encoding: chunked", body=b"5\r\nhel"), "body_too_slow"),
+    ],
+)
+def test_what_has_begun_and_does_not_come_whole_is_408(bound, said, reason):
+    """And the connection is closed; the service hears nothing of it."""
+
+    async def check(here):
+        client = await here.client()
+        begun_s = time.monotonic()
+        read = await client.ask(said)
+        assert time.monotonic() - begun_s >= SHORT_S
+        problem = told(read)
+        assert (read.status, problem["status"], problem["reason"]) == (408, 408, reason)
+        assert f"{SHORT_S:g} s" in problem["detail"]
+        assert read.get(b"connection") == "close"
+        assert await client.reader.read() == b""
+        assert here.service.seen == []
+
+    in_front(check, bounds=Bounds(**{bound: SHORT_S}))
+
+
+def test_a_head_that_trickles_has_no_more_time_than_another():
+    async def check(here):
+        client = await here.client()
+        begun_s = time.monotonic()
+        client.writer.write(b"GET /")
+        answering = asyncio.ensure_future(client.answer())
+        while not answering.done():
+            client.writer.write(b"x")
+            await turn(SHORT_S / 20)
+        assert told(answering.result())["reason"] == "head_too_slow"
+        assert time.monotonic() - begun_s >= SHORT_S
+
+    in_front(check, bounds=Bounds(head_s=SHORT_S))
+
+
+@pytest.mark.parametrize("asked", [0, 1, 2])
+def test_a_connection_on_which_nothing_is_said_is_closed_without_a_word(asked):
+    """Before the first request, and after any."""
+
+    async def check(here):
+        client = await here.client()
+        for _ in range(asked):
+            assert (await client.ask(get())).body == b"ok"
+        door = here.doors["a"]
+        door.bounds.idle_s = SHORT_S
+        (connection,) = await until(lambda: door.connections)
+        begun_s = time.monotonic()
+        connection._await_request()
+        assert await client.reader.read() == b""
+        assert time.monotonic() - begun_s >= SHORT_S
+        await until(lambda: not door.connections)
+
+    in_front(check)
+
+
+def test_what_the_service_takes_is_no_time_of_its_client():
+    """Nor is what a client takes that has all of its request answered before."""
+
+    async def late(talk, *_):
+        await turn(2 * SHORT_S)
+        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        return True
+
+    async def check(here):
+        here.service.answer = late
+        client = await here.client()
+        for raw in (get(), post(b"Content-Length: 5")):
+            read = await client.ask(raw)
+            assert (read.status, read.body, read.is_whole) == (200, b"ok", True)
+
+    in_front(check, bounds=Bounds(head_s=SHORT_S, body_s=SHORT_S, unread_s=SHORT_S))

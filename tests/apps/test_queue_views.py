@@ -1,0 +1,203 @@
+"""What a producer tells of objects, grants, takes and probes that wait, and for how long: in
+milliseconds, and of each the right one. No server runs here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from spillover.apps.queue import views
+from spillover.apps.queue.views import About, QueueState, dead_objects, explanation, queue_state
+from spillover.core.queue import events as ev
+from spillover.core.queue.settings import ProducerSettings
+from spillover.live.queue.shell import QueueShell
+from support.loop import turn, until
+
+ABOUT = About("http://outside.example:9", 1_000_000)
+
+WAITS_S = 0.03
+
+
+def with_producer(story: Callable[[QueueShell], Awaitable[None]]) -> None:
+    """Run it with a producer p1 of two places, which gives an object twice at most."""
+
+    async def main() -> None:
+        settings = ProducerSettings(id="p1", buffers=2, visibility_s=20.0, deliveries_max=2)
+        shell = QueueShell(settings, {}, None, ABOUT.url)
+        try:
+            await story(shell)
+        finally:
+            await shell.close()
+
+    asyncio.run(main())
+
+
+async def put(shell: QueueShell, content: bytes, content_type: str = "text/plain") -> int:
+    """Bring an object: its number."""
+    until_s = shell.now_s + 20.0
+    admitted = await shell.ask(lambda ref: ev.Offered(ref, until_s, len(content)))
+    kept = await shell.object_read(admitted.ref, content_type, content)
+    assert isinstance(kept, ev.Accept)
+    return kept.number
+
+
+def take(shell: QueueShell, probe_id: str) -> asyncio.Future[ev.Give]:
+    access, until_s = {"p1": 1.0}, shell.now_s + 20.0
+    asked = shell.ask(lambda ref: ev.Taken(ref, probe_id, "me", 1, access, False, until_s))
+    return asyncio.ensure_future(asked)
+
+
+class Waited:
+    """How long something can have waited: from between two instants on, until between two others.
+    Compare with what was told of it in milliseconds, to a tenth."""
+
+    def __init__(self, shell: QueueShell, before_s: float, after_s: float) -> None:
+        self._shell = shell
+        self._since_s = before_s, after_s
+        self._from_s = shell.now_s
+
+    def is_told_by(self, told_ms: float) -> bool:
+        before_s, after_s = self._since_s
+        least_ms, most_ms = self._from_s - after_s, self._shell.now_s - before_s
+        return least_ms * 1e3 - 0.06 <= told_ms <= most_ms * 1e3 + 0.06
+
+
+def test_how_long_an_object_a_take_and_its_probe_have_waited() -> None:
+    async def story(shell: QueueShell) -> None:
+        before_s = shell.now_s
+        taking = take(shell, "mine")
+        await until(lambda: shell.machine.parked_probes)
+        after_s = shell.now_s
+        await turn(WAITS_S)
+        waited = Waited(shell, before_s, after_s)
+        state = queue_state(shell, ABOUT)
+        (held,), (parked,) = state.waiting_takes, state.parked_probes
+        for one in (held, parked):
+            assert (one.probe_id, one.consumer, one.held_by) == ("mine", "me", "p1")
+        times = held.waits_ms, parked.waits_ms, state.oldest_ms["take"], state.oldest_ms["probe"]
+        assert [ms for ms in times if not waited.is_told_by(ms)] == []
+        assert (state.oldest_ms["object"], state.oldest_ms["offer"]) == (0.0, 0.0)
+        assert (state.takes, state.parked, state.buffered, state.granted) == (1, 1, 0, 0)
+        await put(shell, b"x")
+        given = await taking
+        shell.feed(ev.Sent(given.grant, whole=True))
+        before_s = shell.now_s
+        await put(shell, b"y")
+        after_s = shell.now_s
+        await turn(WAITS_S)
+        waited = Waited(shell, before_s, after_s)
+        state = queue_state(shell, ABOUT)
+        assert waited.is_told_by(state.oldest_ms["object"])
+        assert (state.takes, state.parked, state.buffered, state.granted) == (0, 0, 1, 1)
+        assert (state.produced, state.memory_bytes) == (2, 2)
+
+    with_producer(story)
+
+
+def test_what_is_told_of_a_grant() -> None:
+    """How often its object was given, how large it is, and how much is left of its time."""
+
+    async def story(shell: QueueShell) -> None:
+        for number, content in enumerate((b"xx", b"yyy"), 1):
+            assert await put(shell, content) == number
+        before_s = shell.now_s
+        given = await take(shell, "mine")
+        after_s = shell.now_s
+        (grant,) = queue_state(shell, ABOUT).open_grants
+        assert (grant.number, grant.deliveries, grant.size_bytes) == (1, 1, 2)
+        assert grant.state == "given"
+        assert 20_000.0 - 1e3 * (shell.now_s - before_s) - 0.06 <= grant.ends_in_ms <= 20_000.0
+        shell.feed(ev.Sent(given.grant, whole=True))
+        (grant,) = queue_state(shell, ABOUT).open_grants
+        assert grant.ends_in_ms > 20_000.0 - 1e3 * (shell.now_s - after_s) - 0.06
+
+    with_producer(story)
+
+
+def test_what_becomes_of_an_object_is_told_in_order() -> None:
+    """With the times since the first of it; by the number and by the id, and of no other."""
+
+    async def story(shell: QueueShell) -> None:
+        before_s = shell.now_s
+        await put(shell, b"x")
+        after_s = shell.now_s
+        await turn(WAITS_S)
+        waited = Waited(shell, before_s, after_s)
+        given = await take(shell, "mine")
+        found = explanation(shell, "1")
+        assert found is not None
+        assert found == explanation(shell, shell.object_id(1))
+        assert (found.id, found.kind, found.producer) == (shell.object_id(1), "object", "p1")
+        first, last = found.story[0], found.story[-1]
+        assert first.at_ms == 0.0
+        assert waited.is_told_by(last.at_ms)
+        assert found.state.startswith("granted: it returns in ")
+        shell.feed(ev.Sent(given.grant, whole=True))
+        await shell.ask(lambda ref: ev.Acked(ref, given.grant))
+        found = explanation(shell, "1")
+        assert found is not None
+        assert found.state == "acknowledged: it is gone"
+        probe = explanation(shell, "mine")
+        assert probe is not None
+        assert (probe.id, probe.kind, probe.state) == ("mine", "probe", "not here any more")
+        for name in ("2", "p1-2", "nobody", "1" * 19):
+            assert explanation(shell, name) is None
+
+    with_producer(story)
+
+
+async def dies(shell: QueueShell, number: int) -> None:
+    """Give it twice in vain."""
+    for time in range(2):
+        given = await take(shell, f"take-{number}-{time}")
+        assert given.number == number
+        shell.feed(ev.Sent(given.grant, whole=True))
+        await shell.ask(partial(ev.Nacked, grant=given.grant))
+
+
+def test_what_is_told_of_a_dead_object_until_it_is_discarded() -> None:
+    async def story(shell: QueueShell) -> None:
+        number = await put(shell, b"xyz", "text/html")
+        await dies(shell, number)
+        (dead,) = dead_objects(shell)
+        assert (dead.number, dead.content_type) == (number, "text/html")
+        assert (dead.size_bytes, dead.deliveries) == (3, 2)
+        found = explanation(shell, str(number))
+        assert found is not None
+        assert found.state.startswith("dead, after 2 deliveries in vain: POST /dead/1/put-back")
+        state = queue_state(shell, ABOUT)
+        assert (state.dead, state.buffered, state.discarded, state.returned) == (1, 0, 0, 2)
+        await shell.ask(lambda ref: ev.Discard(ref, number))
+        found = explanation(shell, str(number))
+        assert found is not None
+        assert found.state == "discarded: it is gone"
+        state = queue_state(shell, ABOUT)
+        assert (state.dead, state.discarded, state.produced) == (0, 1, 1)
+
+    with_producer(story)
+
+
+def test_of_many_that_wait_those_that_wait_longest_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And all are counted."""
+    monkeypatch.setattr(views, "SHOWN_MAX", 2)
+
+    async def story(shell: QueueShell) -> None:
+        taking = [take(shell, name) for name in ("first", "second", "third")]
+        await until(lambda: len(shell.machine.parked_probes) == len(taking))
+        state: QueueState = queue_state(shell, ABOUT)
+        for shown in (state.waiting_takes, state.parked_probes):
+            assert [one.probe_id for one in shown] == ["first", "second"]
+        assert (state.takes, state.parked) == (3, 3)
+        found = explanation(shell, "third")
+        assert found is not None
+        assert found.state.startswith("waits here: 2 before it, and it expires in ")
+        for one in taking:
+            one.cancel()
+
+    with_producer(story)
