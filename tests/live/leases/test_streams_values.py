@@ -115,6 +115,40 @@ def test_added_up_increments_mean_the_same(first, second):
     assert len(effects) <= len(one_by_one)
 
 
+def test_each_effect_is_told_to_redis_in_its_own_words():
+    """In the order in which they were wished for; numbers as Redis reads them."""
+    effects = Effects()
+    effects.increment("n", "f", -7)
+    effects.put("h", "f", "ä")
+    effects.remove("h", b"g")
+    effects.add_member("s", "m")
+    effects.remove_member("s", b"m")
+    effects.set_bit("b", 0)
+    effects.set_bit("b", 2**32 - 1, value=False)
+    assert list(effects) == [
+        ("HINCRBY", "n", (b"f", b"-7")),
+        ("HSET", "h", (b"f", "ä".encode())),
+        ("HDEL", "h", (b"g",)),
+        ("SADD", "s", (b"m",)),
+        ("SREM", "s", (b"m",)),
+        ("SETBIT", "b", (b"0", b"1")),
+        ("SETBIT", "b", (b"4294967295", b"0")),
+    ]
+
+
+def test_an_increment_that_would_be_too_large_begins_another():
+    """Each by itself can be told exactly; a sum of 2^53 could not."""
+    effects = Effects()
+    for by in (EXACT - 1, 1, 1):
+        effects.increment("n", "f", by)
+    for by in (1 - EXACT, -1):
+        effects.increment("n", "g", by)
+    amounts = [(field, int(amount)) for _, _, (field, amount) in effects]
+    assert amounts == [(b"f", 2**53 - 1), (b"f", 2), (b"g", 1 - 2**53), (b"g", -1)]
+    effects.increment("n", "h")
+    assert list(effects)[-1] == ("HINCRBY", "n", (b"h", b"1"))
+
+
 def test_a_million_increments_are_one_effect():
     effects = Effects()
     for _ in range(1000):
