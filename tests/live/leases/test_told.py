@@ -51,6 +51,23 @@ def test_a_move_is_a_partition_that_was_acquired():
     assert value("spillover_lease_redis_up", {"node": "n1"}) == 1.0
 
 
+def test_handlers_that_failed_and_each_event_are_counted():
+    """Events by their kinds, those that have not happened as 0: alerts ask for a rise."""
+    member = LeaseGroup(NOWHERE, "g", node="n1", partitions=2, handler=lambda *_: None)
+    metrics = LeaseMetrics(member)
+    value = metrics.registry.get_sample_value
+    for count in range(3):
+        assert value("spillover_lease_handler_failures_total", {"node": "n1"}) == count
+        member.events.handler_failed()
+    for _ in range(2):
+        member.events.happened(ev.Tell(ev.GRABBED, 0, 1), None)
+    told = {"node": "n1", "event": ev.GRABBED}
+    assert value("spillover_lease_events_total", told) == 2.0
+    assert value("spillover_lease_events_total", told | {"event": ev.ACQUIRED}) == 0.0
+    assert value("spillover_lease_moves_total", {"node": "n1"}) == 0.0
+    assert value("spillover_lease_held", {"node": "n1"}) == 0.0
+
+
 def test_loads_are_told_in_the_units_of_those_who_reported_them():
     held = {0: Allocation("n1", 7, 0, 9_000, 0), 1: Allocation("n2", 8, 0, 9_000, 0)}
     shown = stored_of(Snapshot(1_000, "era", held, {}, {}, {0: StoredLoad(2_500, 500)}))
