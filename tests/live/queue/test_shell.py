@@ -186,3 +186,34 @@ def test_how_long_those_wait_that_wait_longest(monkeypatch: pytest.MonkeyPatch) 
         assert set(waits.values()) == {0.0}
 
     with_shell(main)
+
+
+def test_what_producers_count(tmp_path: Path) -> None:
+    """Each call by how it ended, and what is held, as operators see it."""
+
+    async def main(shell: QueueShell) -> None:
+        def value(name: str, **labels: str) -> float | None:
+            sample = {"node": "p1", **labels}
+            return shell.metrics.registry.get_sample_value(f"spillover_queue_{name}", sample)
+
+        for content in (b"one", b"three"):
+            await put(shell, content)
+        given = await take(shell)
+        shell.metrics.waited(0.25)
+        shell.metrics.sent_bytes += 3
+        assert value("offers_total", outcome="accepted") == 2.0
+        assert value("takes_total", outcome="here") == 1.0
+        assert value("takes_total", outcome="nothing") == 0.0
+        assert value("buffered") == 1.0
+        assert value("granted") == 1.0
+        assert value("held_bytes") == 8.0
+        assert value("durable") == 1.0
+        assert value("take_wait_seconds_count") == 1.0
+        assert value("take_wait_seconds_sum") == 0.25
+        assert value("sent_bytes_total") == 3.0
+        assert value("produced_total") == 2.0
+        shell.feed(ev.Sent(given.grant, whole=True))
+        shell.ask_now(lambda ref: ev.Acked(ref, given.grant))
+        assert (value("granted"), value("acknowledged_total")) == (0.0, 1.0)
+
+    with_shell(main, tmp_path)
