@@ -122,9 +122,7 @@ def test_an_answer_that_is_there_at_once_tells_how_long_its_request_was_on_its_w
             await fill(nodes, federation, *ids[:-1])
             sink = Told()
             _, service = await ran_at(nodes, federation, ids[-1], sink)
-            service.begin(PassedHead(200, b"OK", ((b"Content-Length", b"3"),)))
-            service.piece(b"one")
-            service.end()
+            service.whole(b"one")
             await nodes.until(lambda: sink.how)
             assert (sink.how, sink.body, sink.so_far.path) == ("end", b"one", ids)
             answer = sink.told[0][2]
