@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.live.leases.streams.effects import EXACT, Effects
+from spillover.live.leases.streams.example import Applied
 from spillover.live.leases.streams.keys import StreamKeys, check_partition, partition_of
 from spillover.live.leases.streams.records import (
     Batch,
@@ -147,6 +149,24 @@ def test_an_increment_that_would_be_too_large_begins_another():
     assert amounts == [(b"f", 2**53 - 1), (b"f", 2), (b"g", 1 - 2**53), (b"g", -1)]
     effects.increment("n", "h")
     assert list(effects)[-1] == ("HINCRBY", "n", (b"h", b"1"))
+
+
+def test_exactly_once_is_each_number_once_and_in_order():
+    """Of 0, 1, 2 and 3, whose sum is 6: as the example and its end-to-end tests look at it."""
+    well = Applied(0, expected=4, applied=4, distinct=4, sum=6, out_of_order=0)
+    assert (well.is_complete, well.is_exactly_once) == (True, True)
+    for wrong in (
+        {"applied": 5},
+        {"distinct": 3},
+        {"sum": 5},
+        {"sum": 7},
+        {"out_of_order": 1},
+        {"expected": 5},
+    ):
+        assert not replace(well, **wrong).is_exactly_once
+    assert not replace(well, applied=3).is_complete
+    assert replace(well, applied=5).is_complete, "more is another matter"
+    assert Applied(1, 0, 0, 0, 0, 0).is_exactly_once
 
 
 def test_a_million_increments_are_one_effect():

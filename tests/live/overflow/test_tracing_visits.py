@@ -197,3 +197,13 @@ def test_whose_error_a_status_is(visit, status, by_server, by_client):
     assert call.attributes.get("error.type") == by_client
     assert server.status.is_unset == (by_server is None)
     assert call.status.is_unset == (by_client is None)
+
+
+@pytest.mark.parametrize(("status", "told"), [(400, None), (429, None), (499, None), (500, "why")])
+def test_a_reason_makes_no_error_of_what_a_caller_has_done(visit, status, told):
+    visit.end(11.0, 0.0, Answer(Outcome.FAILED, ("a",), problem="words"), status, "why")
+    server = spans_of(visit)[0]
+    assert server.attributes.get("error.type") == told
+    assert server.status.is_unset == (told is None)
+    assert server.status.description == (told and "words")
+    assert server.attributes["http.response.status_code"] == status
