@@ -14,6 +14,7 @@ import pytest
 from spillover.core.queue import events as ev
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.queue import shell as shell_module
+from spillover.live.queue.history import OBJECT, PROBE
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
 from support.loop import until
@@ -217,3 +218,68 @@ def test_what_producers_count(tmp_path: Path) -> None:
         assert (value("granted"), value("acknowledged_total")) == (0.0, 1.0)
 
     with_shell(main, tmp_path)
+
+
+def words_of(shell: QueueShell, kind: str, name: str | int) -> list[str]:
+    return [words for _, words in shell.history.story(kind, name)]
+
+
+def test_the_stories_of_objects_and_of_calls() -> None:
+    """In the words that people are shown who ask what became of one."""
+
+    async def main(shell: QueueShell) -> None:
+        await put(shell, b"one")
+        given = await take(shell)
+        shell.feed(ev.Sent(given.grant, whole=True))
+        shell.ask_now(lambda ref: ev.Nacked(ref, given.grant))
+        again = await take(shell)
+        shell.feed(ev.Sent(again.grant, whole=True))
+        shell.ask_now(lambda ref: ev.Acked(ref, again.grant))
+        assert words_of(shell, OBJECT, 1) == [
+            "taken in and buffered: 201",
+            "granted to consumer c, probe t: delivery 1",
+            "sent",
+            "given back by its consumer",
+            "granted to consumer c, probe t: delivery 2",
+            "sent",
+            "acknowledged: done",
+        ]
+        both = ["consumer c asks here: up to 1 hop", "answered with object 1 of this producer"]
+        assert words_of(shell, PROBE, "t") == both * 2
+        assert words_of(shell, OBJECT, 2) == words_of(shell, PROBE, "?") == []
+
+    with_shell(main)
+
+
+def test_the_stories_of_calls_that_got_nothing() -> None:
+    async def main(shell: QueueShell) -> None:
+        until_s = shell.now_s + 0.01
+        nothing = await shell.ask(
+            lambda ref: ev.Taken(ref, "late", "c", 3, {"p1": 1.0}, False, until_s)
+        )
+        assert isinstance(nothing, ev.NoObject)
+        assert words_of(shell, PROBE, "late") == [
+            "consumer c asks here: up to 3 hops",
+            "ended without an object",
+        ]
+        leaves: list[Callable[[], None]] = []
+        until_s = shell.now_s + 30.0
+        asking = asyncio.create_task(
+            shell.ask(
+                lambda ref: ev.Taken(ref, "gone", "c", 1, {"p1": 1.0}, False, until_s),
+                leaves.append,
+                ev.TakeGone,
+            )
+        )
+        await until(lambda: len(shell.machine.takes) == 1)
+        leaves[0]()
+        await asking
+        assert words_of(shell, PROBE, "gone")[1:] == ["the consumer has gone"]
+        shell.feed(ev.Drain())
+        refused = await shell.ask(
+            lambda ref: ev.Taken(ref, "no", "c", 1, {"p1": 1.0}, False, until_s)
+        )
+        assert isinstance(refused, ev.RefuseTake)
+        assert words_of(shell, PROBE, "no")[1:] == ["refused: draining"]
+
+    with_shell(main)
