@@ -68,6 +68,11 @@ class Service:
         began = ev.ResponseBegan(self.ref, 0.001)
         self.relay = self._workers.shell.relays.begin(began, self, head)
 
+    def whole(self, body, head=HEAD, trailers=()):
+        """All of it at once."""
+        self._workers.shell.relays.whole(ev.ResponseBegan(self.ref, 0.001), head, body, trailers)
+        self._end(DONE)
+
     def piece(self, data):
         self.relay.piece(data)
 

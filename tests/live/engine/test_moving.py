@@ -8,9 +8,11 @@ import math
 import pytest
 
 from spillover.core.overflow.held import Held
+from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.live.engine.moving import STEPS, Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.http.client import HttpClient
+from spillover.live.overflow.room import Room
 from spillover.model.errors import OutcomeUnknown
 from support.loop import until
 
@@ -141,5 +143,23 @@ def test_an_answer_without_end_is_cut_at_the_limit(run, case):
             assert max(told) <= limit + PIECE
         await client.close()
         listener.close()
+
+    run(main())
+
+
+def test_all_that_a_node_holds_counts(run):
+    """Requests, what is moving, and answers that are kept, as operators see it beside the limit."""
+
+    async def main():
+        held = Held(LIMIT)
+        moving, *_ = counting(held)
+        kept = IdempotencyTable(60.0, 10, LIMIT)
+        room = Room(held, moving, kept)
+        assert room.held_bytes == 0
+        held.request_bytes = 70
+        moving.add(30)
+        assert room.held_bytes == 100
+        moving.add(-10)
+        assert room.held_bytes == 90
 
     run(main())

@@ -145,6 +145,7 @@ def test_what_runs_is_told_that_it_is_not_wanted(dask, tmp_path, function):
             event = await rig.end(ref)
             assert event.outcome is Outcome.CANCELLED
             assert (tmp_path / "told-r1").exists()
+            assert [*rig.workers._started, *rig.workers._stopped] == [], "it is forgotten"
 
     run(main)
 

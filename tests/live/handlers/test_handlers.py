@@ -251,6 +251,8 @@ BAD_HANDLERS = {
     "python:bad_exit:f": "SystemExit",
     "python:os:getpid": "expected getpid(payload)",
     "python:os": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL",
+    "python:os:": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL",
+    "python::getpid": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL",
     "http:https://h:0/": "expected http(s)://HOST",
     "http:http://h:1,http://h:1": "expected URLs that differ",
 }

@@ -40,3 +40,20 @@ def test_a_head_with_control_characters_is_none():
             split_head(START + b"\r\n" + line + b"\r\n")
     with pytest.raises(Malformed, match="no control characters"):
         split_head(START + b"\0\r\nA: b\r\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (b"A: b\r\n c: d\r\n", "no line that begins with a blank"),
+        (b"A: b\r\n\tc\r\n", "no line that begins with a blank"),
+        (b" A: b\r\n", "no line that begins with a blank"),
+        (b"\tA: b\r\n", "no line that begins with a blank"),
+        (b"A b\r\n", "NAME: VALUE"),
+        (b"A: b\r\n: d\r\n", "NAME: VALUE"),
+    ],
+)
+def test_who_sends_a_line_that_is_no_header_is_told_why(lines, says):
+    """Lines that go on in the next one were allowed once, and some still send them."""
+    with pytest.raises(Malformed, match=f"^header: expected {says}$"):
+        split_head(START + b"\r\n" + lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.live.leases.streams.effects import EXACT, Effects
+from spillover.live.leases.streams.example import Applied
 from spillover.live.leases.streams.keys import StreamKeys, check_partition, partition_of
 from spillover.live.leases.streams.records import (
     Batch,
@@ -113,6 +115,58 @@ def test_added_up_increments_mean_the_same(first, second):
         effects.extend(together)
     assert carried_out(effects) == carried_out(one_by_one)
     assert len(effects) <= len(one_by_one)
+
+
+def test_each_effect_is_told_to_redis_in_its_own_words():
+    """In the order in which they were wished for; numbers as Redis reads them."""
+    effects = Effects()
+    effects.increment("n", "f", -7)
+    effects.put("h", "f", "ä")
+    effects.remove("h", b"g")
+    effects.add_member("s", "m")
+    effects.remove_member("s", b"m")
+    effects.set_bit("b", 0)
+    effects.set_bit("b", 2**32 - 1, value=False)
+    assert list(effects) == [
+        ("HINCRBY", "n", (b"f", b"-7")),
+        ("HSET", "h", (b"f", "ä".encode())),
+        ("HDEL", "h", (b"g",)),
+        ("SADD", "s", (b"m",)),
+        ("SREM", "s", (b"m",)),
+        ("SETBIT", "b", (b"0", b"1")),
+        ("SETBIT", "b", (b"4294967295", b"0")),
+    ]
+
+
+def test_an_increment_that_would_be_too_large_begins_another():
+    """Each by itself can be told exactly; a sum of 2^53 could not."""
+    effects = Effects()
+    for by in (EXACT - 1, 1, 1):
+        effects.increment("n", "f", by)
+    for by in (1 - EXACT, -1):
+        effects.increment("n", "g", by)
+    amounts = [(field, int(amount)) for _, _, (field, amount) in effects]
+    assert amounts == [(b"f", 2**53 - 1), (b"f", 2), (b"g", 1 - 2**53), (b"g", -1)]
+    effects.increment("n", "h")
+    assert list(effects)[-1] == ("HINCRBY", "n", (b"h", b"1"))
+
+
+def test_exactly_once_is_each_number_once_and_in_order():
+    """Of 0, 1, 2 and 3, whose sum is 6: as the example and its end-to-end tests look at it."""
+    well = Applied(0, expected=4, applied=4, distinct=4, sum=6, out_of_order=0)
+    assert (well.is_complete, well.is_exactly_once) == (True, True)
+    for wrong in (
+        {"applied": 5},
+        {"distinct": 3},
+        {"sum": 5},
+        {"sum": 7},
+        {"out_of_order": 1},
+        {"expected": 5},
+    ):
+        assert not replace(well, **wrong).is_exactly_once
+    assert not replace(well, applied=3).is_complete
+    assert replace(well, applied=5).is_complete, "more is another matter"
+    assert Applied(1, 0, 0, 0, 0, 0).is_exactly_once
 
 
 def test_a_million_increments_are_one_effect():

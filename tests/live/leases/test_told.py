@@ -8,7 +8,13 @@ import time
 import pytest
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.records import Allocation, Snapshot, StoredLoad
+from spillover.core.leases.records import (
+    Allocation,
+    Grab,
+    Registration,
+    Snapshot,
+    StoredLoad,
+)
 from spillover.live.leases.event_log import EventLog
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.handlers import HandlerRunner
@@ -17,7 +23,13 @@ from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.held import HeldLeases
 from spillover.live.leases.renewal.lease import Fenced
 from spillover.live.leases.renewal.settings import make_plan
-from spillover.live.leases.report import stored_of
+from spillover.live.leases.report import (
+    GrabRow,
+    GroupReport,
+    MemberRow,
+    Stored,
+    stored_of,
+)
 from spillover.model.lease_times import LeaseTimes
 
 NOWHERE = "redis://127.0.0.1:1/0"
@@ -51,6 +63,23 @@ def test_a_move_is_a_partition_that_was_acquired():
     assert value("spillover_lease_redis_up", {"node": "n1"}) == 1.0
 
 
+def test_handlers_that_failed_and_each_event_are_counted():
+    """Events by their kinds, those that have not happened as 0: alerts ask for a rise."""
+    member = LeaseGroup(NOWHERE, "g", node="n1", partitions=2, handler=lambda *_: None)
+    metrics = LeaseMetrics(member)
+    value = metrics.registry.get_sample_value
+    for count in range(3):
+        assert value("spillover_lease_handler_failures_total", {"node": "n1"}) == count
+        member.events.handler_failed()
+    for _ in range(2):
+        member.events.happened(ev.Tell(ev.GRABBED, 0, 1), None)
+    told = {"node": "n1", "event": ev.GRABBED}
+    assert value("spillover_lease_events_total", told) == 2.0
+    assert value("spillover_lease_events_total", told | {"event": ev.ACQUIRED}) == 0.0
+    assert value("spillover_lease_moves_total", {"node": "n1"}) == 0.0
+    assert value("spillover_lease_held", {"node": "n1"}) == 0.0
+
+
 def test_loads_are_told_in_the_units_of_those_who_reported_them():
     held = {0: Allocation("n1", 7, 0, 9_000, 0), 1: Allocation("n2", 8, 0, 9_000, 0)}
     shown = stored_of(Snapshot(1_000, "era", held, {}, {}, {0: StoredLoad(2_500, 500)}))
@@ -63,6 +92,52 @@ def test_a_store_that_lost_its_data_is_given_a_whole_lease_to_hear_of_holders():
     plan = make_plan(NOWHERE, "g", 8, times, node="n1", incarnation="i1")
     longest = str(round(times.max_lease_ms))
     assert plan.arguments[1:] == ["8", "guarded", "count", longest, "n1", "i1", longest]
+
+
+def test_what_is_over_is_no_member_and_holds_nothing():
+    """Instants of Redis's clock become times that are left; a row of what was ever served stays."""
+    held = {
+        2: Allocation("n2", 5, 100.0, 900.0),
+        0: Allocation("n1", 7, 200.0, 9_000.0),
+        1: Allocation("n1", 8, 300.0, 9_500.0, 9_200.0),
+    }
+    grabs = {3: Grab("n1", 400.0, 1_250.0), 4: Grab("n2", 10.0, 1_000.0)}
+    members = {
+        "n3": Registration(1_000.0, "x"),
+        "n2": Registration(1_001.0, "y"),
+        "n1": Registration(5_000.0, "z"),
+    }
+    shown = stored_of(Snapshot(1_000.0, "era", held, grabs, members))
+    assert shown.now_ms == 1_000.0
+    assert shown.members == [MemberRow("n1", 4_000.0, 2), MemberRow("n2", 1.0, 0)]
+    assert shown.grabs == [GrabRow(3, "n1", 400.0, 250.0)]
+    told = [(row.partition, row.node, row.epoch, row.since_ms) for row in shown.allocation]
+    assert told == [(0, "n1", 7, 200.0), (1, "n1", 8, 300.0), (2, "n2", 5, 100.0)]
+    assert [row.lease_ms_left == 0.0 for row in shown.allocation] == [False, False, True]
+    assert [row.stopping for row in shown.allocation] == [False, True, False]
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_why_a_member_can_serve_nothing_yet(drains):
+    """Whoever looks on learns what it waits for."""
+
+    async def main():
+        member = LeaseGroup(NOWHERE, "g", node="n1", partitions=2, handler=lambda *_: None)
+        report = GroupReport(member)
+        if drains:
+            member.drain_soon()
+            expected = ("draining", "member n1 is handing over")
+        else:
+            expected = ("joining", "member n1 is joining: it has not been let in yet")
+        assert report.not_ready() == expected
+        assert (member.state, member.held, member.renewal) == ("new", {}, "")
+        seen = await report.look()
+        assert (seen.stored, seen.as_of_s) == (Stored(), None)
+        assert "127.0.0.1:1" in seen.problem
+        assert (await report.look()).problem == seen.problem
+        await report.close()
+
+    asyncio.run(main())
 
 
 async def cancels_itself(*_):

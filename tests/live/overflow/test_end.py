@@ -42,6 +42,30 @@ def test_whoever_waits_at_the_end_is_told_whether_it_may_have_run(nodes):
     nodes.run(main)
 
 
+def test_a_node_that_is_to_end_takes_nothing_and_ends_what_it_has(nodes):
+    """It returns once that is answered; whoever comes meanwhile is told to go elsewhere."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            a = federation["a"]
+            await a.shell.drain(20.0, 20.0)  # nothing is there: at once
+            assert a.machine.draining
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            a = federation["a"]
+            running = a.post(LONG, id="runs")
+            await nodes.until(lambda: a.machine.servers.busy)
+            draining = asyncio.ensure_future(a.shell.drain(30.0, 30.0))
+            await nodes.until(lambda: a.machine.draining)
+            assert reason(await a.post({"service_ms": 1}, id="late")) == (503, "draining")
+            assert not draining.done()
+            assert (await a.send("DELETE", "/requests/runs"))[0] == 200
+            await running
+            await draining
+            assert not any(a.shell.left)
+
+    nodes.run(main)
+
+
 @pytest.mark.parametrize("keyed", [True, False])
 def test_what_waited_at_a_neighbor_that_ends_is_decided_again(nodes, keyed):
     """Surely not run there: it is done at home, keyed or not. What ran there is done again only

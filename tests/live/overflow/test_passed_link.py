@@ -112,6 +112,27 @@ def test_what_is_written_is_read_over_any_number_of_hops(nodes, ids, delay_ms):
     nodes.run(main)
 
 
+@pytest.mark.parametrize("ids", [("a", "b"), ("a", "b", "c")], ids=len)
+def test_an_answer_that_is_there_at_once_tells_how_long_its_request_was_on_its_way(nodes, ids):
+    """As one that comes piece by piece; the way back counts in neither."""
+    delay_s, ways = 0.04, len(ids) - 1
+
+    async def main():
+        async with chain(nodes, *ids, delay_ms=delay_s * 1e3) as federation:
+            await fill(nodes, federation, *ids[:-1])
+            sink = Told()
+            _, service = await ran_at(nodes, federation, ids[-1], sink)
+            service.whole(b"one")
+            await nodes.until(lambda: sink.how)
+            assert (sink.how, sink.body, sink.so_far.path) == ("end", b"one", ids)
+            answer = sink.told[0][2]
+            assert delay_s * ways - 0.005 <= answer.network_s  # uvloop counts milliseconds
+            assert sink.so_far.network_s == pytest.approx(answer.network_s, abs=0.001)
+            await nothing_left(nodes, federation)
+
+    nodes.run(main)
+
+
 @HOPS
 def test_what_breaks_off_is_never_an_end(nodes, ids):
     """At every boundary between frames, and with a key that would have it tried again."""

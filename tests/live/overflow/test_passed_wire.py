@@ -159,6 +159,27 @@ def test_what_is_no_answer_is_refused(frames):
         read.feed(frames + bytes(5))
 
 
+@pytest.mark.parametrize(
+    ("before", "frames"),
+    [
+        (b"", frame(b"")),
+        (b"", WHOLE_END),
+        (WHOLE_HEAD, WHOLE_HEAD),
+        (WHOLE_HEAD + WHOLE_END, WHOLE_HEAD),
+        (WHOLE_HEAD + WHOLE_END, frame(b"")),
+        (WHOLE_HEAD + WHOLE_END, WHOLE_END),
+    ],
+)
+def test_frames_out_of_turn_are_refused_as_they_begin(before, frames):
+    """One answer has one head, and one end; nothing of what is refused is handed on."""
+    read = Read()
+    read.feed(before)
+    told = list(read.told)
+    with pytest.raises(MalformedMessage, match="another kind of frame"):
+        read.feed(frames)
+    assert read.told == told
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(some):
     read = Read()

@@ -441,3 +441,23 @@ def test_an_answer_that_a_cut_link_held_back(nodes):
             held.cancel()
 
     nodes.run(main)
+
+
+def test_a_neighbor_that_is_not_understood_is_told_of_once(nodes, caplog, monkeypatch):
+    """It may say what it says of every request."""
+    monkeypatch.setattr(peer_link._log, "filters", [])  # this is not what holds them back
+
+    async def main():
+        async with linked() as ends:
+            ends.neighbor.release.set()
+            ends.neighbor.answers = b"nonsense"
+            for ref in (1, 2, 3):
+                ends.forward(ref)
+                await nodes.until(lambda ref=ref: any(one.ref == ref for one in ends.events))
+
+    with caplog.at_level("INFO", peer_link.__name__):
+        nodes.run(main)
+    said = [one.getMessage() for one in caplog.records if "not understood" in one.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith("neighbor is not understood neighbor=b reason=")
+    assert "it answered: " in said[0]

@@ -20,7 +20,7 @@ from spillover.live.overflow.tracing.visits import (
     VisitTrace,
     Way,
 )
-from spillover.model.ids import RequestId
+from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import DONE, Answer, Outcome, Refusal, Request
 from spillover.model.topology import Cluster
 
@@ -35,8 +35,9 @@ def visit():
     return VisitTrace(PLACE, Request(RequestId("r"), False, b"1"), 10.0, is_home=True)
 
 
-def spans_of(visit):
-    made = SpanMaker(Resource({}), Cluster(id="a", servers=1), NUMBERS.__next__).spans(visit)
+def spans_of(visit, cluster=None):
+    cluster = cluster or Cluster(id="a", servers=1)
+    made = SpanMaker(Resource({}), cluster, NUMBERS.__next__).spans(visit)
     assert len(made) == visit.span_count
     assert {span.context.trace_id for span in made} == {PLACE.trace_id}
     assert len({span.context.span_id for span in made}) == len(made)
@@ -111,3 +112,98 @@ def test_records_are_events_as_explain_tells_them(visit):
     (event,) = spans_of(visit)[0].events
     assert (event.name, dict(event.attributes)) == ("not_started", {"spillover.problem": "busy ?"})
     assert event.timestamp - spans_of(visit)[0].start_time == pytest.approx(0.5e9, rel=1e-3)
+
+
+DOORS = Cluster(id="a", servers=1, url="https://a.example", proxy_url="http://door.example:8080")
+
+
+def test_all_that_the_span_of_a_visit_tells(visit):
+    """By the names that HTTP's semantic conventions give, which is what people search for."""
+    visit.route = "/requests"
+    visit.end(11.0, 0.0, Answer(DONE, ("a", "b")), 200, "")
+    server, queue = spans_of(visit, DOORS)
+    assert (server.name, server.kind) == ("POST /requests", SpanKind.SERVER)
+    assert server.parent is None
+    assert dict(server.attributes) == {
+        "http.request.method": "POST",
+        "http.response.status_code": 200,
+        "http.route": "/requests",
+        "url.scheme": "https",
+        "url.path": "/requests",
+        "server.address": "a.example",
+        "server.port": 443,
+        "spillover.cluster": "a",
+        "spillover.request.id": "r",
+        "spillover.request.type": "default",
+        "spillover.request.keyed": False,
+        "spillover.outcome": "done",
+        "spillover.path": ("a", "b"),
+    }
+    assert (queue.name, queue.kind, dict(queue.attributes)) == ("queue", SpanKind.INTERNAL, {})
+
+
+def test_what_passes_through_has_come_by_its_own_door(visit):
+    """It has no route; a method that nobody knows is told as it came; and whoever has sent it is
+    the parent, elsewhere."""
+    visit.place = PLACE._replace(parent_id=77)
+    visit.method, visit.path = "PURGE", "/v1/x"
+    visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
+    server, _ = spans_of(visit, DOORS)
+    assert server.name == "HTTP"
+    assert (server.parent.trace_id, server.parent.span_id) == (PLACE.trace_id, 77)
+    assert server.parent.is_remote
+    told = dict(server.attributes)
+    assert "http.route" not in told
+    assert (told["http.request.method"], told["http.request.method_original"]) == (
+        "_OTHER",
+        "PURGE",
+    )
+    assert (told["url.scheme"], told["url.path"]) == ("http", "/v1/x")
+    assert (told["server.address"], told["server.port"]) == ("door.example", 8080)
+
+
+@pytest.mark.parametrize("pulled", [False, True])
+def test_all_that_the_span_of_a_call_of_a_neighbor_tells(visit, pulled):
+    attempt = visit.begin(2, 10.0)
+    attempt.method, attempt.url = "POST", "http://b.example:81/peer/handoffs"
+    attempt.neighbor, attempt.pulled, attempt.status = ClusterId("b"), pulled, 200
+    visit.end_attempt(11.0, None)
+    visit.end(11.0, 0.0, Answer(DONE, ("a", "b")), 200, "")
+    _, call = spans_of(visit)
+    assert (call.name, call.kind) == ("POST /peer/handoffs", SpanKind.CLIENT)
+    assert dict(call.attributes) == {
+        "http.request.method": "POST",
+        "http.response.status_code": 200,
+        "server.address": "b.example",
+        "server.port": 81,
+        "url.full": "http://b.example:81/peer/handoffs",
+        "spillover.neighbor": "b",
+        "spillover.pulled": pulled,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "by_server", "by_client"),
+    [(399, None, None), (400, None, "400"), (499, None, "499"), (500, "500", "500")],
+)
+def test_whose_error_a_status_is(visit, status, by_server, by_client):
+    """What a caller has done wrong is no error of a server; whoever got that answer has one."""
+    attempt = visit.begin(2, 10.0)
+    attempt.method, attempt.url, attempt.status = "GET", URL, status
+    visit.end_attempt(11.0, None)
+    visit.end(11.0, 0.0, Answer(DONE, ("a",)), status, "")
+    server, call = spans_of(visit)
+    assert server.attributes.get("error.type") == by_server
+    assert call.attributes.get("error.type") == by_client
+    assert server.status.is_unset == (by_server is None)
+    assert call.status.is_unset == (by_client is None)
+
+
+@pytest.mark.parametrize(("status", "told"), [(400, None), (429, None), (499, None), (500, "why")])
+def test_a_reason_makes_no_error_of_what_a_caller_has_done(visit, status, told):
+    visit.end(11.0, 0.0, Answer(Outcome.FAILED, ("a",), problem="words"), status, "why")
+    server = spans_of(visit)[0]
+    assert server.attributes.get("error.type") == told
+    assert server.status.is_unset == (told is None)
+    assert server.status.description == (told and "words")
+    assert server.attributes["http.response.status_code"] == status

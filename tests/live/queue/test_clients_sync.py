@@ -47,6 +47,8 @@ def test_objects_come_in_order(bed):
     with produce(bed.urls[:1]) as queue:
         names = [queue.put(b"%d" % k) for k in range(4)]
         assert names == [bed.them[0].shell.object_id(k + 1) for k in range(4)]
+        assert "queue-producer" in [one.name for one in threading.enumerate()]
+    assert "queue-producer" not in [one.name for one in threading.enumerate()]
     seen = []
     for obj in consume(bed.urls):
         with obj:

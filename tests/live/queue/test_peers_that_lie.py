@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from spillover.core.queue import consumer
 from spillover.core.queue import consumer_events as cn
 from spillover.core.queue import events as ev
 from spillover.core.queue.consumer import ConsumerSettings
@@ -109,5 +110,37 @@ def test_a_producer_that_makes_up_others_makes_up_no_more_than_there_can_be():
         again = shell._pointed("again", "p1", Address("q7", "http://127.0.0.1:9", "g", 1))
         assert isinstance(again, cn.Pointed)
         await shell.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("health", [RESET, answer(200, b"ok"), answer(503, {})])
+def test_a_producer_that_leaves_a_call_unanswered_is_asked_whether_it_is_there(health, monkeypatch):
+    """Whoever answers that, be it what it may, has the call; whoever does not is called anew."""
+    monkeypatch.setattr(consumer, "CHECK_S", 0.02)
+    monkeypatch.setattr(consumer, "PASSED_OVER_S", 0.02)
+
+    async def story():
+        async with scripted(b"", health) as silent:
+            settings = ConsumerSettings(
+                name="c", producers=("p1",), access=None, learns=False, max_hops=1,
+                avoid_visited=False, at_once=1, take_s=300.0,
+            )  # fmt: skip
+            shell = ConsumerShell(settings, {"p1": silent.url}, Trust(None))
+            asking = asyncio.create_task(shell.next())
+
+            def asked(what):
+                return sum(one.startswith(what) for one, _ in silent.seen)
+
+            try:
+                if health is RESET:
+                    await until(lambda: asked("POST ") >= 2)
+                    assert asked("GET /healthz") >= 1
+                else:
+                    await until(lambda: asked("GET /healthz") >= 3)
+                    assert asked("POST ") == 1
+            finally:
+                asking.cancel()
+                await shell.close()
 
     asyncio.run(story())

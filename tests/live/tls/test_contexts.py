@@ -114,11 +114,27 @@ def test_what_else_a_handshake_fails_for(tmp_path, authority):
     with pytest.raises(ssl.SSLError) as error:
         ends.server.do_handshake()
     assert failures.reason_of(error.value) == "no_tls"
+    assert failures.in_words(error.value).startswith("it does not speak TLS (")
     with pytest.raises(ssl.SSLError) as error:
         Ends(server, believing(tmp_path, authority)).shake()
     assert failures.reason_of(error.value) == "no_certificate"
+    words = "no handshake came about (peer did not return a certificate)"
+    assert failures.in_words(error.value) == words
     with pytest.raises(ssl.SSLError) as error:
         Ends(server, believing(tmp_path, Authority("else"))).shake()
     assert failures.reason_of(error.value) == "untrusted"
     assert not failures.is_of_handshake(TimeoutError()), "nobody to shake hands with"
     assert failures.reason_of(ConnectionAbortedError()) == "timeout"
+    words = "its part of the handshake did not come within 5 s"
+    assert failures.in_words(ConnectionAbortedError()) == words
+
+
+@pytest.mark.parametrize("word", ["TLSV1_ALERT_UNKNOWN_CA", "TLSV13_ALERT_CERTIFICATE_REQUIRED"])
+def test_an_alert_is_the_word_of_the_other_end(word):
+    """It is this side's certificate that is to be looked at then."""
+    error = ssl.SSLError(1, "x")
+    error.reason = word
+    assert failures.reason_of(error) == "refused"
+    told = word.lower().replace("_", " ")
+    expected = f"it does not believe this side's certificate, or was shown none ({told})"
+    assert failures.in_words(error) == expected

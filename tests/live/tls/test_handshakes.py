@@ -200,6 +200,41 @@ def test_who_leaves_before_the_end(loop, material):
 
 
 @LOOPS
+def test_who_is_hung_up_on_politely_hears_of_it_at_once(loop, material):
+    """The other end has read all that was said, and says no more: that is no success."""
+
+    async def main():
+        gone = asyncio.Event()
+
+        async def hang_up(reader, writer):
+            await reader.read(65_536)  # the hello, in one piece
+            writer.write_eof()
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+                writer.close()
+                await writer.wait_closed()
+            gone.set()
+
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        running = asyncio.get_running_loop()
+        over, under_way = running.create_future(), set()
+        handshake = Handshake(
+            Asker(), client_context(material), under_way, "a.test.spillover", over
+        )
+        await running.create_connection(
+            lambda: handshake, "127.0.0.1", server.sockets[0].getsockname()[1]
+        )
+        with pytest.raises(ConnectionError):
+            await over
+        await until(lambda: not under_way)
+        assert handshake.transport is None
+        await gone.wait()
+        server.close()
+
+    run(loop, main())
+
+
+@LOOPS
 @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00"], ids=["nothing", "a byte late"])
 def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, said):
     """Nothing that takes memory is made for who is silent. One time limit is for all: a first word

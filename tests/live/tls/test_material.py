@@ -99,6 +99,19 @@ def test_for_servers_only(tmp_path, authority):
     assert "for servers and clients" in _complaint(put(tmp_path, "a", signed, authority))
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        [ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE],
+        [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH],
+        [ExtendedKeyUsageOID.CODE_SIGNING, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE],
+    ],
+)
+def test_for_servers_and_clients_among_others(tmp_path, authority, usage):
+    files = put(tmp_path, "a", authority.sign(NAME, usage=usage), authority)
+    assert read_material(files, NAME).leaf
+
+
 @pytest.mark.parametrize("which", ["cert", "key", "ca"])
 def test_no_file(files, which):
     path = Path(getattr(files, which))

@@ -1,0 +1,156 @@
+"""What a call of a function comes to, before anybody is told: results and their bound, payloads
+that nothing is called with, and what an exception says of itself."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import msgspec
+import pytest
+
+from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
+from spillover.live.handlers import calls
+from spillover.live.handlers.calls import (
+    PROBLEM_LENGTH_MAX,
+    RETRY_AFTER_S_MAX,
+    SAID_LIMIT_BYTES,
+    Ended,
+    as_text,
+    call,
+    encoded,
+    failed,
+    one_line,
+    pause_s,
+    rejected_status,
+    said,
+)
+from spillover.live.handlers.ends import event_of
+from spillover.model.request import DONE, Outcome, Request
+
+START = Start(7, Request("r", keyed=False, work=msgspec.Raw(b"{}")), 0.0, 1e9)
+
+
+@pytest.mark.parametrize(("with_context", "got"), [(True, [{"n": 1}, "ctx"]), (False, [{"n": 1}])])
+def test_a_function_gets_what_it_asks_for(with_context, got):
+    ended = call(lambda *given: given, b'{"n":1}', "ctx", with_context)
+    assert (json.loads(ended.result), ended.problem) == (got, None)
+
+
+def test_what_python_cannot_hold_is_refused_and_nothing_is_called():
+    """The client's fault: no other cluster would do better, and none is tried."""
+    was_called = []
+    ended = call(was_called.append, b"1e999", None, False)
+    assert not was_called
+    assert (ended.rejected, ended.not_run, ended.status) == (True, False, 422)
+    assert ended.problem.startswith("the handler was not called: payload: expected JSON that ")
+    event = event_of(START, ended)
+    assert isinstance(event, ServiceEnded)
+    assert (event.ref, event.outcome, event.upstream_status) == (7, Outcome.REJECTED, 422)
+
+
+@pytest.mark.parametrize(("size", "is_result"), [(98, True), (99, False)])
+def test_a_result_may_be_so_long_and_no_longer(monkeypatch, size, is_result):
+    """With its quotation marks it is two bytes more."""
+    monkeypatch.setattr(calls, "RESULT_LIMIT_BYTES", 100)
+    ended = encoded("x" * size)
+    assert (ended.problem is None) == is_result
+    if not is_result:
+        assert ended.problem == "the handler returned more than 100 bytes of JSON (str)"
+
+
+def test_what_is_no_json_is_a_failure():
+    ended = encoded(object())
+    assert ended.problem.startswith("the handler returned what JSON cannot hold (object): ")
+    assert encoded([math.nan, math.inf]).result == b"[null,null]"
+
+
+class Says(Exception):
+    """An exception with whatever attributes."""
+
+    def __init__(self, **told):
+        super().__init__("words")
+        vars(self).update(told)
+
+
+def test_what_an_exception_says_of_itself():
+    """That it surely has not run goes before all else."""
+    ended = failed(Says(not_run=True, rejected=True, retry_after_s=3))
+    assert (ended.not_run, ended.rejected, ended.retry_after_s) == (True, False, 3.0)
+    ended = failed(Says(rejected=True, status=409, body={"a": 1}))
+    assert (ended.not_run, ended.rejected) == (False, True)
+    assert (ended.status, ended.body) == (409, b'{"a":1}')
+    for told in ({}, {"not_run": 1}, {"rejected": "yes", "status": 409}):
+        ended = failed(Says(**told))
+        assert (ended.not_run, ended.rejected, ended.status, ended.body) == (False,) * 2 + (
+            None,
+        ) * 2
+        assert ended.problem.endswith("Says: words")
+        assert "Says" in ended.details
+        assert not ended.out_of_memory
+    assert failed(MemoryError()).out_of_memory
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status"),
+    [(400, 400), (499, 499), (399, 422), (500, 422), ("409", 422), (None, 422), (409.0, 422)],
+)
+def test_a_rejection_is_told_by_a_status_that_says_so(wanted, status):
+    assert rejected_status(wanted) == status
+
+
+@pytest.mark.parametrize(
+    ("asked", "pause"),
+    [
+        (1, 1.0),
+        (0.5, 0.5),
+        (RETRY_AFTER_S_MAX + 1, 86_400.0),
+        *[(one, None) for one in (0, -1, math.inf, math.nan, True, "3", None)],
+    ],
+)
+def test_a_pause_within_reason(asked, pause):
+    assert pause_s(asked) == pause
+
+
+@pytest.mark.parametrize(
+    "body", [b"x" * 99_999, b"\0" * 99_999, "ä€".encode() * 9_999, b"\xff" * 40_000]
+)
+def test_what_is_too_long_is_cut_to_what_may_be_said(body):
+    """As much as there is room for, and it tells that it is not all."""
+    text = as_text(body)
+    assert 0.9 * SAID_LIMIT_BYTES < len(text) <= SAID_LIMIT_BYTES
+    told = json.loads(text)
+    assert told.endswith("...")
+    assert body.decode(errors="replace").startswith(told.removesuffix("..."))
+
+
+def test_what_is_short_enough_is_handed_on_as_it_is():
+    whole = b"[" + b"1," * (SAID_LIMIT_BYTES // 2 - 1) + b"1]"
+    assert len(whole) == SAID_LIMIT_BYTES + 1
+    assert said(whole[:-1] + b"") == whole[:-1]
+    assert json.loads(said(whole)).endswith("...")
+    assert as_text(b'say "a"') == b'"say \\"a\\""'
+
+
+def test_one_line_of_an_exception():
+    assert one_line(ValueError("two\n lines  of\ttext")) == "ValueError: two lines of text"
+    assert one_line(ValueError("\ud800")) == "ValueError: ?"
+    assert len(one_line(ValueError("x" * 9_999))) == PROBLEM_LENGTH_MAX
+
+
+def test_what_the_node_is_told():
+    """Of each end, with all that whoever asked is to learn."""
+    done = event_of(START, Ended(b"[1]"))
+    assert (done.ref, done.outcome, bytes(done.result), done.problem) == (7, DONE, b"[1]", None)
+    assert done.service_s > 0.0
+    broken = event_of(START, Ended(problem="x" * 999, status=500, body=b"{}", retry_after_s=2.0))
+    assert (broken.outcome, len(broken.problem)) == (Outcome.FAILED, PROBLEM_LENGTH_MAX)
+    assert (broken.upstream_status, bytes(broken.upstream_body)) == (500, b"{}")
+    assert broken.retry_after_s == 2.0
+    for is_held in (False, True):
+        ended = Ended(problem="busy", not_run=True, status=503, is_held=is_held, retry_after_s=4.0)
+        event = event_of(START, ended)
+        assert isinstance(event, NotStarted)
+        assert (event.ref, event.problem, event.refused) == (7, "busy", True)
+        assert event.retry_after_s == 4.0
+        assert event.upstream_status == (503 if is_held else None)

@@ -1,0 +1,177 @@
+"""Which of several upstreams a request goes to: who is busy, who asks to be left alone, and who
+fails more than others. By a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from spillover.live.handlers.calls import Ended
+from spillover.live.handlers.http import upstreams as upstreams_module
+from spillover.live.handlers.http.upstreams import ALONE_S_MAX, Upstreams
+from spillover.model.upstream_urls import UpstreamUrl
+from support.loop import until
+
+FAR_S = 1e9
+
+
+class Clock:
+    """Moved by hand."""
+
+    def __init__(self):
+        self.now_s = FAR_S
+
+    def monotonic(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(upstreams_module, "time", SimpleNamespace(monotonic=made.monotonic))
+    return made
+
+
+def with_upstreams(count, main, usual_s=0.0):
+    """So many, all of which can be reached, and what the node has heard of them."""
+
+    async def run():
+        writers = []
+        server = await asyncio.start_server(
+            lambda _, writer: writers.append(writer), "127.0.0.1", 0
+        )
+        port = server.sockets[0].getsockname()[1]
+        urls = [UpstreamUrl(f"http://127.0.0.1:{port}", f"/{n}") for n in range(count)]
+        health = []
+        upstreams = Upstreams(urls, 4, usual_s, health.append)
+        try:
+            await until(lambda: not upstreams._looking)  # the first look has found them
+            await main(upstreams, health)
+        finally:
+            await upstreams.close()
+            server.close()
+            for writer in writers:
+                writer.close()
+
+    asyncio.run(run())
+
+
+def places(upstreams, times, tried=(), now_s=FAR_S):
+    """Where these would go, one after another."""
+    chosen = (upstreams.choose(tried, now_s) for _ in range(times))
+    return [None if one is None else one.place for one in chosen]
+
+
+def test_the_least_busy_comes_first_and_ties_go_round(clock):
+    async def main(upstreams, health):
+        first, second, third = upstreams._all
+        assert places(upstreams, 4) == [0, 1, 2, 0]
+        second.running = 1
+        assert places(upstreams, 3) == [2, 0, 2]
+        assert places(upstreams, 1, tried=[first, third]) == [1]
+        assert places(upstreams, 1, tried=[first, second, third]) == [None]
+        third.up = False
+        assert places(upstreams, 2, tried=[first]) == [1, 1]
+
+    with_upstreams(3, main)
+
+
+def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock):
+    """And the node is told how long to wait once all have asked."""
+
+    async def main(upstreams, health):
+        first, second = upstreams._all
+        assert upstreams.rest_s(FAR_S) is None
+        upstreams.leave_alone(first, Ended(problem="busy", retry_after_s=5.0))
+        assert places(upstreams, 2) == [1, 1]
+        assert upstreams.rest_s(FAR_S) is None
+        upstreams.leave_alone(second, Ended(problem="full", retry_after_s=1e6))
+        assert places(upstreams, 1) == [None]
+        assert upstreams.rest_s(FAR_S) == 5.0
+        assert upstreams.rest_s(FAR_S + 3.0) == 2.0
+        assert upstreams.problem() == f"upstream {first.name} wants to be left alone: busy"
+        assert places(upstreams, 2, now_s=FAR_S + 5.0) == [0, 0]
+        assert upstreams.rest_s(FAR_S + 5.0) is None
+        assert places(upstreams, 2, tried=[first], now_s=FAR_S + ALONE_S_MAX) == [1, 1]
+        upstreams.leave_alone(first, Ended(problem="no"))
+        assert places(upstreams, 1, now_s=FAR_S + 5.0) == [0], "it has not said how long"
+
+    with_upstreams(2, main)
+
+
+def fail_until_passed_over(upstreams, upstream, clock):
+    """How long it is passed over then."""
+    for _ in range(1000):
+        if upstream.passed_over_until_s > clock.now_s:
+            return upstream.passed_over_until_s - clock.now_s
+        upstreams.failed(upstream, 1.0)
+    raise AssertionError(upstream.failures)
+
+
+def test_who_fails_more_than_others_comes_last_for_longer_and_longer(clock):
+    """Until it has worked; nobody else is there to be asked where there is one alone."""
+
+    async def main(upstreams, health):
+        first, second = upstreams._all
+        pauses = []
+        for _ in range(7):
+            pauses.append(fail_until_passed_over(upstreams, first, clock))
+            assert places(upstreams, 2, now_s=clock.now_s) == [1, 1]
+            second.running = 3
+            assert places(upstreams, 1, now_s=clock.now_s) == [1], "though it is busy"
+            assert places(upstreams, 1, tried=[second], now_s=clock.now_s) == [0]
+            clock.now_s += pauses[-1]
+            assert places(upstreams, 1, now_s=clock.now_s) == [0]
+            second.running = 0
+        assert pauses == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0])
+        upstreams.worked(first, 1.0)
+        assert fail_until_passed_over(upstreams, first, clock) == pytest.approx(1.0)
+
+    with_upstreams(2, main)
+
+
+def test_the_only_one_is_passed_over_for_nobody(clock):
+    async def main(upstreams, health):
+        (only,) = upstreams._all
+        for _ in range(100):
+            upstreams.failed(only, 1.0)
+        assert only.passed_over_until_s <= clock.now_s
+        assert places(upstreams, 1) == [0]
+
+    with_upstreams(1, main)
+
+
+def test_a_failure_that_comes_at_once_does_not_make_it_the_least_busy(clock):
+    """It counts as busy for as long as a success usually takes."""
+
+    async def main(upstreams, health):
+        first, second = upstreams._all
+        upstreams.failed(first, 100.0)
+        assert first.running == 0, "it took as long as a success"
+        upstreams.worked(second, 16.0)  # a sixteenth of that counts: 1 s by now
+        upstreams.worked(second, None)
+        upstreams.failed(first, 0.95)
+        assert first.running == 1
+        assert places(upstreams, 2) == [1, 1]
+        await until(lambda: first.running == 0)
+
+    with_upstreams(2, main)
+
+
+def test_the_node_hears_of_the_last_one_that_goes(clock):
+    async def main(upstreams, health):
+        first, second = upstreams._all
+        upstreams.unreachable(first, "refused")
+        upstreams.unreachable(first, "refused again")
+        assert health == []
+        assert upstreams.problem().startswith("none of 2 upstreams can be reached, ")
+        assert upstreams.problem().endswith(f"{first.name} among them: refused again")
+        upstreams.unreachable(second, "refused")
+        assert health == [False]
+        assert places(upstreams, 1) == [None]
+        await until(lambda: first.up and second.up)  # they were there all the time
+        assert health == [False, True]
+
+    with_upstreams(2, main)

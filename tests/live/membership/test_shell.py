@@ -1,0 +1,191 @@
+"""The configuration of a node as a running thing: what becomes of what neighbors say, of proposals,
+and of all that is under way as the node ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from dataclasses import replace
+
+import pytest
+
+from spillover.core.membership import configuration
+from spillover.core.membership.events import Reason
+from spillover.inputs.topology_file import short_text
+from spillover.live.engine.timers import Timers
+from spillover.live.membership import shell
+from spillover.live.membership.shell import ConfigurationShell, NotTaken
+from spillover.live.membership.wire import encode_configuration
+from spillover.model.configuration import Stamp, of_file
+from spillover.model.errors import PeerError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster, Topology
+from support.loop import until
+
+PLAIN = Topology(name="plain", clusters=(Cluster(id=ClusterId("a"), servers=1),))
+AT_FIRST = of_file(PLAIN, short_text(PLAIN))
+
+
+def next_of(before, by, max_hops):
+    topology = replace(PLAIN, max_hops=max_hops)
+    return before.next((by, 1), topology, short_text(topology))
+
+
+class Node:
+    """A node around it: whom it has asked, and what it has been told. `answers` are what neighbors
+    say, by name; one that is not there says nothing."""
+
+    def __init__(self, answers):
+        self.answers = answers
+        self.asked, self.cut_off, self.adopted, self.superseded, self.failures = [], [], [], [], []
+        self.timers = Timers(asyncio.get_running_loop())
+        self.shell = ConfigurationShell(
+            *(ClusterId("a"), 1, AT_FIRST, self.timers),
+            ask=self.ask,
+            adopt=self.adopted.append,
+            tell_superseded=self.superseded.append,
+            fail=self.failures.append,
+        )
+
+    async def ask(self, neighbor):
+        self.asked.append(neighbor)
+        if neighbor not in self.answers:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                self.cut_off.append(neighbor)
+                raise
+        answer = self.answers[neighbor]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def with_node(answers, main):
+    async def run():
+        node = Node(answers)
+        try:
+            async with asyncio.timeout(20.0):
+                await main(node)
+        finally:
+            node.shell.close()
+            node.timers.close()
+
+    asyncio.run(run())
+
+
+def test_nobody_is_asked_any_more_once_the_node_ends():
+    """A question that is under way is given up: its connection would outlive the node."""
+
+    async def main(node):
+        node.shell.heard("silent", Stamp(7, "b", 1))
+        await until(lambda: node.asked == ["silent"])
+        node.shell.close()
+        await until(lambda: node.cut_off == ["silent"])
+        node.shell.heard("silent", Stamp(8, "b", 1))
+        assert not node.shell._tasks
+        assert node.failures == []
+
+    with_node({}, main)
+
+
+def test_what_a_neighbor_goes_by_counts_here_too():
+    """Only where it is news; and it is counted."""
+    newer = next_of(AT_FIRST, "b", 5)
+
+    async def main(node):
+        node.shell.heard("b", AT_FIRST.stamp)
+        node.shell.heard("b", newer.stamp)
+        await until(lambda: node.adopted == [newer])
+        assert node.asked == ["b"]
+        assert node.shell.machine.current == newer
+        assert node.shell.metrics.changes == 1
+
+    with_node({"b": encode_configuration(newer)}, main)
+
+
+@pytest.mark.parametrize("said", [PeerError("it has left"), b"nonsense"], ids=["gone", "nonsense"])
+def test_a_neighbor_that_gives_none_is_told_of_once(said, caplog, monkeypatch):
+    """Until it gives one: it is asked again every second, and no other has to wait for that."""
+    monkeypatch.setattr(shell._log, "filters", [])  # other tests may just have said the same
+    one = next_of(AT_FIRST, "c", 5)
+    two = next_of(one, "b", 6)
+    higher = Stamp(9, "b", 1)
+
+    def levels():
+        return [record.levelname for record in caplog.records]
+
+    async def main(node):
+        node.shell.heard("b", higher)
+        await until(lambda: levels() == ["INFO"])
+        node.shell.heard("b", higher)
+        assert node.asked == ["b"], "it is left alone for a while"
+        node.shell.heard("c", higher)
+        await until(lambda: node.adopted == [one])
+        monkeypatch.setattr(configuration, "PAUSE_S", -math.inf)
+        node.shell.machine._left_alone.clear()  # as if the while were over
+        node.shell.heard("b", higher)
+        await until(lambda: levels() == ["INFO", "DEBUG"])
+        node.answers["b"] = encode_configuration(two)
+        node.shell.heard("b", higher)
+        await until(lambda: node.adopted == [one, two])
+        node.answers["b"] = said
+        node.shell.heard("b", higher)
+        await until(lambda: levels() == ["INFO", "DEBUG", "INFO"])
+        assert node.failures == []
+
+    with caplog.at_level(logging.DEBUG, shell.__name__):
+        with_node({"b": said, "c": encode_configuration(one)}, main)
+    lines = {record.getMessage().partition(" reason=")[0] for record in caplog.records}
+    assert lines == {"no configuration neighbor=b"}
+
+
+def test_a_proposal_is_taken_as_the_next_version_or_refused(caplog, monkeypatch):
+    """Whoever has proposed hears of it; so does everybody that no store keeps it."""
+    monkeypatch.setattr(shell._log, "filters", [])
+
+    async def main(node):
+        topology = replace(PLAIN, max_hops=5)
+        stamp = await node.shell.propose(AT_FIRST.stamp.version, topology, "text")
+        assert stamp == Stamp(AT_FIRST.stamp.version + 1, "a", 1)
+        assert [one.topology for one in node.adopted] == [topology]
+        with pytest.raises(NotTaken) as refused:
+            await node.shell.propose(AT_FIRST.stamp.version, topology, "text")
+        assert refused.value.refused.reason is Reason.VERSION_CONFLICT
+        assert str(refused.value) == f"the configuration is of version {stamp}"
+        assert node.shell._answers == {}
+
+    with caplog.at_level(logging.INFO):
+        with_node({}, main)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("only running nodes remember the configuration")
+
+
+def test_what_was_taken_here_and_lost_is_told(caplog, monkeypatch):
+    """Another node has taken one at the same time: the higher stamp counts."""
+    monkeypatch.setattr(shell._log, "filters", [])
+    other = next_of(AT_FIRST, "z", 7)
+
+    async def main(node):
+        own = await node.shell.propose(AT_FIRST.stamp.version, replace(PLAIN, max_hops=5), "text")
+        node.shell.heard("z", other.stamp)
+        await until(lambda: node.superseded == [own])
+        assert node.adopted[-1] == other
+        assert node.shell.metrics.superseded == 1
+        assert node.shell.metrics.changes == 2
+
+    with caplog.at_level(logging.WARNING):
+        with_node({"z": encode_configuration(other)}, main)
+    assert "configuration superseded" in caplog.records[-1].getMessage()
+
+
+def test_a_bug_in_asking_ends_the_node():
+    """It is told, and not just logged by the loop."""
+    bug = RuntimeError("a bug")
+
+    async def main(node):
+        node.shell.heard("b", Stamp(7, "b", 1))
+        await until(lambda: node.failures == [bug])
+
+    with_node({"b": bug}, main)

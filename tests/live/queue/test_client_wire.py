@@ -1,0 +1,124 @@
+"""What the answers of producers mean to their clients: objects, addresses, and reasons why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from spillover.live.http.client import Response
+from spillover.live.queue import client_wire as wire
+from spillover.live.queue.client_wire import Address, NoProducer, Received
+from spillover.model.errors import QueueFull, Refused, Rejected
+
+URL = "http://p1:1"
+OBJECT = {
+    "content-type": "text/plain",
+    "spillover-object": "p1-7",
+    "spillover-grant": "g/1",
+    "spillover-producer": "p1",
+    "spillover-deliveries": "2",
+    "spillover-probes": "3",
+    "spillover-visibility-ms": "1500",
+}
+ADDRESS = {
+    "location": "http://p2:1/base/objects/g%2F1",
+    "spillover-producer": "p2",
+    "spillover-grant": "g/1",
+    "spillover-probes": "4",
+}
+
+
+def came(status, body=b"", headers=None):
+    told = {name.encode(): value.encode() for name, value in (headers or {}).items()}
+    return Response(status, told, body, 0.0, 0.0)
+
+
+def test_an_object_comes_with_its_grant():
+    expected = Received(
+        body=b"one", content_type="text/plain", id="p1-7", grant="g/1", producer="p1",
+        deliveries=2, probes=3, visibility_s=1.5,
+    )  # fmt: skip
+    assert wire.read_object(came(200, b"one", OBJECT)) == expected
+    assert wire.read_object(came(200, b"one", OBJECT), probes=9).probes == 9
+    untyped = {name: value for name, value in OBJECT.items() if name != "content-type"}
+    assert wire.read_object(came(200, b"", untyped)).content_type == "application/octet-stream"
+
+
+def test_an_address_is_where_to_fetch_it():
+    expected = Address("p2", "http://p2:1/base", "g/1", 4)
+    assert wire.read_address(came(303, b"", ADDRESS)) == expected
+    assert wire.object_path("g/1") == "/objects/g%2F1"
+    assert wire.grant_path("g/1", "ack") == "/grants/g%2F1/ack"
+
+
+@pytest.mark.parametrize(
+    ("read", "headers"), [(wire.read_object, OBJECT), (wire.read_address, ADDRESS)]
+)
+def test_whoever_leaves_something_out_is_no_producer(read, headers):
+    """Or says what is no number."""
+    numbers = [
+        name for name in headers if name.rpartition("-")[2] in ("deliveries", "probes", "ms")
+    ]
+    for name in headers:
+        if name != "content-type":
+            with pytest.raises(NoProducer, match=r"^expected "):
+                read(came(200, b"", {key: one for key, one in headers.items() if key != name}))
+    for name in numbers:
+        with pytest.raises(NoProducer, match=r"^expected "):
+            read(came(200, b"", headers | {name: "many"}))
+    with pytest.raises(NoProducer, match=r"^expected "):
+        read(Response(200, {b"spillover-grant": b"\xff"}, b"", 0.0, 0.0))
+
+
+def test_the_id_of_what_was_taken_in():
+    assert wire.read_created(came(201, b'{"id":"p1-7","more":1}')) == "p1-7"
+    for body in (b"", b"{}", b'{"id":7}', b"<html>"):
+        with pytest.raises(NoProducer, match="expected the id of an object"):
+            wire.read_created(came(201, body))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *[(status, Rejected) for status in (400, 404, 413, 422, 499)],
+        (429, QueueFull),
+        *[(status, Refused) for status in (409, 503)],
+        *[(status, None) for status in (200, 302, 399, 408, 500, 502, 504)],
+    ],
+)
+def test_why_a_call_was_not_taken(status, kind):
+    """What would never be taken is told apart from what may be another time, and from what may have
+    been taken all the same."""
+    body = b'{"reason":"r","detail":"two\\n words"}'
+    error = wire.error_of(URL, came(status, body, {"retry-after": "3"}))
+    assert type(error) is (kind or type(None))
+    if error is not None:
+        assert str(error) == f"{URL}: status {status} r two words"
+        assert error.reason == "r"
+    if isinstance(error, Refused):
+        assert error.retry_after_s == 3.0
+    assert wire.is_rejected(came(status)) == (kind is Rejected)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"reason":7}', b"\xff"])
+def test_who_gives_no_reason_has_none(body):
+    error = wire.error_of(URL, came(503, body, {"retry-after": "soon"}))
+    assert str(error) == f"{URL}: status 503 without a reason"
+    assert error.retry_after_s is None
+
+
+def test_a_long_reason_is_cut():
+    error = wire.error_of(URL, came(400, b'{"reason":"%b"}' % (b"x" * 9_999)))
+    assert str(error) == f"{URL}: status 400 {'x' * 300}"
+
+
+def test_a_grant_that_has_ended():
+    """Another 404 is no word about it."""
+    told = b'{"reason":"unknown_grant"}'
+    assert wire.is_unknown_grant(came(404, told))
+    assert not wire.is_unknown_grant(came(410, told))
+    assert not wire.is_unknown_grant(came(404, b'{"reason":"not_found"}'))
+    assert not wire.is_unknown_grant(came(404))
+
+
+def test_how_long_a_call_may_wait():
+    assert wire.deadline(1.25) == (b"spillover-deadline-ms", b"1250.000")

@@ -1,0 +1,285 @@
+"""A producer as a running thing, without its server: what it finds in its store, what it says is
+left as it ends, and what it tells of those that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from spillover.core.queue import events as ev
+from spillover.core.queue.settings import ProducerSettings
+from spillover.live.queue import shell as shell_module
+from spillover.live.queue.history import OBJECT, PROBE
+from spillover.live.queue.shell import QueueShell
+from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
+from support.loop import until
+
+SETTINGS = ProducerSettings(id="p1", buffers=4, visibility_s=60.0)
+
+
+@pytest.fixture(autouse=True)
+def every_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Other tests may just have had the same lines written."""
+    monkeypatch.setattr(shell_module._log, "filters", [])
+    caplog.set_level(logging.INFO, "spillover.live.queue.shell")
+
+
+def with_shell(
+    main: Callable[[QueueShell], Awaitable[None]], store: Path | None = None
+) -> QueueShell:
+    """Run one; what is left of it."""
+
+    async def run() -> QueueShell:
+        kept = None if store is None else ObjectStore(store, "p1", "test")
+        shell = QueueShell(SETTINGS, {}, kept, "http://127.0.0.1:1", random=Random(1))
+        try:
+            async with asyncio.timeout(20.0):
+                await main(shell)
+        finally:
+            await shell.close()
+        return shell
+
+    return asyncio.run(run())
+
+
+async def put(shell: QueueShell, content: bytes) -> ev.Command:
+    admitted = await shell.ask(lambda ref: ev.Offered(ref, shell.now_s + 10.0, len(content)))
+    return await shell.object_read(admitted.ref, "text/plain", content)
+
+
+async def take(shell: QueueShell) -> ev.Give:
+    """An object that is here; this waits for none."""
+    until_s = shell.now_s + 10.0
+    given = await shell.ask(lambda ref: ev.Taken(ref, "t", "c", 1, {"p1": 1.0}, False, until_s))
+    assert isinstance(given, ev.Give)
+    return given
+
+
+def test_what_is_found_in_the_store_counts_as_it_did_before(tmp_path: Path) -> None:
+    """What is a file takes no memory, all else as much as it is long; and numbers go on."""
+    sizes = 10, FILE_BYTES_MIN, FILE_BYTES_MIN + 1
+
+    async def fill(shell: QueueShell) -> None:
+        for size in sizes:
+            assert isinstance(await put(shell, bytes(size)), ev.Accept)
+
+    async def look(shell: QueueShell) -> None:
+        objects, held_bytes = shell.machine.objects, shell.machine.room.held_bytes
+        assert (objects.buffered, held_bytes) == (3, 10 + FILE_BYTES_MIN)
+        assert shell.bodies.memory_bytes == held_bytes
+        assert (await take(shell)).number == 1
+        assert shell.object_id(1) == "p1-1", "as before the restart"
+
+    with_shell(fill, tmp_path)
+    with_shell(look, tmp_path)
+
+
+def test_objects_in_memory_are_not_taken_for_those_of_another_life() -> None:
+    async def nothing(shell: QueueShell) -> None:
+        assert shell.object_id(7) == f"p1-{shell.epoch:x}-7"
+
+    with_shell(nothing)
+
+
+def test_what_is_lost_with_the_process_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(shell: QueueShell) -> None:
+        for content in (b"one", b"two", b"three"):
+            await put(shell, content)
+        await take(shell)
+        assert not shell.is_empty
+
+    with_shell(main)
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage() == (
+        "the producer ends: it loses objects that were in memory: 2 that nobody took, "
+        "1 given and not acknowledged, 0 dead"
+    )
+
+
+def test_what_a_store_keeps_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As no loss."""
+
+    async def main(shell: QueueShell) -> None:
+        for content in (b"one", b"two"):
+            await put(shell, content)
+        assert shell.is_empty, "nothing is lost if it ends now"
+        await take(shell)
+        assert not shell.is_empty, "a consumer has it"
+
+    with_shell(main, tmp_path)
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert record.getMessage() == "the producer ends: it keeps 2 objects in its store"
+
+
+def test_who_has_nothing_ends_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(shell: QueueShell) -> None:
+        await shell.drain(10.0)
+        refused = await shell.ask(lambda ref: ev.Offered(ref, shell.now_s + 10.0, 1))
+        assert isinstance(refused, ev.RefuseOffer)
+        assert refused.reason is ev.Reason.DRAINING
+
+    with_shell(main)
+    assert caplog.records == []
+
+
+def test_an_end_waits_for_what_is_here(caplog: pytest.LogCaptureFixture) -> None:
+    """Until the last object is acknowledged, and no longer."""
+
+    async def main(shell: QueueShell) -> None:
+        await put(shell, b"one")
+        draining = asyncio.create_task(shell.drain(20.0))
+        await until(lambda: caplog.records)
+        given = await take(shell)
+        assert not draining.done()
+        shell.feed(ev.Sent(given.grant, whole=True))
+        told = shell.ask_now(lambda ref: ev.Acked(ref, given.grant))
+        assert isinstance(told, ev.Told)
+        await draining
+
+    with_shell(main)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the producer ends: it waits for 1 that nobody took, ")
+
+
+def test_who_has_gone_is_no_caller_any_more() -> None:
+    """What is asked is taken back at once; nothing is left behind of either."""
+
+    async def main(shell: QueueShell) -> None:
+        leaves: list[Callable[[], None]] = []
+        until_s = shell.now_s + 10.0
+        asking = asyncio.create_task(
+            shell.ask(
+                lambda ref: ev.Taken(ref, "t", "c", 1, {"p1": 1.0}, False, until_s),
+                leaves.append,
+                ev.TakeGone,
+            )
+        )
+        await until(lambda: len(shell.machine.takes) == 1)
+        assert shell.oldest_s()["object"] == 0.0
+        leaves[0]()
+        assert len(shell.machine.takes) == 0
+        assert isinstance(await asking, int)
+        assert shell._calls == {}
+        await put(shell, b"one")
+        assert shell.machine.objects.buffered == 1
+
+    with_shell(main)
+
+
+def test_how_long_those_wait_that_wait_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself; 0 where none does."""
+
+    async def main(shell: QueueShell) -> None:
+        assert shell.oldest_s() == {"object": 0.0, "offer": 0.0, "take": 0.0, "probe": 0.0}
+        await put(shell, b"one")
+        await put(shell, b"two")
+        now_s = shell.bodies[2].since_s + 5.0
+        monkeypatch.setattr(type(shell), "now_s", property(lambda _: now_s))
+        waits = shell.oldest_s()
+        assert waits.pop("object") == pytest.approx(now_s - shell.bodies[1].since_s)
+        assert set(waits.values()) == {0.0}
+
+    with_shell(main)
+
+
+def test_what_producers_count(tmp_path: Path) -> None:
+    """Each call by how it ended, and what is held, as operators see it."""
+
+    async def main(shell: QueueShell) -> None:
+        def value(name: str, **labels: str) -> float | None:
+            sample = {"node": "p1", **labels}
+            return shell.metrics.registry.get_sample_value(f"spillover_queue_{name}", sample)
+
+        for content in (b"one", b"three"):
+            await put(shell, content)
+        given = await take(shell)
+        shell.metrics.waited(0.25)
+        shell.metrics.sent_bytes += 3
+        assert value("offers_total", outcome="accepted") == 2.0
+        assert value("takes_total", outcome="here") == 1.0
+        assert value("takes_total", outcome="nothing") == 0.0
+        assert value("buffered") == 1.0
+        assert value("granted") == 1.0
+        assert value("held_bytes") == 8.0
+        assert value("durable") == 1.0
+        assert value("take_wait_seconds_count") == 1.0
+        assert value("take_wait_seconds_sum") == 0.25
+        assert value("sent_bytes_total") == 3.0
+        assert value("produced_total") == 2.0
+        shell.feed(ev.Sent(given.grant, whole=True))
+        shell.ask_now(lambda ref: ev.Acked(ref, given.grant))
+        assert (value("granted"), value("acknowledged_total")) == (0.0, 1.0)
+
+    with_shell(main, tmp_path)
+
+
+def words_of(shell: QueueShell, kind: str, name: str | int) -> list[str]:
+    return [words for _, words in shell.history.story(kind, name)]
+
+
+def test_the_stories_of_objects_and_of_calls() -> None:
+    """In the words that people are shown who ask what became of one."""
+
+    async def main(shell: QueueShell) -> None:
+        await put(shell, b"one")
+        given = await take(shell)
+        shell.feed(ev.Sent(given.grant, whole=True))
+        shell.ask_now(lambda ref: ev.Nacked(ref, given.grant))
+        again = await take(shell)
+        shell.feed(ev.Sent(again.grant, whole=True))
+        shell.ask_now(lambda ref: ev.Acked(ref, again.grant))
+        assert words_of(shell, OBJECT, 1) == [
+            "taken in and buffered: 201",
+            "granted to consumer c, probe t: delivery 1",
+            "sent",
+            "given back by its consumer",
+            "granted to consumer c, probe t: delivery 2",
+            "sent",
+            "acknowledged: done",
+        ]
+        both = ["consumer c asks here: up to 1 hop", "answered with object 1 of this producer"]
+        assert words_of(shell, PROBE, "t") == both * 2
+        assert words_of(shell, OBJECT, 2) == words_of(shell, PROBE, "?") == []
+
+    with_shell(main)
+
+
+def test_the_stories_of_calls_that_got_nothing() -> None:
+    async def main(shell: QueueShell) -> None:
+        until_s = shell.now_s + 0.01
+        nothing = await shell.ask(
+            lambda ref: ev.Taken(ref, "late", "c", 3, {"p1": 1.0}, False, until_s)
+        )
+        assert isinstance(nothing, ev.NoObject)
+        assert words_of(shell, PROBE, "late") == [
+            "consumer c asks here: up to 3 hops",
+            "ended without an object",
+        ]
+        leaves: list[Callable[[], None]] = []
+        until_s = shell.now_s + 30.0
+        asking = asyncio.create_task(
+            shell.ask(
+                lambda ref: ev.Taken(ref, "gone", "c", 1, {"p1": 1.0}, False, until_s),
+                leaves.append,
+                ev.TakeGone,
+            )
+        )
+        await until(lambda: len(shell.machine.takes) == 1)
+        leaves[0]()
+        await asking
+        assert words_of(shell, PROBE, "gone")[1:] == ["the consumer has gone"]
+        shell.feed(ev.Drain())
+        refused = await shell.ask(
+            lambda ref: ev.Taken(ref, "no", "c", 1, {"p1": 1.0}, False, until_s)
+        )
+        assert isinstance(refused, ev.RefuseTake)
+        assert words_of(shell, PROBE, "no")[1:] == ["refused: draining"]
+
+    with_shell(main)
