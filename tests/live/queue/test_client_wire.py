@@ -106,6 +106,15 @@ def test_who_gives_no_reason_has_none(body):
     assert error.retry_after_s is None
 
 
+@pytest.mark.parametrize(
+    ("told", "pause_s"), [("0", 0.0), ("99999999", 99_999_999.0), ("9" * 400, None), ("-1", None)]
+)
+def test_a_pause_that_no_producer_means_is_none(told, pause_s):
+    """So many digits would be infinity: its consumer would never ask again."""
+    error = wire.error_of(URL, came(503, b"{}", {"retry-after": told}))
+    assert error.retry_after_s == pause_s
+
+
 def test_a_long_reason_is_cut():
     error = wire.error_of(URL, came(400, b'{"reason":"%b"}' % (b"x" * 9_999)))
     assert str(error) == f"{URL}: status 400 {'x' * 300}"

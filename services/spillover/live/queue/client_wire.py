@@ -206,4 +206,4 @@ def _problem_of(response: Response) -> _ProblemBody:
 
 def _retry_after_s(response: Response) -> float | None:
     told = response.headers.get(b"retry-after", b"")
-    return float(told) if told.isdigit() else None
+    return float(told) if told.isdigit() and len(told) < 9 else None
