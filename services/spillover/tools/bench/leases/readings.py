@@ -26,7 +26,8 @@ GONE_WITHIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Sums since the server's start, or what was between two of them."""
+    """Sums since the server's start, or what was between two of them. Rates are of the latter: see
+    `since`."""
 
     at_s: float
     round_trips: int
@@ -38,17 +39,17 @@ class Reading:
 
     @property
     def trips_per_s(self) -> float:
-        """Returns round trips a second, of what was between two of them; as the next ones."""
+        """Returns round trips a second."""
         return self.round_trips / self.at_s
 
     @property
     def cpu_percent(self) -> float:
-        """Returns the share of a core."""
+        """Returns the CPU time of Redis, in % of a core."""
         return self.cpu_s / self.at_s * 100.0
 
     @property
     def moved_kb_per_s(self) -> float:
-        """Returns what Redis was sent and has sent."""
+        """Returns what Redis was sent and has sent, together."""
         return (self.in_bytes + self.out_bytes) / self.at_s / 1000.0
 
     def since(self, before: Reading) -> Reading:
