@@ -73,7 +73,7 @@ class Scene:
             try:
                 await load.until(self._is_noticed, NOTICED_S * self._beds.slack(), "notice")
                 course.noticed_s = now_s()
-                await self._look_around()
+                await load.until(self._is_seen_around, NOTICED_S * self._beds.slack(), "all others")
                 await load.moment(AFTER_S)
             finally:
                 course.mended_s = now_s()
@@ -102,11 +102,12 @@ class Scene:
             and await load.sees(HURT, a=True, c=True)
         )
 
-    async def _look_around(self):
-        """The federation, as seen from a."""
+    async def _is_seen_around(self):
+        """The federation, as seen from a: all but the one, each asked within a limit of time that a
+        machine which has much to do may pass once."""
         found = await self.load.federation("a")
-        assert found[HURT].get("unreachable") is True, found[HURT]
-        assert all("unreachable" not in found[cluster] for cluster in OTHERS), found
+        unreachable = {cluster for cluster in found or () if "unreachable" in found[cluster]}
+        return unreachable == {HURT}
 
     def _over(self, neighbors, since_s):
         """Whether requests of a, sent since then, have come back over each of these."""

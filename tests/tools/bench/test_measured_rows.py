@@ -4,6 +4,7 @@ by, and in which unit. Without a measurement."""
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 import pytest
@@ -28,7 +29,7 @@ from spillover.tools.bench.sim import scale
 from spillover.tools.bench.tokens import sides as tokens
 from spillover.tools.bench.tokens.outcome import Job
 from spillover.tools.bench.tokens.sharing_servers import Served
-from spillover.tools.bench.usage import CpuUse
+from spillover.tools.bench.usage import CpuUse, cpu_s
 from spillover_loadgen.record import Outcome, Record
 
 A = ClusterId("a")
@@ -59,6 +60,16 @@ def test_processor_time_is_that_since_then_of_all_of_a_kind():
     assert 0.08 <= used_s["one"] <= took_s + 0.03
     assert used_s["two"] == pytest.approx(2 * used_s["one"], abs=0.05)
     assert used_s["none"] == 0.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others count in steps of some 10 ms")
+def test_what_takes_less_than_a_step_of_the_system_is_seen():
+    """A node at rest takes 3 ms in a second. None of it is lost, and nothing is added."""
+    own = time.process_time()
+    before_s = cpu_s(os.getpid())
+    while time.process_time() < own + 0.001:
+        pass
+    assert 0.0009 < cpu_s(os.getpid()) - before_s <= time.process_time() - own
 
 
 def test_a_link_costs_a_share_of_what_a_node_takes_beyond_one_without():
