@@ -6,6 +6,7 @@ Fixtures of one ring live in that ring's own conftest, what tests import in test
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -204,13 +205,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.realtime)
         if _is_real(item) or REAL_SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.processes)
-        if item.get_closest_marker("realtime") and FAIL_AT_ONCE & set(_parts(item)):
+        if item.get_closest_marker("realtime") and FAIL_AT_ONCE & _parts(item):
             raise pytest.UsageError(f"{item.nodeid}: rules are not bound to real time")
         if item.get_closest_marker("processes") and _is_unread_by_together(item):
             raise pytest.UsageError(f"{item.nodeid}: it starts processes: mark it `processes`")
     kept = [item for item in items if _is_asked_for(config, item)]
     if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        ours = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in ours])
         items[:] = kept
 
 
@@ -224,16 +226,21 @@ def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
     return only is None or _kind(item) == only
 
 
-def _parts(item: pytest.Item) -> tuple[str, ...]:
-    return item.path.relative_to(TESTS).parts
+def _parts(item: pytest.Item) -> frozenset[str]:
+    return _parts_of(item.path)
+
+
+@functools.cache
+def _parts_of(path: Path) -> frozenset[str]:
+    return frozenset(path.relative_to(TESTS).parts)
 
 
 def _is_real(item: pytest.Item) -> bool:
-    return bool(REAL & set(_parts(item)) or item.get_closest_marker("e2e"))
+    return bool(REAL & _parts(item) or item.get_closest_marker("e2e"))
 
 
 def _is_unread_by_together(item: pytest.Item) -> bool:
-    return bool(MEANWHILE & set(_parts(item))) and not NOT_MEANWHILE.search(
+    return bool(MEANWHILE & _parts(item)) and not NOT_MEANWHILE.search(
         item.path.read_text("utf-8")
     )
 
@@ -247,7 +254,7 @@ def _in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
     the time. The last files of either are short ones, those of `core` and of `apps`."""
     files: tuple[list[Path], list[Path]] = ([], [])
     for path, item in {item.path: item for item in items}.items():
-        files[bool(COMPUTE & set(_parts(item)))].append(path)
+        files[bool(COMPUTE & _parts(item))].append(path)
     places = {
         path: (number + 0.5) / len(some)
         for some in files
@@ -263,7 +270,7 @@ def _kind(item: pytest.Item) -> str:
         return kind
     if _is_real(item):
         return "alone"
-    computes = MEANWHILE & set(_parts(item)) and not item.get_closest_marker("processes")
+    computes = MEANWHILE & _parts(item) and not item.get_closest_marker("processes")
     return "meanwhile" if computes else "together"
 
 

@@ -31,11 +31,16 @@ LIMIT_S = 30.0
 
 
 @pytest.fixture(autouse=True)
-def _as_before():
-    """It raises the limit of open files, and has what is there stay."""
+def _as_many_files_as_before():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_stays_for_good():
+    """Each node has what is there stay. To look through all of it takes longer than a test."""
+    yield
     gc.unfreeze()
 
 
