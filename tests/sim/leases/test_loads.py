@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spillover.core.leases.records import LOAD_MAX, LOAD_UNIT
+from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 from spillover.policy.leases import best_shift, fair_load, load_band
-from spillover.sim.leases.loads import skewed_loads
+from spillover.sim.leases.loads import check_loads, skewed_loads
 from spillover.sim.leases.run import LeaseScene, run_leases
 from spillover.sim.leases.world import Troubles
 from support.few import few_at_first
@@ -130,3 +132,25 @@ def test_loads_that_change_are_followed():
     flushed = run(periods=60, troubles=Troubles(flush_ms=[40 * PERIOD_MS]), **scene)
     assert flushed.moves == calm.moves
     assert flushed.load_over_mean_max == calm.load_over_mean_max
+
+
+def test_loads_from_none_to_the_most_and_any_share_of_noise_are_taken():
+    check_loads([0.0, 0.2, LOAD_MAX / LOAD_UNIT], 0.0, 3)
+    check_loads([0.2], 0.3, 1)
+    check_loads([0.2], 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("loads", "noise", "told"),
+    [
+        ([1.0], 0.1, "loads: expected one for each of 2 partitions, got 1"),
+        ([1.0, -0.1], 0.1, "loads: expected numbers of 0 to .*, got -0.1"),
+        ([1.0, 1.1 * LOAD_MAX / LOAD_UNIT], 0.1, "loads: expected numbers of 0 to "),
+        ([1.0, float("nan")], 0.1, "got nan"),
+        ([1.0, 1.0], -0.1, "load_noise: expected a share of 0..1, got -0.1"),
+        ([1.0, 1.0], 1.1, "load_noise: expected a share of 0..1, got 1.1"),
+    ],
+)
+def test_loads_that_make_no_sense_are_refused(loads, noise, told):
+    with pytest.raises(InputError, match=told):
+        check_loads(loads, noise, 2)
