@@ -10,6 +10,7 @@ import pytest
 
 from spillover.model.errors import InputError
 from spillover.sim.queue.full import simulate
+from spillover.sim.queue.measuring import warm_up
 from spillover.sim.queue.wires import FETCH, IN_PAPER, OFFER, POINTER
 from spillover.sim.theory.queue.system import ProbingSystem, alike, fast_and_slow
 from support.few import few_at_first
@@ -112,3 +113,11 @@ def test_too_few_objects_are_refused():
     """There is one batch at least for each object."""
     with pytest.raises(InputError, match="objects: expected at least 30"):
         simulate(paper(100), 29, 1)
+
+
+def test_a_tenth_warms_up_and_ten_rounds_at_least():
+    """Of all places that objects may be in: 20 consumers, and 5 at each of 20 producers."""
+    system = paper(100)
+    assert warm_up(system, 1_000_000) == 100_000
+    assert warm_up(system, 12_000) == warm_up(system, 100) == 1200
+    assert warm_up(system, 12_001) == 1201
