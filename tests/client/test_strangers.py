@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -252,5 +253,20 @@ def test_a_job_whose_node_never_lets_it_wait_is_not_asked_in_a_spin():
             with pytest.raises(TimeoutError, match=r"still queued after 0\.2 s"):
                 await client.job("x").result(timeout_s=0.2)
             assert len(server.seen) <= 3
+
+    run(main())
+
+
+def test_nobody_waits_for_a_job_longer_than_said(monkeypatch):
+    """However long the pause before the next look would be."""
+    monkeypatch.setattr("spillover.client.job.PAUSE_S", 10.0)
+
+    async def main():
+        said = answer(200, {"id": "x", "state": "queued"})
+        async with scripted(said) as server, AsyncSpillover(server.url) as client:
+            began_s = time.monotonic()
+            with pytest.raises(TimeoutError, match=r"still queued after 0\.05 s"):
+                await client.job("x").result(timeout_s=0.05)
+            assert 0.05 <= time.monotonic() - began_s < 5.0
 
     run(main())
