@@ -1,4 +1,4 @@
-"""Requests that pass through, on a connection that turns out to be no good before they have left."""
+"""Requests that pass through, on connections that turn out to be no good before they have left."""
 
 from __future__ import annotations
 

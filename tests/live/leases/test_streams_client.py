@@ -1,5 +1,5 @@
-"""What carries out the steps of readers, in a thread and on an event loop: what it began beside them
-leaves nothing behind."""
+"""What carries out the steps of readers, in a thread and on an event loop: what it began beside
+them leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ NOBODY = "redis://127.0.0.1:1/0"
 FAULT = LookupError("no such thing")
 
 
-def beginning(*beside):
-    """Begins each of these and takes the answer of none."""
-    tickets = []
-    for one in beside:
-        tickets.append((yield Begin(one)))
-    return tickets
+def beginning(steps):
+    """Begins these and takes no answer."""
+    return (yield Begin(steps))
 
 
 def failing():
@@ -50,7 +47,7 @@ def test_what_ends_after_its_client_was_closed_leaves_no_connection(redis_server
         made, there = connections()
         assert there == 0
         client = Client(server.url, 5.0)
-        (ticket,) = client.carry_out(beginning(reading()))
+        ticket = client.carry_out(beginning(reading()))
         client.close()
         gate.set()
         assert ticket.result(20.0) is None
@@ -82,7 +79,7 @@ def test_a_fault_that_nobody_takes_is_none_of_the_loops():
         def waiting():
             yield Call(loop.create_future, ())
 
-        tickets = await client.carry_out(beginning(failing(), waiting()))
+        tickets = [await client.carry_out(beginning(one)) for one in (failing(), waiting())]
         await asyncio.wait(tickets[:1])
         await client.close()
         assert [ticket.cancelled() for ticket in tickets] == [False, True]
