@@ -37,11 +37,14 @@ def test_within_a_round_each_is_asked_once():
 
 def test_one_request_tries_a_node_after_its_pause_and_others_wait_for_what_it_finds():
     nodes = nodes_of(A, B)
+    assert nodes.is_calm
     nodes.failed(A, 0.0)
+    assert not nodes.is_calm
     assert nodes.choose(FIRST_PAUSE_S) == A
     assert nodes.choose(FIRST_PAUSE_S) == B
     assert nodes.choose(FIRST_PAUSE_S + TRIAL_S) == A
     nodes.succeeded(A)
+    assert nodes.is_calm
     assert nodes.choose(FIRST_PAUSE_S) == nodes.choose(FIRST_PAUSE_S) == A
 
 
