@@ -257,6 +257,23 @@ def test_a_job_whose_node_never_lets_it_wait_is_not_asked_in_a_spin():
     run(main())
 
 
+@pytest.mark.parametrize("comeback_s", [0.0, 0.3])
+def test_a_node_that_cannot_be_asked_for_a_job_is_asked_again_for_so_long(comeback_s):
+    async def main():
+        retries = Retries(comeback_s=comeback_s)
+        async with (
+            scripted(problem(503, "draining")) as server,
+            AsyncSpillover(server.url, retries=retries) as client,
+        ):
+            began_s = time.monotonic()
+            with pytest.raises(OutcomeUnknown, match="cannot be asked"):
+                await client.job("x").state()
+            assert time.monotonic() - began_s < comeback_s + 5.0
+            assert (len(server.seen) == 1) is (comeback_s == 0.0)
+
+    run(main())
+
+
 def test_nobody_waits_for_a_job_longer_than_said(monkeypatch):
     """However long the pause before the next look would be."""
     monkeypatch.setattr("spillover.client.job.PAUSE_S", 10.0)

@@ -56,9 +56,11 @@ def test_help_has_a_sentence_for_all_that_is_public(name):
 
 
 def test_both_clients_offer_the_same():
+    """With the same arguments, and the same where they are not given."""
+
     def offered(of):
         return {
-            name: list(inspect.signature(member).parameters)
+            name: [(one.name, one.default) for one in inspect.signature(member).parameters.values()]
             for name, member in vars(of).items()
             if not name.startswith("_") and callable(member)
         }

@@ -126,6 +126,14 @@ def test_no_part_of_an_answer_is_taken_for_all_of_it():
         assert body.startswith(read.body)
 
 
+def test_what_a_head_does_not_say_took_no_time():
+    told = b'{"path":["a"],"held_ms":2000.0}'
+    _, _, fields = encode_head(PASSED_HEAD, SO_FAR, STAY).partition(b"}")
+    message = struct.pack(">I", len(told)) + told + fields
+    nothing_yet = SoFar(("a",), 0.0, 0.0, 0.0)
+    assert decode_head(message) == (PASSED_HEAD, nothing_yet, Stay(2.0, 0.0, 0.0))
+
+
 def test_a_piece_is_handed_on_in_parts_as_they_come():
     piece, read = frame(b"abcdef"), Read()
     read.feed(encode_head(PASSED_HEAD, SO_FAR, STAY))

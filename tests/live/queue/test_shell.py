@@ -189,6 +189,21 @@ def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
     asyncio.run(main())
 
 
+def test_what_peers_are_asked_comes_back_from_those_that_answer() -> None:
+    """By their ids; no more of them are asked than wanted."""
+
+    async def main() -> None:
+        async with scripted(answer(200, b"one")) as good, scripted(answer(503, b"no")) as bad:
+            peers = {"p2": good.url, "p3": bad.url, "p4": "http://127.0.0.1:1", "p5": good.url}
+            shell = QueueShell(SETTINGS, peers, None, "http://127.0.0.1:1")
+            told = await shell.ask_peers("/state", 3)
+            assert told == {"p2": b"one", "p3": None, "p4": None}
+            assert [asked for asked, _ in good.seen] == ["GET /state"]
+            await shell.close()
+
+    asyncio.run(main())
+
+
 def test_who_has_gone_is_no_caller_any_more() -> None:
     """What is asked is taken back at once; nothing is left behind of either."""
 
@@ -210,6 +225,7 @@ def test_who_has_gone_is_no_caller_any_more() -> None:
         assert shell._calls == {}
         await put(shell, b"one")
         assert shell.machine.objects.buffered == 1
+        await until(lambda: not shell._calls)
 
     with_shell(main)
 
