@@ -174,6 +174,7 @@ def test_a_node_that_parts_is_left_for_another_with_a_word_to_it():
         second.answers(BEGUN + everyone)
         shell.start()
         await until(lambda: len(first.seen) == 2)
+        await until(lambda: not shell._farewells)
         assert machine.of(Parting) == [Parting(1, 0.0)]
         assert (shell.in_use.url, shell.moves, shell.losses) == (second.url, 1, 0)
         path = "/session?client=a%20%26%20b&attempt="

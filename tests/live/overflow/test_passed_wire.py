@@ -171,10 +171,12 @@ def test_what_is_no_answer_is_refused(frames):
     ("before", "frames"),
     [
         (b"", frame(b"")),
+        (b"", frame(b"x")),
         (b"", WHOLE_END),
         (WHOLE_HEAD, WHOLE_HEAD),
         (WHOLE_HEAD + WHOLE_END, WHOLE_HEAD),
         (WHOLE_HEAD + WHOLE_END, frame(b"")),
+        (WHOLE_HEAD + WHOLE_END, frame(b"x")),
         (WHOLE_HEAD + WHOLE_END, WHOLE_END),
     ],
 )

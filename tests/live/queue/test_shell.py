@@ -189,6 +189,22 @@ def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
     asyncio.run(main())
 
 
+def test_what_cannot_be_stored_is_not_taken(tmp_path: Path) -> None:
+    """Its producer is told so, and the next that fits is taken."""
+
+    async def main(shell: QueueShell) -> None:
+        store = shell.bodies._store
+        assert store is not None
+        await put(shell, b"one")
+        pages = store._database.execute("PRAGMA page_count").fetchone()[0]
+        store._database.execute(f"PRAGMA max_page_count = {pages}")  # SQLite's own full disk
+        assert not isinstance(await put(shell, bytes(50_000)), ev.Accept)
+        assert (shell.machine.objects.buffered, shell.bodies.memory_bytes) == (1, 3)
+        assert isinstance(await put(shell, b"two"), ev.Accept)
+
+    with_shell(main, tmp_path)
+
+
 def test_what_peers_are_asked_comes_back_from_those_that_answer() -> None:
     """By their ids; no more of them are asked than wanted."""
 
