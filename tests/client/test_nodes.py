@@ -101,3 +101,17 @@ def test_what_is_no_longer_listed_is_not_remembered():
     nodes.replace([A, B])
     nodes.use(A)
     assert nodes.choose(0.0) == A
+
+
+@pytest.mark.parametrize(("at_least_s", "least_s", "most_s"), [(0.0, 0.0, 0.5), (2.0, 2.0, 2.0)])
+def test_nodes_that_failed_once_rest_for_different_times(at_least_s, least_s, most_s):
+    """Not all clients come back at once. A node may say for how long it wants none."""
+    rests = []
+    for seed in range(50):
+        nodes = Nodes([A, B], random.Random(seed))
+        nodes.failed(A, 0.0, at_least_s)
+        rests.append(nodes._pauses[A].until_s)
+        assert nodes.choose(rests[-1] - 0.001) == B
+        assert nodes.choose(rests[-1]) == A
+    assert least_s <= min(rests) <= max(rests) <= most_s
+    assert (min(rests) < 0.3 < 0.45 < max(rests)) is (at_least_s == 0.0)
