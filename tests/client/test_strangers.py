@@ -101,6 +101,28 @@ def test_a_page_of_a_proxy_is_not_taken_for_the_node():
 
 
 @pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *((status, OutcomeUnknown) for status in (500, 502, 503, 504, 507, 511)),
+        *((status, NotANode) for status in (403, 404, 451, 501, 505)),
+        (429, Refused),
+    ],
+)
+def test_what_stands_before_a_node_may_have_passed_it_on(status, kind):
+    """Where it says that something went wrong, but not where it says that it never would."""
+
+    async def main():
+        async with (
+            scripted(answer(status, HTML, kind="text/html")) as server,
+            AsyncSpillover(server.url, retries=AT_ONCE) as client,
+        ):
+            with pytest.raises(kind):
+                await client.run(1)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
     ("said", "kind", "reason", "surely"),
     [
         (problem(401, "unauthenticated"), Rejected, "unauthenticated", True),

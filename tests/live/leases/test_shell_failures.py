@@ -233,11 +233,29 @@ def test_that_messages_are_not_heard_is_told_once_until_they_are(group, caplog):
             for count in (1, 2):
                 for _ in range(3):
                     member._shell._hints_lost(StoreUnreachable("gone"))
-                assert len(told()) == count
-                member._shell._resubscribed()
+                assert len(told()) == 2 * count - 1
+                for _ in range(3):
+                    member._shell._resubscribed()
+                assert len(told()) == 2 * count
 
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.INFO)
     runs(main)
+    assert told() == 2 * [
+        "no messages on the group's channels reason=gone",
+        "messages on the group's channels are heard again",
+    ]
+
+
+@pytest.mark.parametrize(("renewer", "why"), [("process", ""), ("thread", ' reason="asked for"')])
+def test_what_renews_is_told(group, caplog, renewer, why):
+    async def main():
+        async with group("a", works, renewer=renewer):
+            pass
+
+    caplog.set_level(logging.INFO)
+    runs(main)
+    (told,) = [one.message for one in caplog.records if one.message.startswith("renewal ")]
+    assert told == f"renewal starts by={renewer}{why}"
 
 
 @pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
