@@ -16,6 +16,7 @@ from spillover.client import (
     Refused,
     Rejected,
     Retries,
+    Spillover,
     Unreachable,
 )
 from support.loop import until
@@ -144,6 +145,27 @@ def test_reasons_become_errors(said, kind, reason, surely):
                     await client.run(1)
             assert (error.value.reason, error.value.surely_did_not_run) == (reason, surely)
             assert [headers["authorization"] for _, headers in server.seen] == [f"Bearer {SHOWN}"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("waits_here", [False, True])
+def test_a_client_that_was_closed_holds_no_connection(waits_here):
+    """Of its loop, and of threads that have waited."""
+
+    def ask(url):
+        with Spillover(url) as client:
+            assert client.run(1).result == 7
+
+    async def main():
+        async with scripted(done(7)) as server:
+            if waits_here:
+                await asyncio.to_thread(ask, server.url)
+            else:
+                async with AsyncSpillover(server.url) as client:
+                    assert (await client.run(1)).result == 7
+                    assert len(server._connections) == 1
+            await until(lambda: not server._connections)
 
     run(main())
 
