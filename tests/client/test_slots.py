@@ -73,6 +73,7 @@ def test_who_waits_no_longer_takes_no_place(given_back):
         assert waits[0].cancelled()
         if not given_back:
             assert not waits[1].done()
+            assert len(slots._waiting) == 1
             slots.give_back()
         await waits[1]
         slots.give_back()

@@ -150,8 +150,9 @@ def test_reasons_become_errors(said, kind, reason, surely):
 
 
 @pytest.mark.parametrize("waits_here", [False, True])
-def test_a_client_that_was_closed_holds_no_connection(waits_here):
-    """Of its loop, and of threads that have waited."""
+def test_a_client_that_was_closed_holds_no_connection(waits_here, monkeypatch):
+    """Of its loop, and of threads that have waited; however long it would have kept it."""
+    monkeypatch.setattr("spillover.client.calls.IDLE_S_MAX", 3600.0)
 
     def ask(url):
         with Spillover(url) as client:
