@@ -70,3 +70,33 @@ def test_once_it_has_left_the_same_is_its_answer(run):
             await client.close()
 
     run(main())
+
+
+def test_who_takes_no_whole_answers_gets_known_ones_piece_by_piece_too(run):
+    """Though others were told all of it at once, by its head."""
+
+    async def main():
+        told = []
+        make = partial(
+            PassedConnection, writes=WriteBatch(asyncio.get_running_loop()), known=KnownAnswers()
+        )
+        async with scripted(answer(200, b"ok")) as server:
+            client = HttpClient(server.url, make_connection=make)
+            for takes_whole in (True, True, False):
+                ends, heads, pieces = [], [], []
+                exchange = PassedExchange(
+                    "GET",
+                    "u",
+                    ends.append,
+                    0,
+                    on_begin=heads.append,
+                    on_piece=pieces.append,
+                    takes_whole=takes_whole,
+                )
+                client.dispatch(exchange, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", ())
+                await until(lambda ends=ends: ends)
+                told.append((len(heads), b"".join(pieces), exchange.at_once is not None))
+            await client.close()
+        assert told == [(0, b"", True), (0, b"", True), (1, b"ok", False)]
+
+    run(main())
