@@ -142,6 +142,20 @@ def test_a_piece_is_handed_on_in_parts_as_they_come():
     assert read.told[1:] == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
+@pytest.mark.parametrize("cut", [0, 1, FRAME.size, FRAME.size + 3])
+def test_what_looks_like_a_frame_within_a_piece_is_a_part_of_it(cut):
+    """However it comes: of the body nothing is understood."""
+    within, read = frame(b"abc"), Read()
+    piece = frame(within + within)
+    read.feed(encode_head(PASSED_HEAD, SO_FAR, STAY))
+    read.feed(piece[:cut])
+    read.feed(piece[cut : cut + len(within)])
+    read.feed(piece[cut + len(within) :])
+    assert read.body == within + within
+    read.feed(encode_end(FIELDS, ANSWER, STAY))
+    assert read.told[-1][0] == "end"
+
+
 WHOLE_HEAD = encode_head(PASSED_HEAD, SO_FAR, STAY)
 WHOLE_END = encode_end(FIELDS, ANSWER, STAY)
 
