@@ -96,6 +96,15 @@ def test_while_redis_is_away_it_says_so_and_shows_the_last_that_was_read():
     assert (never["as_of_s"], never["redis_now_ms"], never["members"]) == (None, None, [])
 
 
+def test_how_late_its_latest_renewal_was_is_told_in_milliseconds():
+    def look(report):
+        for late_s in (0.001, 0.0123456, 0.002):
+            report.member.events.renewed(late_s)
+        return lease_state(report, Seen(STORED, 1.0, None)).renewal.lag_ms_max
+
+    assert with_report(look) == 12.346
+
+
 def test_a_member_alone_is_told_in_short():
     assert told([], member_state) == {
         "group": "things",

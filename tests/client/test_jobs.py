@@ -91,12 +91,14 @@ def test_a_job_is_cancelled_wherever_it_is(nodes):
 
 
 def test_an_interrupted_client_leaves_no_job_that_nobody_could_find(nodes):
-    """A job that has its user's key goes on, and so does every one when all ends well."""
+    """A job that has its user's key goes on, and so does every one when all ends well. One that was
+    seen to run is no less to be found."""
 
     async def submit(url, *, interrupt):
         async with AsyncSpillover(url) as client:
             for _ in range(3):
-                await client.submit(LONG)
+                job = await client.submit(LONG)
+            assert await job.state() == "running"
             await client.submit(LONG, key=f"mine {interrupt}")
             ended = await client.submit({"service_ms": 1})
             await ended.result()

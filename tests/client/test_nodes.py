@@ -37,11 +37,14 @@ def test_within_a_round_each_is_asked_once():
 
 def test_one_request_tries_a_node_after_its_pause_and_others_wait_for_what_it_finds():
     nodes = nodes_of(A, B)
+    assert nodes.is_calm
     nodes.failed(A, 0.0)
+    assert not nodes.is_calm
     assert nodes.choose(FIRST_PAUSE_S) == A
     assert nodes.choose(FIRST_PAUSE_S) == B
     assert nodes.choose(FIRST_PAUSE_S + TRIAL_S) == A
     nodes.succeeded(A)
+    assert nodes.is_calm
     assert nodes.choose(FIRST_PAUSE_S) == nodes.choose(FIRST_PAUSE_S) == A
 
 
@@ -98,3 +101,17 @@ def test_what_is_no_longer_listed_is_not_remembered():
     nodes.replace([A, B])
     nodes.use(A)
     assert nodes.choose(0.0) == A
+
+
+@pytest.mark.parametrize(("at_least_s", "least_s", "most_s"), [(0.0, 0.0, 0.5), (2.0, 2.0, 2.0)])
+def test_nodes_that_failed_once_rest_for_different_times(at_least_s, least_s, most_s):
+    """Not all clients come back at once. A node may say for how long it wants none."""
+    rests = []
+    for seed in range(50):
+        nodes = Nodes([A, B], random.Random(seed))
+        nodes.failed(A, 0.0, at_least_s)
+        rests.append(nodes._pauses[A].until_s)
+        assert nodes.choose(rests[-1] - 0.001) == B
+        assert nodes.choose(rests[-1]) == A
+    assert least_s <= min(rests) <= max(rests) <= most_s
+    assert (max(rests) - min(rests) > 0.15) is (at_least_s == 0.0)

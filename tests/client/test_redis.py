@@ -75,6 +75,24 @@ def test_what_is_not_there_is_no_help_and_no_harm(
     nodes.run(main)
 
 
+def test_a_client_that_has_ended_holds_no_connection_of_redis(nodes, redis_servers, tmp_path):
+    with redis_servers.running(tmp_path) as server:
+
+        def others():
+            """How many are connected besides who asks."""
+            return len(server.client.client_list()) - 1
+
+        async def main():
+            given = {"redis_url": server.url, "federation": "f", "follow": True}
+            async with nodes.Federation(nodes.topology_of("a")) as federation:
+                async with AsyncSpillover(federation["a"].url, **given) as client:
+                    await client.run({})
+                    await until(lambda: others() == 2, what="it reads, and listens")
+                await until(lambda: others() == 0)
+
+        nodes.run(main)
+
+
 def test_also_where_nothing_awaits(bed, redis_server, redis_servers):
     given = {"redis_url": redis_server.url, "federation": redis_servers.new_name()}
     with Spillover(bed.url, follow=True, **given) as spillover:

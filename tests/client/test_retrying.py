@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 
 from spillover.client.nodes import Nodes
-from spillover.client.retrying import TOKENS_MAX, Attempts, Retries, RetryBudget
+from spillover.client.retrying import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    TOKENS_MAX,
+    Attempts,
+    Retries,
+    RetryBudget,
+)
 from spillover.model.errors import (
     Failed,
     InputError,
@@ -102,6 +110,36 @@ def test_the_next_round_waits_for_the_first_node_that_wants_to_be_asked():
     bed.fail(full(7.0))
     bed.fail(full(3.0))
     assert 3.0 <= bed.now_s <= 3.2
+
+
+@pytest.mark.parametrize(
+    ("waits_s", "shortest"), [((3.0, 2.0), 1), ((2.0, 3.0), 0), ((None, 9.0), 1), ((0.0, 9.0), 1)]
+)
+def test_of_nodes_that_refused_the_one_that_takes_it_soonest_is_told_of(waits_s, shortest):
+    bed = Bed(retries=Retries(rounds=1))
+    errors = [Refused("full", "queue_full", wait_s) for wait_s in waits_s]
+    bed.fail(errors[0])
+    with pytest.raises(Refused) as error:
+        bed.fail(errors[1])
+    assert error.value is errors[shortest]
+
+
+class Half(random.Random):
+    """Draws what is in the middle."""
+
+    def random(self):
+        return 0.5
+
+
+def test_waits_double_up_to_a_bound():
+    """Half of them here, as they are drawn."""
+    bed = Bed(A, retries=Retries(rounds=12))
+    bed.attempts._rng = Half()
+    _, begun_s = bed.fail_always(Unreachable("gone"))
+    waits_s = [after - before for before, after in itertools.pairwise([0.0, *begun_s])]
+    doubled = [FIRST_WAIT_S * 2.0**count / 2.0 for count in range(11)]
+    assert waits_s == pytest.approx([min(one, LONGEST_WAIT_S / 2.0) for one in doubled])
+    assert doubled[-1] > LONGEST_WAIT_S
 
 
 def test_nothing_is_waited_for_beyond_the_deadline():

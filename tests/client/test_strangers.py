@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ from spillover.client import (
     Refused,
     Rejected,
     Retries,
+    Spillover,
     Unreachable,
 )
 from support.loop import until
@@ -100,6 +102,28 @@ def test_a_page_of_a_proxy_is_not_taken_for_the_node():
 
 
 @pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *((status, OutcomeUnknown) for status in (500, 502, 503, 504, 507, 511)),
+        *((status, NotANode) for status in (403, 404, 451, 501, 505)),
+        (429, Refused),
+    ],
+)
+def test_what_stands_before_a_node_may_have_passed_it_on(status, kind):
+    """Where it says that something went wrong, but not where it says that it never would."""
+
+    async def main():
+        async with (
+            scripted(answer(status, HTML, kind="text/html")) as server,
+            AsyncSpillover(server.url, retries=AT_ONCE) as client,
+        ):
+            with pytest.raises(kind):
+                await client.run(1)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
     ("said", "kind", "reason", "surely"),
     [
         (problem(401, "unauthenticated"), Rejected, "unauthenticated", True),
@@ -121,6 +145,28 @@ def test_reasons_become_errors(said, kind, reason, surely):
                     await client.run(1)
             assert (error.value.reason, error.value.surely_did_not_run) == (reason, surely)
             assert [headers["authorization"] for _, headers in server.seen] == [f"Bearer {SHOWN}"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("waits_here", [False, True])
+def test_a_client_that_was_closed_holds_no_connection(waits_here, monkeypatch):
+    """Of its loop, and of threads that have waited; however long it would have kept it."""
+    monkeypatch.setattr("spillover.client.calls.IDLE_S_MAX", 3600.0)
+
+    def ask(url):
+        with Spillover(url) as client:
+            assert client.run(1).result == 7
+
+    async def main():
+        async with scripted(done(7)) as server:
+            if waits_here:
+                await asyncio.to_thread(ask, server.url)
+            else:
+                async with AsyncSpillover(server.url) as client:
+                    assert (await client.run(1)).result == 7
+                    assert len(server._connections) == 1
+            await until(lambda: not server._connections)
 
     run(main())
 
@@ -252,5 +298,37 @@ def test_a_job_whose_node_never_lets_it_wait_is_not_asked_in_a_spin():
             with pytest.raises(TimeoutError, match=r"still queued after 0\.2 s"):
                 await client.job("x").result(timeout_s=0.2)
             assert len(server.seen) <= 3
+
+    run(main())
+
+
+@pytest.mark.parametrize("comeback_s", [0.0, 0.3])
+def test_a_node_that_cannot_be_asked_for_a_job_is_asked_again_for_so_long(comeback_s):
+    async def main():
+        retries = Retries(comeback_s=comeback_s)
+        async with (
+            scripted(problem(503, "draining")) as server,
+            AsyncSpillover(server.url, retries=retries) as client,
+        ):
+            began_s = time.monotonic()
+            with pytest.raises(OutcomeUnknown, match="cannot be asked"):
+                await client.job("x").state()
+            assert time.monotonic() - began_s < comeback_s + 5.0
+            assert (len(server.seen) == 1) is (comeback_s == 0.0)
+
+    run(main())
+
+
+def test_nobody_waits_for_a_job_longer_than_said(monkeypatch):
+    """However long the pause before the next look would be."""
+    monkeypatch.setattr("spillover.client.job.PAUSE_S", 10.0)
+
+    async def main():
+        said = answer(200, {"id": "x", "state": "queued"})
+        async with scripted(said) as server, AsyncSpillover(server.url) as client:
+            began_s = time.monotonic()
+            with pytest.raises(TimeoutError, match=r"still queued after 0\.05 s"):
+                await client.job("x").result(timeout_s=0.05)
+            assert 0.05 <= time.monotonic() - began_s < 5.0
 
     run(main())

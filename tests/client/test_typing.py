@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import subprocess
 import sys
@@ -56,12 +57,41 @@ def test_help_has_a_sentence_for_all_that_is_public(name):
 
 
 def test_both_clients_offer_the_same():
+    """With the same arguments, and the same where they are not given."""
+
     def offered(of):
         return {
-            name: list(inspect.signature(member).parameters)
+            name: [(one.name, one.default) for one in inspect.signature(member).parameters.values()]
             for name, member in vars(of).items()
             if not name.startswith("_") and callable(member)
         }
 
     assert offered(client.AsyncSpillover) == offered(client.Spillover)
     assert offered(client.AsyncJob) == offered(client.Job)
+
+
+def test_what_is_not_given_is_as_the_handbook_says():
+    """In `services/docs/client.md`."""
+
+    def usual(of):
+        told = inspect.signature(of).parameters.values()
+        return {one.name: one.default for one in told if one.default is not inspect.Parameter.empty}
+
+    call = {"type": "default", "key": None, "deadline_s": 60.0, "priority": 0}
+    of_async = client.AsyncSpillover
+    assert usual(of_async.submit) == call
+    assert usual(of_async.run) == call | {"at_most_once": False}
+    assert usual(of_async.map) == call | {
+        "at_most_once": False,
+        "at_most": 64,
+        "ordered": True,
+        "return_errors": False,
+        "progress": None,
+    }
+    assert usual(of_async)["follow"] is False
+    assert dataclasses.asdict(client.Retries()) == {
+        "share": 0.2,
+        "floor_per_s": 10.0,
+        "rounds": 5,
+        "comeback_s": 10.0,
+    }

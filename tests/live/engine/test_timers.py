@@ -14,6 +14,7 @@ import uvloop
 
 from spillover.live.engine.alarms import LoopAlarm, TimerFdAlarm
 from spillover.live.engine.timers import Timers
+from support.loop import turn
 
 LIMIT_S = 20.0
 
@@ -85,18 +86,22 @@ class Bell:
 
 
 class CountingLoop:
-    """A loop that counts how often it was asked to call back later."""
+    """A loop that counts how often it was asked to call back later, and woken by a descriptor."""
 
     def __init__(self, loop):
         self.loop = loop
-        self.armed = 0
+        self.armed = self.woken = 0
 
     def call_later(self, delay_s, callback):
         self.armed += 1
         return self.loop.call_later(delay_s, callback)
 
     def add_reader(self, descriptor, callback):
-        self.loop.add_reader(descriptor, callback)
+        def counted():
+            self.woken += 1
+            callback()
+
+        self.loop.add_reader(descriptor, counted)
 
     def remove_reader(self, descriptor):
         self.loop.remove_reader(descriptor)
@@ -159,7 +164,9 @@ def test_it_wakes_about_once_for_each_instant(run, new_timers):
         for number in range(50):
             timers.at(start_s + 0.0034 * (number + 1), bell.ring)
         await bell.rung.wait()
+        await turn(0.005)
         assert loop.armed <= 2 * 50 + 1
+        assert loop.woken <= 2 * 50 + 1
 
     run(main())
 

@@ -8,6 +8,7 @@ import importlib.util
 import signal
 import socket
 import sys
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -139,11 +140,12 @@ def test_what_runs_is_told_that_it_is_not_wanted(dask, tmp_path, function):
 
     async def main():
         async with Rig(dask, function) as rig:
-            ref = rig.start({"directory": str(tmp_path), "heed": True})
+            ref, began_s = rig.start({"directory": str(tmp_path), "heed": True}), time.monotonic()
             await until(lambda: runs(tmp_path))
             rig.workers.stop(ref)
             event = await rig.end(ref)
             assert event.outcome is Outcome.CANCELLED
+            assert 0.0 < event.service_s <= time.monotonic() - began_s + 0.01
             assert (tmp_path / "told-r1").exists()
             assert [*rig.workers._started, *rig.workers._stopped] == [], "it is forgotten"
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES
+from spillover.live.handlers.http import upstream_answers
 from spillover.live.handlers.http.upstream_answers import read_answer
 from spillover.live.http.client import Response
 
@@ -86,6 +87,14 @@ def test_what_a_service_says_of_its_error_is_for_the_log_alone():
     assert ended.problem == "upstream http://h/run answered 500"
     assert "500: secret \ufffdxxx" in ended.details
     assert len(ended.details) < 400
+
+
+def test_what_is_wrapped_may_take_as_much_as_any_result(monkeypatch):
+    wrapped = b'{"content_type":"a/b","body_base64":"AAAA"}'
+    for limit in (len(wrapped), len(wrapped) - 1):
+        monkeypatch.setattr(upstream_answers, "RESULT_LIMIT_BYTES", limit)
+        ended = read(b"\0\0\0", type_=b"a/b")
+        assert (ended.problem is None) is (limit == len(wrapped))
 
 
 @pytest.mark.parametrize("size", [SAID_LIMIT_BYTES, SAID_LIMIT_BYTES + 1])

@@ -3,6 +3,7 @@ nothing else written, than of those that come for the first time."""
 
 from __future__ import annotations
 
+import contextlib
 from itertools import pairwise
 
 import pytest
@@ -176,6 +177,22 @@ def test_what_a_neighbor_sends_again_is_written_as_before():
         assert request.head_with(b"u:1", ADDED) == anew
         assert (request.method, request.body) == (head.method, body)
     assert known.meanings
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ((b"Host", b"h"), (b"Authorization", b"Bearer x")),
+        ((b"Host", b"h"), (b"cookie", b"a")),
+        ((b"X", b"no host"),),
+    ],
+)
+def test_nor_are_secrets_kept_of_what_a_neighbor_sends(headers):
+    known = Known()
+    request = ForeignRequest(PassedRequest("GET", b"/", headers, b"").encode(), known)
+    with contextlib.suppress(ValueError):
+        request.head_with(b"u:1", ADDED)
+    assert not known.meanings
 
 
 @pytest.mark.parametrize(

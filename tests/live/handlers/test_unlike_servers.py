@@ -247,6 +247,17 @@ def test_a_handler_that_cannot_be_had_is_told_with_its_server(run):
     run(main())
 
 
+def test_how_long_a_success_usually_takes_goes_by_the_speed_of_its_server(run):
+    async def main():
+        handler = "http:http://127.0.0.1:9/"
+        rig = Rig(server("one", 4.0, handler), server("two", 0.5, handler), service_ms=40.0)
+        usual_s = [one.upstreams._usual_s for one in rig.workers._servers]
+        assert usual_s == pytest.approx([0.01, 0.08])
+        await close(rig)
+
+    run(main())
+
+
 def test_whose_upstream_is_gone_is_told_by_its_number(run):
     async def main():
         with_none = "http:http://127.0.0.1:9/"

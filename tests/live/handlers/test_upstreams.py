@@ -4,6 +4,7 @@ fails more than others. By a clock that is moved by hand."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from types import SimpleNamespace
 
 import pytest
@@ -32,6 +33,20 @@ def clock(monkeypatch):
     made = Clock()
     monkeypatch.setattr(upstreams_module, "time", SimpleNamespace(monotonic=made.monotonic))
     return made
+
+
+@pytest.fixture
+def told(caplog, monkeypatch):
+    """What the log has said so far: words, whom it is about, and what else."""
+    # The filter holds back what it has let through within a second, for another test as well.
+    monkeypatch.setattr(upstreams_module._log, "filters", [])
+    caplog.set_level(logging.INFO)
+
+    def lines():
+        said = [one.msg for one in caplog.records if one.name == upstreams_module.__name__]
+        return [(one.words, *one.fields.values()) for one in said]
+
+    return lines
 
 
 def with_upstreams(count, main, usual_s=0.0):
@@ -78,7 +93,7 @@ def test_the_least_busy_comes_first_and_ties_go_round(clock):
     with_upstreams(3, main)
 
 
-def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock):
+def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock, told):
     """And the node is told how long to wait once all have asked."""
 
     async def main(upstreams, health):
@@ -97,6 +112,8 @@ def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock):
         assert places(upstreams, 2, tried=[first], now_s=FAR_S + ALONE_S_MAX) == [1, 1]
         upstreams.leave_alone(first, Ended(problem="no"))
         assert places(upstreams, 1, now_s=FAR_S + 5.0) == [0], "it has not said how long"
+        words = "upstream is left alone"
+        assert told() == [(words, first.name, 5.0), (words, second.name, ALONE_S_MAX)]
 
     with_upstreams(2, main)
 
@@ -110,7 +127,7 @@ def fail_until_passed_over(upstreams, upstream, clock):
     raise AssertionError(upstream.failures)
 
 
-def test_who_fails_more_than_others_comes_last_for_longer_and_longer(clock):
+def test_who_fails_more_than_others_comes_last_for_longer_and_longer(clock, told):
     """Until it has worked; nobody else is there to be asked where there is one alone."""
 
     async def main(upstreams, health):
@@ -126,6 +143,8 @@ def test_who_fails_more_than_others_comes_last_for_longer_and_longer(clock):
             assert places(upstreams, 1, now_s=clock.now_s) == [0]
             second.running = 0
         assert pauses == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0])
+        assert {line[:2] for line in told()} == {("upstream is passed over", first.name)}
+        assert [line[2] for line in told()] == pytest.approx(pauses)
         upstreams.worked(first, 1.0)
         assert fail_until_passed_over(upstreams, first, clock) == pytest.approx(1.0)
 
@@ -160,7 +179,7 @@ def test_a_failure_that_comes_at_once_does_not_make_it_the_least_busy(clock):
     with_upstreams(2, main)
 
 
-def test_the_node_hears_of_the_last_one_that_goes(clock):
+def test_the_node_hears_of_the_last_one_that_goes(clock, told):
     async def main(upstreams, health):
         first, second = upstreams._all
         upstreams.unreachable(first, "refused")
@@ -173,5 +192,10 @@ def test_the_node_hears_of_the_last_one_that_goes(clock):
         assert places(upstreams, 1) == [None]
         await until(lambda: first.up and second.up)  # they were there all the time
         assert health == [False, True]
+        words = "upstream cannot be reached"
+        gone = [(words, one.name, "refused") for one in (first, second)]
+        assert told()[:2] == gone
+        words = "upstream can be reached again"
+        assert sorted(told()[2:]) == [(words, one.name) for one in (first, second)]
 
     with_upstreams(2, main)

@@ -13,7 +13,7 @@ import pytest
 from spillover.live.http import blocking
 from spillover.live.http.blocking import BlockingClient
 from spillover.live.http.connection import Response
-from spillover.model.errors import NotDelivered
+from spillover.model.errors import NotDelivered, OutcomeUnknown
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 LIMIT_S = 20.0
@@ -126,3 +126,16 @@ def test_whoever_waits_for_what_nobody_reads_any_more_is_woken(monkeypatch):
         client.interrupt(exchange)
         waiting.join(LIMIT_S)
         assert not waiting.is_alive()
+
+
+def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_said():
+    ends = []
+    with serving(answer=b"") as (client, heads):
+        waiting = threading.Thread(target=lambda: ends.extend(carried(client, 0.2)), daemon=True)
+        waiting.start()
+        waiting.join(LIMIT_S)
+        assert len(heads) == 1
+        (error,) = ends
+        assert isinstance(error, OutcomeUnknown)
+        assert "no complete answer within 0.2 s" in str(error)
+        assert not client._lines

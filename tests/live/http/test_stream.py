@@ -10,6 +10,7 @@ import uvicorn
 
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
+from support.loop import turn
 
 LIMIT_S = 20.0
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -18,13 +19,15 @@ TO_THE_END = b"HTTP/1.1 200 OK\r\n\r\n"
 
 @contextlib.asynccontextmanager
 async def streaming(*pieces, stays_open=False, drips=b""):
-    """A client of a server that sends these pieces one after the other, then ends, or waits, and
-    sends `drips` a hundred times a second."""
+    """A client of a server that sends these pieces one after the other, each to be read before the
+    next, then ends, or waits, and sends `drips` a hundred times a second."""
     gone = asyncio.Event()
 
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
+            if number:
+                await turn()
             writer.write(piece)
             await writer.drain()
         while stays_open and not gone.is_set():
@@ -55,8 +58,10 @@ def chunk(data):
         [CHUNKED + chunk(b"one\n\ntw"), chunk(b"o\n") + chunk(b"")],
         [CHUNKED + chunk(b"one\n\ntwo\n")[:6], chunk(b"one\n\ntwo\n")[6:] + chunk(b"")],
         [TO_THE_END + b"one\n\n", b"two\n"],
+        [CHUNKED[:20], CHUNKED[20:], chunk(b"one\n\ntwo\n") + chunk(b"")],
+        [b"HTTP/1.1 103 Early Hints\r\n\r\n", TO_THE_END, b"one\n\ntwo\n"],
     ],
-    ids=["bytes", "chunks", "cut chunk", "to the end"],
+    ids=["bytes", "chunks", "cut chunk", "to the end", "cut head", "hints first"],
 )
 def test_lines_come_whole_and_in_order(run, pieces):
     """Each line comes once, however it was cut on the way; the stream's end is the return."""

@@ -13,8 +13,9 @@ from spillover.live.leases.renewal import child
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import BLOCKED_LEASES, ProgressGuard
 from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent
-from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
+from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent
+from spillover.live.leases.renewal.rounds import Rounds
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.model.lease_times import LeaseTimes
 from support.loop import until
@@ -56,19 +57,35 @@ def test_a_limit_is_never_put_off_and_goes_with_its_epoch(memory):
     assert memory.deadline_s(0, 2) == 20.0
 
 
-def test_only_time_in_which_its_runtime_ran_counts_as_idle(memory):
+@pytest.mark.parametrize("runtime", [THREAD, LOOP])
+def test_only_time_in_which_its_runtime_ran_counts_as_idle(memory, runtime):
     """A handler that has told of nothing yet is none that is idle, also after one that has."""
-    memory.grant(0, 1, 20.0, THREAD)
-    memory.beat(THREAD, 100.0, 1.0)
+    memory.grant(0, 1, 20.0, runtime)
+    memory.beat(runtime, 100.0, 1.0)
     assert memory.idle_s(0) is None
     memory.report_progress(0)
-    memory.beat(THREAD, 100.5, 1.0)
+    memory.beat(runtime, 100.5, 1.0)
     assert memory.idle_s(0) == 0.5
-    memory.beat(THREAD, 160.0, 1.0)
+    memory.beat(runtime, 160.0, 1.0)
     assert memory.idle_s(0) == 1.5
     assert memory.silent_s(0, 163.0) == 3.0
-    memory.grant(0, 2, 20.0, THREAD)
+    memory.grant(0, 2, 20.0, runtime)
     assert memory.idle_s(0) is None
+
+
+def test_an_answer_renews_only_what_is_still_held_when_it_comes(memory):
+    """A lease that was over by then may have been given up: it is lost, whatever Redis says."""
+    plan = make_plan("redis://h", "g", 2, LeaseTimes(), node="a", incarnation="i")
+    rounds = Rounds(plan, memory)
+    sent_s = lease_now_s()
+    memory.grant(0, 1, sent_s + 0.5, THREAD)
+    memory.grant(1, 1, sent_s - 0.5, THREAD)
+    assert rounds._apply([(0, 1), (1, 1)], "22", sent_s) == "20"
+    assert memory.deadline_s(0, 1) == sent_s + plan.lease_s - plan.margin_s > sent_s + 0.5
+    assert memory.deadline_s(1, 1) == 0.0
+    assert rounds._apply([(0, 1)], "0", sent_s) == "0"
+    assert memory.deadline_s(0, 1) == 0.0
+    rounds.close()
 
 
 # --- who hangs --------------------------------------------------------------------------------

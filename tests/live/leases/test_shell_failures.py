@@ -13,6 +13,7 @@ import pytest
 
 from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
+from spillover.live.leases.hints import Hints
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import RunError, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
@@ -232,11 +233,29 @@ def test_that_messages_are_not_heard_is_told_once_until_they_are(group, caplog):
             for count in (1, 2):
                 for _ in range(3):
                     member._shell._hints_lost(StoreUnreachable("gone"))
-                assert len(told()) == count
-                member._shell._resubscribed()
+                assert len(told()) == 2 * count - 1
+                for _ in range(3):
+                    member._shell._resubscribed()
+                assert len(told()) == 2 * count
 
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.INFO)
     runs(main)
+    assert told() == 2 * [
+        "no messages on the group's channels reason=gone",
+        "messages on the group's channels are heard again",
+    ]
+
+
+@pytest.mark.parametrize(("renewer", "why"), [("process", ""), ("thread", ' reason="asked for"')])
+def test_what_renews_is_told(group, caplog, renewer, why):
+    async def main():
+        async with group("a", works, renewer=renewer):
+            pass
+
+    caplog.set_level(logging.INFO)
+    runs(main)
+    (told,) = [one.message for one in caplog.records if one.message.startswith("renewal ")]
+    assert told == f"renewal starts by={renewer}{why}"
 
 
 @pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
@@ -347,3 +366,36 @@ def test_giving_up_in_a_thread(group, caplog):
         assert given_up(caplog) == []
         with pytest.raises(ZeroDivisionError):
             give_up(ZeroDivisionError())
+
+
+def test_a_bug_in_hearing_hints_is_told_and_the_member_goes_on(group, until, caplog, monkeypatch):
+    """It looks by itself each period: hints only make that sooner."""
+
+    async def break_down(self):
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(Hints, "_subscribe_and_listen", break_down)
+    running = Running()
+
+    async def main():
+        async with group("a", running.on_loop("a")) as member:
+            await until(lambda: len(member.held) == PARTITIONS, limit_s=LIMIT_S)
+
+    runs(main)
+    told = [one for one in caplog.records if "no hint is heard any more" in one.getMessage()]
+    assert [str(one.exc_info[1]) for one in told] == ["a bug"]
+
+
+def test_a_member_without_await_can_be_left_at_once(group):
+    """Whatever its handlers do: its leases run out."""
+    held = threading.Event()
+
+    def handle(partition, epoch, stop_event):
+        held.set()
+        stop_event.wait()
+
+    with group("a", handle, kind=LeaseGroupThread) as member:
+        assert held.wait(LIMIT_S)
+        member._abandon()
+        with pytest.raises(RunError, match="a: it was left at once"):
+            member.wait(LIMIT_S)

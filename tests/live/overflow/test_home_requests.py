@@ -81,6 +81,7 @@ def test_a_node_that_ends_takes_nothing():
     door.held.close()
     refused = door.take("late")
     assert (refused.reason, refused.origin) == (Refusal.DRAINING, ev.HOME)
+    assert refused.retry_after_s == 0.0, "another node may take it now"
     assert [event.request.id for event in door.events] == ["early"]
     assert len(door.held) == 0
 

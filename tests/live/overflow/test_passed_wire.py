@@ -126,12 +126,34 @@ def test_no_part_of_an_answer_is_taken_for_all_of_it():
         assert body.startswith(read.body)
 
 
+def test_what_a_head_does_not_say_took_no_time():
+    told = b'{"path":["a"],"held_ms":2000.0}'
+    _, _, fields = encode_head(PASSED_HEAD, SO_FAR, STAY).partition(b"}")
+    message = struct.pack(">I", len(told)) + told + fields
+    nothing_yet = SoFar(("a",), 0.0, 0.0, 0.0)
+    assert decode_head(message) == (PASSED_HEAD, nothing_yet, Stay(2.0, 0.0, 0.0))
+
+
 def test_a_piece_is_handed_on_in_parts_as_they_come():
     piece, read = frame(b"abcdef"), Read()
     read.feed(encode_head(PASSED_HEAD, SO_FAR, STAY))
     for k in range(len(piece)):
         read.feed(piece[k : k + 1])
     assert read.told[1:] == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+@pytest.mark.parametrize("cut", [0, 1, FRAME.size, FRAME.size + 3])
+def test_what_looks_like_a_frame_within_a_piece_is_a_part_of_it(cut):
+    """However it comes: of the body nothing is understood."""
+    within, read = frame(b"abc"), Read()
+    piece = frame(within + within)
+    read.feed(encode_head(PASSED_HEAD, SO_FAR, STAY))
+    read.feed(piece[:cut])
+    read.feed(piece[cut : cut + len(within)])
+    read.feed(piece[cut + len(within) :])
+    assert read.body == within + within
+    read.feed(encode_end(FIELDS, ANSWER, STAY))
+    assert read.told[-1][0] == "end"
 
 
 WHOLE_HEAD = encode_head(PASSED_HEAD, SO_FAR, STAY)
@@ -163,10 +185,12 @@ def test_what_is_no_answer_is_refused(frames):
     ("before", "frames"),
     [
         (b"", frame(b"")),
+        (b"", frame(b"x")),
         (b"", WHOLE_END),
         (WHOLE_HEAD, WHOLE_HEAD),
         (WHOLE_HEAD + WHOLE_END, WHOLE_HEAD),
         (WHOLE_HEAD + WHOLE_END, frame(b"")),
+        (WHOLE_HEAD + WHOLE_END, frame(b"x")),
         (WHOLE_HEAD + WHOLE_END, WHOLE_END),
     ],
 )

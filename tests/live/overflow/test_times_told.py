@@ -7,6 +7,10 @@ import time
 
 import pytest
 
+from spillover.live.http.opening import Opening
+from support.loop import turn
+from support.scripted_answers import ScriptedShell, Told, take
+
 CLOCKS_MS = 5.0
 """What rounding and uvloop's clock of milliseconds may make of it."""
 
@@ -37,5 +41,74 @@ def test_time_at_the_neighbor_is_no_time_on_the_way(nodes, delay_ms):
             assert delay_ms <= timing["return"] < delay_ms + 250.0
             assert timing["service"] == 600.0
             held.cancel()
+
+    nodes.run(main)
+
+
+OPENING_S, DELAY_S = 0.3, 0.04
+
+
+def open_late(monkeypatch, node):
+    """From now on it takes this node long to open a connection, of which it has none."""
+    open_at_once = Opening._open_socket
+
+    async def open_socket(self, make):
+        await turn(OPENING_S)
+        return await open_at_once(self, make)
+
+    (link,) = node.shell.links.by_handle.values()
+    for connection in list(link._client._idle):
+        connection.close()
+    monkeypatch.setattr(Opening, "_open_socket", open_socket)
+
+
+def check_way(node, network_s):
+    """The client has waited for the opening, too; the next request need not."""
+    (neighbor,) = node.machine.neighbors.by_handle.values()
+    assert network_s >= OPENING_S + DELAY_S - CLOCKS_MS / 1e3
+    assert DELAY_S / 2 < neighbor.way_s < OPENING_S / 2
+
+
+def test_what_opening_a_connection_took_is_not_held_against_the_way(nodes, monkeypatch):
+    async def main():
+        clusters = {"a": {"queue_limit": 0}}
+        topology = nodes.topology_of("a", "b", delay_ms=DELAY_S * 1e3, clusters=clusters)
+        async with nodes.Federation(topology) as federation:
+            a = federation["a"]
+            await nodes.until(lambda: all(a.machine.neighbors.accepting))
+            held = a.post({"service_ms": 9000})
+            await nodes.until(lambda: a.machine.servers.busy == 1)
+            open_late(monkeypatch, a)
+            response = await a.post({"service_ms": 1})
+            check_way(a, json.loads(response.body)["timing_ms"]["network"] / 1e3)
+            held.cancel()
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_nor_is_it_where_answers_pass_through(nodes, monkeypatch, at_once):
+    """An answer may be there at once, or come in pieces."""
+
+    async def main():
+        passes = {"handler": "proxy:http://127.0.0.1:9"}
+        clusters = {"a": passes | {"queue_limit": 0}, "b": passes}
+        topology = nodes.topology_of("a", "b", delay_ms=DELAY_S * 1e3, clusters=clusters)
+        async with nodes.Federation(topology, make_shell=ScriptedShell) as federation:
+            a, b = federation["a"], federation["b"]
+            await nodes.until(lambda: all(a.machine.neighbors.accepting))
+            take(a.shell, Told())
+            open_late(monkeypatch, a)
+            sink = Told()
+            take(a.shell, sink)
+            (service,) = await nodes.until(lambda: b.shell.workers.services)
+            if at_once:
+                service.whole(b"one")
+            else:
+                service.begin()
+                service.end()
+            await nodes.until(lambda: sink.how)
+            check_way(a, sink.told[0][2].network_s)
+            a.shell.workers.services[0].fail()
 
     nodes.run(main)

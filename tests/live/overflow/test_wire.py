@@ -280,6 +280,45 @@ def test_no_bytes_confuse_the_decoders(message):
             continue
 
 
+LOAD = {"epoch": 1, "sequence": 2, "ahead": 3, "load": 0.5, "accepting": True}
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ("epoch", [0, 2**53], [-1, 2**53 + 1, 0.5]),
+        ("sequence", [0, 2**53], [-1, 2**53 + 1, None]),
+        ("ahead", [-(2**31), 2**31], [-(2**31) - 1, 2**31 + 1]),
+        ("load", [0, 1e9], [-0.1, 1.1e9, "1"]),
+        ("accepting", [True, False], [0, None]),
+    ],
+)
+def test_a_load_out_of_bounds_says_nothing(field, good, bad):
+    for value in good:
+        told = wire.decode_load(json.dumps([*(LOAD | {field: value}).values()]).encode())
+        assert getattr(told, field) == value
+    for value in bad:
+        assert wire.decode_load(json.dumps([*(LOAD | {field: value}).values()]).encode()) is None
+    assert wire.decode_load(None) is None
+    assert wire.decode_load(b"nonsense") is None
+
+
+@pytest.mark.parametrize(
+    ("field", "good"),
+    [
+        ("path", [["a"], ["a"] * 1000]),
+        ("priority", [0, 9]),
+        ("remaining_ms", [0.0, 1e12]),
+        ("id", ["x", "x" * 200]),
+        ("type", ["x", "x" * 100]),
+        ("tenant", ["x", "x" * 64]),
+    ],
+)
+def test_what_a_neighbor_may_hand_on(field, good):
+    for value in good:
+        wire.decode_forward(json.dumps(FORWARD | {field: value}).encode())
+
+
 @pytest.mark.parametrize("tenant", ["", "shop"])
 def test_whose_request_it_is_goes_along(tenant):
     """As a field of its own, which older nodes ignore; without tenants nothing is said."""

@@ -10,6 +10,7 @@ import pytest
 from spillover.client import (
     GrantLost,
     InputError,
+    OutcomeUnknown,
     QueueFull,
     Refused,
     Rejected,
@@ -20,7 +21,7 @@ from spillover.client import (
 from spillover.core.queue import events as ev
 from spillover.live.http.connection import Response
 from spillover.live.queue.client_wire import read_object
-from support.loop import until
+from support.loop import turn, until
 from support.queue_producers import producers
 
 
@@ -113,6 +114,26 @@ def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged(run):
                         await obj.ack()
                     consumer.stop()
             assert one.objects.acknowledged == 0
+
+    run(main())
+
+
+def test_where_a_consumer_breaks_down_nothing_is_known_of_what_it_holds(run):
+    """Whoever waits for word of an object is told so, and whoever comes for the next one why."""
+
+    async def main():
+        async with producers(1) as (one,), produce([one.url]) as queue:
+            await queue.put(b"x")
+            consumer = consume([one.url])
+            async with consumer:
+                obj = await first_of(consumer)
+                acknowledging = asyncio.create_task(obj.ack())
+                await turn(0)
+                consumer._shell._on_failure(LookupError("a bug"))
+                with pytest.raises(OutcomeUnknown, match="may come again"):
+                    await acknowledging
+                with pytest.raises(LookupError, match="a bug"):
+                    await first_of(consumer)
 
     run(main())
 

@@ -13,11 +13,13 @@ import pytest
 
 from spillover.core.queue import events as ev
 from spillover.core.queue.settings import ProducerSettings
+from spillover.live.queue import history as history_module
 from spillover.live.queue import shell as shell_module
 from spillover.live.queue.history import OBJECT, PROBE
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
 from support.loop import until
+from support.scripted_server import answer, scripted
 
 SETTINGS = ProducerSettings(id="p1", buffers=4, visibility_s=60.0)
 
@@ -148,6 +150,76 @@ def test_an_end_waits_for_what_is_here(caplog: pytest.LogCaptureFixture) -> None
     assert record.getMessage().startswith("the producer ends: it waits for 1 that nobody took, ")
 
 
+def test_what_waits_in_a_store_holds_up_no_end_but_who_is_here_does(tmp_path: Path) -> None:
+    """Whose object is being read, and who waits for one."""
+
+    async def main(shell: QueueShell) -> None:
+        await put(shell, b"one")
+        assert shell.is_empty
+        admitted = await shell.ask(lambda ref: ev.Offered(ref, shell.now_s + 10.0, 3))
+        assert not shell.is_empty
+        await shell.object_read(admitted.ref, "text/plain", b"two")
+        assert shell.is_empty
+        for _ in range(2):
+            given = await take(shell)
+            assert not shell.is_empty
+            shell.feed(ev.Sent(given.grant, whole=True))
+            shell.ask_now(lambda ref, grant=given.grant: ev.Acked(ref, grant))
+            assert shell.is_empty
+        until_s = shell.now_s + 10.0
+        asking = asyncio.create_task(
+            shell.ask(lambda ref: ev.Taken(ref, "t", "c", 1, {"p1": 1.0}, False, until_s))
+        )
+        await until(lambda: len(shell.machine.takes) == 1)
+        assert not shell.is_empty
+        asking.cancel()
+
+    with_shell(main, tmp_path)
+
+
+def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
+    async def main() -> None:
+        async with scripted(answer(202)) as peer:
+            shell = QueueShell(SETTINGS, {"p2": peer.url}, None, "http://127.0.0.1:1")
+            await shell._clients["p2"].warm(2)
+            await until(lambda: len(peer._connections) == 2)
+            await shell.close()
+            await until(lambda: not peer._connections)
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_stored_is_not_taken(tmp_path: Path) -> None:
+    """Its producer is told so, and the next that fits is taken."""
+
+    async def main(shell: QueueShell) -> None:
+        store = shell.bodies._store
+        assert store is not None
+        await put(shell, b"one")
+        pages = store._database.execute("PRAGMA page_count").fetchone()[0]
+        store._database.execute(f"PRAGMA max_page_count = {pages}")  # SQLite's own full disk
+        assert not isinstance(await put(shell, bytes(50_000)), ev.Accept)
+        assert (shell.machine.objects.buffered, shell.bodies.memory_bytes) == (1, 3)
+        assert isinstance(await put(shell, b"two"), ev.Accept)
+
+    with_shell(main, tmp_path)
+
+
+def test_what_peers_are_asked_comes_back_from_those_that_answer() -> None:
+    """By their ids; no more of them are asked than wanted."""
+
+    async def main() -> None:
+        async with scripted(answer(200, b"one")) as good, scripted(answer(503, b"no")) as bad:
+            peers = {"p2": good.url, "p3": bad.url, "p4": "http://127.0.0.1:1", "p5": good.url}
+            shell = QueueShell(SETTINGS, peers, None, "http://127.0.0.1:1")
+            told = await shell.ask_peers("/state", 3)
+            assert told == {"p2": b"one", "p3": None, "p4": None}
+            assert [asked for asked, _ in good.seen] == ["GET /state"]
+            await shell.close()
+
+    asyncio.run(main())
+
+
 def test_who_has_gone_is_no_caller_any_more() -> None:
     """What is asked is taken back at once; nothing is left behind of either."""
 
@@ -169,6 +241,7 @@ def test_who_has_gone_is_no_caller_any_more() -> None:
         assert shell._calls == {}
         await put(shell, b"one")
         assert shell.machine.objects.buffered == 1
+        await until(lambda: not shell._calls)
 
     with_shell(main)
 
@@ -247,6 +320,28 @@ def test_the_stories_of_objects_and_of_calls() -> None:
         both = ["consumer c asks here: up to 1 hop", "answered with object 1 of this producer"]
         assert words_of(shell, PROBE, "t") == both * 2
         assert words_of(shell, OBJECT, 2) == words_of(shell, PROBE, "?") == []
+
+    with_shell(main)
+
+
+def test_stories_are_bounded_and_the_newest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long one its beginning and its end."""
+    monkeypatch.setattr(history_module, "STORIES_MAX", 3)
+    monkeypatch.setattr(history_module, "RECORDS_MAX", 4)
+
+    async def main(shell: QueueShell) -> None:
+        await put(shell, b"one")
+        for _ in range(3):
+            given = await take(shell)
+            shell.feed(ev.Sent(given.grant, whole=True))
+            shell.ask_now(lambda ref, grant=given.grant: ev.Nacked(ref, grant))
+        story = words_of(shell, OBJECT, 1)
+        assert len(story) == 4
+        assert story[0] == "taken in and buffered: 201"
+        assert story[-2:] == ["sent", "given back by its consumer"]
+        for content in (b"two", b"three", b"four"):
+            await put(shell, content)
+        assert [len(words_of(shell, OBJECT, number)) for number in (1, 2, 3, 4)] == [0, 1, 1, 1]
 
     with_shell(main)
 

@@ -383,6 +383,13 @@ def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_a_process_that_fails_with_its_store_open_ends(tmp_path: Path) -> None:
+    fails = WRITER.partition("number = last")[0] + "raise SystemExit(3)"
+    command = [sys.executable, "-c", fails, str(tmp_path)]
+    assert subprocess.run(command, timeout=60.0, check=False).returncode == 3
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize("lines", [3, 40, 97])
 def test_what_was_told_to_be_stored_survives_sigkill(tmp_path: Path, lines: int) -> None:
     there: set[int] = set()

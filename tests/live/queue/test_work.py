@@ -77,6 +77,7 @@ async def upstream(statuses):
 
     async def serve(reader, writer):
         while head := await reader.readuntil(b"\r\n\r\n"):
+            assert b"idempotency-key" not in head.lower(), "no name outlives a producer"
             length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
             came.append(json.loads(await reader.readexactly(length)))
             status = statuses.pop(0) if statuses else 200

@@ -15,6 +15,7 @@ from spillover.live.tls import failures
 from spillover.live.tls.certified import certificate_of
 from spillover.live.tls.contexts import client_context, server_context, trusting_context
 from spillover.live.tls.material import read_material
+from spillover.model.trust import CA_VARIABLE
 from support.certificates import Authority, put
 
 NAME = "a.ring5.spillover"
@@ -74,6 +75,22 @@ def test_a_ca_of_the_bundle_is_trusted_though_another_has_signed_it(tmp_path, au
     Ends(served(tmp_path, signed, between), believing(tmp_path, between)).shake()
     with pytest.raises(ssl.SSLCertVerificationError):
         Ends(served(tmp_path, signed, between), believing(tmp_path, Authority("else"))).shake()
+
+
+def test_without_a_file_it_is_the_system_that_says_whom_to_believe(
+    tmp_path, authority, monkeypatch
+):
+    """Or the file that the environment names, and then nobody else."""
+    monkeypatch.delenv(CA_VARIABLE, raising=False)
+    system, named = tmp_path / "system.pem", tmp_path / "named.pem"
+    system.write_bytes(authority.pem)
+    named.write_bytes(Authority("another").pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(system))
+    server = served(tmp_path, authority.sign(NAME), authority)
+    Ends(server, trusting_context(None)).shake()
+    monkeypatch.setenv(CA_VARIABLE, str(named))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        Ends(server, trusting_context(None)).shake()
 
 
 def test_who_the_other_end_is_stands_in_its_dns_names(tmp_path, authority):

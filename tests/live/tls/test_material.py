@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from spillover.live.tls.material import TlsFiles, read_material
+from spillover.live.tls.material import TlsFiles, faults_of, read_material
 from spillover.live.tls.pem_files import read_pem
 from spillover.model.errors import InputError
 from support.certificates import Authority, put
@@ -54,6 +54,20 @@ def test_a_key_that_does_not_fit(files, authority):
     assert "paris.example" in told
     assert "sha256 " in told
     assert "CN=old CA" in told
+
+
+def test_each_file_is_at_fault_by_itself(files, tmp_path, authority):
+    """All that is wrong is found, where what is read stops at the first."""
+    now = datetime.now(UTC)
+    assert faults_of(files, NAME, now) == []
+    Path(files.key).write_bytes(authority.sign(NAME)[1])
+    Path(files.ca).write_bytes(b"nonsense")
+    assert [fault.source for fault in faults_of(files, NAME, now)] == [files.key, files.ca]
+    assert [fault.source for fault in faults_of(files, "b.ring5.spillover", now)] == [
+        files.cert,
+        files.key,
+        files.ca,
+    ]
 
 
 def test_another_name(files):

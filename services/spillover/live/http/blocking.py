@@ -134,9 +134,8 @@ class BlockingClient:
         """It is about to close."""
         self._lines.pop(connection, None)
 
-    def lost(self, connection: Connection) -> None:
-        """Its socket is closed."""
-        self._lines.pop(connection, None)
+    lost = dropped
+    """Its socket is closed."""
 
 
 class _Line(asyncio.Transport):

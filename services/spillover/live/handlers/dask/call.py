@@ -81,8 +81,8 @@ def run(
     limit_bytes: int,
 ) -> tuple[str, Any, str]:
     """Call the function: (DONE, JSON, ""), (FAILED, problem, details), (NOT_RUN, (problem, pause),
-    details), (REJECTED, (problem, status, JSON or None), details), or (NOT_BEGUN, "", "") if this
-    is not the worker that was greeted, or nobody wants it any more. Never raises.
+    ""), (REJECTED, (problem, status, JSON or None), ""), or (NOT_BEGUN, "", "") if this is not the
+    worker that was greeted, or nobody wants it any more. Never raises.
 
     JSON of more than `limit_bytes` is refused here: it travels neither to the scheduler nor on."""
     from distributed import get_worker  # noqa: PLC0415 - there is a worker only where this runs
@@ -111,19 +111,18 @@ def run(
 def _failed(error: BaseException) -> tuple[str, Any, str]:
     """What an exception says of itself: see `spillover.handlers`."""
     problem = _one_line(error)
-    details = "".join(traceback.format_exception(error))[-20_000:]
     try:
         if getattr(error, "not_run", None) is True:
             pause_s = getattr(error, "retry_after_s", None)
-            return NOT_RUN, (problem, pause_s if type(pause_s) in (int, float) else None), details
+            return NOT_RUN, (problem, pause_s if type(pause_s) in (int, float) else None), ""
         if getattr(error, "rejected", None) is True:
             status = getattr(error, "status", None)
             said = _said(getattr(error, "body", None))
             status = int(status) if isinstance(status, int) else None
-            return REJECTED, (problem, status, said), details
+            return REJECTED, (problem, status, said), ""
     except BaseException:  # noqa: BLE001, S110 - its own attributes may do anything
         pass
-    return FAILED, problem, details
+    return FAILED, problem, "".join(traceback.format_exception(error))[-20_000:]
 
 
 def _said(body: Any) -> bytes | None:

@@ -134,10 +134,10 @@ def _end_of_call(kind: str, value: Any, details: str) -> Ended:
         return Ended(value)
     if kind == dask_call.NOT_RUN:
         problem, asked_s = value
-        return Ended(problem=problem, details=details, not_run=True, retry_after_s=pause_s(asked_s))
+        return Ended(problem=problem, not_run=True, retry_after_s=pause_s(asked_s))
     if kind == dask_call.REJECTED:
         problem, status, body = value
-        ended = Ended(problem=problem, details=details, rejected=True)
+        ended = Ended(problem=problem, rejected=True)
         ended.status = rejected_status(status)
         ended.body = None if body is None else said(body)
         return ended

@@ -332,8 +332,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
 
 
 def _said(upstream: Upstream, status: int) -> Ended:
-    problem = f"upstream {upstream.name} answered {status}"
-    return Ended(problem=problem, details=problem, upstream_answered=True, status=status)
+    return Ended(problem=f"upstream {upstream.name} answered {status}", status=status)
 
 
 def _in_trace(fields: Fields, trace: TraceContext) -> Fields:

@@ -1,0 +1,71 @@
+"""The workers of a Dask cluster: which one gets a request, and what is said of their slots."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from spillover.live.handlers.dask import pool as pool_module
+from spillover.live.handlers.dask.pool import Pool, PoolWorker
+
+
+@pytest.fixture
+def pool():
+    made = Pool()
+    for address, slots in (("w1", 1), ("w2", 3), ("w3", 2)):
+        made.add(PoolWorker(address, slots, "token"))
+    return made
+
+
+def test_the_worker_with_the_most_free_slots_is_next(pool):
+    chosen = []
+    while (worker := pool.free()) is not None:
+        worker.running += 1
+        chosen.append(worker.address)
+    assert chosen == ["w2", "w2", "w3", "w1", "w2", "w3"]
+    gone = pool.remove("w2")
+    assert gone.address == "w2"
+    assert pool.remove("w2") is None
+    assert pool.free() is None
+    assert (pool.slots, pool.addresses) == (3, {"w1", "w3"})
+    gone.running = 0
+    pool.add(gone)
+    assert pool.free() is gone
+
+
+@pytest.mark.parametrize(
+    ("servers", "level", "words", "advice"),
+    [
+        (6, logging.INFO, "worker slots", {}),
+        (5, logging.INFO, "worker slots", {}),
+        (
+            7,
+            logging.WARNING,
+            "fewer worker slots than servers",
+            {"advice": "as many as are missing wait for one; set servers: 6"},
+        ),
+    ],
+)
+def test_it_is_said_whether_there_are_enough(
+    pool, servers, level, words, advice, caplog, monkeypatch
+):
+    monkeypatch.setattr(pool_module._log, "filters", [])
+    caplog.set_level(logging.INFO)
+    pool.tell("tcp://d", servers)
+    (record,) = caplog.records
+    assert (record.levelno, record.msg.words) == (level, words)
+    assert record.msg.fields == {"upstream": "tcp://d", "slots": 6, "servers": servers} | advice
+
+
+def test_it_is_said_that_there_are_none(caplog, monkeypatch):
+    monkeypatch.setattr(pool_module._log, "filters", [])
+    pool = Pool()
+    assert pool.free() is None
+    pool.tell("tcp://d", 1)
+    (record,) = caplog.records
+    assert (record.levelno, record.msg.words) == (
+        logging.WARNING,
+        "no worker slots that can be used",
+    )
+    assert record.msg.fields == {"upstream": "tcp://d", "slots": 0, "servers": 1}

@@ -1,0 +1,189 @@
+"""The session of one client at servers that say what the test has them say: what its machine hears
+of that, what is counted, and what the log tells."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from random import Random
+
+import pytest
+
+from spillover.core.membership.client_session import ClientSession
+from spillover.core.membership.session_events import (
+    Announced,
+    Connected,
+    Ended,
+    Lost,
+    NotReached,
+    Parting,
+    Server,
+    Started,
+)
+from spillover.live.http.client import HttpClient
+from spillover.live.membership.session_shell import SessionShell
+from spillover.live.membership.session_wire import (
+    SIGN_OF_LIFE,
+    encode_announcement,
+    encode_head,
+    encode_parting,
+)
+from support.loop import until
+from support.scripted_server import answer, scripted
+
+BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n"
+CUT = BEGUN.replace(b"Content-Type", b"Content-Length: 9999\r\nContent-Type")
+"""Longer than it is when its connection ends."""
+
+
+class Recorded(ClientSession):
+    """A machine that writes down what it is told."""
+
+    def __init__(self, urls):
+        super().__init__("me", urls, Random(1), in_order=True)
+        self.heard = []
+
+    def handle(self, event, now_s):
+        self.heard.append(event)
+        return super().handle(event, now_s)
+
+    def of(self, *kinds):
+        return [event for event in self.heard if isinstance(event, kinds)]
+
+
+def line(*urls, rank=0):
+    """An announcement of these servers, as the first of them says it."""
+    listed = [Server(f"s{number}", url) for number, url in enumerate(urls)]
+    return encode_announcement(encode_head("s0", 1, (1, "s0", 1), listed), 3, rank, 0.0)
+
+
+def with_servers(count, check, may_ask=lambda _: True):
+    """`check(shell, machine, servers)`; none of them has an answer yet."""
+
+    async def main():
+        async with AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(scripted(answer(200))) for _ in range(count)]
+            clients = {server.url: HttpClient(server.url) for server in servers}
+            for client in clients.values():
+                stack.push_async_callback(client.close)
+            machine = Recorded([server.url for server in servers])
+            shell = SessionShell("a & b", machine, clients.__getitem__, lambda: None, may_ask)
+            await check(shell, machine, servers)
+            for server in servers:
+                server.answers(answer(200))
+            await shell.close()
+
+    asyncio.run(asyncio.wait_for(main(), 20.0))
+
+
+def told(caplog):
+    return [one.msg.fields for one in caplog.records if one.msg.words == "no session"]
+
+
+@pytest.mark.parametrize(
+    ("said", "later_s"),
+    [("2.5", 2.5), ("0", 0.0), ("-3", 0.0), ("soon", None), (None, None)],
+)
+def test_who_is_asked_to_come_later_goes_by_what_is_said(said, later_s, caplog):
+    """Only by 429 and 503, whatever else says so; it is told of once, until there is a session."""
+    header = {} if said is None else {"retry_after": said}
+
+    async def check(shell, machine, servers):
+        for server, status in zip(servers, (404, 503, 429, 502), strict=False):
+            server.answers(answer(status, **header))
+        servers[-1].answers(BEGUN + line(servers[-1].url))
+        shell.start()
+        await until(lambda: shell.in_use)
+        assert machine.heard[:5] == [
+            Started(),
+            Lost(1),
+            NotReached(2, later_s),
+            NotReached(3, later_s),
+            Lost(4),
+        ]
+        assert (shell.put_off, shell.connects, shell.losses) == (2, 5, 0)
+        assert "502" in shell.why
+        assert [fields["node"] for fields in told(caplog)] == [servers[0].url]
+
+    with caplog.at_level(logging.INFO):
+        with_servers(5, check)
+
+
+def test_lines_that_are_none_are_lies_and_the_session_goes_on(caplog):
+    async def check(shell, machine, servers):
+        (server,) = servers
+        lines = [line(server.url), b"nonsense\n", SIGN_OF_LIFE, b"{}}\n", line(server.url, rank=2)]
+        server.answers(BEGUN + b"".join(lines))
+        shell.start()
+        await until(lambda: machine.of(Announced))
+        assert [type(event) for event in machine.heard] == [Started, Connected, Announced]
+        assert machine.heard[-1].announcement.rank == 2
+        assert (shell.lies, shell.losses, shell.in_use.url) == (2, 0, server.url)
+        assert [fields["node"] for fields in told(caplog)] == [server.url]
+
+    with caplog.at_level(logging.INFO):
+        with_servers(1, check)
+
+
+def test_what_ends_and_was_a_session_is_a_loss_and_the_next_one_is_news(caplog):
+    """What was no session is none; between two sessions it is told of once."""
+
+    async def check(shell, machine, servers):
+        first, second = servers
+        body = line(first.url, second.url)
+        first.answers(answer(200, body, kind="application/x-ndjson"), answer(404))
+        second.answers(answer(404), CUT + line(first.url, second.url))
+        shell.start()
+        await until(lambda: shell.in_use and shell.in_use.url == second.url)
+        assert machine.heard[2] == Lost(1)
+        assert shell.losses == 1
+        assert len(told(caplog)) == 1
+        second.hang_up()
+        first.answers(BEGUN + line(first.url, second.url))
+        await until(lambda: shell.losses == 2)
+        await until(lambda: shell.in_use)
+        assert len(told(caplog)) == 2
+
+    with caplog.at_level(logging.INFO):
+        with_servers(2, check)
+
+
+@pytest.mark.parametrize("first", [SIGN_OF_LIFE, encode_parting(1.0), b"<html>\n", "none allowed"])
+def test_who_does_not_begin_with_servers_is_no_node(first):
+    async def check(shell, machine, servers):
+        (server,) = servers
+        server.answers(BEGUN + (line("http://x:1") if first == "none allowed" else first))
+        shell.start()
+        await until(lambda: machine.of(Lost))
+        assert (shell.in_use, shell.losses, shell.put_off) == (None, 0, 0)
+        assert (
+            "http, and this client" if first == "none allowed" else "it is no node"
+        ) in shell.why
+
+    with_servers(1, check, may_ask=lambda url: url != "http://x:1")
+
+
+def test_a_node_that_parts_is_left_for_another_with_a_word_to_it():
+    """Who goes says which session it was, and whether it has moved."""
+
+    async def check(shell, machine, servers):
+        first, second = servers
+        everyone = line(first.url, second.url)
+        first.answers(BEGUN + everyone + encode_parting(0.0), answer(200))
+        second.answers(BEGUN + everyone)
+        shell.start()
+        await until(lambda: len(first.seen) == 2)
+        await until(lambda: not shell._farewells)
+        assert machine.of(Parting) == [Parting(1, 0.0)]
+        assert (shell.in_use.url, shell.moves, shell.losses) == (second.url, 1, 0)
+        path = "/session?client=a%20%26%20b&attempt="
+        asked = [words for words, _ in first.seen]
+        assert asked == [f"GET {path}1", f"DELETE {path}1&moved=1"]
+        second.answers(answer(200))
+        await shell.close()
+        assert [words for words, _ in second.seen] == [f"GET {path}2", f"DELETE {path}2"]
+        assert machine.heard[-1] == Ended()
+        assert shell.moves == 1
+
+    with_servers(2, check)

@@ -1,0 +1,142 @@
+"""What a node says of its end: what it still waits for, and what is lost with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+
+import msgspec
+import pytest
+
+from spillover.core.overflow.events import Arrived
+from spillover.core.overflow.idempotency import IdempotencyTable
+from spillover.live.overflow import ending
+from spillover.live.overflow.ending import Left, tell_lost
+from spillover.live.overflow.home_requests import HomeRequests
+from spillover.live.overflow.relay import Relays
+from spillover.live.overflow.waiters import Waiters
+from spillover.model.request import DONE, Answer, Request
+
+ANSWER = Answer(DONE, ("a",), msgspec.Raw(b"1"), None)
+
+
+@pytest.fixture(autouse=True)
+def every_line(caplog):
+    caplog.set_level(logging.INFO, ending.__name__)
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (Left(0, 0), None),
+        (Left(1, 0), "1 request under way"),
+        (Left(2, 0), "2 requests under way"),
+        (Left(0, 1), "1 result that nobody has fetched"),
+        (Left(3, 2), "3 requests under way and 2 results that nobody has fetched"),
+    ],
+)
+def test_what_is_lost_is_told_if_anything_is(left, told, caplog):
+    tell_lost(left)
+    lines = [(one.levelno, one.getMessage()) for one in caplog.records]
+    assert lines == ([] if told is None else [(logging.WARNING, f"ending: lost {told}")])
+    assert str(left) == (told or "nothing")
+
+
+class Foreign:
+    """Neighbors' requests, of which there are none."""
+
+    def __init__(self):
+        self.settled = asyncio.Event()
+
+    def __len__(self):
+        return 0
+
+
+class Clockwork:
+    """Timers that never ring."""
+
+    def at(self, due_s, ring):
+        pass
+
+
+def home():
+    """A node's own requests, and what takes one in."""
+    refs, fed, waiters = iter(range(1, 100)), [], Waiters()
+    relays = Relays(fed.append, waiters, Clockwork())
+    names = IdempotencyTable(60.0, 100, 10**6)
+    held = HomeRequests("a", names, lambda: next(refs), fed.append, waiters, relays)
+
+    def take(name, *, asynchronous=False):
+        entry = held.take(Request(name, True, msgspec.Raw(b"1")), 1e9, asynchronous=asynchronous)
+        assert isinstance(fed.pop(), Arrived)
+        return entry
+
+    return held, take
+
+
+async def ended(held, timeout_s, results_timeout_s):
+    """How long is waited."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await ending.wait_for_the_end(held, Foreign(), timeout_s, results_timeout_s)
+    return loop.time() - began_s
+
+
+def waits(caplog):
+    """What is said to be waited for, and how long at most."""
+    found = [
+        re.fullmatch(r"ending: waits for (.*), at most (\d+\.\d) s more", one.getMessage())
+        for one in caplog.records
+    ]
+    return [(one[1], float(one[2])) for one in found]
+
+
+def test_where_nothing_is_left_nobody_waits(run, caplog):
+    async def main():
+        held, _ = home()
+        assert await ended(held, 60.0, 60.0) < 5.0
+        assert caplog.records == []
+
+    run(main())
+
+
+def test_requests_are_waited_for_as_long_as_was_said(run, caplog):
+    """It is told once for all, and not with each that ends."""
+
+    async def main():
+        held, take = home()
+        first, _ = take("x"), take("y")
+        asyncio.get_running_loop().call_later(0.05, held.answered, first.ref, ANSWER)
+        assert 0.3 - 0.01 <= await ended(held, 0.3, 60.0) < 5.0
+        assert waits(caplog) == [("2 requests under way", 0.3)]
+        assert len(held) == 1
+
+    run(main())
+
+
+def test_the_last_that_ends_is_the_end(run, caplog):
+    async def main():
+        held, take = home()
+        entry = take("x")
+        asyncio.get_running_loop().call_later(0.05, held.answered, entry.ref, ANSWER)
+        assert await ended(held, 60.0, 0.0) < 5.0
+        assert waits(caplog) == [("1 request under way", 60.0)]
+
+    run(main())
+
+
+def test_results_alone_are_waited_for_until_they_are_fetched_or_their_time_is_over(run, caplog):
+    """From when the last of them came."""
+
+    async def main():
+        held, take = home()
+        entry = take("x", asynchronous=True)
+        held.answered(entry.ref, ANSWER)
+        assert 0.2 - 0.01 <= await ended(held, 60.0, 0.2) < 5.0
+        assert waits(caplog) == [("1 result that nobody has fetched", 0.2)]
+        asyncio.get_running_loop().call_later(0.05, held.fetch, entry)
+        assert await ended(held, 60.0, 50.0) < 5.0
+        assert waits(caplog)[1:] == [("1 result that nobody has fetched", 50.0)]
+
+    run(main())
