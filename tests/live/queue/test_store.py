@@ -264,14 +264,16 @@ def test_any_history_is_that_of_a_dict(tmp_path: Path, seed: int) -> None:
             twin.restart()
             continue
         works = random.random() < 0.7
+        # One that is owed may be gone already, of which the disk refuses nothing.
+        numbers = [number for number in twin.there if works or number not in twin.owed]
         with nullcontext() if works else no_writing(tmp_path):
-            if what < 0.55 or not twin.there:
+            if what < 0.55 or not numbers:
                 twin.put(random.choice([0, 10, len(LARGE)]), works=works)
             elif what < 0.75:
-                twin.forget(random.choice(list(twin.there)), works=works)
+                twin.forget(random.choice(numbers), works=works)
             else:
                 dead = random.random() < 0.5
-                number = random.choice(list(twin.there))
+                number = random.choice(numbers)
                 twin.note(number, random.randrange(9), dead=dead, works=works)
         if works:
             twin.wrote()
