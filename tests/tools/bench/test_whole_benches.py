@@ -1,0 +1,189 @@
+"""Whole benchmarks within this process: whom they start and how, what they have done by whom, in
+which order and for how long, and what stands beside what. The figures are of no use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import chain
+
+import pytest
+
+from spillover.model.errors import RunError
+from spillover.tools.bench import client
+from spillover.tools.bench.load_process import ASYNCHRONOUS, Closed, Held, Queued, Scheduled
+from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.node import gossip, latency, memory, paths
+from spillover.tools.bench.nodes import FOREVER_MS
+from spillover.tools.bench.servers import Bare, Relay, Server
+from spillover.tools.bench.session import Session
+from support.benches import played
+from support.scripted_server import answer, scripted_aside
+
+LOAD = "the load process"
+
+
+def bed_of(here):
+    """Its clusters (id, servers, queue limit, ms of a service), links and seed."""
+    ((topology, told),) = here.beds
+    assert (told["drain_timeout_s"], told["certify"]) == (0.0, None)
+    assert topology.default_deadline_ms > FOREVER_MS
+    clusters = [(c.id, c.servers, c.queue_limit, c.service_ms) for c in topology.clusters]
+    return clusters, [link.between for link in topology.links], told["seed"]
+
+
+def there_and_back(*sides, turns=4):
+    """Each has a turn, then each has one in the opposite order, and so on."""
+    return [*chain(*(sides[::-1] if turn % 2 else sides for turn in range(turns)))]
+
+
+def rows_of(session):
+    """What stands beside what."""
+    assert all(len(row.values) == session.plan.runs for row in session.rows)
+    return [(row.case, row.unit, row.peer) for row in session.rows]
+
+
+def test_libraries_ask_in_turn_with_the_same_payload():
+    """Each in a process of its own, after it has been warmed up."""
+    case = "AsyncSpillover.run, 64 KiB"
+    here, session = played(client.STAGES, case=case, seed=7)
+    assert bed_of(here) == ([("a", 256, 10_000, 0.0)], [], 7)
+    assert here.started == [("the asking process",)] * 3
+    jobs = here.jobs["the asking process"]
+    peers, ours = ("load generator", "httpx"), "AsyncSpillover"
+    assert [job.library for job in jobs] == [*peers, ours, *there_and_back(ours, *peers)]
+    assert [job.duration_s for job in jobs] == pytest.approx([0.01] * 3 + [0.0075] * 12)
+    assert {(job.users, job.url) for job in jobs} == {(12, jobs[0].url)}
+    payloads = {json.dumps(job.payload) for job in jobs}
+    assert payloads == {json.dumps({"service_ms": 0, "pad": "x" * 65_536})}
+    assert rows_of(session) == [(case, "requests/CPU-s", peer) for peer in peers]
+    assert here.said == [f"{case}: run 1 of 1"]
+
+
+def asked_at(here):
+    """Jobs of the load process: at whom, by the order in which they were first asked."""
+    jobs = [job for job in here.jobs[LOAD] if isinstance(job, Closed)]
+    urls = list(dict.fromkeys(job.url for job in jobs))
+    lengths_s = [0.01] * len(urls) + [0.0075] * (len(jobs) - len(urls))
+    assert [job.duration_s for job in jobs] == pytest.approx(lengths_s)
+    assert len({(job.body, job.connections, job.keyed, job.headers) for job in jobs}) == 1
+    return [urls.index(job.url) for job in jobs], jobs[0]
+
+
+@pytest.mark.parametrize(
+    ("case", "others"),
+    [
+        ("local, 1 KiB", ["bare ASGI app", "bare ASGI app that checks its JSON"]),
+        ("local, keyed, 64 KiB", ["bare ASGI app"]),
+        ("local, asynchronous, 1 KiB", ["bare ASGI app"]),
+    ],
+)
+def test_a_node_with_free_servers_is_beside_apps_that_give_its_answer(case, others):
+    here, session = played(paths.STAGES, case=case, seed=3)
+    assert bed_of(here) == ([("a", 256, 10_000, 0.0)], [], 3)
+    (_, bare), (_, reading), load = here.started
+    assert json.loads(bare.answer)["cluster"] == "a"
+    assert (bare, reading) == (Bare(answer=bare.answer), Bare(answer=bare.answer, reads_json=True))
+    assert load == (LOAD,)
+    sides = range(len(others) + 1)
+    asked, job = asked_at(here)
+    assert asked == [*sides, *there_and_back(*sides)]
+    is_later = "asynchronous" in case
+    assert (job.keyed, job.headers) == ("keyed" in case, (ASYNCHRONOUS,) if is_later else ())
+    assert job.statuses == ({200, 202} if is_later else {200})
+    assert rows_of(session) == [(case, "requests/CPU-s", other) for other in others]
+
+
+def test_a_busy_node_is_beside_relays_of_the_same_answer(monkeypatch, tmp_path):
+    """Its neighbor has room for all; HAProxy stands beside it where it is installed."""
+    monkeypatch.setattr("spillover.tools.bench.foreign.SYSTEM_DIRECTORIES", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    case = "forwarded, 64 KiB"
+    here, session = played(paths.STAGES, case=case, seed=3)
+    clusters = [("a", 64, 0, 0.0), ("b", 256, 0, 0.0)]
+    assert bed_of(here) == (clusters, [("a", "b")], 3)
+    occupier, (_, bare), (_, relay), load = here.started
+    assert occupier == load == (LOAD,)
+    assert json.loads(bare.answer)["path"] == ["a", "b"]
+    assert isinstance(relay, Relay)
+    held = here.jobs[LOAD][0]
+    assert isinstance(held, Held)
+    assert (held.requests, json.loads(held.body)["payload"]["service_ms"]) == (64, FOREVER_MS)
+    asked, job = asked_at(here)
+    assert asked == [0, 1, *there_and_back(0, 1)]
+    assert held.url == job.url
+    assert rows_of(session) == [(case, "requests/CPU-s", "bare aiohttp relay")]
+    assert session.notes == ["HAProxy is not installed: no row beside it"]
+
+
+def test_a_node_that_forwards_nothing_ends_it(monkeypatch):
+    """It would be another path that is measured."""
+    monkeypatch.setattr(paths, "BUSY_SERVERS", 2)
+    monkeypatch.setattr(paths, "FORWARDED", {})
+    session = Session(BenchPlan(), print)
+    for busy in (2, 1):
+        with scripted_aside(answer(200, {"busy": busy})) as node:
+            comparing = paths._compare_relays(session, None, Server(node.url, 1), {})
+            if busy == 2:
+                asyncio.run(comparing)
+                continue
+            with pytest.raises(RunError, match="served requests itself"):
+                asyncio.run(comparing)
+
+
+def test_half_of_what_servers_can_do_is_asked_of_a_node_and_an_app_that_sleeps():
+    """In turn, each time another schedule of the same length."""
+    here, session = played((latency.STAGE,), seed=3, runs=2)
+    assert bed_of(here) == ([("a", 5, 10_000, 4.0)], [], 3)
+    (_, bare), load = here.started
+    assert (load, bare.sleep_s, json.loads(bare.answer)["cluster"]) == ((LOAD,), 0.004, "a")
+    jobs = here.jobs[LOAD]
+    assert {type(job) for job in jobs} == {Scheduled}
+    node, app = jobs[0].url, jobs[1].url
+    assert [job.url for job in jobs] == [node, app, app, node]
+    assert [job.seed for job in jobs] == [3, 4, 5, 6]
+    assert len({tuple(job.schedule) for job in jobs}) == 4
+    assert {arrival.cluster for job in jobs for arrival in job.schedule} == {"a"}
+    assert all(0.0 < job.schedule[-1].time_s <= 0.05 for job in jobs)
+    assert 62 <= sum(len(job.schedule) for job in jobs) <= 188  # of 125
+    assert latency.RATE_PER_S == 0.5 * latency.SERVERS / (latency.SERVICE_MS / 1e3)
+    told = [(f"added latency at half load, {name}", "ms") for name in ("p50", "p99")]
+    assert rows_of(session) == [(*one, "bare ASGI app that sleeps") for one in told]
+    assert session.notes[0].startswith("added latency at half load: of it, on both sides")
+
+
+def test_memory_is_measured_where_everything_waits():
+    """From N on to twice as many, with one more for what was asked at first."""
+    here, session = played(memory.STAGES, seed=3)
+    assert {told["seed"] for _, told in here.beds} == {3}
+    for topology, _ in here.beds:
+        assert [(c.servers, c.queue_limit) for c in topology.clusters] == [(1, 20_000)]
+    assert [name for name, *_ in here.started] == [LOAD, LOAD, LOAD, LOAD, "the peer Bare", LOAD]
+    assert here.started[4][1] == Bare(answer=b"{}", holds=True)
+    taken, first, second, taken_again, *held = here.jobs[LOAD]
+    for job in (taken, taken_again):
+        assert isinstance(job, Held)
+        assert (job.requests, json.loads(job.body)["payload"]["service_ms"]) == (1, FOREVER_MS)
+    assert first == second == Queued(url=taken.url, body=taken.body, requests=100)
+    assert held[0] == held[1]
+    assert held[2] == held[3]
+    assert {(job.requests, len(job.body)) for job in held} == {(25, 256 + len(b'{"payload": }'))}
+    assert [job.url == taken_again.url for job in held] == [True, True, False, False]
+    assert {json.loads(job.body)["payload"]["service_ms"] for job in held} == {0}
+    assert rows_of(session) == [
+        ("memory per queued request, asynchronous", "bytes", None),
+        ("memory per queued request, synchronous, above peer", "bytes", "bare ASGI app, pending"),
+    ]
+
+
+def test_a_node_with_links_is_beside_one_without():
+    """At rest, and then with all of them at work."""
+    here, session = played((gossip.STAGE,), seed=3)
+    names = ["hub", "alone", *(f"leaf{number}" for number in range(4))]
+    links = [("hub", leaf) for leaf in names[2:]]
+    assert bed_of(here) == ([(name, 1, 0, 0.0) for name in names], links, 3)
+    assert rows_of(session) == [
+        (f"{state} CPU per link", "CPU-ms/s", f"{state} node without links")
+        for state in ("idle", "busy")
+    ]
+    assert here.said == [f"{state} CPU per link: run 1 of 1" for state in ("idle", "busy")]
