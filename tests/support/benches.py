@@ -1,5 +1,5 @@
-"""Benchmarks in the loop of the test: nodes, and what would be a process beside them, go on here, on
-sockets of loopback. What a benchmark has started, and had done by whom, is written down.
+"""Benchmarks in the loop of the test: nodes, and what would be a process beside them, go on here,
+on sockets of loopback. What a benchmark has started, and had done by whom, is written down.
 
 What it measures of a process is then of this one; that processes are started, and end, is in the
 tests of `testbed` and of `processes`.
@@ -52,7 +52,7 @@ class Here:
     """What a benchmark did."""
 
     beds: list = field(default_factory=list)
-    """What nodes were started: the topology, and how."""
+    """Of nodes, each a `Bed`."""
     started: list = field(default_factory=list)
     """What else was: the name, and what it was told then."""
     jobs: dict = field(default_factory=lambda: defaultdict(list))
@@ -75,13 +75,14 @@ class Here:
 
 
 class Bed:
-    """In place of a `Testbed`."""
+    """In place of a `Testbed`; `wanted` is the topology as it was given, and `told` the rest."""
 
     def __init__(self, here, topology, **told):
-        self._here, self._seed = here, told["seed"]
-        here.beds.append((topology, told))
+        self._here = here
+        self.wanted, self.told = topology, told
         self.topology = topology
         self.nodes = {}
+        here.beds.append(self)
 
     @property
     def urls(self):
@@ -111,7 +112,7 @@ class Bed:
         await self._stack.aclose()
 
     async def _start(self, cluster, sockets):
-        shell = NodeShell(self.topology, cluster.id, seed=self._seed)
+        shell = NodeShell(self.topology, cluster.id, seed=self.told["seed"])
         app = create_app(shell)
         doors = [HttpServer(app)]
         if cluster.passes:
@@ -213,19 +214,32 @@ async def _hang_up():
     await turn()
 
 
-def played(stages, **fields):
-    """What a benchmark did, and its session at the end: of one run, unless `fields` of its plan say
-    something else."""
+def do(work):
+    """What a coroutine function gives that is told what it did: `await work(told)`."""
     with here() as told:
-        session = Session(Brief(**{"quick": True, "runs": 1} | fields), told.said.append)
 
         async def main():
             try:
                 async with asyncio.timeout(LIMIT_S):
-                    await session.run(stages)
+                    return await work(told)
             finally:
                 await told.ended()
                 await _hang_up()
 
-        asyncio.run(main())
-    return told, session
+        return asyncio.run(main())
+
+
+def session_of(told, **fields):
+    """Of one run, unless `fields` of its plan say something else."""
+    return Session(Brief(**{"quick": True, "runs": 1} | fields), told.said.append)
+
+
+def played(stages, **fields):
+    """What a benchmark did, and its session at the end."""
+
+    async def work(told):
+        session = session_of(told, **fields)
+        await session.run(stages)
+        return told, session
+
+    return do(work)

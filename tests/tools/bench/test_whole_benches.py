@@ -25,7 +25,8 @@ LOAD = "the load process"
 
 def bed_of(here):
     """Its clusters (id, servers, queue limit, ms of a service), links and seed."""
-    ((topology, told),) = here.beds
+    (bed,) = here.beds
+    topology, told = bed.wanted, bed.told
     assert (told["drain_timeout_s"], told["certify"]) == (0.0, None)
     assert topology.default_deadline_ms > FOREVER_MS
     clusters = [(c.id, c.servers, c.queue_limit, c.service_ms) for c in topology.clusters]
@@ -155,9 +156,9 @@ def test_half_of_what_servers_can_do_is_asked_of_a_node_and_an_app_that_sleeps()
 def test_memory_is_measured_where_everything_waits():
     """From N on to twice as many, with one more for what was asked at first."""
     here, session = played(memory.STAGES, seed=3)
-    assert {told["seed"] for _, told in here.beds} == {3}
-    for topology, _ in here.beds:
-        assert [(c.servers, c.queue_limit) for c in topology.clusters] == [(1, 20_000)]
+    assert {bed.told["seed"] for bed in here.beds} == {3}
+    for bed in here.beds:
+        assert [(c.servers, c.queue_limit) for c in bed.wanted.clusters] == [(1, 20_000)]
     assert [name for name, *_ in here.started] == [LOAD, LOAD, LOAD, LOAD, "the peer Bare", LOAD]
     assert here.started[4][1] == Bare(answer=b"{}", holds=True)
     taken, first, second, taken_again, *held = here.jobs[LOAD]
