@@ -138,12 +138,7 @@ async def _load(there):
 
 async def _peer(peer, there):
     with bind_socket("127.0.0.1", 0) as listening:
-        serving = asyncio.create_task(servers._serve_on(peer, listening, there))
-        try:
-            await asyncio.to_thread(there.recv)
-        finally:
-            serving.cancel()
-            await asyncio.gather(serving, return_exceptions=True)
+        await servers._serve_on(peer, listening, there)
 
 
 async def _reading(there):
@@ -176,19 +171,21 @@ def _cpu_times(_):
 
 
 @contextmanager
-def here():
-    """What is started within goes on in the loop that runs."""
-    told = Here()
+def here(works=None):
+    """What is started within goes on in the loop that runs; `works` has what is done in place of
+    further processes, or of others."""
+    told, doing = Here(), WORK | (works or {})
 
     def start(child):
         target, *args = child._process._args
         child._pid = os.getpid()
         told.started.append((child._name, *args[:-1]))
-        child._working = asyncio.create_task(WORK[target](*args))
+        child._working = asyncio.create_task(doing[target](*args))
         return child
 
     def end(child):
-        child.connection.close()
+        child.connection.close()  # which ends those who wait for a word in a thread
+        child._working.cancel()
         told.ending.append(child._working)
 
     send = Child.send
@@ -214,9 +211,9 @@ async def _hang_up():
     await turn()
 
 
-def do(work):
+def do(work, works=None):
     """What a coroutine function gives that is told what it did: `await work(told)`."""
-    with here() as told:
+    with here(works) as told:
 
         async def main():
             try:
@@ -234,7 +231,7 @@ def session_of(told, **fields):
     return Session(Brief(**{"quick": True, "runs": 1} | fields), told.said.append)
 
 
-def played(stages, **fields):
+def played(stages, works=None, **fields):
     """What a benchmark did, and its session at the end."""
 
     async def work(told):
@@ -242,4 +239,4 @@ def played(stages, **fields):
         await session.run(stages)
         return told, session
 
-    return do(work)
+    return do(work, works)
