@@ -11,7 +11,8 @@ import asyncio
 import os
 import time
 from collections import defaultdict
-from contextlib import AsyncExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import SimpleNamespace
@@ -29,14 +30,17 @@ from spillover.tools.bench import asking, load_process, nodes, servers
 from spillover.tools.bench.membership import crowd
 from spillover.tools.bench.membership import measuring as membership
 from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.peers import emulated_servers, relays
 from spillover.tools.bench.proxy import readers, service, ways
 from spillover.tools.bench.session import Session
+from spillover.tools.bench.tokens import dispatchers, sharing_servers
 from spillover.tools.processes.child import Child
 from support.loop import turn
 
 ENDS_S = 5.0
 LIMIT_S = 30.0
 PART = 20
+THREADS = 40
 
 
 class Brief(BenchPlan):
@@ -60,6 +64,8 @@ class Here:
     said: list = field(default_factory=list)
     """Of its progress."""
     ending: list = field(default_factory=list)
+    stack: ExitStack = field(default_factory=ExitStack)
+    """Of sockets that are closed when all is over."""
 
     async def ended(self):
         """Once all that was to end has ended."""
@@ -164,6 +170,13 @@ WORK = {
     service.serve_service: service._serve,
 }
 """What is done in place of each process."""
+IN_STACK = {
+    dispatchers.dispatch: dispatchers._dispatch,
+    emulated_servers.serve: emulated_servers._serve,
+    relays.relay: relays._relay,
+    sharing_servers.serve: sharing_servers._serve,
+}
+"""The same, of those whose sockets end with the process."""
 
 
 def _cpu_times(_):
@@ -174,13 +187,15 @@ def _cpu_times(_):
 def here(works=None):
     """What is started within goes on in the loop that runs; `works` has what is done in place of
     further processes, or of others."""
-    told, doing = Here(), WORK | (works or {})
+    told, doing = Here(), WORK | IN_STACK | (works or {})
 
     def start(child):
         target, *args = child._process._args
         child._pid = os.getpid()
         told.started.append((child._name, *args[:-1]))
-        child._working = asyncio.create_task(doing[target](*args))
+        more = (told.stack,) if target in IN_STACK else ()
+        child._working = asyncio.create_task(doing[target](*args, *more))
+        child._working.add_done_callback(lambda _: child._there.close())
         return child
 
     def end(child):
@@ -216,6 +231,8 @@ def do(work, works=None):
     with here(works) as told:
 
         async def main():
+            # Each process waits for a word in a thread.
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
             try:
                 async with asyncio.timeout(LIMIT_S):
                     return await work(told)
@@ -223,7 +240,8 @@ def do(work, works=None):
                 await told.ended()
                 await _hang_up()
 
-        return asyncio.run(main())
+        with told.stack:
+            return asyncio.run(main())
 
 
 def session_of(told, **fields):
