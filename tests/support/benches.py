@@ -32,10 +32,13 @@ from spillover.tools.bench.membership import measuring as membership
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.peers import emulated_servers, relays
 from spillover.tools.bench.proxy import readers, service, ways
+from spillover.tools.bench.queue import killed, load, makers, waits
+from spillover.tools.bench.queue import sides as queue_sides
 from spillover.tools.bench.session import Session
 from spillover.tools.bench.tokens import dispatchers, sharing_servers
 from spillover.tools.processes.child import Child
 from support.loop import turn
+from support.queue_producers import producers
 
 ENDS_S = 5.0
 LIMIT_S = 30.0
@@ -56,7 +59,7 @@ class Here:
     """What a benchmark did."""
 
     beds: list = field(default_factory=list)
-    """Of nodes, each a `Bed`."""
+    """Of nodes or producers, each a `Bed` or `Producers`."""
     started: list = field(default_factory=list)
     """What else was: the name, and what it was told then."""
     jobs: dict = field(default_factory=lambda: defaultdict(list))
@@ -131,6 +134,28 @@ class Bed:
         self._stack.push_async_callback(close_node, shell, doors, running, serving, 0.0)
 
 
+class Producers:
+    """In place of a `ProducerBed`."""
+
+    def __init__(self, here, count, **told):
+        self._here = here
+        self.count, self.told = count, told
+        here.beds.append(self)
+
+    async def __aenter__(self):
+        self._stack = AsyncExitStack()
+        wanted = {name: self.told[name] for name in ("buffers", "stores") if name in self.told}
+        running = await self._stack.enter_async_context(producers(self.count, **wanted))
+        self.running = {one.id: one for one in running}
+        self.urls = {one.id: one.url for one in running}
+        self.pids = dict.fromkeys(self.urls, os.getpid())
+        return self
+
+    async def __aexit__(self, *_):
+        await self._here.ended()
+        await self._stack.aclose()
+
+
 async def _load(there):
     worker = load_process._Worker()
     try:
@@ -164,7 +189,9 @@ async def _crowd(load, there):
 WORK = {
     asking._work: asking._do_jobs,
     crowd._work: _crowd,
+    load.work: load._work,
     load_process._work: _load,
+    makers._work: makers._runs,
     readers._work: _reading,
     servers._serve: _peer,
     service.serve_service: service._serve,
@@ -214,6 +241,10 @@ def here(works=None):
             patch.setattr(Child, name, of)
         for module in (membership, nodes, ways):
             patch.setattr(module, "Testbed", lambda *args, **given: Bed(told, *args, **given))
+        for module in (killed, queue_sides, waits):
+            patch.setattr(
+                module, "ProducerBed", lambda *args, **given: Producers(told, *args, **given)
+            )
         # The system counts in steps that are longer than what goes on here.
         patch.setattr(psutil.Process, "cpu_times", _cpu_times)
         yield told

@@ -4,6 +4,7 @@ decision at a time."""
 from __future__ import annotations
 
 import importlib.util
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -147,6 +148,30 @@ def test_reports_come_a_delay_later_each_period(sites):
     assert left.heard[middle] == (0.5, 0.8125)
     env.run(until=0.336)
     assert left.heard[middle] == (0.5, 0.5)
+
+
+def test_a_network_gets_each_request_when_it_comes(require):
+    """At the door of its cluster."""
+    require(importlib.util.find_spec("ciw"), "ciw, from the extra `bench`")
+    import ciw
+
+    from spillover.tools.bench.sim import ciw_model
+
+    table = ciw_model.Table(chain(), Random(1))
+    came = [Arrival(0.25 * n + 0.1, IDS[n % 2]) for n in range(6)]
+    simulation = ciw.Simulation(ciw_model._network(chain(), came, table))
+    simulation.table = table
+    simulation.simulate_until_max_time(5.0)
+    records = [one for one in simulation.get_all_records() if one.node in table.doors]
+    seen = sorted((round(one.arrival_date, 9), table.doors.index(one.node)) for one in records)
+    assert seen == [(round(one.time_s, 9), IDS.index(one.cluster)) for one in came]
+    # Reports, each period from some instant of the first one on.
+    reports = sorted(
+        one.arrival_date for one in simulation.get_all_records() if one.node == table.reports[0]
+    )
+    period_s = chain().gossip_period_ms / 1e3
+    assert 0.0 <= reports[0] <= period_s
+    assert len(reports) == pytest.approx(5.0 / period_s, abs=2)
 
 
 @pytest.fixture
