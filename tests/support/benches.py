@@ -84,7 +84,8 @@ class Here:
 
 
 class Bed:
-    """In place of a `Testbed`; `wanted` is the topology as it was given, and `told` the rest."""
+    """In place of a `Testbed`; `wanted` is the topology as it was given, and `told` the rest. Nodes
+    have no certificates, and one door for clients and neighbors."""
 
     def __init__(self, here, topology, **told):
         self._here = here
@@ -106,7 +107,7 @@ class Bed:
                 self._stack.enter_context(bind_socket("127.0.0.1", 0)) for _ in kinds
             ]
             urls = [f"http://127.0.0.1:{one.getsockname()[1]}" for one in sockets[cluster.id]]
-            clusters.append(replace(cluster, **dict(zip(kinds, urls, strict=True))))
+            clusters.append(replace(cluster, peer_url=None, **dict(zip(kinds, urls, strict=True))))
         self.topology = replace(self.topology, clusters=tuple(clusters))
         for cluster in clusters:
             await self._start(cluster, sockets[cluster.id])

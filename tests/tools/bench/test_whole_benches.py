@@ -13,7 +13,7 @@ from spillover.model.errors import RunError
 from spillover.tools.bench import client
 from spillover.tools.bench.load_process import ASYNCHRONOUS, Closed, Held, Queued, Scheduled
 from spillover.tools.bench.model import BenchPlan
-from spillover.tools.bench.node import gossip, latency, memory, paths
+from spillover.tools.bench.node import encrypted, gossip, latency, memory, paths
 from spillover.tools.bench.nodes import FOREVER_MS
 from spillover.tools.bench.servers import Bare, Relay, Server
 from spillover.tools.bench.session import Session
@@ -188,3 +188,53 @@ def test_a_node_with_links_is_beside_one_without():
         for state in ("idle", "busy")
     ]
     assert here.said == [f"{state} CPU per link: run 1 of 1" for state in ("idle", "busy")]
+
+
+def of_pairs(here, count=1):
+    """What both federations are like, without certificates and with them, pair after pair."""
+    assert len(here.beds) == 2 * count
+    for place, bed in enumerate(here.beds):
+        assert bed.told["seed"] == 3
+        assert (bed.told["certify"] is not None) is (place % 2 == 1)
+    return [[(c.servers, c.queue_limit) for c in bed.wanted.clusters] for bed in here.beds]
+
+
+@pytest.mark.slow
+def test_certificates_are_beside_none_at_both_ends():
+    """Forwards to a neighbor, whose own requests do not go from node to node."""
+    pytest.importorskip("cryptography")
+    here, session = played(encrypted.STAGES, case="1 KiB", seed=3)
+    assert of_pairs(here) == [[(64, 0), (1024, 0)]] * 2
+    plain, secure = (list(bed.urls.values()) for bed in here.beds)
+    held = [job for job in here.jobs[LOAD] if isinstance(job, Held)]
+    assert [(job.url, job.requests) for job in held] == [(plain[0], 64), (secure[0], 64)]
+    assert {json.loads(job.body)["payload"]["service_ms"] for job in held} == {FOREVER_MS}
+    jobs = [job for job in here.jobs[LOAD] if isinstance(job, Closed)]
+    asked = [job.url for job in jobs]
+    forwarded, local = (secure[0], plain[0]), (secure[1], plain[1])
+    assert asked[:10] == [*forwarded, *there_and_back(*forwarded)]
+    assert asked[10:] == [*local, *there_and_back(*local)]
+    assert {len(job.body) for job in jobs} == {1024 + len(b'{"payload": }')}
+    assert rows_of(session) == [
+        (case, "requests/CPU-s", "without TLS")
+        for case in (encrypted.FORWARDED, encrypted.RECEIVED, encrypted.LOCAL)
+    ]
+
+
+@pytest.mark.slow
+def test_idle_connections_are_counted_between_nodes_of_each_run(monkeypatch):
+    """From as many requests at once on to three times as many."""
+    pytest.importorskip("cryptography")
+    monkeypatch.setattr(encrypted, "AT_ONCE", 5)
+    monkeypatch.setattr(encrypted, "AT_ONCE_MS", 40.0)
+    here, session = played(encrypted.STAGES[1:], seed=3, runs=2)
+    assert of_pairs(here, 2) == [[(20, 0), (1024, 0)]] * 4
+    jobs = [job for job in here.jobs[LOAD] if isinstance(job, Closed)]
+    assert [job.connections for job in jobs] == [5, 15] * 4
+    assert {(job.duration_s, len(job.body)) for job in jobs} == {(0.04, len(jobs[0].body))}
+    assert json.loads(jobs[0].body)["payload"]["service_ms"] == 40.0
+    assert [job.url for job in jobs] == [
+        url for bed in here.beds for url in [next(iter(bed.urls.values()))] * 2
+    ]
+    assert rows_of(session) == [(encrypted.IDLE, "bytes", "without TLS")]
+    assert here.said == [f"{encrypted.IDLE}: run {number} of 2" for number in (1, 2)]
