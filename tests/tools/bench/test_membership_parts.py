@@ -72,6 +72,8 @@ def test_nodes_go_by_those_of_the_list_and_the_links_between_them():
     assert [link.between for link in topology.links] == [("a", "c")]
     with pytest.raises(RunError, match=r"to be taken, got 409: .*another version"):
         gone_by(answer(200, {"version": 7}), problem(409, "conflict", "another version"))
+    with pytest.raises(RunError, match="to be taken, got 500: \N{REPLACEMENT CHARACTER}!"):
+        gone_by(answer(200, {"version": 7}), answer(500, b"\xff!"))
 
 
 def look(clients, moved=0, unconnected=0, put_off=0):

@@ -4,6 +4,8 @@ all but the last have their hands full, and who passes what to whom."""
 from __future__ import annotations
 
 import os
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,6 +63,34 @@ def test_nodes_in_a_row_hand_on_what_comes(hops, busy):
     assert how["seed"] == 7
     assert (way.url, len(way.pids)) == (doors[0][0], hops + 1)
     assert handlers == ["sleep"] * hops + [f"http:{service}/do"]
+
+
+@pytest.mark.parametrize(("name", "start"), [("HAProxy", "haproxy"), ("nginx", "nginx")])
+@pytest.mark.parametrize("hops", [0, 2])
+def test_relays_are_one_more_than_hops_each_in_front_of_the_last(monkeypatch, name, start, hops):
+    """HAProxy lets go at once what has come, and knows who has left."""
+    started = []
+
+    @asynccontextmanager
+    async def relay(upstream, *options):
+        started.append((upstream, options))
+        yield Server(f"http://{start}{len(started)}", 7 + len(started))
+
+    for one in ("haproxy", "nginx"):
+        monkeypatch.setattr(ways, f"{one}_relay", relay if one == start else None)
+
+    async def work(_):
+        service = SimpleNamespace(url="http://service")
+        async with ways.relays(name, service, hops) as way:
+            return way
+
+    way = do(work)
+    urls = ["http://service", *(f"http://{start}{number}" for number in range(1, hops + 2))]
+    assert [upstream for upstream, _ in started] == urls[:-1]
+    assert (way.name, way.url) == (name, urls[-1])
+    assert way.pids == tuple(range(8, 9 + hops))
+    streaming = ("option http-no-delay", "option abortonclose", "timeout tunnel 600s")
+    assert {options for _, options in started} == {streaming if start == "haproxy" else ()}
 
 
 def test_requests_that_pass_are_beside_those_that_are_posted():
