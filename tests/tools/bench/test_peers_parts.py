@@ -18,6 +18,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.nodes import DEADLINE_MS
 from spillover.tools.bench.peers import emulated_servers, measuring, relays, sites, workloads
 from spillover.tools.bench.peers.outcome import Done, values_of
 from spillover.tools.bench.peers.sides import Federation, Played, ThresholdSites, simulate
@@ -190,6 +191,45 @@ def test_a_way_to_nobody_is_closed():
 
     with pytest.raises((NotDelivered, PeerError)):
         limited(main())
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "sizes", "full_s", "deadline_ms", "together"),
+    [
+        (1, "jobs", [8] * 4, 120.0, None, True),
+        (2, "unlike", [2, 4, 8, 16], 120.0, None, True),
+        (3, "overload", [8] * 4, 80.0, 10_000.0, True),
+    ],
+)
+def test_workloads_are_what_they_are_called(place, name, sizes, full_s, deadline_ms, together):
+    """In a full run and a quick one; with a deadline nodes know it, too."""
+    workload = workloads.WORKLOADS[place]
+    assert (workload.name, workload.topology.name) == (name, name)
+    clusters = workload.topology.clusters
+    assert [cluster.servers for cluster in clusters] == sizes
+    assert {(c.service_ms, c.queue_limit) for c in clusters} == {(1000.0, 100_000)}
+    assert (workload.deadline_ms, workload.together) == (deadline_ms, together)
+    assert workload.topology.default_deadline_ms == (deadline_ms or DEADLINE_MS)
+    for plan, lasts_s in ((BenchPlan(), full_s), (BenchPlan(quick=True), 4.0)):
+        schedule = workload.schedule(plan, 1)
+        assert schedule[0].time_s > 2.0
+        assert lasts_s - 2.0 < schedule[-1].time_s <= lasts_s
+    load = 1.5 if name == "overload" else 0.9
+    done_ms = sum(arrival.service_ms for arrival in workload.schedule(BenchPlan(), 1))
+    assert done_ms / 1e3 / (full_s - 2.0) / sum(sizes) == pytest.approx(load, rel=0.1)
+    assert (workload.settled_s, workload.figures[0].case) == (
+        (20.0, "goodput") if name == "overload" else (0.0, "mean wait")
+    )
+
+
+def test_bursts_are_those_of_the_paper():
+    """One side after the other: they need the processors."""
+    bursts = workloads.WORKLOADS[0]
+    assert (bursts.name, bursts.together, bursts.deadline_ms) == ("bursts", False, None)
+    assert bursts.topology.cluster_ids == ("a", "b", "c", "d", "e")
+    assert bursts.topology.default_deadline_ms == DEADLINE_MS
+    assert 4.0 < bursts.schedule(BenchPlan(quick=True), 1)[-1].time_s <= 5.0
+    assert bursts.figures[0].case == "mean"
 
 
 def test_haproxy_is_told_its_servers_its_neighbors_and_its_threshold():

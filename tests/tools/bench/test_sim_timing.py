@@ -51,6 +51,31 @@ def test_a_large_run_is_timed_once_all_is_compiled(calls, monkeypatch):
     assert wall_s < FIRST_S
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_large_runs_are_processes_of_their_own_beside_their_limits(quick):
+    """With as many requests as the plan says; a quick run is small, and has no limits."""
+    told = []
+
+    async def run_large(requests, seed, there):
+        told.append((requests, seed))
+        there.send((2.0 + len(told), 100.0 * len(told)))
+
+    works = {scale.run_large: run_large}
+    here, session = played(STAGES, works, case="10^7", seed=7, runs=2, quick=quick)
+    told_of = f"{'200 000' if quick else '10^7'} requests, 1 000 clusters"
+    assert told == [(10_000 if quick else 500_000, 7)] * 2  # parts of 200 000 and 10^7
+    found = [(row.case, row.unit, row.values, row.peer, row.peer_values) for row in session.rows]
+    limits = [(None, ()), (None, ())] if quick else [("limit", (120.0,)), ("limit", (2000.0,))]
+    assert found == [
+        (f"{told_of}: time", "s", (3.0, 4.0), *limits[0]),
+        (f"{told_of}: memory", "MB", (100.0, 200.0), *limits[1]),
+    ]
+    assert [name for name, *_ in here.started] == ["the large run"] * 2
+    assert here.said == [f"{told_of}: time: run {number} of 2" for number in (1, 2)]
+    _, session = played(STAGES, works, case="10^7 requests, 1 000 clusters: memory", quick=quick)
+    assert [row.unit for row in session.rows] == ["MB"]
+
+
 def test_a_large_run_that_loses_requests_says_so(calls, monkeypatch):
     """Rather than how fast it was."""
     monkeypatch.setattr(scale, "CLUSTERS", 5)

@@ -3,18 +3,23 @@ real clients that follow them, of which there are few here."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import signal
 from itertools import combinations, pairwise
 
 import pytest
 
+from spillover.live.membership.session_wire import SIGN_OF_LIFE_S
 from spillover.sim.membership.rebalancing import reconfigurations
-from spillover.tools.bench.membership import measuring, one_node
+from spillover.tools.bench.membership import crowd, measuring, one_node
 from spillover.tools.bench.membership.measuring import FIGURES
 from spillover.tools.bench.membership.rules import EVEN, RULES, simulate
 from spillover.tools.bench.membership.steps import EVENTS
 from spillover_loadgen import clients_driver
 from support.benches import played
+from support.loop import until
 
 CROWD = "the clients' process"
 
@@ -92,6 +97,53 @@ def test_the_configuration_changes_four_times_on_the_same_nodes(monkeypatch):
         f"{who}; a removed node's process stays up",
         "fullest and emptiest: over the mean, the worst of the states after the 4 changes",
     ]
+
+
+def test_a_node_is_killed_once_all_clients_are_there(monkeypatch):
+    """The first of a mesh; what counts is what the others' clients do, and how long its own
+    take."""
+    monkeypatch.setattr(one_node, "SERVERS", (3, 3))
+    killed, done = [], []
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append((pid, number)))
+
+    async def clients(load, there):
+        place = len(done)
+        done.append(load)
+        for there_by_now in (2, 3):
+            seen = {"s1": 2, "s2": there_by_now, "s3": 1}
+            there.send({"clients": seen, "lost": 0, "unconnected": 0})
+        await until(lambda: len(killed) > place)
+        for lost, unconnected in ((1, 0), (2, 1), (2, 0)):
+            there.send({"clients": {}, "lost": lost, "unconnected": unconnected})
+        await asyncio.to_thread(there.recv)
+        told = {"elsewhere_ms": {"p50": 5.0, "p99": 40.0 + place}, "lost": 3, "moved": 4}
+        there.send({"timeline": [], **told})
+
+    here, session = played(
+        one_node.STAGES, {crowd._work: clients}, case="killed node", seed=3, runs=2
+    )
+    names = ["s1", "s2", "s3"]
+    assert [bed.told["seed"] for bed in here.beds] == [3, 4]
+    for bed, load in zip(here.beds, done, strict=True):
+        assert [(c.id, c.servers) for c in bed.wanted.clusters] == [(name, 1) for name in names]
+        assert [link.between for link in bed.wanted.links] == list(combinations(names, 2))
+        assert (load.nodes, load.clients) == (tuple(bed.urls.values()), 6)
+        assert (load.rule, load.rate_per_s) == (EVEN.rule, 0.0)
+    assert [load.seed for load in done] == [3, 4]
+    assert killed == [(os.getpid(), signal.SIGKILL)] * 2
+    assert here.jobs[CROWD] == [None, None]
+    assert {row.peer for row in session.rows} == {"wanted, at most"}
+    assert [(row.case, row.unit, row.values, row.peer_values) for row in session.rows] == [
+        (one_node.ELSEWHERE, "ms", (40.0, 41.0), (1000.0,)),
+        (one_node.OTHERS, "in all", (5.0, 5.0), (0.0,)),
+    ]
+    assert session.notes == ["killed node: one of 3, with 6 clients in all"]
+    assert here.said == [f"{one_node.ELSEWHERE}: run {number} of 2" for number in (1, 2)]
+
+
+def test_in_full_two_signs_of_life_come_to_each_idle_client():
+    full_s, _ = one_node.IDLE_S
+    assert full_s == 2 * SIGN_OF_LIFE_S
 
 
 def test_what_idle_clients_cost_is_measured_at_a_node_of_their_own():

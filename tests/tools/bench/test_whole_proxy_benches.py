@@ -178,6 +178,7 @@ def test_memory_of_streams_is_that_of_nodes_of_their_own(monkeypatch):
     assert (jobs[0].rate_per_s, jobs[0].duration_s, jobs[0].size_bytes) == (200.0, 0.02, 200)
     assert jobs[1] == jobs[2]
     assert (jobs[1].streams, jobs[1].period_ms, jobs[1].size_bytes) == (3, 60_000.0, 200)
+    assert {job.every_s for job in jobs if isinstance(job, Left)} == {0.0}
     assert [job.url for job in jobs[:3]] == [here.beds[0].topology.clusters[0].proxy_url] * 3
     (row,) = session.rows
     assert (row.case, row.unit, row.peer) == ("memory of an idle stream, one hop", "KiB", None)
