@@ -178,6 +178,41 @@ def test_a_way_takes_as_long_as_a_link_each_way():
     assert took_s[B, A] < 5.0
 
 
+@pytest.mark.parametrize("who", ["near", "far"])
+def test_a_connection_that_ends_at_one_end_ends_at_the_other(who):
+    """A delay later, after all that was written before."""
+
+    async def main():
+        far = asyncio.get_running_loop().create_future()
+
+        async def talk(reader, writer):
+            await reader.readexactly(2)
+            writer.write(b"last")
+            if who == "far":
+                writer.close()
+            far.set_result((await reader.read(), time.monotonic()))
+            writer.close()
+
+        async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with process(relays._relay, {(A, B): (port, 0.03)}) as near:
+                reader, writer = await asyncio.open_connection("127.0.0.1", near[A, B])
+                writer.write(b"hi")
+                said = await reader.readexactly(4)
+                began_s = time.monotonic()
+                if who == "far":
+                    assert await reader.read() == b""
+                else:
+                    writer.close()
+                rest, ended_s = await far
+                writer.close()
+                return said, rest, ended_s - began_s
+
+    said, rest, took_s = limited(main())
+    assert (said, rest) == (b"last", b"")
+    assert took_s >= (0.03 if who == "near" else -5.0)
+
+
 def test_a_way_to_nobody_is_closed():
     async def main():
         with bind_socket("127.0.0.1", 0) as taken:
