@@ -24,69 +24,47 @@ from support.loop import until
 CROWD = "the clients' process"
 
 
+def _patch(patch):
+    """Few clients, who are looked at often."""
+    patch.setattr(measuring, "CLIENTS", (6, 6))
+    patch.setattr(one_node, "CLIENTS", (6, 6))
+    patch.setattr(clients_driver, "LOOK_S", 0.02)
+    # Neighbors do not hear of each other's change at once, and log it.
+    patch.setattr(logging.getLogger("spillover"), "disabled", True)
+
+
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    """Clients, who are looked at often."""
-    monkeypatch.setattr(measuring, "CLIENTS", (6, 6))
-    monkeypatch.setattr(one_node, "CLIENTS", (6, 6))
-    monkeypatch.setattr(clients_driver, "LOOK_S", 0.02)
-    logging.disable(logging.CRITICAL)  # neighbors do not hear of each other's change at once
-    yield
-    logging.disable(logging.NOTSET)
+    _patch(monkeypatch)
+
+
+LABELS = ["stratified", EVEN.label]
+
+
+@pytest.fixture(scope="module")
+def changed():
+    """Two runs of two rules, of which each takes half a second, and what they did."""
+    with pytest.MonkeyPatch.context() as patch:
+        _patch(patch)
+        patch.setattr(measuring, "DONE_AFTER_S", 0.1)
+        patch.setattr(measuring, "QUIET_S", 0.06)
+        return played(measuring.STAGES, case="stratified", seed=3, runs=2)
 
 
 @pytest.mark.slow
-def test_the_configuration_changes_four_times_on_the_same_nodes(monkeypatch):
-    """Rule after rule, once for each seed, of which the nodes have their names. What is simulated
-    has the same lists."""
-    monkeypatch.setattr(measuring, "DONE_AFTER_S", 0.1)
-    monkeypatch.setattr(measuring, "QUIET_S", 0.06)
-    here, session = played(measuring.STAGES, case="stratified", seed=3, runs=2)
-    labels = ["stratified", EVEN.label]
+def test_nodes_are_started_for_each_seed_and_clients_for_each_rule(changed):
+    """Of the seed the nodes have their names."""
+    here, session = changed
     assert [bed.told["seed"] for bed in here.beds] == [3, 4]
     loads = [load for name, load in here.started if name == CROWD]
     assert [load.seed for load in loads] == [3, 3, 4, 4]
     assert [bool(load.starts) for load in loads] == [False, True] * 2
     assert {load.clients for load in loads} == {6}
-    told = session.details
-    assert [(one["rule"], one["seed"]) for one in told] == [
-        (label, seed) for label in labels for seed in (3, 4)
-    ]
     for seed, bed in zip((3, 4), here.beds, strict=True):
-        names = [f"s{place}-{seed}" for place in range(1, 6)]
+        names = names_of(seed)
         assert {c.id: c.servers for c in bed.wanted.clusters} == dict.fromkeys(names, 1)
         assert [link.between for link in bed.wanted.links] == list(combinations(names, 2))
         assert bed.told["drain_timeout_s"] == 0.0
-        lists = reconfigurations(names, seed)
-        for one in told:
-            if one["seed"] != seed:
-                continue
-            assert [step["servers"] for step in one["steps"]] == [list(of) for of in lists[1:]]
-            assert [step["event"] for step in one["steps"]] == list(EVENTS)
-            simulated = simulate(RULES[labels.index(one["rule"]) + 1], 6, lists, 10)
-            assert [step["simulated"] for step in one["steps"]] == [
-                simulated.medians(number) for number in range(4)
-            ]
-            begun_s = [step["begun_s"] for step in one["steps"]]
-            # A wait of 0.025 s, and as much again as a change may take.
-            assert all(b - a >= 0.125 for a, b in pairwise(begun_s))
-            assert begun_s[0] >= 0.06
-            assert one["requests"]["ok"] > 0
-    rows = [(row.case, row.unit, row.peer) for row in session.rows]
-    beside = {
-        "fullest server": ["simulated"],
-        "emptiest server": ["simulated"],
-        "clients moved": ["simulated", "least possible"],
-        "until done": ["wait + 2 s"],
-    }
-    assert rows == [
-        (f"{label}: {what}", unit, peer)
-        for label in labels
-        for what, unit in FIGURES
-        for peer in beside.get(what, [None])
-    ]
-    assert {row.peer_values for row in session.rows if row.peer == "wait + 2 s"} == {(0.125,)}
-    assert {len(row.values) for row in session.rows} == {2}
     assert here.said[:3] == [
         "5 nodes start: run 1 of 2",
         "stratified: 6 clients connect",
@@ -97,6 +75,52 @@ def test_the_configuration_changes_four_times_on_the_same_nodes(monkeypatch):
         f"{who}; a removed node's process stays up",
         "fullest and emptiest: over the mean, the worst of the states after the 4 changes",
     ]
+
+
+def names_of(seed):
+    return [f"s{place}-{seed}" for place in range(1, 6)]
+
+
+@pytest.mark.slow
+def test_the_configuration_changes_four_times_on_the_same_nodes(changed):
+    """Each time for as long as a change may take; what is simulated has the same lists."""
+    _, session = changed
+    told = session.details
+    assert [(one["rule"], one["seed"]) for one in told] == [
+        (label, seed) for label in LABELS for seed in (3, 4)
+    ]
+    for one in told:
+        lists = reconfigurations(names_of(one["seed"]), one["seed"])
+        assert [step["servers"] for step in one["steps"]] == [list(of) for of in lists[1:]]
+        assert [step["event"] for step in one["steps"]] == list(EVENTS)
+        simulated = simulate(RULES[LABELS.index(one["rule"]) + 1], 6, lists, 10)
+        assert [step["simulated"] for step in one["steps"]] == [
+            simulated.medians(number) for number in range(4)
+        ]
+        begun_s = [step["begun_s"] for step in one["steps"]]
+        # A wait of 0.025 s, and as much again as a change may take.
+        assert all(b - a >= 0.125 for a, b in pairwise(begun_s))
+        assert begun_s[0] >= 0.06
+        assert one["requests"]["ok"] > 0
+
+
+@pytest.mark.slow
+def test_each_rule_is_beside_what_is_simulated(changed):
+    _, session = changed
+    beside = {
+        "fullest server": ["simulated"],
+        "emptiest server": ["simulated"],
+        "clients moved": ["simulated", "least possible"],
+        "until done": ["wait + 2 s"],
+    }
+    assert [(row.case, row.unit, row.peer) for row in session.rows] == [
+        (f"{label}: {what}", unit, peer)
+        for label in LABELS
+        for what, unit in FIGURES
+        for peer in beside.get(what, [None])
+    ]
+    assert {row.peer_values for row in session.rows if row.peer == "wait + 2 s"} == {(0.125,)}
+    assert {len(row.values) for row in session.rows} == {2}
 
 
 def test_a_node_is_killed_once_all_clients_are_there(monkeypatch):
