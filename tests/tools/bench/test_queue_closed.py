@@ -219,6 +219,22 @@ def test_what_clients_of_a_producer_that_is_killed_see():
     assert sum(wait_s for _, wait_s in seen.waits) <= took_s
 
 
+def test_a_client_that_fails_ends_the_run_at_once():
+    """However long the others were to go on."""
+
+    async def fail():
+        raise RunError("it failed")
+
+    async def main():
+        others = asyncio.create_task(asyncio.Event().wait())
+        await killed._go_on(25.0, [others, asyncio.create_task(fail())])
+
+    began_s = time.monotonic()
+    with pytest.raises(RunError, match="it failed"):
+        limited(main())
+    assert time.monotonic() - began_s < 20.0
+
+
 def test_what_never_comes_to_that_is_told():
     async def main():
         await killed._until(lambda: False, [asyncio.create_task(asyncio.Event().wait())], 0.1, "it")

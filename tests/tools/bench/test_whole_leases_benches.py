@@ -106,6 +106,29 @@ def test_a_group_that_never_comes_to_that_is_an_error(monkeypatch, how, what):
         taken_over(monkeypatch, **how)
 
 
+def test_hosts_end_with_one_that_is_not_ready(monkeypatch):
+    async def work(plan, there):
+        there.send(RunError("no Redis") if "n1" in plan.nodes else None)
+        await asyncio.Event().wait()
+
+    async def enter(told):
+        told_of = {"hosts": 3, "members": 3, "partitions": 4, "seed": 1}
+        with pytest.raises(RunError, match="no Redis"):
+            await Cluster(URL, "g", "guarded", **told_of).__aenter__()
+        return len(told.started), len(told.ending)
+
+    assert do(enter, {hosts.host: work}) == (3, 3)
+
+
+def test_limits_are_for_fifty_members_and_a_thousand_partitions():
+    """Ten in a process, so that a machine bears them."""
+    assert (holding.MEMBERS, holding.PARTITIONS) == (50, 1000)
+    assert holding.LIMITS == {holding.TRIPS: 200.0, holding.REDIS_CPU: 10.0}
+    assert members.PARTITIONS == holding.PARTITIONS
+    assert holding.MEMBERS in members.COUNTS
+    assert lateness.P99_MS_MAX == 50.0
+
+
 def seen(*held, members=2, partitions=2):
     """A group of which it was said that each of these nodes runs that partition."""
     told = {"hosts": 1, "members": members, "partitions": partitions, "seed": 1}
