@@ -42,8 +42,8 @@ class Hosts:
     """Of members that share partitions evenly once they are told to begin. Where one is killed, the
     others have what it had a little later; `takes_over` says whether they do."""
 
-    def __init__(self, monkeypatch, partitions, members=4, *, begins=True, takes_over=True):
-        self.partitions, self.members = partitions, members
+    def __init__(self, monkeypatch, partitions, *, begins=True, takes_over=True):
+        self.partitions = partitions
         self.begins, self.takes_over = begins, takes_over
         self.plans = []
         self.killed = []
@@ -57,7 +57,8 @@ class Hosts:
         await asyncio.to_thread(there.recv)
         if not self.begins:
             await asyncio.Event().wait()
-        owners = [(n, f"n{n % self.members}") for n in range(self.partitions)]
+        members = sum(len(one.nodes) for one in self.plans if one.group == plan.group)
+        owners = [(n, f"n{n % members}") for n in range(self.partitions)]
         there.send(
             [Report(time.monotonic(), node, n, True) for n, node in owners if node in plan.nodes]
         )
@@ -270,7 +271,7 @@ def test_three_rules_are_lived_through_in_turn(monkeypatch, redis):
     sizes = {"MEMBERS_QUICK": 12, "PARTITIONS_QUICK": 24}
     for name, size in sizes.items():
         monkeypatch.setattr(holding, name, size)
-    own = Hosts(monkeypatch, 24, 12)
+    own = Hosts(monkeypatch, 24)
     _, session = played((holding.STAGE,), {hosts.host: own.work}, seed=3, runs=2)
     rules = ["guarded", "blog", "locks"]
     told = [(plan.rule, plan.seed) for plan in own.plans[::2]]
@@ -302,7 +303,7 @@ def test_three_rules_are_lived_through_in_turn(monkeypatch, redis):
 def test_a_group_that_is_not_even_in_time_has_that_time(monkeypatch, redis):
     """And what it did until then."""
     monkeypatch.setattr(holding, "EVEN_WITHIN_S", {"guarded": 0.05})
-    own = Hosts(monkeypatch, 4, 2, begins=False)
+    own = Hosts(monkeypatch, 4, begins=False)
 
     async def work(told):
         session = session_of(told)
@@ -312,6 +313,26 @@ def test_a_group_that_is_not_even_in_time_has_that_time(monkeypatch, redis):
     assert (life.was_even, life.served_once) == (False, 0)
     assert life.figures[holding.EVEN] == 0.05
     assert life.figures[holding.SPENT] == 9.0
+
+
+def test_more_members_are_measured_as_many_times_as_fewer(monkeypatch, redis):
+    """One group of each size, which has a Redis of its own."""
+    monkeypatch.setattr(members, "WINDOW_S", 0.02)
+    monkeypatch.setattr(members, "PARTITIONS", 200)
+    own = Hosts(monkeypatch, 200)
+    here, session = played((members.STAGE,), {hosts.host: own.work}, seed=3, runs=2, quick=False)
+    groups = {}
+    for plan in own.plans:
+        groups.setdefault(plan.group, []).extend(plan.nodes)
+    assert [len(nodes) for nodes in groups.values()] == [10, 50, 100]
+    assert len(own.plans) == 1 + 5 + 10
+    more = [(f"{count} members", "10 members" if count > 10 else None) for count in (10, 50, 100)]
+    assert [(row.case, row.unit, row.peer) for row in session.rows] == [
+        *((f"round trips, {which}", "1/s", peer) for which, peer in more),
+        *((f"CPU of Redis, {which}", "% of a core", peer) for which, peer in more),
+    ]
+    assert {len(row.values) for row in session.rows} == {2}
+    assert here.said == [f"{which}: run {n} of 2" for which, _ in more for n in (1, 2)]
 
 
 def test_groups_of_other_sizes_are_looked_at_several_times(monkeypatch, redis):
@@ -324,7 +345,7 @@ def test_groups_of_other_sizes_are_looked_at_several_times(monkeypatch, redis):
         session = session_of(told, seed=3, runs=3)
         return await members._at_rest(session, 12), session, told.said
 
-    own = Hosts(monkeypatch, 24, 12)
+    own = Hosts(monkeypatch, 24)
     found, session, said = do(work, {hosts.host: own.work})
     assert [plan.seed for plan in own.plans] == [3, 3]
     assert {(plan.rule, plan.partitions) for plan in own.plans} == {("guarded", (24,))}

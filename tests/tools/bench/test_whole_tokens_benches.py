@@ -121,7 +121,8 @@ def test_progress_is_told_run_by_run(two_runs):
         f"{name}: run 2 of 2",
         f"{name}: simulated",
     ]
-    assert here.said.count(f"{name}: 0 of 0 s") == 2, "so seldom that nobody minds"
+    how_far = [line for line in here.said if re.fullmatch(rf"{name}: \d+ of 0 s", line)]
+    assert len(how_far) <= 2, "so seldom that nobody minds"
     assert any(line.endswith("jobs for each side in 0 s, on 2 replicas") for line in here.said)
 
 
@@ -161,6 +162,8 @@ class Sited:
         port = int(re.search(r"server s0 127.0.0.1:(\d+)", text)[1])
         site = re.search(r"x-home (\S+)", text)[1].encode()
 
+        turns = asyncio.Lock()  # that server takes one at a time
+
         async def pass_on(reader, writer):
             there = await asyncio.open_connection("127.0.0.1", port)
             with suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -168,10 +171,13 @@ class Sited:
                     length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
                     came_us = b"%d" % (time.time() * 1e6)
                     told = b"x-home: %b\r\nx-came-us: %b\r\n\r\n" % (site, came_us)
-                    there[1].write(head[:-2] + told + await reader.readexactly(length))
-                    answer = await there[0].readuntil(b"\r\n\r\n")
-                    length = int(re.search(rb"(?i)content-length: (\d+)", answer)[1])
-                    writer.write(answer + await there[0].readexactly(length))
+                    request = head[:-2] + told + await reader.readexactly(length)
+                    async with turns:
+                        there[1].write(request)
+                        answer = await there[0].readuntil(b"\r\n\r\n")
+                        length = int(re.search(rb"(?i)content-length: (\d+)", answer)[1])
+                        answer += await there[0].readexactly(length)
+                    writer.write(answer)
             writer.close()
             there[1].close()
 
