@@ -62,6 +62,8 @@ class Here:
     """Of nodes or producers, each a `Bed` or `Producers`."""
     started: list = field(default_factory=list)
     """What else was: the name, and what it was told then."""
+    started_s: list = field(default_factory=list)
+    """When those were, by the monotonic clock."""
     jobs: dict = field(default_factory=lambda: defaultdict(list))
     """What it was told later, by name."""
     said: list = field(default_factory=list)
@@ -115,6 +117,7 @@ class Bed:
             self.nodes[cluster.id] = SimpleNamespace(
                 cluster=cluster.id, url=cluster.url, process=process
             )
+        self.ready_s = time.monotonic()
         return self
 
     async def __aexit__(self, *_):
@@ -221,6 +224,7 @@ def here(works=None):
         target, *args = child._process._args
         child._pid = os.getpid()
         told.started.append((child._name, *args[:-1]))
+        told.started_s.append(time.monotonic())
         more = (told.stack,) if target in IN_STACK else ()
         child._working = asyncio.create_task(doing[target](*args, *more))
         child._working.add_done_callback(lambda _: child._there.close())

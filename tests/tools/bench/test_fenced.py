@@ -73,10 +73,16 @@ def test_each_way_to_write_stands_beside_its_own_peers(redis_servers):
     time; a check of a lease needs no Redis."""
     _, session = played(fenced.STAGES, runs=2)
     beside = {
-        (fenced.WRITE, fenced.WRITE_CPU): ["plain SET", "plain HSET", "WATCH, HGET, MULTI, SET"],
-        (fenced.BATCH, fenced.BATCH_CPU): ["MULTI of 20 SET and an HSET"],
-        (fenced.FENCE, fenced.FENCE_CPU): ["plain HGET"],
-        (fenced.LOCAL,): ["time.monotonic"],
+        ("fenced write: time", "fenced write: CPU of Redis"): [
+            "plain SET",
+            "plain HSET",
+            "WATCH, HGET, MULTI, SET",
+        ],
+        ("20 fenced writes, one call: time", "20 fenced writes, one call: CPU of Redis"): [
+            "MULTI of 20 SET and an HSET"
+        ],
+        ("fence alone: time", "fence alone: CPU of Redis"): ["plain HGET"],
+        ("local check of a lease: time",): ["time.monotonic"],
     }
     assert [(row.case, row.unit, row.peer) for row in session.rows] == [
         (case, "us", peer) for cases, peers in beside.items() for case in cases for peer in peers

@@ -8,10 +8,14 @@ import json
 import re
 import time
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
 
+from spillover.live.engine.alarms import finest_alarm
+from spillover.live.engine.timers import Timers
 from spillover.live.http.client import HttpClient
+from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.process.listening import bind_socket
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import ClusterId
@@ -211,6 +215,44 @@ def test_a_connection_that_ends_at_one_end_ends_at_the_other(who):
     said, rest, took_s = limited(main())
     assert (said, rest) == (b"last", b"")
     assert took_s >= (0.03 if who == "near" else -5.0)
+
+
+class Written:
+    """Stands where an end writes."""
+
+    def __init__(self):
+        self.done = []
+
+    def writelines(self, parts):
+        self.done += parts
+
+    def write(self, data):
+        self.done.append(data)
+
+    def close(self):
+        self.done.append("closed")
+
+
+def test_what_comes_before_there_is_a_connection_is_kept_for_it():
+    """In its order, and the end of it, too; nothing is taken after that."""
+
+    async def main():
+        link = EmulatedLink(Timers(asyncio.get_running_loop(), finest_alarm), Random(0), 0.0)
+        ends = []
+        for closes in (False, True):
+            end, written = relays._End(link), Written()
+            for data in (b"one", b"two"):
+                end.write(data)
+            if closes:
+                end.close()
+                end.write(b"late")
+            end.connection_made(written)
+            if not closes:
+                end.write(b"three")
+            ends.append(written.done)
+        return ends
+
+    assert limited(main()) == [[b"one", b"two", b"three"], [b"one", b"two", "closed"]]
 
 
 def test_a_way_to_nobody_is_closed():

@@ -66,9 +66,11 @@ def test_messages_are_watched_until_enough_was_seen():
             urls = {one.id: one.url for one in running}
             await legs.watch(urls, 1, time.monotonic(), over, named=["p1"])
             left = [one.objects.buffered for one in running]
-        return legs, left
+            made = sum(one.objects.produced for one in running)
+        return legs, left, made
 
-    legs, left = asyncio.run(watched())
+    legs, left, made = asyncio.run(watched())
+    assert made == 5 * EACH_MIN, "one more where a client is at the door"
     assert left == [0, 0, 0]
     assert len(legs.at_once_s) == len(legs.next_s) == len(legs.after_s) == EACH_MIN
     assert len(legs.at_door_s) == EACH_MIN

@@ -171,6 +171,8 @@ def test_memory_is_measured_where_everything_waits():
     assert {(job.requests, len(job.body)) for job in held} == {(25, 256 + len(b'{"payload": }'))}
     assert [job.url == taken_again.url for job in held] == [True, True, False, False]
     assert {json.loads(job.body)["payload"]["service_ms"] for job in held} == {0}
+    # Of this process, which is large: a request takes a small part of it.
+    assert all(abs(row.value) < 5e5 for row in session.rows)
     assert rows_of(session) == [
         ("memory per queued request, asynchronous", "bytes", None),
         ("memory per queued request, synchronous, above peer", "bytes", "bare ASGI app, pending"),

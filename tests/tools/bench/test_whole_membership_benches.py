@@ -180,8 +180,9 @@ def test_what_idle_clients_cost_is_measured_at_a_node_of_their_own():
     loads = [load for _, load in here.started]
     assert [(load.seed, load.clients, load.rate_per_s) for load in loads] == [(3, 6, 0), (4, 6, 0)]
     assert {load.rule for load in loads} == {EVEN.rule}
-    for load, bed in zip(loads, here.beds, strict=True):
+    for load, bed, at_s in zip(loads, here.beds, here.started_s, strict=True):
         assert load.nodes == tuple(bed.urls.values())
+        assert at_s >= bed.ready_s + 0.05, "as long without clients as with them"
     assert here.jobs[CROWD] == [None, None]
     assert [(row.case, row.unit, row.peer, row.peer_values) for row in session.rows] == [
         ("idle clients: memory that they add to a node", "MB", "wanted, at most", (60.0,)),

@@ -21,7 +21,7 @@ from spillover.tools.bench.peers import sites
 from spillover.tools.bench.peers.workloads import WAITS, mesh
 from spillover.tools.bench.peers.workloads import Workload as PeersWorkload
 from spillover.tools.bench.servers import Server
-from spillover.tools.bench.tokens import measuring
+from spillover.tools.bench.tokens import STAGES, dispatch, measuring
 from spillover.tools.bench.tokens.rivals import RIVALS
 from spillover.tools.bench.tokens.workloads import Workload
 from support.benches import do, session_of
@@ -245,3 +245,32 @@ def test_sites_play_the_schedule_of_each_seed(monkeypatch, together):
     ] * 3
     assert "servers and relays" in efforts[2]
     assert session.notes[-1] == "Too few seeds to claim anything: take --runs 6 or more."
+
+
+@pytest.mark.parametrize("order", ["longest-available", "least-loaded"])
+def test_dispatches_of_each_order_are_beside_a_plain_cluster(order, monkeypatch):
+    monkeypatch.setattr(dispatch, "DISPATCHES_QUICK", 400.0)
+
+    async def work(told):
+        session = session_of(told, case=f"dispatch, {order}", seed=3, runs=2)
+        await session.run(STAGES)
+        return told, session
+
+    here, session = do(work)
+    (row,) = session.rows
+    assert (row.case, row.unit, row.peer) == (f"dispatch, {order}", "us", "plain cluster")
+    assert len(row.values) == len(row.peer_values) == 2
+    assert 0.0 < row.peer_value < row.value < 1e4
+    assert here.said == [f"dispatch, {order}: run {number} of 2" for number in (1, 2)]
+
+
+def test_stages_are_those_of_the_workloads():
+    """Each is measured if it is wanted."""
+    case = "comte11 at 0.8"
+
+    async def work(told):
+        session = session_of(told, case=case, seed=3, duration_s=0.3, replicas=1)
+        await session.run(STAGES)
+        return session
+
+    assert {row.case.partition(":")[0] for row in do(work).rows} == {case}
