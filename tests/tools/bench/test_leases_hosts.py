@@ -76,11 +76,13 @@ def run_of(work, plan, words=()):
 
 
 @pytest.mark.processes
-def test_what_is_held_is_renewed_under_load(redis_server, monkeypatch):
-    """Once each period, of each member; what was due then is told, and how long a batch took."""
+@pytest.mark.parametrize(("mode", "members", "load_s"), [("task", 3, 0.4), ("thread", 2, 1.2)])
+def test_what_is_held_is_renewed_under_load(redis_server, monkeypatch, mode, members, load_s):
+    """Once each period, of each member, which a thread has from the leases; what was due then is
+    told, and how long a batch took."""
     for name, value in {"PERIOD_S": 0.1, "AFTER_S": 0.15, "RECORDS": 300, "HANDLERS": 2}.items():
         monkeypatch.setattr(renewing, name, value)
-    plan = LoadedPlan(url=redis_server.url, mode="task", members=3, load_s=0.4)
+    plan = LoadedPlan(url=redis_server.url, mode=mode, members=members, load_s=load_s)
 
     async def work(_):
         with Child("loaded", renewing.hold_under_load, plan) as child:
@@ -96,12 +98,12 @@ def test_what_is_held_is_renewed_under_load(redis_server, monkeypatch):
 
     ready_s, loaded, took_s = do(work, {renewing.hold_under_load: renewing._run})
     assert ready_s >= 0.09, "they do not all renew at once"
-    assert took_s >= 0.5
+    assert took_s >= load_s + 0.1
     # On a machine that is late there are fewer.
     assert 2 <= len(loaded.late_ms) <= 3 * 5
     assert all(0.0 <= late_ms < 5000.0 for late_ms in loaded.late_ms)
     assert loaded.lost == 0
-    assert 0.0 < loaded.batch_ms < 400.0
+    assert 0.0 < loaded.batch_ms < load_s * 1e3
 
 
 @pytest.mark.slow
