@@ -173,6 +173,7 @@ def test_memory_is_measured_where_everything_waits():
     assert {json.loads(job.body)["payload"]["service_ms"] for job in held} == {0}
     # Of this process, which is large: a request takes a small part of it.
     assert all(abs(row.value) < 5e5 for row in session.rows)
+    assert here.said == [f"{case}: run 1 of 1" for case in (memory.ASYNC_CASE, memory.SYNC_CASE)]
     assert rows_of(session) == [
         ("memory per queued request, asynchronous", "bytes", None),
         ("memory per queued request, synchronous, above peer", "bytes", "bare ASGI app, pending"),
