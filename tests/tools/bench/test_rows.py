@@ -8,8 +8,8 @@ import json
 import pytest
 
 from spillover.model.errors import InputError, RunError
-from spillover.tools.bench.display import MISSING, number
-from spillover.tools.bench.model import BenchPlan, Figure, Row, Side, Stage
+from spillover.tools.bench.display import MISSING, Display, _table, number
+from spillover.tools.bench.model import BenchPlan, BenchResult, Figure, Row, Side, Stage
 from spillover.tools.bench.session import Session
 
 SPEED, DELAY = Figure("speed, small", "requests/s"), Figure("delay, small", "ms")
@@ -152,3 +152,41 @@ def test_notes_are_kept_once():
 )
 def test_numbers_are_short(value, shown):
     assert number(value) == shown
+
+
+def test_a_table_has_numbers_at_the_right_and_what_is_missing_as_a_dash():
+    """Its title says how many runs they are of."""
+    alone = Row(case="alone", unit="ms", values=(2.0, 4.0))
+    beside = Row(
+        case="beside", unit="us", values=(2.0,), half_width=0.5, peer="p", peer_values=(8.0,)
+    )
+    table = _table(BenchResult("node", BenchPlan(runs=3), {}, (alone, beside), ()))
+    assert table.title == "bench node: medians of 3 runs"
+    assert [(str(c.header), c.justify, c.no_wrap) for c in table.columns] == [
+        ("case", "left", False),
+        ("value", "right", True),
+        ("unit", "left", False),
+        ("peer", "left", False),
+        ("its value", "right", True),
+        ("ratio", "right", True),
+    ]
+    rows = list(zip(*(column.cells for column in table.columns), strict=True))
+    assert rows == [
+        ("alone", "3.00", "ms", MISSING, MISSING, MISSING),
+        ("beside", "2.00 \N{PLUS-MINUS SIGN} 0.50", "us", "p", "8.00", "0.25"),
+    ]
+    one = _table(BenchResult("sim", BenchPlan(runs=1), {}, (), ()))
+    assert one.title == "bench sim: one run"
+
+
+def test_people_are_told_the_rows_the_machine_and_all_notes(capsys):
+    told = {"cpu": "Fast one", "cores": 3, "system": "Some 1.2", "python": "3.14.1"}
+    machine = {**told, "load_1min": 0.25}
+    row = Row(case="alone", unit="ms", values=(2.0,))
+    display = Display()
+    display.say("under way")
+    display.show(BenchResult("node", BenchPlan(runs=1), machine, (row,), ("one note", "two")))
+    shown = " ".join(capsys.readouterr().err.split())
+    assert shown.startswith("under way bench node: one run")
+    assert "On Fast one, 3 cores, Some 1.2, Python 3.14.1; load when it began 0.25." in shown
+    assert shown.endswith("one note two")
