@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import subprocess
 import time
 
 import psutil
 import pytest
 
 from spillover.model.errors import RunError
-from spillover.tools.bench.leases import hosts, renewing
+from spillover.tools.bench.leases import hosts, readings, renewing
 from spillover.tools.bench.leases.cluster import Cluster
 from spillover.tools.bench.leases.renewing import LoadedPlan
 from spillover.tools.processes.child import Child
@@ -53,6 +54,33 @@ def test_locks_are_shared_out_beforehand(redis_server, redis_servers, monkeypatc
     assert sorted(reports) == sorted(
         (f"n{n}", partition, True) for n, of in enumerate(held) for partition in of
     )
+
+
+@pytest.mark.processes
+def test_what_members_have_started_has_to_end_with_them(monkeypatch):
+    """A renewer that stayed would go on for nobody."""
+    monkeypatch.setattr(readings, "GONE_WITHIN_S", 0.1)
+    told = {"hosts": 1, "members": 1, "partitions": 1, "seed": 1}
+
+    async def ready(_, there):
+        there.send(None)
+        await asyncio.Event().wait()
+
+    with subprocess.Popen(["sleep", "60"]) as started:
+        left = [psutil.Process(started.pid)]
+        monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: left)
+
+        async def work(_):
+            async with Cluster("redis://x", "g", "guarded", **told):
+                pass
+
+        try:
+            with pytest.raises(RunError, match="1 processes of a member outlived it"):
+                do(work, {hosts.host: ready})
+        finally:
+            started.kill()
+        started.wait()
+        do(work, {hosts.host: ready})
 
 
 def run_of(work, plan, words=()):
