@@ -37,6 +37,7 @@ def test_a_takeover_is_within_its_bound_only_if_each_is():
     assert 4.0 < takeover.BOUND_S < 5.0
     assert takeover._verdict([1.0, 3.5]) == "longest of 2: 3.50 s: met"
     assert takeover._verdict([1.0, 6.0]) == "longest of 2: 6.00 s: NOT met"
+    assert takeover._verdict([takeover.BOUND_S]).endswith(": met")
 
 
 def test_an_idle_stream_costs_what_the_second_half_of_them_added():
