@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 
 import psutil
 import pytest
@@ -17,6 +18,7 @@ from spillover.tools.bench import foreign
 from spillover.tools.bench.foreign import foreign_server
 from spillover.tools.bench.haproxy import find_haproxy, haproxy_relay
 from spillover.tools.bench.nginx import find_nginx, nginx_relay
+from spillover.tools.bench.servers import READY_WITHIN_S
 from support.scripted_server import answer, scripted
 
 pytestmark = pytest.mark.processes
@@ -69,16 +71,19 @@ def test_a_program_is_there_once_it_answers_well_and_gone_in_the_end():
 
 
 @pytest.mark.parametrize("command", [("false",), ("no-such-program",)])
-def test_a_program_that_ends_has_not_started(command, monkeypatch):
-    monkeypatch.setattr(foreign, "READY_WITHIN_S", 0.3)
+def test_a_program_that_ends_has_not_started(command):
+    """Which is told then, not when it should have been ready: its shell still has the socket, so
+    that the first question to it goes unanswered."""
 
     async def main():
         with bind_socket("127.0.0.1", 0) as listening:
             async with foreign_server("It", command, listening):
                 pass
 
+    began_s = time.monotonic()
     with pytest.raises(RunError, match="It did not start"):
         limited(main())
+    assert time.monotonic() - began_s < READY_WITHIN_S - 5.0
 
 
 @pytest.mark.parametrize(
