@@ -10,8 +10,15 @@ from itertools import chain
 import pytest
 
 from spillover.model.errors import RunError
-from spillover.tools.bench import client
-from spillover.tools.bench.load_process import ASYNCHRONOUS, Closed, Held, Queued, Scheduled
+from spillover.tools.bench import client, nodes
+from spillover.tools.bench.load_process import (
+    ASYNCHRONOUS,
+    Closed,
+    Held,
+    Queued,
+    Scheduled,
+    _Worker,
+)
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.node import encrypted, gossip, latency, memory, paths
 from spillover.tools.bench.nodes import FOREVER_MS
@@ -178,6 +185,29 @@ def test_memory_is_measured_where_everything_waits():
         ("memory per queued request, asynchronous", "bytes", None),
         ("memory per queued request, synchronous, above peer", "bytes", "bare ASGI app, pending"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("case", "left_out", "expected"),
+    [(memory.ASYNC_CASE, Queued, 201), (memory.SYNC_CASE, Held, 50)],
+)
+def test_memory_is_not_that_of_requests_that_were_never_there(
+    monkeypatch, case, left_out, expected
+):
+    """Of the second half of them."""
+    monkeypatch.setattr(nodes, "STATE_WITHIN_S", 0.2)
+    work, asked = _Worker._do, []
+
+    async def do_less(worker, job):
+        if isinstance(job, left_out) and job.requests > 1:
+            asked.append(job)
+            if len(asked) == 2:
+                return job.requests
+        return await work(worker, job)
+
+    monkeypatch.setattr(_Worker, "_do", do_less)
+    with pytest.raises(RunError, match=rf"expected {{'queue_length': {expected}}} in time, got"):
+        played(memory.STAGES, case=case)
 
 
 def test_a_node_with_links_is_beside_one_without():
