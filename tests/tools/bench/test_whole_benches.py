@@ -51,6 +51,7 @@ def rows_of(session):
     return [(row.case, row.unit, row.peer) for row in session.rows]
 
 
+@pytest.mark.slow
 def test_libraries_ask_in_turn_with_the_same_payload():
     """Each in a process of its own, after it has been warmed up."""
     case = "AsyncSpillover.run, 64 KiB"
@@ -102,6 +103,7 @@ def test_a_node_with_free_servers_is_beside_apps_that_give_its_answer(case, othe
     assert rows_of(session) == [(case, "requests/CPU-s", other) for other in others]
 
 
+@pytest.mark.slow
 def test_a_busy_node_is_beside_relays_of_the_same_answer(monkeypatch, tmp_path):
     """Its neighbor has room for all; HAProxy stands beside it where it is installed."""
     monkeypatch.setattr("spillover.tools.bench.foreign.SYSTEM_DIRECTORIES", ())
@@ -139,6 +141,7 @@ def test_a_node_that_forwards_nothing_ends_it(monkeypatch):
                 asyncio.run(comparing)
 
 
+@pytest.mark.slow
 def test_half_of_what_servers_can_do_is_asked_of_a_node_and_an_app_that_sleeps():
     """In turn, each time another schedule of the same length."""
     here, session = played((latency.STAGE,), seed=3, runs=2)

@@ -265,6 +265,7 @@ def redis(monkeypatch):
     return counting
 
 
+@pytest.mark.slow
 def test_three_rules_are_lived_through_in_turn(monkeypatch, redis):
     """A life each on an empty Redis, with the seed of the run; from nothing to even, and then at
     rest."""

@@ -116,6 +116,7 @@ def test_requests_that_pass_are_beside_those_that_are_posted():
     assert {"CPU of a small request, local": 0, case: 1} == requests.CASES
 
 
+@pytest.mark.slow
 def test_streams_are_opened_counted_and_left_on_each_way(monkeypatch):
     """Straight to the service, and through nodes: the difference is theirs. Many of them only where
     there is no hop."""
@@ -156,6 +157,7 @@ def test_streams_are_opened_counted_and_left_on_each_way(monkeypatch):
     assert here.said == ["streams, local: run 1 of 1", "10 000 chunks/s: run 1 of 1"]
 
 
+@pytest.mark.slow
 def test_over_hops_there_are_not_many(monkeypatch):
     monkeypatch.setattr(streams, "STREAMS", 2)
     here, session = played(streams.STAGES[1:2], seed=3)
