@@ -59,6 +59,7 @@ def checked(hops, said):
     async def main():
         async with scripted(said) as server:
             await check_hops(Way("nodes", server.url, ()), hops)
+            await until(lambda: not server._connections, what="the end of the connection")
             return server.seen, server.bodies
 
     return limited(main())
@@ -84,6 +85,7 @@ def test_a_node_that_will_not_drain_is_told(status):
     async def main():
         async with scripted(answer(status, {})) as server:
             await ways._tell(Server(server.url, 1), "drain")
+            await until(lambda: not server._connections, what="the end of the connection")
             return server.seen
 
     if status == 409:
