@@ -16,6 +16,7 @@ from spillover.model.errors import RunError
 from spillover.tools.bench.leases import hosts, readings, renewing
 from spillover.tools.bench.leases.cluster import Cluster
 from spillover.tools.bench.leases.renewing import LoadedPlan
+from spillover.tools.bench.leases.settings import TIMES
 from spillover.tools.processes.child import Child
 from support.benches import do
 from support.loop import turn
@@ -54,6 +55,24 @@ def test_locks_are_shared_out_beforehand(redis_server, redis_servers, monkeypatc
     assert sorted(reports) == sorted(
         (f"n{n}", partition, True) for n, of in enumerate(held) for partition in of
     )
+
+
+@pytest.mark.processes
+def test_leases_that_nobody_renews_are_over_in_time(redis_server):
+    """They last as long as a lease may, less what a fence needs."""
+    plan = LoadedPlan(url=redis_server.url, mode="thread", members=1, load_s=0.1)
+
+    async def work(_):
+        member = renewing._Renewer(plan)
+        await member.begin()
+        left_s = [lease.left_s for lease in member._leases]
+        await member.close()
+        return left_s
+
+    times = TIMES.max_lease_ms - TIMES.fence_margin_ms
+    left_s = do(work)
+    assert len(left_s) == renewing.HELD
+    assert all(times / 1e3 - 1.0 < left <= times / 1e3 + 1.0 for left in left_s)
 
 
 @pytest.mark.processes
