@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -190,3 +191,16 @@ def test_people_are_told_the_rows_the_machine_and_all_notes(capsys):
     assert shown.startswith("under way bench node: one run")
     assert "On Fast one, 3 cores, Some 1.2, Python 3.14.1; load when it began 0.25." in shown
     assert shown.endswith("one note two")
+
+
+def test_a_result_tells_its_plan_and_what_is_behind_its_rows():
+    """The page by its name; details only where there are any."""
+    row = Row(case="alone", unit="ms", values=(2.0,))
+    plan = BenchPlan(runs=1, seed=7, report=Path("page.html"))
+    told = BenchResult("node", plan, {"cores": 3}, (row,), ("a note",), ({"seed": 7},)).as_dict()
+    assert (told["name"], told["machine"], told["notes"]) == ("node", {"cores": 3}, ["a note"])
+    assert (told["rows"], told["details"]) == ([row.as_dict()], [{"seed": 7}])
+    assert (told["plan"]["report"], told["plan"]["seed"]) == ("page.html", 7)
+    without = BenchResult("node", BenchPlan(), {}, (), ()).as_dict()
+    assert without["plan"]["report"] is None
+    assert without.keys() == {"name", "machine", "rows", "notes", "plan"}
