@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillover.apps.http.access import Access
@@ -20,6 +21,7 @@ from spillover.live.process.listening import bind_socket
 from spillover.live.queue.certified import certify
 from spillover.live.queue.client_wire import Headers
 from spillover.live.queue.shell import QueueShell
+from spillover.live.queue.store import ObjectStore
 
 if TYPE_CHECKING:
     from spillover.live.tls.material import TlsFiles
@@ -55,11 +57,12 @@ async def producers(
     access: Access | None = None,
     shown: Headers = (),
     certificates: Mapping[str, TlsFiles] | None = None,
+    stores: Path | None = None,
     **changed: Any,
 ) -> AsyncIterator[list[RunningProducer]]:
     """p1, p2, ..., which know each other. `changed` are settings of all of them. With `access` they
     are for who has API tokens, and show each other what is `shown`; with `certificates`, by id, all
-    is https."""
+    is https. With `stores` each keeps its objects in a directory of its name there."""
     told = {"buffers": 5, "visibility_s": 3.0, "probe_expiry_s": 1.0, **changed}
     with ExitStack() as ends:
         sockets = [ends.enter_context(bind_socket("127.0.0.1", 0)) for _ in range(count)]
@@ -70,7 +73,8 @@ async def producers(
             peers = {other: its for other, its in urls.items() if other != name}
             settings = ProducerSettings(id=name, **told)
             certified = None if certificates is None else certify(certificates[name], name, peers)
-            shell = QueueShell(settings, peers, None, url, headers=shown, certified=certified)
+            store = None if stores is None else ObjectStore(stores / name, name, "test")
+            shell = QueueShell(settings, peers, store, url, headers=shown, certified=certified)
             app = QueueApp(shell, object_limit_bytes=object_limit_bytes, access=access)
             server = HttpServer(app, tls=front_of(certified))
             watch_files(ends, shell, server, None)

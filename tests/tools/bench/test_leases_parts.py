@@ -8,10 +8,12 @@ import json
 import os
 import time
 from random import Random
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from spillover.core.leases import events as ev
 from spillover.model.errors import RunError
 from spillover.tools.bench.leases import fenced, hosts, readings, renewing, settings
 from spillover.tools.bench.leases.cluster import Cluster, _partitions_of
@@ -277,6 +279,22 @@ def test_a_handler_reads_batches_until_the_load_is_over():
     assert counts[::2] == [0, 0]
     renewing._handle(batch, renewing.lease_now_s() - 1.0, counts, 2)
     assert counts[2] == 0
+
+
+def test_a_renewal_was_due_when_it_was_sent_less_how_late_it_was():
+    """Whether it was answered or not; what the answer does not keep is lost."""
+    plan = renewing.LoadedPlan(url="redis://x", mode="thread", members=1, load_s=1)
+    member = renewing._Renewer(plan)
+    member._on_lag(0.25)
+    kept = SimpleNamespace(held=[(0, True, False), (2, False, False)])
+    member._on_event(ev.RenewalAnswered(10.0, [(0, 7), (2, 7)], kept))
+    assert (member.sent, member.lost()) == ([(9.75, 0.25)], {2})
+    member._on_lag(0.5)
+    member._on_event(ev.RenewalFailed("no store", 12.0))
+    member._on_event(ev.RenewalsEnded())
+    assert (member.sent, member.lost()) == ([(9.75, 0.25), (11.5, 0.5)], {2})
+    member._leases = [SimpleNamespace(partition=number, is_over=number == 3) for number in range(4)]
+    assert member.lost() == {2, 3}
 
 
 def test_what_is_not_kept_is_lost():

@@ -19,6 +19,7 @@ from spillover.tools.bench.load_process import (
     Held,
     Queued,
     Replayed,
+    Scheduled,
     _Worker,
 )
 from spillover_loadgen.record import Outcome
@@ -187,6 +188,24 @@ def test_a_schedule_goes_to_the_targets_of_its_clusters(brief):
     else:
         assert [record.outcome for record in found] == [Outcome.OK, Outcome.REFUSED, Outcome.OK]
         assert [record.cluster for record in found] == [A, B, A]
+
+
+def test_a_schedule_at_one_url_tells_how_long_each_took():
+    """Without keys, in its order; all have to be answered."""
+
+    async def main(*said):
+        async with scripted(*said) as server:
+            schedule = [Arrival(0.01 * n, A, service_ms=1.0) for n in range(3)]
+            job = Scheduled(url=server.url, schedule=schedule, seed=1)
+            return await _Worker()._do(job), server.seen
+
+    times, seen = play(main(done()))
+    assert [line for line, _ in seen] == ["POST /requests"] * 3
+    assert not [headers for _, headers in seen if "idempotency-key" in headers]
+    assert len(times.response_ms) == len(times.lag_ms) == 3
+    assert all(0.0 <= lag < took for lag, took in zip(times.lag_ms, times.response_ms, strict=True))
+    with pytest.raises(RunError, match="not every request was answered by 200"):
+        play(main(done(), problem(429, "queue_full")))
 
 
 def test_the_process_does_one_job_after_the_other_and_tells_what_went_wrong():

@@ -7,12 +7,14 @@ import re
 
 import pytest
 
+from spillover.tools.bench.membership.figures import LEGEND, NARROW_PX, WIDE_PX, draw, over_time
 from spillover.tools.bench.membership.report import report_page
 from spillover.tools.bench.membership.rules import RULES, Simulated
 from spillover.tools.bench.membership.steps import Look, Run, Step
 from spillover.tools.bench.model import BenchPlan
+from spillover.tools.report.drawing import color
 
-pytest.importorskip("matplotlib")
+Figure = pytest.importorskip("matplotlib.figure").Figure
 
 LISTS = (("a", "b", "c"), ("a",), ("a", "b"), ("a", "b", "c"))
 COUNTS = ({"a": 20, "b": 19, "c": 21}, {"a": 60}, {"a": 33, "b": 27}, {"a": 18, "b": 20, "c": 22})
@@ -68,3 +70,41 @@ def test_runs_are_told_apart_and_drawn_on_one_scale():
         assert max(numbers) <= 220.0
     assert "quick run" not in page
     assert "Each client waits up to\n30 s" in page
+
+
+def test_the_drawing_has_the_counts_and_where_changes_began():
+    """Between the fewest and the most it is filled; each change has its number at the top."""
+    figure = Figure()
+    draw(run_of(RULES[0]), 66.0, figure)
+    (axes,) = figure.axes
+    *counts, first, _, _, fourth = axes.get_lines()
+    assert [[int(y) for y in line.get_ydata()] for line in counts] == [
+        [20, 21, 60], [20, 20, 60], [20, 19, 60],
+    ]  # fmt: skip
+    for line, (name, _) in zip(counts, LEGEND, strict=True):
+        assert list(line.get_xdata()) == [0.0, 10.0, 20.0]
+        assert (line.get_color(), line.get_drawstyle()) == (color(name), "steps-post")
+    assert [what for _, what in LEGEND] == ["fullest server", "mean", "emptiest server"]
+    (filled,) = axes.collections
+    (corners,) = (path.vertices.tolist() for path in filled.get_paths())
+    assert {(10.0, 19.0), (10.0, 21.0), (20.0, 60.0)} <= {tuple(corner) for corner in corners}
+    assert (10.0, 60.0) not in {tuple(corner) for corner in corners}, "what holds until the next"
+    assert filled.get_alpha() == 0.5
+    assert (list(first.get_xdata()), list(fourth.get_xdata())) == ([0.0, 0.0], [30.0, 30.0])
+    assert {first.get_color(), fourth.get_color()} == {color("muted")}
+    assert first.get_linestyle() == ":"
+    marks = [(text.get_text(), text.xy, text.get_va()) for text in axes.texts]
+    assert marks == [(str(n), (10.0 * (n - 1), 66.0), "top") for n in (1, 2, 3, 4)]
+    assert (axes.get_ylim(), axes.get_xlim()) == ((0.0, 66.0), (0.0, 20.0))
+    assert axes.get_title() == "Clients of a server"
+    assert axes.get_xlabel() == "time, s"
+
+
+def test_a_drawing_is_as_wide_as_it_is_to_be_and_says_what_it_is():
+    wide, narrow = (over_time(run_of(RULES[1]), 66.0, width) for width in (WIDE_PX, NARROW_PX))
+    assert "--drawn-width: 860px" in wide
+    assert "--drawn-width: 380px" in narrow
+    label = "stratified: the fewest, the mean and the most clients of a server over time"
+    for drawing, width in ((wide, 860), (narrow, 380)):
+        assert f'aria-label="{label}"' in drawing
+        assert re.search(f'viewBox="0 0 {width} 250"', drawing)

@@ -19,7 +19,7 @@ from spillover.tools.bench.membership.steps import Look, Run, Step
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.nodes import cluster, topology_of
 from support.children import in_this_loop
-from support.loop import turn
+from support.loop import turn, until
 from support.scripted_server import answer, problem, scripted
 
 URLS = {"a": "http://a:1", "b": "http://b:2", "c": "http://c:3"}
@@ -55,6 +55,7 @@ def gone_by(*answers):
     async def main():
         async with scripted(*answers) as server:
             await _Federation(mesh(), server.url).go_by(["a", "c"])
+            await until(lambda: not server._connections, what="the end of the connection")
             return server.seen, server.bodies
 
     return limited(main())
@@ -72,6 +73,8 @@ def test_nodes_go_by_those_of_the_list_and_the_links_between_them():
     assert [link.between for link in topology.links] == [("a", "c")]
     with pytest.raises(RunError, match=r"to be taken, got 409: .*another version"):
         gone_by(answer(200, {"version": 7}), problem(409, "conflict", "another version"))
+    with pytest.raises(RunError, match="to be taken, got 500: \N{REPLACEMENT CHARACTER}!"):
+        gone_by(answer(200, {"version": 7}), answer(500, b"\xff!"))
 
 
 def look(clients, moved=0, unconnected=0, put_off=0):

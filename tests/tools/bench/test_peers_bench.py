@@ -235,6 +235,8 @@ def test_waits_are_what_is_left_without_the_own_service():
     fates = [Done(1000.0, 0), Done(310.0, 2), Done(570.0, 1)]
     values = [values_of(JOBS, schedule, fates)[figure] for figure in JOBS.figures]
     assert values == pytest.approx([(0 + 300 + 70) / 3, 300, 300, 200 / 3, 100])
+    at_once = values_of(JOBS, schedule[:1], fates[:1])
+    assert list(at_once.values()) == [0.0] * 5
 
 
 def test_goodput_is_what_was_done_in_time_of_all_that_came():

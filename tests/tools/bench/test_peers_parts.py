@@ -8,16 +8,21 @@ import json
 import re
 import time
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
 
+from spillover.live.engine.alarms import finest_alarm
+from spillover.live.engine.timers import Timers
 from spillover.live.http.client import HttpClient
+from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.process.listening import bind_socket
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.nodes import DEADLINE_MS
 from spillover.tools.bench.peers import emulated_servers, measuring, relays, sites, workloads
 from spillover.tools.bench.peers.outcome import Done, values_of
 from spillover.tools.bench.peers.sides import Federation, Played, ThresholdSites, simulate
@@ -177,6 +182,79 @@ def test_a_way_takes_as_long_as_a_link_each_way():
     assert took_s[B, A] < 5.0
 
 
+@pytest.mark.parametrize("who", ["near", "far"])
+def test_a_connection_that_ends_at_one_end_ends_at_the_other(who):
+    """A delay later, after all that was written before."""
+
+    async def main():
+        far = asyncio.get_running_loop().create_future()
+
+        async def talk(reader, writer):
+            await reader.readexactly(2)
+            writer.write(b"last")
+            if who == "far":
+                writer.close()
+            far.set_result((await reader.read(), time.monotonic()))
+            writer.close()
+
+        async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with process(relays._relay, {(A, B): (port, 0.03)}) as near:
+                reader, writer = await asyncio.open_connection("127.0.0.1", near[A, B])
+                writer.write(b"hi")
+                said = await reader.readexactly(4)
+                began_s = time.monotonic()
+                if who == "far":
+                    assert await reader.read() == b""
+                else:
+                    writer.close()
+                rest, ended_s = await far
+                writer.close()
+                return said, rest, ended_s - began_s
+
+    said, rest, took_s = limited(main())
+    assert (said, rest) == (b"last", b"")
+    assert took_s >= (0.03 if who == "near" else -5.0)
+
+
+class Written:
+    """Stands where an end writes."""
+
+    def __init__(self):
+        self.done = []
+
+    def writelines(self, parts):
+        self.done += parts
+
+    def write(self, data):
+        self.done.append(data)
+
+    def close(self):
+        self.done.append("closed")
+
+
+def test_what_comes_before_there_is_a_connection_is_kept_for_it():
+    """In its order, and the end of it, too; nothing is taken after that."""
+
+    async def main():
+        link = EmulatedLink(Timers(asyncio.get_running_loop(), finest_alarm), Random(0), 0.0)
+        ends = []
+        for closes in (False, True):
+            end, written = relays._End(link), Written()
+            for data in (b"one", b"two"):
+                end.write(data)
+            if closes:
+                end.close()
+                end.write(b"late")
+            end.connection_made(written)
+            if not closes:
+                end.write(b"three")
+            ends.append(written.done)
+        return ends
+
+    assert limited(main()) == [[b"one", b"two", b"three"], [b"one", b"two", "closed"]]
+
+
 def test_a_way_to_nobody_is_closed():
     async def main():
         with bind_socket("127.0.0.1", 0) as taken:
@@ -190,6 +268,45 @@ def test_a_way_to_nobody_is_closed():
 
     with pytest.raises((NotDelivered, PeerError)):
         limited(main())
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "sizes", "full_s", "deadline_ms", "together"),
+    [
+        (1, "jobs", [8] * 4, 120.0, None, True),
+        (2, "unlike", [2, 4, 8, 16], 120.0, None, True),
+        (3, "overload", [8] * 4, 80.0, 10_000.0, True),
+    ],
+)
+def test_workloads_are_what_they_are_called(place, name, sizes, full_s, deadline_ms, together):
+    """In a full run and a quick one; with a deadline nodes know it, too."""
+    workload = workloads.WORKLOADS[place]
+    assert (workload.name, workload.topology.name) == (name, name)
+    clusters = workload.topology.clusters
+    assert [cluster.servers for cluster in clusters] == sizes
+    assert {(c.service_ms, c.queue_limit) for c in clusters} == {(1000.0, 100_000)}
+    assert (workload.deadline_ms, workload.together) == (deadline_ms, together)
+    assert workload.topology.default_deadline_ms == (deadline_ms or DEADLINE_MS)
+    for plan, lasts_s in ((BenchPlan(), full_s), (BenchPlan(quick=True), 4.0)):
+        schedule = workload.schedule(plan, 1)
+        assert schedule[0].time_s > 2.0
+        assert lasts_s - 2.0 < schedule[-1].time_s <= lasts_s
+    load = 1.5 if name == "overload" else 0.9
+    done_ms = sum(arrival.service_ms for arrival in workload.schedule(BenchPlan(), 1))
+    assert done_ms / 1e3 / (full_s - 2.0) / sum(sizes) == pytest.approx(load, rel=0.1)
+    assert (workload.settled_s, workload.figures[0].case) == (
+        (20.0, "goodput") if name == "overload" else (0.0, "mean wait")
+    )
+
+
+def test_bursts_are_those_of_the_paper():
+    """One side after the other: they need the processors."""
+    bursts = workloads.WORKLOADS[0]
+    assert (bursts.name, bursts.together, bursts.deadline_ms) == ("bursts", False, None)
+    assert bursts.topology.cluster_ids == ("a", "b", "c", "d", "e")
+    assert bursts.topology.default_deadline_ms == DEADLINE_MS
+    assert 4.0 < bursts.schedule(BenchPlan(quick=True), 1)[-1].time_s <= 5.0
+    assert bursts.figures[0].case == "mean"
 
 
 def test_haproxy_is_told_its_servers_its_neighbors_and_its_threshold():

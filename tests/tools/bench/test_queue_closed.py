@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -91,6 +92,39 @@ def test_chance_is_told_as_it_went(played):
         assert {place for way in ways for place in way} <= set(range(PRODUCERS))
     lengths = Counter(len(way) for of_one in instants.ways for way in of_one)
     assert lengths[2] == sum(came.probes == 2 for came in seen.came)
+
+
+async def lie(reader, writer):
+    """A producer that knows where an object is, which then is not there."""
+    while request := await reader.readline():
+        length = 0
+        while (line := (await reader.readline()).strip()) != b"":
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        body = await reader.readexactly(length)
+        found = {"spillover_probes": "1", "spillover_grant": "g", "spillover_producer": "p1"}
+        if request.startswith(b"POST /objects"):
+            writer.write(answer(201))
+        elif request.startswith(b"POST /take") and b"nobody" not in body:
+            writer.write(answer(303, **found))
+        else:
+            writer.write(answer(404))
+    writer.close()
+
+
+def test_an_object_that_is_not_where_it_is_said_to_be_ends_the_run():
+    """Long before its end, though nothing else goes wrong."""
+
+    async def main():
+        async with await asyncio.start_server(lie, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with in_this_loop(Makers(), makers._runs) as making:
+                await play({"p1": url}, replace(LOAD, measured_s=25.0), making)
+
+    began_s = time.monotonic()
+    with pytest.raises(RunError, match="expected the object of g, got 404"):
+        limited(main())
+    assert time.monotonic() - began_s < 20.0
 
 
 def test_a_load_is_drawn_at_its_rates():
@@ -217,6 +251,22 @@ def test_what_clients_of_a_producer_that_is_killed_see():
     assert all(began_s < at_s for at_s, _ in seen.waits)
     assert all(wait_s >= 0.0 for _, wait_s in seen.waits)
     assert sum(wait_s for _, wait_s in seen.waits) <= took_s
+
+
+def test_a_client_that_fails_ends_the_run_at_once():
+    """However long the others were to go on."""
+
+    async def fail():
+        raise RunError("it failed")
+
+    async def main():
+        others = asyncio.create_task(asyncio.Event().wait())
+        await killed._go_on(25.0, [others, asyncio.create_task(fail())])
+
+    began_s = time.monotonic()
+    with pytest.raises(RunError, match="it failed"):
+        limited(main())
+    assert time.monotonic() - began_s < 20.0
 
 
 def test_what_never_comes_to_that_is_told():

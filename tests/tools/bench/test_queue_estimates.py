@@ -31,7 +31,10 @@ def test_all_runs_are_one_mean():
     more = [Came(9.9, 100.0, 1), Came(20.0, 100.0, 1)]
     seen = waits([came(WAITS_S) + more, came(reversed(WAITS_S))])
     assert seen.mean == pytest.approx(4.6)
-    assert 0 < seen.half_width < waits([came(WAITS_S)]).half_width
+    alone = waits([came(WAITS_S)]).half_width
+    assert 0 < seen.half_width < alone
+    # 2.262 of Student's law, a deviation of (74.4 / 9) ** 0.5, and the root of 10.
+    assert alone == pytest.approx(2.0567, abs=1e-4)
 
 
 def test_what_both_saw_alike_is_not_between_them():

@@ -121,6 +121,27 @@ def test_objects_go_through_redis_and_nothing_is_left(redis_server, by):
 
 @pytest.mark.processes
 @pytest.mark.parametrize("by", [REDIS_LIST, REDIS_STREAM])
+def test_who_waits_in_vain_is_told_by_redis(redis_server, monkeypatch, by):
+    """Which ends the call by itself, sooner than its client would."""
+    monkeypatch.setattr(load, "TAKE_S", 1.0)
+    monkeypatch.setattr(load, "SPARE_S", 0.8)
+
+    async def main():
+        plan = {"by": by, "url": redis_server.url, "consumes": True}
+        once, close = await load._MAKERS[by](LoadPlan(**plan, size_bytes=1, count=1, at_once=1))
+        try:
+            await once(0)
+        finally:
+            await close()
+
+    redis_server.client.flushall()
+    with pytest.raises(RunError, match="expected an object of Redis, got none"):
+        limited(main())
+    redis_server.client.flushall()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("by", [REDIS_LIST, REDIS_STREAM])
 def test_objects_of_another_size_are_wrong(redis_server, by):
     redis_server.client.flushall()
 

@@ -9,11 +9,13 @@ from random import Random
 import pytest
 
 from spillover.live.http.client import HttpClient
+from spillover.model.errors import RunError
 from spillover.tools.bench.queue.closed import body_of_take, prepare
 from spillover.tools.bench.queue.legs import EACH_MIN, Legs, _Watcher
 from spillover.tools.bench.queue.ways import read_way
 from support.loop import until
 from support.queue_producers import producers
+from support.scripted_server import answer, scripted
 
 
 async def _way(running, first, access, probes, **more):
@@ -57,6 +59,7 @@ def test_the_way_of_a_probe_is_known_afterwards():
 @pytest.mark.slow
 def test_messages_are_watched_until_enough_was_seen():
     """It is over at once, and it counts from now on: a fetch for each object found elsewhere."""
+    began_s = time.monotonic()
 
     async def watched():
         legs, over = Legs(), asyncio.Event()
@@ -65,14 +68,44 @@ def test_messages_are_watched_until_enough_was_seen():
             urls = {one.id: one.url for one in running}
             await legs.watch(urls, 1, time.monotonic(), over, named=["p1"])
             left = [one.objects.buffered for one in running]
-        return legs, left
+            made = sum(one.objects.produced for one in running)
+        return legs, left, made
 
-    legs, left = asyncio.run(watched())
+    legs, left, made = asyncio.run(watched())
+    assert made == 5 * EACH_MIN, "one more where a client is at the door"
     assert left == [0, 0, 0]
     assert len(legs.at_once_s) == len(legs.next_s) == len(legs.after_s) == EACH_MIN
     assert len(legs.at_door_s) == EACH_MIN
     assert len(legs.fetched_s) == 2 * EACH_MIN
-    assert min(legs.at_once_s + legs.next_s + legs.after_s + legs.fetched_s) > 0
+    every_s = legs.at_once_s + legs.next_s + legs.after_s + legs.fetched_s + legs.at_door_s
+    assert min(every_s) > 0
+    assert sum(every_s) < time.monotonic() - began_s
+    assert max(legs.fetched_s) < 1.0
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [answer(204)],
+        [answer(303, spillover_probes="2", spillover_grant="g", spillover_producer="p2"),
+         answer(404)],
+    ],
+)  # fmt: skip
+def test_an_object_that_is_not_found_ends_it(answers):
+    """At once, or where it was said to be."""
+
+    async def main():
+        async with scripted(*answers) as server:
+            clients = {name: HttpClient(server.url) for name in ("p1", "p2")}
+            watcher = _Watcher(clients, list(clients), Random(1), Legs())
+            try:
+                await watcher._take(["p1", "p2"])
+            finally:
+                for client in clients.values():
+                    await client.close()
+
+    with pytest.raises(RunError, match="expected the object of p2, got "):
+        asyncio.run(main())
 
 
 @pytest.mark.slow

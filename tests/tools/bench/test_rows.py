@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 from spillover.model.errors import InputError, RunError
-from spillover.tools.bench.display import MISSING, number
-from spillover.tools.bench.model import BenchPlan, Figure, Row, Side, Stage
+from spillover.tools.bench.display import MISSING, Display, _table, number
+from spillover.tools.bench.model import BenchPlan, BenchResult, Figure, Row, Side, Stage
 from spillover.tools.bench.session import Session
 
 SPEED, DELAY = Figure("speed, small", "requests/s"), Figure("delay, small", "ms")
@@ -152,3 +153,54 @@ def test_notes_are_kept_once():
 )
 def test_numbers_are_short(value, shown):
     assert number(value) == shown
+
+
+def test_a_table_has_numbers_at_the_right_and_what_is_missing_as_a_dash():
+    """Its title says how many runs they are of."""
+    alone = Row(case="alone", unit="ms", values=(2.0, 4.0))
+    beside = Row(
+        case="beside", unit="us", values=(2.0,), half_width=0.5, peer="p", peer_values=(8.0,)
+    )
+    table = _table(BenchResult("node", BenchPlan(runs=3), {}, (alone, beside), ()))
+    assert table.title == "bench node: medians of 3 runs"
+    assert [(str(c.header), c.justify, c.no_wrap) for c in table.columns] == [
+        ("case", "left", False),
+        ("value", "right", True),
+        ("unit", "left", False),
+        ("peer", "left", False),
+        ("its value", "right", True),
+        ("ratio", "right", True),
+    ]
+    rows = list(zip(*(column.cells for column in table.columns), strict=True))
+    assert rows == [
+        ("alone", "3.00", "ms", MISSING, MISSING, MISSING),
+        ("beside", "2.00 \N{PLUS-MINUS SIGN} 0.50", "us", "p", "8.00", "0.25"),
+    ]
+    one = _table(BenchResult("sim", BenchPlan(runs=1), {}, (), ()))
+    assert one.title == "bench sim: one run"
+
+
+def test_people_are_told_the_rows_the_machine_and_all_notes(capsys):
+    told = {"cpu": "Fast one", "cores": 3, "system": "Some 1.2", "python": "3.14.1"}
+    machine = {**told, "load_1min": 0.25}
+    row = Row(case="alone", unit="ms", values=(2.0,))
+    display = Display()
+    display.say("under way")
+    display.show(BenchResult("node", BenchPlan(runs=1), machine, (row,), ("one note", "two")))
+    shown = " ".join(capsys.readouterr().err.split())
+    assert shown.startswith("under way bench node: one run")
+    assert "On Fast one, 3 cores, Some 1.2, Python 3.14.1; load when it began 0.25." in shown
+    assert shown.endswith("one note two")
+
+
+def test_a_result_tells_its_plan_and_what_is_behind_its_rows():
+    """The page by its name; details only where there are any."""
+    row = Row(case="alone", unit="ms", values=(2.0,))
+    plan = BenchPlan(runs=1, seed=7, report=Path("page.html"))
+    told = BenchResult("node", plan, {"cores": 3}, (row,), ("a note",), ({"seed": 7},)).as_dict()
+    assert (told["name"], told["machine"], told["notes"]) == ("node", {"cores": 3}, ["a note"])
+    assert (told["rows"], told["details"]) == ([row.as_dict()], [{"seed": 7}])
+    assert (told["plan"]["report"], told["plan"]["seed"]) == ("page.html", 7)
+    without = BenchResult("node", BenchPlan(), {}, (), ()).as_dict()
+    assert without["plan"]["report"] is None
+    assert without.keys() == {"name", "machine", "rows", "notes", "plan"}

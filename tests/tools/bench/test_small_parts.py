@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import platform
 import time
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
-from spillover.tools.bench import client
+from spillover.tools.bench import client, machine
 from spillover.tools.bench.membership import one_node
 from spillover.tools.bench.membership.crowd import CrowdProcess
 from spillover.tools.bench.membership.measuring import load_of
@@ -57,6 +59,7 @@ def checked(hops, said):
     async def main():
         async with scripted(said) as server:
             await check_hops(Way("nodes", server.url, ()), hops)
+            await until(lambda: not server._connections, what="the end of the connection")
             return server.seen, server.bodies
 
     return limited(main())
@@ -82,6 +85,7 @@ def test_a_node_that_will_not_drain_is_told(status):
     async def main():
         async with scripted(answer(status, {})) as server:
             await ways._tell(Server(server.url, 1), "drain")
+            await until(lambda: not server._connections, what="the end of the connection")
             return server.seen
 
     if status == 409:
@@ -226,3 +230,18 @@ def test_what_is_asked_is_as_large_as_it_is_called():
     assert [library for library, _ in client.CASES.values()] == [
         "AsyncSpillover", "AsyncSpillover", "Spillover",
     ]  # fmt: skip
+
+
+def test_a_processor_has_the_name_that_the_system_tells(monkeypatch):
+    """That of the first one; where it tells none, what it is."""
+    lines = "processor\t: 0\nmodel name\t: Fast: one\nprocessor\t: 1\nmodel name\t: Other\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: lines)
+    assert machine._cpu() == "Fast: one"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: "processor\t: 0\n")
+    assert machine._cpu() == (platform.processor() or platform.machine())
+
+    def missing(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    assert machine._cpu() == (platform.processor() or platform.machine())

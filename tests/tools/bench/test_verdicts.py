@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from spillover.model.ids import ClusterId
 from spillover.tools.bench.leases import takeover
 from spillover.tools.bench.membership.rules import Simulated
 from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.node.memory import _connections
 from spillover.tools.bench.proxy import memory
 from spillover.tools.bench.queue import killed
 from spillover.tools.bench.session import Session
@@ -35,6 +37,7 @@ def test_a_takeover_is_within_its_bound_only_if_each_is():
     assert 4.0 < takeover.BOUND_S < 5.0
     assert takeover._verdict([1.0, 3.5]) == "longest of 2: 3.50 s: met"
     assert takeover._verdict([1.0, 6.0]) == "longest of 2: 6.00 s: NOT met"
+    assert takeover._verdict([takeover.BOUND_S]).endswith(": met")
 
 
 def test_an_idle_stream_costs_what_the_second_half_of_them_added():
@@ -98,6 +101,25 @@ def test_no_more_connections_than_files(python, files, connections):
     told = python(LIMITED, files).stdout.read()
     assert told.startswith(f"{connections} ")
     assert (f"memory measured with {connections} connections" in told) is (connections == 300)
+
+
+@pytest.mark.parametrize(
+    ("hard", "quick", "connections"),
+    [
+        (resource.RLIM_INFINITY, False, 2000),
+        (4256, False, 2000),
+        (4254, False, 1999),
+        (1256, True, 500),
+        (856, True, 300),
+    ],
+)
+def test_connections_are_as_many_as_files_allow(monkeypatch, hard, quick, connections):
+    """Twice as many in the end, and some that are spare; fewer are told."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, hard))
+    session = Session(BenchPlan(quick=quick), say=print)
+    assert _connections(session) == connections
+    told = [f"only {hard} files may be open: memory measured with {connections} connections"]
+    assert session.notes == (told if connections in {1999, 300} else [])
 
 
 def test_the_peak_of_memory_is_in_mb():

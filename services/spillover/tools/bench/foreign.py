@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import httpx
+import psutil
 
 from spillover.model.errors import RunError
 from spillover.tools.bench.servers import HOST, READY_POLL_S, READY_WITHIN_S, Server
@@ -66,9 +67,17 @@ async def _ready(name: str, guard: asyncio.subprocess.Process, listening: socket
         while True:
             if await _answers(client, url):
                 return Server(url, pid)
-            if guard.returncode is not None or time.monotonic() > limit_s:
+            if _has_ended(pid) or time.monotonic() > limit_s:
                 raise RunError(f"{name} did not start")
             await asyncio.sleep(READY_POLL_S)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether the program has, which its shell would wait for."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 async def _answers(client: httpx.AsyncClient, url: str) -> bool:

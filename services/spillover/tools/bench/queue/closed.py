@@ -31,6 +31,8 @@ from spillover.tools.bench.queue.ways import read_way
 
 GREETING_S = 0.05
 """How long a probe waits that goes from one producer to another to have them connected."""
+SMALL_CALLS = 20
+"""To each producer, one after the other: so long is one way known by."""
 READERS = 8
 """At a time, of where probes went."""
 
@@ -136,10 +138,10 @@ async def _have_connected(clients: Mapping[str, HttpClient]) -> None:
 async def _one_way_s(clients: Mapping[str, HttpClient]) -> float:
     """Half of what a small call takes, in the mean, where one follows the other."""
     begun_s = time.monotonic()
-    for _ in range(20):
+    for _ in range(SMALL_CALLS):
         for client in clients.values():
             await client.request("POST", "/grants/none/ack", timeout_s=10.0)
-    return (time.monotonic() - begun_s) / (20 * len(clients)) / 2.0
+    return (time.monotonic() - begun_s) / (SMALL_CALLS * len(clients)) / 2.0
 
 
 def _instants(random: Random, rate_per_s: float, until_s: float) -> list[float]:

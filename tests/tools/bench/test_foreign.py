@@ -1,0 +1,125 @@
+"""Programs of others beside which benchmarks stand: started on a socket of ours, waited for, and
+ended with the benchmark."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+
+import psutil
+import pytest
+
+from spillover.live.http.client import HttpClient
+from spillover.live.process.listening import bind_socket
+from spillover.model.errors import InputError, RunError
+from spillover.tools.bench import foreign
+from spillover.tools.bench.foreign import foreign_server
+from spillover.tools.bench.haproxy import find_haproxy, haproxy_relay
+from spillover.tools.bench.nginx import find_nginx, nginx_relay
+from spillover.tools.bench.servers import READY_WITHIN_S
+from support.scripted_server import answer, scripted
+
+pytestmark = pytest.mark.processes
+
+SERVES = """
+import os, socket, sys
+listening = socket.socket(fileno=int(sys.argv[1]))
+for status in (b"503 Not Yet", b"503 Not Yet", b"200 OK", b"200 OK"):
+    client, _ = listening.accept()
+    client.recv(4096)
+    body = b"%d" % os.getpid()
+    client.send(b"HTTP/1.1 %b\\r\\nConnection: close\\r\\nContent-Length: %d\\r\\n\\r\\n%b"
+                % (status, len(body), body))
+    client.close()
+listening.accept()
+"""
+
+
+def limited(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 40.0))
+
+
+async def get(url):
+    client = HttpClient(url)
+    try:
+        return await client.request("GET", "/x", timeout_s=10.0)
+    finally:
+        await client.close()
+
+
+def test_a_program_is_there_once_it_answers_well_and_gone_in_the_end():
+    """It has our socket, which is closed here; whoever asks is told its process."""
+
+    async def main():
+        with bind_socket("127.0.0.1", 0) as listening:
+            port = listening.getsockname()[1]
+            command = (sys.executable, "-c", SERVES, str(listening.fileno()))
+            async with foreign_server("it", command, listening) as server:
+                assert listening.fileno() == -1
+                said = await get(server.url)
+                process = psutil.Process(server.pid)
+            return port, server, said, process
+
+    port, server, said, process = limited(main())
+    assert server.url == f"http://127.0.0.1:{port}"
+    assert (said.status, int(said.body)) == (200, server.pid)
+    assert server.pid != os.getpid()
+    psutil.wait_procs([process], timeout=10.0)
+    assert not process.is_running()
+
+
+@pytest.mark.parametrize("command", [("false",), ("no-such-program",)])
+def test_a_program_that_ends_has_not_started(command):
+    """Which is told then, not when it should have been ready: its shell still has the socket, so
+    that the first question to it goes unanswered."""
+
+    async def main():
+        with bind_socket("127.0.0.1", 0) as listening:
+            async with foreign_server("It", command, listening):
+                pass
+
+    began_s = time.monotonic()
+    with pytest.raises(RunError, match="It did not start"):
+        limited(main())
+    assert time.monotonic() - began_s < READY_WITHIN_S - 5.0
+
+
+@pytest.mark.parametrize(
+    ("find", "relay", "options"),
+    [(find_haproxy, haproxy_relay, ("timeout tunnel 7s",)), (find_nginx, nginx_relay, ())],
+    ids=["HAProxy", "nginx"],
+)
+def test_a_relay_passes_what_comes_to_a_server(require, find, relay, options):
+    require(find(), "the relay is not installed")
+
+    async def main():
+        async with scripted(answer(200, b"from behind")) as server:
+            async with relay(server.url, *options) as passing:
+                said = await get(passing.url)
+                process = psutil.Process(passing.pid)
+                command = " ".join(process.cmdline())
+            server.hang_up()
+            return said, command, process, [line for line, _ in server.seen]
+
+    said, command, process, seen = limited(main())
+    assert (said.status, said.body) == (200, b"from behind")
+    assert seen[-1] == "GET /x"
+    assert "haproxy" in command or "nginx" in command
+    psutil.wait_procs([process], timeout=10.0)
+    assert not process.is_running()
+
+
+def test_a_relay_that_is_not_installed_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(foreign, "SYSTEM_DIRECTORIES", ())
+
+    async def main(relay):
+        async with relay("http://x"):
+            pass
+
+    with pytest.raises(InputError, match=r"haproxy: expected it on the PATH, got none \(Debian"):
+        limited(main(haproxy_relay))
+    with pytest.raises(InputError, match="nginx: expected it on the PATH, got none"):
+        limited(main(nginx_relay))

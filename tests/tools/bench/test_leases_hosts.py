@@ -1,0 +1,163 @@
+"""Processes of `spillover bench leases`, as in `test_whole_benches`, on a real Redis: hosts that
+hold locks, and members that renew while their handlers keep the interpreter busy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import subprocess
+import time
+
+import psutil
+import pytest
+
+from spillover.model.errors import RunError
+from spillover.tools.bench.leases import hosts, readings, renewing
+from spillover.tools.bench.leases.cluster import Cluster
+from spillover.tools.bench.leases.renewing import LoadedPlan
+from spillover.tools.bench.leases.settings import TIMES
+from spillover.tools.processes.child import Child
+from support.benches import do
+from support.loop import turn
+
+
+async def hosted(plan, there):
+    try:
+        await hosts._Host(plan, there).run()
+    finally:
+        await turn(0.05)  # those who held locks let go of their connections
+
+
+@pytest.mark.processes
+def test_locks_are_shared_out_beforehand(redis_server, redis_servers, monkeypatch):
+    """Each host has its nodes, and each node its own partitions: nobody waits for another."""
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [])
+    told = {"hosts": 2, "members": 3, "partitions": 7, "seed": 1}
+    group = redis_servers.new_name()
+
+    async def work(_):
+        async with Cluster(redis_server.url, group, "locks", **told) as cluster:
+            before = cluster.served_once
+            began_s = cluster.begin()
+            in_time = await cluster.until(lambda: cluster.served_once == 7, 20.0)
+            took_s = time.monotonic() - began_s
+            held = [cluster.held_by(node) for node in cluster.nodes]
+            cluster.check()
+            reports = [(one.node, one.partition, one.runs) for one in cluster.reports()]
+            return before, in_time, took_s, held, reports
+
+    before, in_time, took_s, held, reports = do(work, {hosts.host: hosted})
+    assert (before, in_time) == (0, True)
+    assert 0.0 < took_s < 20.0
+    # Of the first host's two nodes each has every second of its partitions, the other has all.
+    assert held == [[0, 4], [1, 3, 5], [2, 6]]
+    assert sorted(reports) == sorted(
+        (f"n{n}", partition, True) for n, of in enumerate(held) for partition in of
+    )
+
+
+@pytest.mark.processes
+def test_leases_that_nobody_renews_are_over_in_time(redis_server):
+    """They last as long as a lease may, less what a fence needs."""
+    plan = LoadedPlan(url=redis_server.url, mode="thread", members=1, load_s=0.1)
+
+    async def work(_):
+        member = renewing._Renewer(plan)
+        await member.begin()
+        left_s = [lease.left_s for lease in member._leases]
+        await member.close()
+        return left_s
+
+    times = TIMES.max_lease_ms - TIMES.fence_margin_ms
+    left_s = do(work)
+    assert len(left_s) == renewing.HELD
+    assert all(times / 1e3 - 1.0 < left <= times / 1e3 + 1.0 for left in left_s)
+
+
+@pytest.mark.processes
+def test_what_members_have_started_has_to_end_with_them(monkeypatch):
+    """A renewer that stayed would go on for nobody."""
+    monkeypatch.setattr(readings, "GONE_WITHIN_S", 0.1)
+    told = {"hosts": 1, "members": 1, "partitions": 1, "seed": 1}
+
+    async def ready(_, there):
+        there.send(None)
+        await asyncio.Event().wait()
+
+    with subprocess.Popen(["sleep", "60"]) as started:
+        left = [psutil.Process(started.pid)]
+        monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: left)
+
+        async def work(_):
+            async with Cluster("redis://x", "g", "guarded", **told):
+                pass
+
+        try:
+            with pytest.raises(RunError, match="1 processes of a member outlived it"):
+                do(work, {hosts.host: ready})
+        finally:
+            started.kill()
+        started.wait()
+        do(work, {hosts.host: ready})
+
+
+def run_of(work, plan, words=()):
+    """What a process tells that has been told these words."""
+    ours, there = multiprocessing.Pipe()
+    for word in words:
+        ours.send(word)
+    try:
+        work(plan, there)
+    finally:
+        there.close()
+        logging.disable(logging.NOTSET)
+    told = []
+    while ours.poll():
+        try:
+            told.append(ours.recv())
+        except EOFError:
+            break
+    ours.close()
+    return told
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("mode", "members", "load_s"), [("task", 3, 0.4), ("thread", 2, 1.2)])
+def test_what_is_held_is_renewed_under_load(redis_server, monkeypatch, mode, members, load_s):
+    """Once each period, of each member, which a thread has from the leases; what was due then is
+    told, and how long a batch took."""
+    for name, value in {"PERIOD_S": 0.1, "AFTER_S": 0.15, "RECORDS": 300, "HANDLERS": 2}.items():
+        monkeypatch.setattr(renewing, name, value)
+    plan = LoadedPlan(url=redis_server.url, mode=mode, members=members, load_s=load_s)
+
+    async def work(_):
+        with Child("loaded", renewing.hold_under_load, plan) as child:
+            began_s = time.monotonic()
+            await child.receive(20.0)
+            ready_s = time.monotonic() - began_s
+            child.send(None)
+            told_s = time.monotonic()
+            loaded = await child.receive(20.0)
+            took_s = time.monotonic() - told_s
+            await asyncio.wait([child._working])  # it ends by itself
+            return ready_s, loaded, took_s
+
+    ready_s, loaded, took_s = do(work, {renewing.hold_under_load: renewing._run})
+    assert ready_s >= 0.09, "they do not all renew at once"
+    assert took_s >= load_s + 0.1
+    # On a machine that is late there are fewer.
+    assert 2 <= len(loaded.late_ms) <= 3 * 5
+    assert all(0.0 <= late_ms < 5000.0 for late_ms in loaded.late_ms)
+    assert loaded.lost == 0
+    assert 0.0 < loaded.batch_ms < load_s * 1e3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["task", "thread"])
+def test_a_process_without_a_redis_says_so(mode):
+    """Once it has said that it runs."""
+    plan = LoadedPlan(url="redis://127.0.0.1:1", mode=mode, members=1, load_s=0.1)
+    started, error = run_of(renewing.hold_under_load, plan)
+    assert started is None
+    assert isinstance(error, RunError)
