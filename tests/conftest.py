@@ -240,9 +240,7 @@ def _is_real(item: pytest.Item) -> bool:
 
 
 def _is_unread_by_together(item: pytest.Item) -> bool:
-    return bool(MEANWHILE & _parts(item)) and not NOT_MEANWHILE.search(
-        item.path.read_text("utf-8")
-    )
+    return bool(MEANWHILE & _parts(item)) and not NOT_MEANWHILE.search(item.path.read_text("utf-8"))
 
 
 def _is_shorter(item: pytest.Item) -> bool:
