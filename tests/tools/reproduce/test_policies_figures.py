@@ -9,6 +9,7 @@ import pytest
 from spillover.tools.reproduce import policies
 from spillover.tools.reproduce.figure import Effort
 from spillover.tools.reproduce.policies_bed import SHARED, Cell, play, play_until
+from support.drawn import drawn as all_drawn
 
 FIGURES = {figure.name: figure for figure in policies.FIGURES}
 QUICK, FULL = Effort(full=False), Effort(full=True)
@@ -22,32 +23,7 @@ def claims(name, **data):
 
 
 def drawn(name, **data):
-    """What is to be seen on each of the axes of a figure."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained")
-    FIGURES[name].draw(data, figure)
-    return [look(axes) for axes in figure.axes]
-
-
-def look(axes):
-    legend = axes.get_legend()
-    return {
-        "titles": (axes.get_title(loc="left"), axes.get_title()),
-        "labels": (axes.get_xlabel(), axes.get_ylabel()),
-        "scales": (axes.get_xscale(), axes.get_yscale()),
-        "names": [label.get_text() for label in axes.get_xticklabels()],
-        "lines": {one.get_label(): one.get_xydata().round(6).tolist() for one in axes.lines},
-        "styles": {one.get_label(): (one.get_marker(), one.get_color()) for one in axes.lines},
-        "bars": {
-            group.get_label(): [(round(bar.get_center()[0], 6), bar.get_height()) for bar in group]
-            for group in axes.containers
-            if hasattr(group, "patches")
-        },
-        "texts": [(one.get_text(), one.get_position()) for one in axes.texts],
-        "legend": [one.get_text() for one in legend.get_texts()] if legend else [],
-        "limits": axes.get_ylim(),
-    }
+    return all_drawn(FIGURES[name].draw, data)
 
 
 def bursts(**ours):
@@ -85,11 +61,16 @@ def test_bursts_are_judged_by_what_was_asked_for():
 
 def test_bursts_are_bars_beside_the_papers_rule():
     rows = drawn("policies-1", topologies=bursts(**ASKED))
-    assert [row["titles"][0] for row in rows] == ["ring5", "chord10", "chord20"]
+    assert [row["title"] for row in rows] == ["ring5", "chord10", "chord20"]
     first = rows[0]
     assert first["names"] == ["mean", "p99", "longest", "hops"]
-    assert first["bars"]["adaptive"] == [(0.2, 1.0), (1.2, 0.98), (2.2, 0.87), (3.2, 0.85)]
-    assert first["bars"]["two-choice"] == [(x - 0.2, 1.5) for x in range(4)]
+    assert first["bars"]["adaptive"] == [
+        (0.2, 0.0, 1.0),
+        (1.2, 0.0, 0.98),
+        (2.2, 0.0, 0.87),
+        (3.2, 0.0, 0.85),
+    ]
+    assert first["bars"]["two-choice"] == [(x - 0.2, 0.0, 1.5) for x in range(4)]
     assert [y for _, y in first["lines"]["paper"]] == [1.0, 1.0]
     assert first["labels"][1] == "share of the paper's rule"
     assert sorted(rows[2]["legend"]) == ["adaptive", "paper", "two-choice"]
@@ -126,7 +107,7 @@ def test_the_gap_is_drawn_by_shape_and_way():
         for period, wait in ((1.0, 5.0), (10.0, 20.0))
     ]
     rows = drawn("policies-2", cells=cells)
-    assert [row["titles"][0] for row in rows] == [
+    assert [row["title"] for row in rows] == [
         f"{shape}, round trip {rtt} services" for shape in ("4x8", "8x5") for rtt in ("0.02", "0.5")
     ]
     for row in rows:
@@ -193,8 +174,8 @@ def test_the_grid_is_a_dot_for_each_cell():
     assert row["names"] == [f"round trip {rtt}" for rtt in ("0", "0.02", "0.5", "2")]
     assert row["legend"] == ["4x8", "unlike", "the best rival"]
     assert row["labels"][1] == "mean wait, share of the best rival's"
-    assert row["titles"][1] == "within each round trip: load 0.5, 0.7, 0.9, 0.98"
-    assert row["limits"][0] == 0.0
+    assert row["title"] == "within each round trip: load 0.5, 0.7, 0.9, 0.98"
+    assert row["limits"][1][0] == 0.0
     assert row["styles"]["4x8"][0] != row["styles"]["unlike"][0]
 
 
@@ -218,9 +199,9 @@ def test_overload_is_drawn_in_percent():
     (row,) = drawn("policies-4", cells=[overload(0.45, 0.1), {**overload(0.3, 0.1), "load": 3.0}])
     assert row["names"] == ["8x5\n1.5 x", "8x5\n3 x"]
     assert row["bars"] == {
-        "isolated": [(-0.26, 50.0), (0.74, 50.0)],
-        "paper": [(0.0, 40.0), (1.0, 40.0)],
-        "adaptive": [(0.26, 45.0), (1.26, 30.0)],
+        "isolated": [(-0.26, 0.0, 50.0), (0.74, 0.0, 50.0)],
+        "paper": [(0.0, 0.0, 40.0), (1.0, 0.0, 40.0)],
+        "adaptive": [(0.26, 0.0, 45.0), (1.26, 0.0, 30.0)],
     }
     assert row["legend"] == ["isolated", "paper", "adaptive"]
     assert row["labels"][1] == "done in time, %"
