@@ -127,7 +127,8 @@ def test_who_is_probed_by_what_they_make_is_marked_where_that_is_their_share():
 
 def test_the_equations_as_printed_are_beside_those_that_are_mended():
     curves = {"h_max 1": [
-        point(1, 9.0, 10.0, printed={"wait_mean": 4.0}), point(2, 8.0, 8.5, printed={"wait_mean": 5.0}),
+        point(1, 9.0, 10.0, printed={"wait_mean": 4.0}),
+        point(2, 8.0, 8.5, printed={"wait_mean": 5.0}),
     ]}  # fmt: skip
     (row,) = drawn(probing_drawing.draw_9, {"curves": curves})
     assert lines_of(row) == {"$h_{max}$ 1": [[1.0, 9.0], [2.0, 8.0]]}
