@@ -71,6 +71,24 @@ def test_streams_hold_the_numbers_one_after_the_other(redis_server, group):
     }  # fmt: skip
 
 
+def test_what_is_told_to_be_written_is_there(redis_server, group):
+    """So that records come in evenly, and not a thousand at once."""
+    keys, seen = StreamKeys.of(group), []
+
+    class Looking:
+        def recv(self):
+            return None
+
+        def send(self, told):
+            lengths = (redis_server.client.xlen(keys.stream(stream)) for stream in range(STREAMS))
+            seen.append((told, sum(lengths)))
+
+    filling._run(Portion(redis_server.url, group, STREAMS, 0, 6, over_s=0.15), Looking())
+    assert seen.pop() == (None, 6)
+    assert all(told == there for told, there in seen)
+    assert seen[-1] == (6, 6)
+
+
 def test_one_core_is_for_redis_and_no_writer_has_no_stream(monkeypatch):
     for cores, streams, writers in ((8, 1, 1), (8, 3, 3), (8, 99, 4), (2, 99, 2), (None, 99, 1)):
         monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)

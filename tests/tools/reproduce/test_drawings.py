@@ -367,6 +367,8 @@ def test_system_times_are_ranges_and_speedups_are_whiskers():
         [[0.88, 10.0], [0.88, 75.0]], [[1.12, 25.0]], [[1.12, 60.0]],
     ):  # fmt: skip
         assert at in others
+    marks = {times["styles"][name][0] for name, at in times["lines"].items() if len(at) == 1}
+    assert marks == {"o", "_"}, "a dot for the mean, a dash for the longest"
     assert times["legend"] == ["isolated", "networked"]
     assert times["title"].endswith("greatest (seed 7)")
     assert times["names"] == ["a", "b"]
