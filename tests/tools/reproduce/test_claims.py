@@ -15,7 +15,6 @@ from spillover.tools.reproduce import (
 from spillover.tools.reproduce.figure import Effort
 from support.verdicts import Verdicts
 
-
 # --- tokens ---------------------------------------------------------------------------------------
 
 LOADS = [0.5, 0.75, 1.0, 1.25, 1.5]
