@@ -121,7 +121,7 @@ def test_a_member_that_leaves_in_bad_order_is_told(play):
 def test_members_have_their_time_to_leave(play, monkeypatch):
     """The shutdown time, which is a second here, and more on a busy machine."""
     monkeypatch.setattr(demo, "LEAVE_WITHIN_S", -0.7)
-    with pytest.raises(RunError, match="members were not gone 0.3 s after SIGTERM"):
+    with pytest.raises(RunError, match=r"members were not gone 0\.3 s after SIGTERM"):
         play(m2="trap '' TERM; sleep 60 >&2")
 
 
