@@ -266,7 +266,12 @@ def test_a_cluster_is_added_and_let_go(stubs):
             assert node.process.returncode is not None
             assert one.revive() == []
             assert set(one.nodes) == {"a", "b"}
-        assert told == []
+            assert told == []
+            stubs.unsay("c", "state")
+            await one.add("c")
+            await until(lambda: len(stubs.told("c")) == 2)
+            one.nodes["c"].process.kill()
+            await until(lambda: told == ["c"], what="it is looked after again")
 
     play(story)
 

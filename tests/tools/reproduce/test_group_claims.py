@@ -4,6 +4,8 @@ both of its sides.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from spillover.tools.reproduce import leases, membership
@@ -241,6 +243,26 @@ def test_what_is_even_has_to_stay_by_the_documents_rule_too():
 def test_who_is_stalled_is_the_first():
     assert leases._troubles("calm").stall_ms == {}
     assert leases._troubles("stalled").stall_ms == {0: 500.0}
+
+
+def test_runs_are_summed_up_by_the_worst_of_them():
+    """And even is who has one more than another at most, in each of them."""
+    one, other = (
+        SimpleNamespace(
+            moves_ms=moves_ms, moves=len(moves_ms), moves_min=2, counts=counts,
+            unowned_ms_max=unowned_ms, double_owned_ms=1.0,
+        )
+        for moves_ms, counts, unowned_ms in (
+            ([60_000.0, 90_000.0], (4, 4, 3), 500.0), ([], (3, 4, 4), 700.0),
+        )
+    )  # fmt: skip
+    found = leases._summary([one, other])
+    assert (found["moves"], found["moves_min"], found["counts"]) == ([2, 0], 2, [4, 4, 3])
+    assert (found["last_move_periods"], found["unowned_ms_max"]) == ([1.5, 0.0], 700.0)
+    assert found["even_at_the_end"] is True
+    assert found["double_owned_ms"] == [1.0, 1.0]
+    other.counts = (2, 4, 4)
+    assert leases._summary([one, other])["even_at_the_end"] is False
 
 
 def test_moves_are_told_by_their_middle():
