@@ -39,6 +39,12 @@ def seen(axes):
             for group in axes.containers
             if not hasattr(group, "patches") and group.lines[0] is not None
         },
+        "markers": {
+            group.get_label(): group.lines[0].get_marker()
+            for group in axes.containers
+            if not hasattr(group, "patches") and group.lines[0] is not None
+        },
+        "bands": [_heights(one) for one in axes.collections if len(one.get_paths()) == 1],
         "texts": [(one.get_text(), getattr(one, "xy", one.get_position())) for one in axes.texts],
         "legend": [one.get_text() for one in legend.get_texts()] if legend else [],
         "limits": (axes.get_xlim(), axes.get_ylim()),
@@ -52,3 +58,9 @@ def _points(errorbar):
         (*(round(float(v), 6) for v in at), *(round(float(end[1]), 6) for end in whisker))
         for at, whisker in zip(line.get_xydata(), whiskers.get_segments(), strict=True)
     ]
+
+
+def _heights(band):
+    """The y values that the edge of a filled area goes through, each once."""
+    (path,) = band.get_paths()
+    return sorted({round(float(y), 6) for _, y in path.vertices})

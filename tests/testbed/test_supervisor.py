@@ -101,9 +101,11 @@ def test_nodes_are_waited_for_until_they_hear_each_other(stubs):
     play(story)
 
 
-def test_who_is_not_ready_in_time_is_named(stubs, monkeypatch):
+@pytest.mark.parametrize("late", ["a", "b"])
+def test_who_is_not_ready_in_time_is_named(late, stubs, monkeypatch):
+    """And nobody else."""
     monkeypatch.setattr(supervisor, "READY_WITHIN_S", 0.3)
-    stubs.say("b", "state", {"cluster": "b", "draining": True, "neighbors": []})
+    stubs.say(late, "state", {"cluster": late, "draining": True, "neighbors": []})
 
     async def story():
         one = bed()
@@ -112,7 +114,7 @@ def test_who_is_not_ready_in_time_is_named(stubs, monkeypatch):
             async with one:
                 pass
         assert time.monotonic() - began_s >= 0.3
-        assert str(error.value) == f"not ready within 0 s: cluster b; logs in {one.directory}"
+        assert str(error.value) == f"not ready within 0 s: cluster {late}; logs in {one.directory}"
         assert one.directory.exists()
         assert all(node.process.returncode == 0 for node in one.nodes.values())
 

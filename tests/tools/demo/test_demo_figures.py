@@ -240,6 +240,8 @@ def test_facts_are_those_of_the_run():
         "isolated kept up, behind its schedule by 1.25 ms at p99 and 3.50 ms at most; "
         "networked did not keep up, behind its schedule by 1.25 ms at p99 and 3.50 ms at most"
     )
+    of.networked.load.clear()
+    assert _facts(of)["requests"] == "10 of 10 answered and 0 of 0 answered"
     assert facts["policy"] == "isolated, then paper"
     assert facts["time scale"] == "1 (real time)"
     assert facts["duration"] == "5 s per run"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import multiprocessing
+import socket
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import httpx
@@ -13,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from spillover.inputs.builtin import builtin_topology
-from spillover.model.errors import RunError
+from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Topology
@@ -165,6 +167,16 @@ def test_a_run_is_over_when_no_cluster_holds_a_request(monkeypatch):
     monkeypatch.setattr(run, "QUIET_WITHIN_S", 0.0)
     with pytest.raises(RunError, match="clusters still hold requests although all"):
         wait_until_quiet(held)
+
+
+def test_what_is_wrong_with_a_topology_is_told_with_the_users_name_of_it(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        topology = Topology(name="one", clusters=(Cluster(id=ClusterId("a"), servers=1, url=url),))
+        one = run._Run(replace(PLAN, source="mine.yaml"), topology, [], "isolated", Display())
+        with pytest.raises(InputError, match=r"^mine.yaml: clusters\[0\].url: expected an address"):
+            asyncio.run(one.go())
 
 
 def test_time_begins_when_the_generator_is_about_to_send():

@@ -206,6 +206,7 @@ def test_marks_are_above_at_their_value_and_below_at_their_difference():
         "type 2, simulated, a law for each server": (0.0, -0.002, 0.002),
     }
     assert [round(points[0][0], 1) for points in lower["points"].values()] == [0.5, 1.0, 0.5, 1.0]
+    assert set(lower["markers"].values()) == {"o", "s"}, "circles and squares, as the page says"
     assert upper["legend"] == ["type 1, exact", "type 2, exact"]
     assert len(lower["legend"]) == 4
     assert "share of jobs turned away" in upper["title"]
@@ -267,6 +268,8 @@ def test_servers_are_drawn_from_the_emptiest_to_the_fullest():
         "fullest server": [[0.0, 1.25], [1.0, 1.5]], "emptiest server": [[0.0, 0.75], [1.0, 0.5]],
         "even": [[0.0, 1.0], [1.0, 1.0]],
     }  # fmt: skip
+    # From 0.1 below to 0.2 above, nine runs of ten.
+    assert first["bands"] == [[1.15, 1.4, 1.45, 1.7], [0.4, 0.65, 0.7, 0.95]]
     assert first["names"] == ["9", "8"]
     assert first["labels"][1] == "clients of a server / mean of all servers"
     assert (first["legend"], second["labels"][1]) == ([], "")
