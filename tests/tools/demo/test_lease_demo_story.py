@@ -154,6 +154,42 @@ def test_the_schedule_repeats_by_its_seed_and_hits_two_members():
     assert len({plan(seed=seed).schedule[0] for seed in range(20)}) > 10
 
 
+@pytest.mark.parametrize("lease_ms", [1_000.0, 3_000.0])
+def test_disturbances_are_apart_by_leases(lease_ms):
+    """Each after what follows from the one before is over; a frozen one sleeps for two."""
+    lease_s = lease_ms / 1000.0
+    for seed in range(50):
+        one = plan(seed=seed, max_lease_ms=lease_ms)
+        kill, freeze, resume, join = (step.at_s / lease_s for step in one.schedule)
+        assert 0.4 <= kill <= 0.9
+        assert 2.2 <= freeze - kill <= 2.6
+        assert resume - freeze == pytest.approx(2.0)
+        assert 1.5 <= join - resume <= 1.9
+        assert one.scheduled_s / lease_s - join == pytest.approx(3.8)
+        assert one.fed == 50
+
+
+def test_sizes_have_bounds():
+    """What is told has the bounds in it, and why where it is too little."""
+    for good in ({"members": 3}, {"members": 64}, {"streams": 1}, {"streams": 512, "records": 512}):
+        assert plan(**good).times.max_lease_ms == 3_000.0
+    for bad, told in (
+        ({"members": 2}, "--members: expected 3 to 64, got 2: one is killed, one frozen, and"),
+        ({"members": 65}, "--members: expected 3 to 64, got 65"),
+        ({"streams": 513, "records": 513}, "--streams: expected 1 to 512, got 513"),
+        ({"records": 50_000_001}, "--records: expected 4 to 50000000, got 50000001"),
+        ({"max_lease_ms": 999.0}, "--max-lease-ms: expected at least 1000, got 999"),
+        ({"keep": True}, "--keep: expected together with --redis"),
+    ):
+        with pytest.raises(InputError) as error:
+            plan(**bad)
+        assert str(error.value).startswith(told)
+        assert ("killed" in str(error.value)) is (bad == {"members": 2})
+    assert plan(records=50_000_000).records == 50_000_000
+    assert plan(max_lease_ms=1_000.0).times.max_shutdown_ms == 500.0
+    assert plan(redis="redis://h", keep=True).keep
+
+
 def test_few_records_leave_one_for_each_stream_before_the_start():
     assert plan(records=4).fed == 0
     assert plan(records=100).fed == 50

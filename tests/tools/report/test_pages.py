@@ -109,3 +109,17 @@ def test_numbers_are_told_with_about_three_digits():
     assert [compact(value) for value in (0, 950, 12_000, 2_500_000)] == [
         "0", "950", "12k", "2.5M",
     ]  # fmt: skip
+
+
+def test_few_series_have_colors_that_were_chosen_and_many_have_hues():
+    """None twice, on light pages or dark ones."""
+    most = 5
+    for count in (1, most, most + 1, 30):
+        for colors, chosen in zip(
+            palette.variables(count), (palette.SERIES_LIGHT, palette.SERIES_DARK), strict=True
+        ):
+            series = [value for name, value in colors.items() if name.startswith("series-")]
+            assert len(set(series)) == count
+            assert (tuple(series) == chosen[:count]) is (count <= most)
+    assert "hsl(210 70% 38%)" in palette.variables(30)[0].values()
+    assert "hsl(210 70% 66%)" in palette.variables(30)[1].values()

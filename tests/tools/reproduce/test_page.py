@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 
 import pytest
 
 from spillover.model.errors import RunError
 from spillover.tools.reproduce.catalog import figures
 from spillover.tools.reproduce.figure import Effort
-from spillover.tools.reproduce.page import reproduction_page, write_page
+from spillover.tools.reproduce.page import _facts, reproduction_page, write_page
 from spillover.tools.reproduce.worker import Task, reproduce
 
 INLINE = {"b", "i", "em", "strong", "sub", "sup", "code", "br"}
@@ -84,3 +85,14 @@ def test_explanations_are_plain(read, name):
     assert set(page.tags) <= {"p", *INLINE}
     assert len(page.text) > 100
     assert 0 < len(figure.title) < 100
+
+
+def test_what_another_version_has_computed_is_told(record, tmp_path):
+    """By the names of its figures; not of what is of this one."""
+    facts = _facts([record])
+    assert "by another version" not in facts
+    assert (facts["seeds"], facts["computed in"]) == ("7", "0 s of one core")
+    older = replace(record, name="membership-3", versions={"spillover": "0.0"}, seed=3)
+    assert _facts([record, older])["by another version"] == "membership-3"
+    assert _facts([record, older])["seeds"] == "3, 7"
+    assert _facts([]) == {}

@@ -1,0 +1,290 @@
+"""What the supervisor makes of nodes that start late or not, say something, die, or do not end.
+The nodes are stubs: processes that are there at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from spillover.inputs.topology_file import load_topology
+from spillover.live.overflow.ending import ENDING
+from spillover.model.errors import InputError, RunError
+from spillover.model.topology import Cluster, Link, Topology
+from spillover.testbed import revival, supervisor
+from spillover.testbed.supervisor import Testbed as Supervisor
+from support.loop import until
+from support.ports import free_ports
+from support.stub_nodes import stub_nodes
+
+pytestmark = pytest.mark.processes
+
+SPARE_S = 3.0
+"""Which nodes have beyond the time that is said."""
+TWO = Topology(
+    name="two",
+    clusters=(Cluster(id="a", servers=1), Cluster(id="b", servers=1, held_limit_bytes=5_000_000)),
+    links=(Link(between=("a", "b")),),
+)
+
+
+@pytest.fixture
+def stubs(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "READY_POLL_S", 0.01)
+    monkeypatch.setattr(supervisor, "BACK_POLL_S", 0.01)
+    monkeypatch.setattr(supervisor, "ENDING_POLL_S", 0.02)
+    return stub_nodes(tmp_path, monkeypatch)
+
+
+def bed(topology=TWO, **options):
+    (first_port,) = free_ports(1)
+    return Supervisor(topology, first_port=first_port, **{"drain_timeout_s": 5.0} | options)
+
+
+def play(story):
+    asyncio.run(asyncio.wait_for(story(), 30.0))
+
+
+def test_nodes_are_started_as_was_asked_for(stubs):
+    async def story():
+        async with bed(
+            seed=7, drain_timeout_s=4.5, results_timeout_s=1.25, allowed_origins=("http://x", "http://y"),
+            config_redis="redis://:secret@h:1", otel=True,
+        ) as one:  # fmt: skip
+            ((words, environment),) = stubs.told("b")
+            file = one.directory / "topology.yaml"
+            assert words == [
+                "-m", "spillover", "node", "--topology", str(file), "--cluster", "b", "--testbed",
+                "--end-with-stdin", "--drain-timeout-s", "4.5", "--results-timeout-s", "1.25",
+                "--config-redis", "--allow-origin", "http://x", "--allow-origin", "http://y",
+                "--otel", "--seed", "7",
+            ]  # fmt: skip
+            assert environment["SPILLOVER_REDIS_URL"] == "redis://:secret@h:1"
+            told = load_topology(str(file))
+            assert [c.url for c in told.clusters] == list(one.urls.values())
+            first, second = told.clusters
+            assert second.held_limit_bytes == 5_000_000
+            assert first.held_limit_bytes > 0
+            directory = one.directory
+            assert sorted(path.name for path in directory.glob("*.log")) == ["0-a.log", "1-b.log"]
+        assert not directory.exists()
+        assert not one.keeps_logs
+        async with bed() as one:
+            words = stubs.told("a")[-1][0]
+            assert not {"--config-redis", "--otel", "--seed", "--allow-origin", "--tokens"} & set(
+                words
+            )
+            assert "SPILLOVER_REDIS_URL" not in stubs.told("a")[-1][1]
+
+    play(story)
+
+
+def test_nodes_are_waited_for_until_they_hear_each_other(stubs):
+    """One after the other; who is late is named, and nothing is left."""
+    deaf = {"cluster": "b", "draining": False, "neighbors": [{"alive": False}]}
+    stubs.say("b", "state", deaf)
+
+    async def story():
+        one = bed()
+        starting = asyncio.create_task(one.start())
+        await until(lambda: len(one.nodes) == 2)
+        done, _ = await asyncio.wait({starting}, timeout=0.2)
+        assert not done
+        stubs.say("b", "state", {**deaf, "neighbors": [{"alive": True}]})
+        await starting
+        await one.stop(0.5)
+        assert [node.process.returncode for node in one.nodes.values()] == [0, 0]
+
+    play(story)
+
+
+@pytest.mark.parametrize("late", ["a", "b"])
+def test_who_is_not_ready_in_time_is_named(late, stubs, monkeypatch):
+    """And nobody else."""
+    monkeypatch.setattr(supervisor, "READY_WITHIN_S", 0.3)
+    stubs.say(late, "state", {"cluster": late, "draining": True, "neighbors": []})
+
+    async def story():
+        one = bed()
+        began_s = time.monotonic()
+        with pytest.raises(RunError) as error:
+            async with one:
+                pass
+        assert time.monotonic() - began_s >= 0.3
+        assert str(error.value) == f"not ready within 0 s: cluster {late}; logs in {one.directory}"
+        assert one.directory.exists()
+        assert all(node.process.returncode == 0 for node in one.nodes.values())
+
+    play(story)
+
+
+def test_a_node_that_does_not_start_is_told_with_its_last_words(stubs):
+    stubs.say("b", "broken", "3 spillover: no luck today")
+
+    async def story():
+        one = bed()
+        with pytest.raises(RunError) as error:
+            async with one:
+                pass
+        log = one.nodes["b"].log
+        assert (
+            str(error.value) == f"cluster b did not start (exit status 3, log {log}): no luck today"
+        )
+        assert "no luck today" in log.read_text()
+
+    play(story)
+
+
+def test_what_a_node_finds_wrong_is_told_with_the_users_names(stubs):
+    async def story():
+        one = bed(source="mine.yaml")
+        stubs.say("a", "broken", "2 spillover: cluster a: servers: expected fewer")
+        with pytest.raises(InputError) as error:
+            async with one:
+                pass
+        assert str(error.value) == "mine.yaml: cluster a: servers: expected fewer"
+        assert not one.keeps_logs
+        assert not one.directory.exists()
+
+    play(story)
+
+
+def test_a_node_that_crashes_comes_back_and_both_are_told(stubs, monkeypatch):
+    """At the same address; its own last words, not those of the one before."""
+    monkeypatch.setattr(revival, "DELAYS_S", (0.05, 0.05))
+    told, back = [], []
+
+    async def story():
+        async with bed(
+            restart=True,
+            on_death=lambda node: told.append(
+                (node.cluster, node.end_of_life(), node.starts_again_in_s)
+            ),
+            on_return=lambda node: back.append((node.cluster, node.is_returning)),
+        ) as one:
+            url, first = one.urls["a"], one.nodes["a"]
+            assert first.words_on_ending() is None
+            first.process.kill()
+            await until(lambda: back)
+            assert told == [("a", "killed by SIGKILL", 0.05)]
+            assert one.nodes["a"] is not first
+            assert one.nodes["a"].url == url
+            await until(lambda: not one.nodes["a"].is_returning)
+            assert not one.keeps_logs, "it died as somebody meant it to"
+            assert one.revive() == []
+        assert back == [("a", True)]
+        assert len(stubs.told("a")) == 2
+        assert len(stubs.told("b")) == 1
+
+    play(story)
+
+
+def test_who_ends_in_good_order_is_not_started_again_unless_asked(stubs, monkeypatch):
+    monkeypatch.setattr(revival, "DELAYS_S", (0.01,))
+    told, back = [], []
+
+    async def story():
+        async with bed(
+            restart=True,
+            on_death=lambda node: told.append((node.cluster, node.starts_again_in_s)),
+            on_return=lambda node: back.append(node.cluster),
+        ) as one:
+            for cluster in ("a", "b"):
+                one.nodes[cluster].process.terminate()
+            await one.all_dead()
+            assert sorted(told) == [("a", None), ("b", None)]
+            assert one.keeps_logs, "it ended by itself"
+            assert sorted(one.revive()) == ["a", "b"]
+            await until(lambda: len(back) == 2)
+
+    play(story)
+
+
+def test_without_restarts_the_dead_are_counted(stubs):
+    async def story():
+        async with bed() as one:
+            dead = asyncio.create_task(one.all_dead())
+            one.nodes["a"].process.kill()
+            await one.nodes["a"].process.wait()
+            done, _ = await asyncio.wait({dead}, timeout=0.1)
+            assert not done
+            one.nodes["b"].process.kill()
+            await dead
+
+    play(story)
+
+
+def test_what_nodes_wait_for_at_their_end_is_told_once(stubs):
+    """And who does not end by then is killed."""
+    told = []
+    stubs.say("a", "ending", f"12:00:00 {ENDING}2 requests run")
+    stubs.say("b", "deaf")
+
+    async def story():
+        one = bed(on_ending=lambda node, said: told.append((node.cluster, said)))
+        await one.start()
+        began_s = time.monotonic()
+        await one.stop(0.3 - SPARE_S)
+        assert 0.3 <= time.monotonic() - began_s < 3.0
+        assert one.nodes["a"].process.returncode == 0
+        assert one.nodes["b"].process.returncode == -signal.SIGKILL
+        assert told == [("a", "2 requests run")]
+
+    play(story)
+
+
+def test_a_hangup_goes_to_nodes_that_are_up(stubs):
+    async def story():
+        async with bed() as one:
+            one.nodes["b"].is_returning = True
+            one.reread()
+            await until(lambda: "heard a hangup" in one.nodes["a"].log.read_text())
+            one.nodes["b"].is_returning = False
+            assert "heard" not in one.nodes["b"].log.read_text()
+
+    play(story)
+
+
+def test_a_cluster_is_added_and_let_go(stubs):
+    """For good: nobody starts it again; the others do not notice."""
+    told = []
+
+    async def story():
+        async with bed(restart=True, on_death=lambda node: told.append(node.cluster)) as one:
+            (port,) = free_ports(1)
+            more = Cluster(id="c", servers=1, url=f"http://127.0.0.1:{port}")
+            one.use(replace(one.topology, clusters=(*one.topology.clusters, more)))
+            await one.add("c")
+            await until((stubs.of / "c.told").exists)
+            log = one.nodes["c"].log
+            assert log.name == "2-c.log"
+            stubs.say("c", "state", {"cluster": "c"})
+            node = one.nodes["c"]
+            await one.let_go("c")
+            assert "c" not in one.nodes
+            assert node.process.returncode is not None
+            assert one.revive() == []
+            assert set(one.nodes) == {"a", "b"}
+            assert told == []
+            stubs.unsay("c", "state")
+            await one.add("c")
+            await until(lambda: len(stubs.told("c")) == 2)
+            one.nodes["c"].process.kill()
+            await until(lambda: told == ["c"], what="it is looked after again")
+
+    play(story)
+
+
+def test_who_is_let_go_and_does_not_end_is_killed(stubs):
+    stubs.say("a", "deaf")
+
+    async def story():
+        async with bed(drain_timeout_s=0.1 - SPARE_S) as one:
+            node = one.nodes["a"]
+            await one.let_go("a")
+            assert node.process.returncode == -signal.SIGKILL
+
+    play(story)
