@@ -296,7 +296,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For `-n auto`, by the cores that this process may use. Those of `make check` wait for half of
+    """For `-n auto`, by the cores that this process may use. Those of `make check` wait for most of
     their time, in which others compute. Of those that run together so much is done by processes of
     their own that one more is enough, and those that compute wait for nothing."""
     try:
@@ -305,7 +305,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
         cores = os.cpu_count() or 1
     match config.getoption("only"):
         case "quick":
-            return min(2 * cores, WORKERS_MAX)
+            return min(3 * cores, WORKERS_MAX)
         case "meanwhile":
             return min(cores, WORKERS_MAX)
     return min(cores + 1, WORKERS_MAX)
