@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import httpx
-import psutil
 
 from spillover.model.errors import RunError
 from spillover.tools.bench.servers import HOST, READY_POLL_S, READY_WITHIN_S, Server
@@ -74,6 +73,8 @@ async def _ready(name: str, guard: asyncio.subprocess.Process, listening: socket
 
 def _has_ended(pid: int) -> bool:
     """Whether the program has, which its shell would wait for."""
+    import psutil  # noqa: PLC0415 - of an extra: who lacks it is told so in one line
+
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
