@@ -39,9 +39,9 @@ REAL = {"containers", "dashboards", "e2e", "soak"}
 are marked `e2e`. A marker says which of the kinds they are; who says nothing is alone."""
 KINDS = ("together", "meanwhile", "threes", "pairs", "alone")
 """As many as there are cores and one more, whatever they do; those that compute and look at no
-clock, at the lowest priority beside the threes; three at once of those that mostly wait (less than
-half a core each) and whose limits bear two more; two of those that take a core or look at times
-more closely; one."""
+clock, at the lowest priority beside these and the threes; three at once of those that mostly wait
+(less than half a core each) and whose limits bear two more; two of those that take a core or look
+at times more closely; one."""
 KIND_OF_FILE = re.compile(
     r"^pytestmark = .*\bmark\.(together|meanwhile|threes|pairs)\b", re.MULTILINE
 )
