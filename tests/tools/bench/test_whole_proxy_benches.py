@@ -117,6 +117,7 @@ def test_requests_that_pass_are_beside_those_that_are_posted():
 
 
 @pytest.mark.slow
+@pytest.mark.realtime  # who stands still for 20 ms counts no chunk in them
 def test_streams_are_opened_counted_and_left_on_each_way(monkeypatch):
     """Straight to the service, and through nodes: the difference is theirs. Many of them only where
     there is no hop."""
@@ -158,6 +159,7 @@ def test_streams_are_opened_counted_and_left_on_each_way(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.realtime  # who stands still for 20 ms counts no chunk in them
 def test_over_hops_there_are_not_many(monkeypatch):
     monkeypatch.setattr(streams, "STREAMS", 2)
     here, session = played(streams.STAGES[1:2], seed=3)
