@@ -12,10 +12,10 @@ from spillover.model.errors import InputError, RunError
 from spillover.testbed.redis import RedisPlace
 from spillover.testbed.watchdog import Watchdog
 from spillover.tools.demo.leases import run as demo
-from spillover.tools.demo.leases.display import LeaseDisplay
 from spillover.tools.demo.leases.members import Members
 from spillover.tools.demo.leases.plan import JOINED, Disturbance, LeasePlan
 from spillover.tools.demo.leases.watching import Look
+from support.shown_leases import Shown
 
 pytestmark = pytest.mark.processes
 
@@ -48,20 +48,6 @@ class Shells(Members):
     def _command(self, node):
         then = self.thens.get(node, GIVES_UP if node == "m1" else LEAVES)
         return ["sh", "-c", script(node, HOLDS.get(node, ()), then)]
-
-
-class Shown(LeaseDisplay):
-    """Notes what it is to show."""
-
-    def __init__(self):
-        super().__init__()
-        self.views, self.told = [], []
-
-    def show(self, view):
-        self.views.append(view)
-
-    def tell(self, _, words):
-        self.told.append(words)
 
 
 @pytest.fixture

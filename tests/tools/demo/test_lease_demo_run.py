@@ -15,7 +15,6 @@ from spillover.testbed.redis import RedisPlace
 from spillover.testbed.watchdog import Watchdog
 from spillover.tools.demo.leases import run as demo
 from spillover.tools.demo.leases.checking import StreamCheck
-from spillover.tools.demo.leases.display import LeaseDisplay
 from spillover.tools.demo.leases.members import Member, Members
 from spillover.tools.demo.leases.ownership import Mark
 from spillover.tools.demo.leases.plan import (
@@ -29,6 +28,7 @@ from spillover.tools.demo.leases.plan import (
 from spillover.tools.demo.leases.watching import Look
 from support.declared import read
 from support.loop import turn, until
+from support.shown_leases import Shown
 
 NOBODY = "redis://127.0.0.1:1/0"
 
@@ -48,21 +48,6 @@ class Shells(Members):
 
     def _command(self, node):
         return ["sh", "-c", self.scripts.get(node, STAYS)]
-
-
-class Shown(LeaseDisplay):
-    """Notes what it is to show."""
-
-    def __init__(self):
-        super().__init__()
-        self.views, self.told = [], []
-
-    def show(self, view):
-        self.views.append(view)
-
-    def tell(self, at_s, words):
-        assert 0.0 <= at_s < 60.0
-        self.told.append(words)
 
 
 @pytest.fixture
