@@ -15,7 +15,7 @@ help:
 	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
 	@echo "make testbed five clusters in containers, with Redis and dashboards (ARGS=... for services)"
 	@echo "make check   style, types, import rules, tests that start no process: 2 minutes"
-	@echo "make test    style, types, then all tests in five passes: 15 minutes (ARGS=... for pytest)"
+	@echo "make test    style, then all tests in five passes, types among them: 15 minutes (ARGS=... for pytest)"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
 	@echo "make dashboards  write dashboards/grafana/*.json anew"
 	@echo "make reference   write services/docs/configuration.md anew"
@@ -33,8 +33,9 @@ check: .venv/.complete
 	@$(MAKE) -j2 style types collected
 	@$(MAKE) quick
 
+# Types are one of the tests then (tests/test_types.py).
 test: .venv/.complete
-	@$(MAKE) -j2 style types collected
+	@$(MAKE) -j2 style collected
 	@$(MAKE) all-tests
 
 style: .venv/.complete
@@ -44,7 +45,7 @@ style: .venv/.complete
 
 # pytest rewrites each test file once: on a clean checkout every worker would, all at the same time,
 # which takes a core of each as long as a thousand tests. Later each rewrites only what has changed.
-# What is wrong is told by the tests' own run. Style and types are looked at on the other core.
+# What is wrong is told by the tests' own run. Style is looked at on the other core.
 collected: .venv/.collected
 
 .venv/.collected: .venv/.complete

@@ -38,7 +38,7 @@ REAL = {"containers", "dashboards", "e2e", "soak"}
 """Directories whose tests start real processes and wait in real time, as those do elsewhere that
 are marked `e2e`. A marker says which of the kinds they are; who says nothing is alone."""
 KINDS = ("together", "meanwhile", "threes", "pairs", "alone")
-"""As many as there are cores and one more, whatever they do; those that compute and look at no
+"""As many as there are cores and two more, whatever they do; those that compute and look at no
 clock, at the lowest priority beside these and the threes; three at once of those that mostly wait
 (less than half a core each) and whose limits bear two more; two of those that take a core or look
 at times more closely; one."""
@@ -49,8 +49,10 @@ LONGEST = (
     *("faults_links", "faults_processes", "faults_surroundings", "console_page", "up"),
     *("mixed_versions", "readme_tour", "configuration", "killed_node", "certificates"),
     *("lease_groups", "queue_virtual_time", "tokens_bench", "lease_demo"),
+    *("failing_site", "overload", "peers_bench"),
 )
-"""Files of the threes that begin first, so that no worker is left alone with one in the end."""
+"""Files of the threes and pairs that begin first, so that no worker is left alone with one in the
+end."""
 FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
 """Directories of rules: nothing there is bound to real time."""
 COMPUTE = FAIL_AT_ONCE | {"inputs", "model", "reproduce"}
@@ -169,32 +171,38 @@ def pytest_collection() -> Iterator[object]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave unread what its place or its markers tell to be for other passes: to read all
+    """Leave unread what its name, its place or its markers tell to be for other passes: to read all
     tests takes a worker as long as to run a thousand. None: that is not known before."""
-    only, name = config.getoption("only"), collection_path.name
-    if only is None or not name.startswith("test_"):
+    only, again = config.getoption("only"), config.getoption("again")
+    if only is None or not collection_path.name.startswith("test_"):
         return None
-    is_real = bool(REAL & set(collection_path.relative_to(TESTS).parts))
-    text = collection_path.read_text("utf-8")
-    is_meanwhile = bool(MEANWHILE & set(collection_path.relative_to(TESTS).parts))
-    if only == "together":
-        is_of_others = is_real or KIND_OF_FILE.search(text) is not None
-        computes = is_meanwhile and not NOT_MEANWHILE.search(text)
-        return computes or (is_of_others and "mark.together" not in text) or None
-    if only == "meanwhile":
-        return not (is_meanwhile or "mark.meanwhile" in text) or None
-    if only == "quick":
-        return is_real or ALL_SLOW.search(text) is not None or None
-    is_without_kind = is_real or "mark.e2e" in text
-    if only == "alone" and is_without_kind and not KIND_OF_FILE.search(text):
-        return None
-    return f"mark.{only}" not in text or None
+    if again is not None and collection_path.name not in again.read_text("utf-8"):
+        return True
+    return _is_left_to_others(only, collection_path) or None
+
+
+def _is_left_to_others(only: str, path: Path) -> bool:
+    parts = set(path.relative_to(TESTS).parts)
+    is_real, is_meanwhile = bool(REAL & parts), bool(MEANWHILE & parts)
+    text = path.read_text("utf-8")
+    says_a_kind = KIND_OF_FILE.search(text) is not None
+    match only:
+        case "together":
+            computes = is_meanwhile and not NOT_MEANWHILE.search(text)
+            return computes or ((is_real or says_a_kind) and "mark.together" not in text)
+        case "meanwhile":
+            return not (is_meanwhile or "mark.meanwhile" in text)
+        case "quick":
+            return is_real or ALL_SLOW.search(text) is not None
+        case "alone" if (is_real or "mark.e2e" in text) and not says_a_kind:
+            return False
+    return f"mark.{only}" not in text
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what follows from a test's place, and leave out what is for other passes."""
     match config.getoption("only"):
-        case "threes":
+        case "threes" | "pairs":
             items.sort(key=_is_shorter)
         case "together" | "meanwhile" | "quick":
             items[:] = _in_turns(items)
@@ -298,7 +306,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For `-n auto`, by the cores that this process may use. Those of `make check` wait for most of
     their time, in which others compute. Of those that run together so much is done by processes of
-    their own that one more is enough, and those that compute wait for nothing."""
+    their own that two more are enough, and those that compute wait for nothing."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
@@ -308,7 +316,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
             return min(3 * cores, WORKERS_MAX)
         case "meanwhile":
             return min(cores, WORKERS_MAX)
-    return min(cores + 1, WORKERS_MAX)
+    return min(cores + 2, WORKERS_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""A testbed that follows its federation's configuration, which nodes tell; these are stubs."""
+"""A testbed that follows its federation's configuration, which nodes tell; they are scripted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spillover.testbed.following import Following
 from spillover.testbed.supervisor import Testbed as Supervisor
 from support.loop import until
 from support.ports import free_ports, free_row
-from support.stub_nodes import stub_nodes
+from support.scripted_nodes import scripted_nodes
 
 pytestmark = pytest.mark.processes
 
@@ -27,11 +27,11 @@ TWO = Topology(
 
 
 @pytest.fixture
-def stubs(tmp_path, monkeypatch):
+def scripted(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "READY_POLL_S", 0.01)
     monkeypatch.setattr(following, "LOOK_S", 0.01)
     monkeypatch.setattr(following, "DRAINED_POLL_S", 0.01)
-    return stub_nodes(tmp_path, monkeypatch)
+    return scripted_nodes(tmp_path, monkeypatch)
 
 
 def state(cluster, *, version=None, by="a", **told):
@@ -59,10 +59,10 @@ def follow(story, **options):
     asyncio.run(asyncio.wait_for(main(), 30.0))
 
 
-def tell(stubs, topology, version, *, by="a", of="a"):
+def tell(scripted, topology, version, *, by="a", of="a"):
     """A node has this configuration."""
-    stubs.say(of, "config", {"topology": dump_topology(topology), "version": version, "by": by})
-    stubs.say(of, "state", state(of, version=version, by=by))
+    scripted.say(of, "config", {"topology": dump_topology(topology), "version": version, "by": by})
+    scripted.say(of, "state", state(of, version=version, by=by))
 
 
 def with_c(bed, url):
@@ -70,13 +70,13 @@ def with_c(bed, url):
     return replace(bed.topology, clusters=(*bed.topology.clusters, more))
 
 
-def test_nodes_are_added_and_removed(stubs):
+def test_nodes_are_added_and_removed(scripted):
     """A removed one once it has drained and nobody has to do with it any more."""
     (port,) = free_ports(1)
 
     async def story(bed, said):
         before = bed.topology
-        tell(stubs, with_c(bed, f"http://127.0.0.1:{port}"), 2)
+        tell(scripted, with_c(bed, f"http://127.0.0.1:{port}"), 2)
         await until(lambda: len(said) == 2)
         assert said == [
             "configuration 2 of cluster a",
@@ -84,18 +84,18 @@ def test_nodes_are_added_and_removed(stubs):
         ]
         node = bed.nodes["c"]
         busy = state("c", drained=True, clients={"connected": 1})
-        stubs.say("c", "state", busy)
-        await until((stubs.of / "c.told").exists)
-        tell(stubs, before, 3)
+        scripted.say("c", "state", busy)
+        await until((scripted.of / "c.told").exists)
+        tell(scripted, before, 3)
         await until(lambda: said[-1] == "configuration 3 of cluster a")
         for told in (
             {**busy, "clients": None, "neighbors": [{"alive": True}]},
             {**busy, "clients": None, "drained": False},
         ):
-            stubs.say("c", "state", told)
+            scripted.say("c", "state", told)
             done, _ = await asyncio.wait([asyncio.create_task(node.process.wait())], timeout=0.1)
             assert not done
-        stubs.say("c", "state", {**busy, "clients": {"connected": 0}})
+        scripted.say("c", "state", {**busy, "clients": {"connected": 0}})
         await until(lambda: said[-1] == "cluster c is removed")
         assert "c" not in bed.nodes
         assert bed.topology.cluster_ids == ("a", "b")
@@ -103,26 +103,26 @@ def test_nodes_are_added_and_removed(stubs):
     follow(story)
 
 
-def test_who_does_not_drain_in_time_is_ended(stubs):
+def test_who_does_not_drain_in_time_is_ended(scripted):
     async def story(bed, said):
-        stubs.say("b", "state", state("b", drained=False))
-        tell(stubs, replace(bed.topology, clusters=bed.topology.clusters[:1], links=()), 2)
+        scripted.say("b", "state", state("b", drained=False))
+        tell(scripted, replace(bed.topology, clusters=bed.topology.clusters[:1], links=()), 2)
         await until(lambda: said[-1:] == ["cluster b is removed"])
 
     follow(story, drain_timeout_s=0.2)
 
 
-def test_who_is_wanted_again_goes_on(stubs):
+def test_who_is_wanted_again_goes_on(scripted):
     async def story(bed, said):
         both, node = bed.topology, bed.nodes["b"]
-        stubs.say("b", "state", state("b", drained=False))
-        tell(stubs, replace(both, clusters=both.clusters[:1], links=()), 2)
+        scripted.say("b", "state", state("b", drained=False))
+        tell(scripted, replace(both, clusters=both.clusters[:1], links=()), 2)
         await until(lambda: len(said) == 1)
-        tell(stubs, both, 3)
+        tell(scripted, both, 3)
         await until(lambda: len(said) == 2)
-        stubs.say("b", "state", state("b", drained=False, version=3))
+        scripted.say("b", "state", state("b", drained=False, version=3))
         done, _ = await asyncio.wait([asyncio.create_task(node.process.wait())], timeout=0.2)
-        stubs.say("b", "state", state("b", drained=True, version=3))
+        scripted.say("b", "state", state("b", drained=True, version=3))
         done, _ = await asyncio.wait([asyncio.create_task(node.process.wait())], timeout=0.2)
         assert not done, "it drains for another reason"
         assert bed.nodes["b"] is node
@@ -131,47 +131,49 @@ def test_who_is_wanted_again_goes_on(stubs):
     follow(story)
 
 
-def test_only_what_is_newer_is_followed(stubs):
+def test_only_what_is_newer_is_followed(scripted):
     """By its number, then by who made it; not what is newer already, nor what is none."""
 
     async def story(bed, said):
-        tell(stubs, bed.topology, 5, by="b")
+        tell(scripted, bed.topology, 5, by="b")
         await until(lambda: said == ["configuration 5 of cluster b"])
         for version, by in ((4, "z"), (5, "a"), (5, "b"), ("6", "b")):
-            tell(stubs, bed.topology, version, by=by)
-            await looked_at(stubs, bed)
-        stubs.say("a", "config", {"topology": dump_topology(bed.topology), "version": 8, "by": "b"})
-        stubs.say("a", "state", state("a", version=7))
-        await looked_at(stubs, bed)
-        stubs.say("a", "config", {"topology": "no topology", "version": 9, "by": "b"})
-        stubs.say("a", "state", state("a", version=9))
-        await looked_at(stubs, bed)
-        stubs.say("a", "state", {**state("a"), "configuration": 3})
-        await looked_at(stubs, bed)
+            tell(scripted, bed.topology, version, by=by)
+            await looked_at(scripted, bed)
+        scripted.say(
+            "a", "config", {"topology": dump_topology(bed.topology), "version": 8, "by": "b"}
+        )
+        scripted.say("a", "state", state("a", version=7))
+        await looked_at(scripted, bed)
+        scripted.say("a", "config", {"topology": "no topology", "version": 9, "by": "b"})
+        scripted.say("a", "state", state("a", version=9))
+        await looked_at(scripted, bed)
+        scripted.say("a", "state", {**state("a"), "configuration": 3})
+        await looked_at(scripted, bed)
         assert len(said) == 1
-        tell(stubs, bed.topology, 5, by="c")
+        tell(scripted, bed.topology, 5, by="c")
         await until(lambda: said[1:] == ["configuration 5 of cluster c"])
 
     follow(story)
 
 
-async def looked_at(stubs, bed):
+async def looked_at(scripted, bed):
     """Until all nodes have been looked at since, and more."""
-    before = len(stubs.asked("a"))
-    await until(lambda: len(stubs.asked("a")) >= before + 4)
+    before = len(scripted.asked("a"))
+    await until(lambda: len(scripted.asked("a")) >= before + 4)
 
 
-def test_a_new_cluster_that_cannot_be_started_is_told(stubs, tmp_path):
+def test_a_new_cluster_that_cannot_be_started_is_told(scripted, tmp_path):
     async def story(bed, said):
-        tell(stubs, with_c(bed, None), 2)
+        tell(scripted, with_c(bed, None), 2)
         await until(lambda: len(said) == 2)
         assert said[1] == "cluster c is not started: the configuration has no url of it"
-        (stubs.of / "python").rename(tmp_path / "away")
-        tell(stubs, bed_with_url(bed), 3)
+        (scripted.of / "python").rename(tmp_path / "away")
+        tell(scripted, bed_with_url(bed), 3)
         await until(lambda: len(said) == 4)
         assert said[3] == "cluster c cannot be started: No such file or directory"
         assert set(bed.nodes) == {"a", "b"}
-        shutil.move(tmp_path / "away", stubs.of / "python")
+        shutil.move(tmp_path / "away", scripted.of / "python")
 
     follow(story)
 
@@ -181,7 +183,7 @@ def bed_with_url(bed):
     return replace(bed.topology, clusters=(*others, replace(last, url="http://127.0.0.1:1")))
 
 
-def test_a_service_that_does_not_answer_is_told_once(stubs):
+def test_a_service_that_does_not_answer_is_told_once(scripted):
     async def story(bed, said):
         log = bed.nodes["b"].log
         told = [
@@ -189,22 +191,22 @@ def test_a_service_that_does_not_answer_is_told_once(stubs):
             for does in ("does not answer", "answers again", "does not answer")
         ]
         for down, count in ((True, 1), (False, 2), (True, 3)):
-            stubs.say("b", "state", state("b", down=down))
+            scripted.say("b", "state", state("b", down=down))
             await until(lambda count=count: len(said) == count)
-        await looked_at(stubs, bed)
-        stubs.say("b", "state", state("b"))
-        await looked_at(stubs, bed)
+        await looked_at(scripted, bed)
+        scripted.say("b", "state", state("b"))
+        await looked_at(scripted, bed)
         assert said == told
 
     follow(story)
 
 
-def test_the_living_are_asked_in_turn(stubs):
+def test_the_living_are_asked_in_turn(scripted):
     async def story(bed, said):
         bed.nodes["a"].process.kill()
         await bed.nodes["a"].process.wait()
-        before = len(stubs.asked("b"))
-        await until(lambda: len(stubs.asked("b")) >= before + 5)
+        before = len(scripted.asked("b"))
+        await until(lambda: len(scripted.asked("b")) >= before + 5)
         bed.nodes["b"].process.kill()
         await bed.nodes["b"].process.wait()
         assert said == []

@@ -1,4 +1,4 @@
-"""What becomes of producers that are started together: stubs, which are there at once."""
+"""What becomes of producers that are started together; they are scripted, and there at once."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from spillover.testbed import producers
 from spillover.testbed.producers import ProducerBed
 from support.loop import until
 from support.ports import free_row
-from support.stub_nodes import stub_nodes
+from support.scripted_nodes import scripted_nodes
 
 pytestmark = pytest.mark.processes
 
 
 @pytest.fixture
-def stubs(tmp_path, monkeypatch):
+def scripted(tmp_path, monkeypatch):
     monkeypatch.setattr(producers, "READY_POLL_S", 0.01)
-    return stub_nodes(tmp_path, monkeypatch)
+    return scripted_nodes(tmp_path, monkeypatch)
 
 
 def bed(count=2, **options):
@@ -34,14 +34,14 @@ def play(story):
     asyncio.run(asyncio.wait_for(story(), 30.0))
 
 
-def test_producers_know_each_other_and_have_what_was_asked_for(stubs, tmp_path):
+def test_producers_know_each_other_and_have_what_was_asked_for(scripted, tmp_path):
     async def story():
         first = free_row(2)
         async with ProducerBed(
             2, buffers=7, stores=tmp_path / "stores", drain_timeout_s=4.5, first_port=first
         ) as one:
             assert one.urls == {f"p{k}": f"http://127.0.0.1:{first + k - 1}" for k in (1, 2)}
-            ((words, environment),) = stubs.told("p2")
+            ((words, environment),) = scripted.told("p2")
             assert words[:6] == ["-m", "spillover", "queue", "--id", "p2", "--end-with-stdin"]
             said = dict(zip(words[6::2], words[7::2], strict=True))
             assert int(said.pop("--held-limit-bytes")) > 0
@@ -60,10 +60,10 @@ def test_producers_know_each_other_and_have_what_was_asked_for(stubs, tmp_path):
     play(story)
 
 
-def test_producers_with_tokens_show_one_of_their_own(stubs, tmp_path):
+def test_producers_with_tokens_show_one_of_their_own(scripted, tmp_path):
     async def story():
         async with bed(tokens=["mine.yaml"]) as one:
-            ((words, environment),) = stubs.told("p1")
+            ((words, environment),) = scripted.told("p1")
             files = [words[at + 1] for at, word in enumerate(words) if word == "--tokens"]
             assert files[0] == "mine.yaml"
             (token,) = load_api_tokens(files[1:])
@@ -75,8 +75,8 @@ def test_producers_with_tokens_show_one_of_their_own(stubs, tmp_path):
     play(story)
 
 
-def test_a_producer_that_does_not_start_is_told(stubs):
-    stubs.say("p2", "broken", "1 no luck today")
+def test_a_producer_that_does_not_start_is_told(scripted):
+    scripted.say("p2", "broken", "1 no luck today")
 
     async def story():
         one = bed()
@@ -89,9 +89,9 @@ def test_a_producer_that_does_not_start_is_told(stubs):
     play(story)
 
 
-def test_who_is_not_ready_in_time_is_named(stubs, monkeypatch):
+def test_who_is_not_ready_in_time_is_named(scripted, monkeypatch):
     monkeypatch.setattr(producers, "READY_WITHIN_S", 0.3)
-    stubs.say("p2", "state", {"producer": "another"})
+    scripted.say("p2", "state", {"producer": "another"})
 
     async def story():
         began_s = time.monotonic()
@@ -103,18 +103,18 @@ def test_who_is_not_ready_in_time_is_named(stubs, monkeypatch):
     play(story)
 
 
-def test_producers_are_waited_for(stubs):
-    stubs.say("p1", "state", {"producer": "another"})
+def test_producers_are_waited_for(scripted):
+    scripted.say("p1", "state", {"producer": "another"})
 
     async def story():
         one = bed()
         starting = asyncio.create_task(one.__aenter__())
         await until(lambda: len(one.logs) == 2)
-        await until((stubs.of / "p2.told").exists)
+        await until((scripted.of / "p2.told").exists)
         one.reread()
         done, _ = await asyncio.wait({starting}, timeout=0.2)
         assert not done
-        stubs.unsay("p1", "state")
+        scripted.unsay("p1", "state")
         await starting
         assert "hangup" not in one.logs["p2"].read_text(), "it was being started"
         one.reread()
@@ -124,9 +124,9 @@ def test_producers_are_waited_for(stubs):
     play(story)
 
 
-def test_the_first_that_ends_is_named_and_the_others_end(stubs):
+def test_the_first_that_ends_is_named_and_the_others_end(scripted):
     """Who does not is killed, after the time that is given."""
-    stubs.say("p1", "deaf")
+    scripted.say("p1", "deaf")
 
     async def story():
         async with bed(3, drain_timeout_s=0.3 - producers.SPARE_S) as one:

@@ -1,5 +1,6 @@
 """What the supervisor makes of nodes that start late or not, say something, die, or do not end.
-The nodes are stubs: processes that are there at once."""
+The nodes are scripted processes, which are there at once and may misbehave as no node does: whole
+ones are in tests/e2e/test_up.py."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from spillover.testbed import revival, supervisor
 from spillover.testbed.supervisor import Testbed as Supervisor
 from support.loop import until
 from support.ports import free_ports
-from support.stub_nodes import stub_nodes
+from support.scripted_nodes import scripted_nodes
 
 pytestmark = pytest.mark.processes
 
@@ -32,11 +33,11 @@ TWO = Topology(
 
 
 @pytest.fixture
-def stubs(tmp_path, monkeypatch):
+def scripted(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "READY_POLL_S", 0.01)
     monkeypatch.setattr(supervisor, "BACK_POLL_S", 0.01)
     monkeypatch.setattr(supervisor, "ENDING_POLL_S", 0.02)
-    return stub_nodes(tmp_path, monkeypatch)
+    return scripted_nodes(tmp_path, monkeypatch)
 
 
 def bed(topology=TWO, **options):
@@ -48,13 +49,13 @@ def play(story):
     asyncio.run(asyncio.wait_for(story(), 30.0))
 
 
-def test_nodes_are_started_as_was_asked_for(stubs):
+def test_nodes_are_started_as_was_asked_for(scripted):
     async def story():
         async with bed(
             seed=7, drain_timeout_s=4.5, results_timeout_s=1.25, allowed_origins=("http://x", "http://y"),
             config_redis="redis://:secret@h:1", otel=True,
         ) as one:  # fmt: skip
-            ((words, environment),) = stubs.told("b")
+            ((words, environment),) = scripted.told("b")
             file = one.directory / "topology.yaml"
             assert words == [
                 "-m", "spillover", "node", "--topology", str(file), "--cluster", "b", "--testbed",
@@ -73,19 +74,19 @@ def test_nodes_are_started_as_was_asked_for(stubs):
         assert not directory.exists()
         assert not one.keeps_logs
         async with bed() as one:
-            words = stubs.told("a")[-1][0]
+            words = scripted.told("a")[-1][0]
             assert not {"--config-redis", "--otel", "--seed", "--allow-origin", "--tokens"} & set(
                 words
             )
-            assert "SPILLOVER_REDIS_URL" not in stubs.told("a")[-1][1]
+            assert "SPILLOVER_REDIS_URL" not in scripted.told("a")[-1][1]
 
     play(story)
 
 
-def test_nodes_are_waited_for_until_they_hear_each_other(stubs):
+def test_nodes_are_waited_for_until_they_hear_each_other(scripted):
     """One after the other; who is late is named, and nothing is left."""
     deaf = {"cluster": "b", "draining": False, "neighbors": [{"alive": False}]}
-    stubs.say("b", "state", deaf)
+    scripted.say("b", "state", deaf)
 
     async def story():
         one = bed()
@@ -93,7 +94,7 @@ def test_nodes_are_waited_for_until_they_hear_each_other(stubs):
         await until(lambda: len(one.nodes) == 2)
         done, _ = await asyncio.wait({starting}, timeout=0.2)
         assert not done
-        stubs.say("b", "state", {**deaf, "neighbors": [{"alive": True}]})
+        scripted.say("b", "state", {**deaf, "neighbors": [{"alive": True}]})
         await starting
         await one.stop(0.5)
         assert [node.process.returncode for node in one.nodes.values()] == [0, 0]
@@ -102,10 +103,10 @@ def test_nodes_are_waited_for_until_they_hear_each_other(stubs):
 
 
 @pytest.mark.parametrize("late", ["a", "b"])
-def test_who_is_not_ready_in_time_is_named(late, stubs, monkeypatch):
+def test_who_is_not_ready_in_time_is_named(late, scripted, monkeypatch):
     """And nobody else."""
     monkeypatch.setattr(supervisor, "READY_WITHIN_S", 0.3)
-    stubs.say(late, "state", {"cluster": late, "draining": True, "neighbors": []})
+    scripted.say(late, "state", {"cluster": late, "draining": True, "neighbors": []})
 
     async def story():
         one = bed()
@@ -121,8 +122,8 @@ def test_who_is_not_ready_in_time_is_named(late, stubs, monkeypatch):
     play(story)
 
 
-def test_a_node_that_does_not_start_is_told_with_its_last_words(stubs):
-    stubs.say("b", "broken", "3 spillover: no luck today")
+def test_a_node_that_does_not_start_is_told_with_its_last_words(scripted):
+    scripted.say("b", "broken", "3 spillover: no luck today")
 
     async def story():
         one = bed()
@@ -138,10 +139,10 @@ def test_a_node_that_does_not_start_is_told_with_its_last_words(stubs):
     play(story)
 
 
-def test_what_a_node_finds_wrong_is_told_with_the_users_names(stubs):
+def test_what_a_node_finds_wrong_is_told_with_the_users_names(scripted):
     async def story():
         one = bed(source="mine.yaml")
-        stubs.say("a", "broken", "2 spillover: cluster a: servers: expected fewer")
+        scripted.say("a", "broken", "2 spillover: cluster a: servers: expected fewer")
         with pytest.raises(InputError) as error:
             async with one:
                 pass
@@ -152,7 +153,7 @@ def test_what_a_node_finds_wrong_is_told_with_the_users_names(stubs):
     play(story)
 
 
-def test_a_node_that_crashes_comes_back_and_both_are_told(stubs, monkeypatch):
+def test_a_node_that_crashes_comes_back_and_both_are_told(scripted, monkeypatch):
     """At the same address; its own last words, not those of the one before."""
     monkeypatch.setattr(revival, "DELAYS_S", (0.05, 0.05))
     told, back = [], []
@@ -176,13 +177,13 @@ def test_a_node_that_crashes_comes_back_and_both_are_told(stubs, monkeypatch):
             assert not one.keeps_logs, "it died as somebody meant it to"
             assert one.revive() == []
         assert back == [("a", True)]
-        assert len(stubs.told("a")) == 2
-        assert len(stubs.told("b")) == 1
+        assert len(scripted.told("a")) == 2
+        assert len(scripted.told("b")) == 1
 
     play(story)
 
 
-def test_who_ends_in_good_order_is_not_started_again_unless_asked(stubs, monkeypatch):
+def test_who_ends_in_good_order_is_not_started_again_unless_asked(scripted, monkeypatch):
     monkeypatch.setattr(revival, "DELAYS_S", (0.01,))
     told, back = [], []
 
@@ -203,7 +204,7 @@ def test_who_ends_in_good_order_is_not_started_again_unless_asked(stubs, monkeyp
     play(story)
 
 
-def test_without_restarts_the_dead_are_counted(stubs):
+def test_without_restarts_the_dead_are_counted(scripted):
     async def story():
         async with bed() as one:
             dead = asyncio.create_task(one.all_dead())
@@ -217,11 +218,11 @@ def test_without_restarts_the_dead_are_counted(stubs):
     play(story)
 
 
-def test_what_nodes_wait_for_at_their_end_is_told_once(stubs):
+def test_what_nodes_wait_for_at_their_end_is_told_once(scripted):
     """And who does not end by then is killed."""
     told = []
-    stubs.say("a", "ending", f"12:00:00 {ENDING}2 requests run")
-    stubs.say("b", "deaf")
+    scripted.say("a", "ending", f"12:00:00 {ENDING}2 requests run")
+    scripted.say("b", "deaf")
 
     async def story():
         one = bed(on_ending=lambda node, said: told.append((node.cluster, said)))
@@ -236,7 +237,7 @@ def test_what_nodes_wait_for_at_their_end_is_told_once(stubs):
     play(story)
 
 
-def test_a_hangup_goes_to_nodes_that_are_up(stubs):
+def test_a_hangup_goes_to_nodes_that_are_up(scripted):
     async def story():
         async with bed() as one:
             one.nodes["b"].is_returning = True
@@ -248,7 +249,7 @@ def test_a_hangup_goes_to_nodes_that_are_up(stubs):
     play(story)
 
 
-def test_a_cluster_is_added_and_let_go(stubs):
+def test_a_cluster_is_added_and_let_go(scripted):
     """For good: nobody starts it again; the others do not notice."""
     told = []
 
@@ -258,10 +259,10 @@ def test_a_cluster_is_added_and_let_go(stubs):
             more = Cluster(id="c", servers=1, url=f"http://127.0.0.1:{port}")
             one.use(replace(one.topology, clusters=(*one.topology.clusters, more)))
             await one.add("c")
-            await until((stubs.of / "c.told").exists)
+            await until((scripted.of / "c.told").exists)
             log = one.nodes["c"].log
             assert log.name == "2-c.log"
-            stubs.say("c", "state", {"cluster": "c"})
+            scripted.say("c", "state", {"cluster": "c"})
             node = one.nodes["c"]
             await one.let_go("c")
             assert "c" not in one.nodes
@@ -269,17 +270,17 @@ def test_a_cluster_is_added_and_let_go(stubs):
             assert one.revive() == []
             assert set(one.nodes) == {"a", "b"}
             assert told == []
-            stubs.unsay("c", "state")
+            scripted.unsay("c", "state")
             await one.add("c")
-            await until(lambda: len(stubs.told("c")) == 2)
+            await until(lambda: len(scripted.told("c")) == 2)
             one.nodes["c"].process.kill()
             await until(lambda: told == ["c"], what="it is looked after again")
 
     play(story)
 
 
-def test_who_is_let_go_and_does_not_end_is_killed(stubs):
-    stubs.say("a", "deaf")
+def test_who_is_let_go_and_does_not_end_is_killed(scripted):
+    scripted.say("a", "deaf")
 
     async def story():
         async with bed(drain_timeout_s=0.1 - SPARE_S) as one:

@@ -30,11 +30,15 @@ def measured(numba):
     """Figure name to measured values; two seeds stand for twenty, as JSON that was read back."""
     patched = pytest.MonkeyPatch()
     patched.setattr(networked_queues, "SEEDS", 2)
-    told = []
-    figures = {figure.name: figure for figure in FIGURES if figure.name != "lai-polak-8"}
-    data = {name: figure.compute(EFFORT, 3, told.append) for name, figure in figures.items()}
+    data = {}
+    for figure in FIGURES:
+        told = []
+        data[figure.name] = figure.compute(EFFORT, 3, told.append)
+        assert told == sorted(told)
+        assert told[-1] == 1.0
+        if figure.name == "lai-polak-8":  # three federations
+            assert told == [pytest.approx(k / 6) for k in range(1, 7)]
     patched.undo()
-    assert max(told) == 1.0
     return json.loads(json.dumps(data))
 
 
@@ -58,12 +62,24 @@ def test_pairs_are_of_the_same_requests(measured):
         assert run["all"][side] == pytest.approx(full["system_time_ms"])
 
 
+def test_larger_federations_are_beside_the_one_of_figure_7(measured):
+    """Of their runs only the speed-ups are kept."""
+    found = measured["lai-polak-8"]
+    assert found["seeds"] == [3, 4]
+    assert list(found["topologies"]) == ["ring5", "chord10", "chord20"]
+    five = dict(measured["lai-polak-7"])
+    del five["runs"]
+    assert found["topologies"]["ring5"] == five
+    assert len(found["topologies"]["chord20"]["speedup_per_cluster"]) == 20
+
+
 def test_claims_come_from_the_values_alone(measured):
-    """They hold for what was measured, and not for values that contradict them."""
+    """They hold for what was measured, and not for values that contradict them. Two seeds do not
+    say what more clusters do to the spread."""
     for figure in FIGURES:
-        if figure.name in measured:
-            claims = figure.claims(measured[figure.name])
-            assert [claim.text for claim in claims if not claim.holds] == []
+        claims = figure.claims(measured[figure.name])
+        refuted = [claim.text for claim in claims if not claim.holds]
+        assert refuted == (["but the standard deviation more"] if "8" in figure.name else [])
     worse = copy.deepcopy(measured["lai-polak-7"])
     for statistic in worse["speedup"].values():
         statistic["median"] = 0.9
@@ -93,13 +109,12 @@ def test_every_figure_can_be_drawn(measured, require, tmp_path):
     from matplotlib.figure import Figure
 
     for drawn in FIGURES:
-        if drawn.name in measured:
-            figure = Figure(layout="constrained")
-            drawn.draw(measured[drawn.name], figure)
-            figure.savefig(tmp_path / "figure.png", dpi=40)
-            assert figure.axes
-            for axes in figure.axes:
-                # A bar on a logarithmic axis begins anywhere, since there is no zero.
-                assert axes.get_yscale() != "log" or not axes.patches
-                shown = "".join(label.get_text() for label in axes.get_yticklabels())
-                assert "$" not in shown, "powers of ten"
+        figure = Figure(layout="constrained")
+        drawn.draw(measured[drawn.name], figure)
+        figure.savefig(tmp_path / "figure.png", dpi=40)
+        assert figure.axes
+        for axes in figure.axes:
+            # A bar on a logarithmic axis begins anywhere, since there is no zero.
+            assert axes.get_yscale() != "log" or not axes.patches
+            shown = "".join(label.get_text() for label in axes.get_yticklabels())
+            assert "$" not in shown, "powers of ten"

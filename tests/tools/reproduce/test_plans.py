@@ -1,6 +1,4 @@
-"""Which runs figures are made of when they are computed as the papers have them: nothing is run
-here, what would be is looked at.
-"""
+"""Which runs figures are made of when they are computed as the papers have them."""
 
 from __future__ import annotations
 
@@ -9,10 +7,10 @@ from itertools import product
 
 import pytest
 
-from spillover.sim.theory.queue.system import ProbingSystem
+from spillover.sim.theory.queue.chain import solve
 from spillover.tools.reproduce import policies, policies_bed, probing, tokens
 from spillover.tools.reproduce.figure import Effort
-from spillover.tools.reproduce.policies_bed import Cell, Outcome, arrivals_of, topology_of
+from spillover.tools.reproduce.policies_bed import Cell, arrivals_of, topology_of
 
 DEFAULT, FULL = Effort(full=False), Effort(full=True)
 LOADS = {"load 50 %": 50, "load 100 %": 100, "load 150 %": 150, "load 200 %": 200}
@@ -20,29 +18,6 @@ HOPS = list(range(1, 11))
 
 
 # --- queues with probes ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def planned(monkeypatch):
-    """`planned(number, effort)`: [(systems, objects, seed, options)] of one of Johnson's figures,
-    and the shares that are told."""
-
-    def look(number, effort=DEFAULT, seed=7):
-        asked, shares = [], []
-
-        def measure(systems, objects, own_seed, on_progress, **options):
-            asked.append((systems, objects, own_seed, options))
-            on_progress(0.5)
-            on_progress(1.0)
-            return {name: [{"x": x, "model": {}} for x in along] for name, along in systems.items()}
-
-        monkeypatch.setattr(probing, "measure", measure)
-        figure = probing.FIGURES[number - 2]
-        assert figure.name == f"johnson-{number}"
-        found = figure.compute(effort, seed, shares.append)
-        return asked, shares, found
-
-    return look
 
 
 def usual(system, **changes):
@@ -58,25 +33,18 @@ def kinds(system):
     return [(kind.count, round(kind.rate, 6), round(kind.access, 6)) for kind in system.kinds]
 
 
-@pytest.mark.parametrize("number", [2, 3, 4])
-def test_one_to_ten_probes_at_four_loads(number, planned):
-    (first, *_), _, found = planned(number)
-    systems, objects, seed, options = first
-    assert (objects, seed, options) == (None if number == 4 else 150_000, 7, {})
+def test_one_to_ten_probes_at_four_loads():
+    systems = probing.by_hops()
     assert list(systems) == list(LOADS)
     for name, consumers in LOADS.items():
         assert list(systems[name]) == HOPS
         for hops, system in systems[name].items():
             assert usual(system, consumers=consumers, max_hops=hops)
             assert kinds(system) == [(100, 0.01, 1.0)]
-    assert number == 4 or found["objects"] == 150_000
 
 
-def test_more_producers_have_seeds_and_objects_of_their_own(planned):
-    """20 times as many objects; both halves take half of the time."""
-    (_, more), shares, _ = planned(3)
-    systems, objects, seed, _ = more
-    assert (objects, seed, shares) == (3_000_000, 8, [0.25, 0.5, 0.75, 1.0])
+def test_more_and_more_producers():
+    systems = probing.by_producers()
     assert {name: list(along) for name, along in systems.items()} == {
         "h_max 5": [100, 300, 1000], "h_max 10": [100, 300, 1000],
     }  # fmt: skip
@@ -85,35 +53,35 @@ def test_more_producers_have_seeds_and_objects_of_their_own(planned):
         assert kinds(system) == [(count, 0.01, 1.0)]
 
 
-def test_one_to_twenty_buffers(planned):
-    ((systems, *_),), _, _ = planned(5)
+def test_one_to_twenty_buffers():
+    systems = probing.by_buffers()
     for name, consumers in LOADS.items():
         assert list(systems[name]) == [1, 2, 3, 4, 5, 6, 8, 10, 15, 20]
         for buffers, system in systems[name].items():
             assert usual(system, consumers=consumers, max_hops=5, buffers=buffers)
 
 
-def test_steadier_production_takes_50_to_100(planned):
+def test_steadier_production_takes_50_to_100():
     """75 on average, give or take a third; the load is by what is made then, 4 in 3 a tick."""
-    ((systems, _, _, options),), _, _ = planned(6)
-    low, high = (75.0 * (1.0 + sign * options["production_spread"]) for sign in (-1, 1))
+    low, high = (probing.UNIFORM_MEAN * (1.0 + sign * probing.UNIFORM_SPREAD) for sign in (-1, 1))
     assert (low, high) == (pytest.approx(50.0), pytest.approx(100.0))
+    systems = probing.by_hops_steadier()
     for name, consumers in zip(LOADS, (67, 133, 200, 267), strict=True):
         for hops, system in systems[name].items():
             assert usual(system, consumers=consumers, max_hops=hops)
             assert kinds(system) == [(100, round(1 / 75, 6), 1.0)]
 
 
-def test_unlike_producers_make_as_much_as_alike_ones(planned):
+def test_unlike_producers_make_as_much_as_alike_ones():
     """50 twice as fast as 50; 10 nine times as fast as 90. Probed alike, or more and more often the
     fast ones."""
-    ((alike, *_),), _, _ = planned(7)
-    ((by_access, *_),), _, found = planned(8)
+    alike, by_access = probing.unlike_by_hops(), probing.unlike_by_access()
+    made = probing.made_by_fast()
     names = list(alike)
-    assert names == list(by_access) == list(found["made_by_fast"]) == [
+    assert names == list(by_access) == list(made) == [
         "67 % of objects from 50 % of producers", "50 % of objects from 10 % of producers",
     ]  # fmt: skip
-    assert [round(share, 3) for share in found["made_by_fast"].values()] == [0.667, 0.5]
+    assert [round(share, 3) for share in made.values()] == [0.667, 0.5]
     for name, fast, times in zip(names, (50, 10), (2.0, 9.0), strict=True):
         assert list(alike[name]) == HOPS
         assert list(by_access[name]) == [k / 20 for k in range(1, 20)]
@@ -127,96 +95,125 @@ def test_unlike_producers_make_as_much_as_alike_ones(planned):
             assert usual(system, max_hops=x if isinstance(x, int) else 3)
 
 
-def test_each_consumer_knows_some_of_the_producers(planned):
-    ((systems, *_),), _, found = planned(9)
+def test_each_consumer_knows_some_of_the_producers():
+    systems = probing.by_width()
     assert list(systems) == ["h_max 1", "h_max 3", "h_max 5", "h_max 10"]
     for hops, along in zip((1, 3, 5, 10), systems.values(), strict=True):
         assert list(along) == [1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 50, 100]
         for width, system in along.items():
             assert usual(system, max_hops=hops, producers_per_consumer=width)
-    assert all("printed" in point for points in found["curves"].values() for point in points)
 
 
-def test_more_effort_is_as_many_objects_as_in_the_document(planned):
-    for number in (2, 3, 5, 6, 7, 8, 9):
-        asked, _, _ = planned(number, FULL)
-        assert asked[0][1] == 1_000_000
+@pytest.fixture
+def simulated(monkeypatch):
+    """[(system, objects, seed, options)] of the simulations that have been run; 50 objects stand
+    for 150 000 by default, and 80 for a million."""
+    compiled = pytest.importorskip("spillover.sim.queue.compiled")
+    simulate, runs = compiled.simulate, []
+    assert (probing.OBJECTS, probing.OBJECTS_FULL) == (150_000, 1_000_000)
+    monkeypatch.setattr(probing, "OBJECTS", 50)
+    monkeypatch.setattr(probing, "OBJECTS_FULL", 80)
 
-
-def test_each_point_has_a_seed_of_its_own(monkeypatch):
-    """And the model alone where no objects are asked for."""
-    simulate = pytest.importorskip("spillover.sim.queue.compiled").simulate
-    seeds = []
-
-    def counted(system, objects, seed, **options):
-        seeds.append(seed)
+    def noted(system, objects, seed, **options):
+        runs.append((system, objects, seed, options))
         return simulate(system, objects, seed, **options)
 
-    monkeypatch.setattr("spillover.sim.queue.compiled.simulate", counted)
-    systems = {"a": {1: probing._paper(), 2: probing._paper()}, "b": {1: probing._paper(50)}}
+    monkeypatch.setattr(compiled, "simulate", noted)
+    return runs
+
+
+def computed(number, effort, seed):
+    figure = probing.FIGURES[number - 2]
+    assert figure.name == f"johnson-{number}"
     shares = []
-    found = probing.measure(systems, 200, 3, shares.append)
-    assert seeds == [3000, 3001, 3002]
-    assert shares == [pytest.approx(1 / 3), pytest.approx(2 / 3), 1.0]
-    assert [point["x"] for point in found["a"]] == [1, 2]
-    assert found["a"][0]["model"] == found["a"][1]["model"] != found["b"][0]["model"]
-    assert set(probing.measure({"b": {1: probing._paper(50)}}, None, 3, shares.append)["b"][0]) == {
-        "x", "model",
-    }  # fmt: skip
-    assert isinstance(probing._paper(), ProbingSystem)
+    return figure.compute(effort, seed, shares.append), shares
+
+
+def points(systems):
+    return [system for along in systems.values() for system in along.values()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "systems", "options"),
+    [
+        (2, probing.by_hops, {}),
+        (5, probing.by_buffers, {}),
+        (6, probing.by_hops_steadier, {"production_spread": probing.UNIFORM_SPREAD}),
+        (7, probing.unlike_by_hops, {}),
+        (8, probing.unlike_by_access, {}),
+        (9, probing.by_width, {}),
+    ],
+)
+def test_each_point_has_a_seed_of_its_own(number, systems, options, simulated):
+    """Its model is that of its system; more effort is more objects."""
+    found, shares = computed(number, FULL if number == 5 else DEFAULT, 7)
+    objects = 80 if number == 5 else 50
+    assert simulated == [
+        (system, objects, 7000 + place, options) for place, system in enumerate(points(systems()))
+    ]
+    assert found["objects"] == objects
+    assert shares == [pytest.approx((k + 1) / len(simulated)) for k in range(len(simulated))]
+    for name, along in systems().items():
+        told = found["curves"][name]
+        assert [point["x"] for point in told] == list(along)
+        for point, system in zip(told, along.values(), strict=True):
+            assert point["model"] == solve(system).as_dict()
+            assert (number == 9) is ("printed" in point)
+            if number == 9:
+                assert point["printed"] == solve(system, independent=True).as_dict()
+
+
+@pytest.mark.slow
+def test_more_producers_have_seeds_and_objects_of_their_own(simulated):
+    """20 times as many objects; both halves take half of the time."""
+    found, shares = computed(3, DEFAULT, 7)
+    first, more = points(probing.by_hops()), points(probing.by_producers())
+    assert simulated == [
+        *((system, 50, 7000 + place, {}) for place, system in enumerate(first)),
+        *((system, 1000, 8000 + place, {}) for place, system in enumerate(more)),
+    ]
+    assert shares[len(first) - 1] == 0.5
+    assert shares[-len(more) :] == [pytest.approx(0.5 + k / 12) for k in range(1, 7)]
+    assert (found["objects"], list(found["curves"])) == (50, list(LOADS))
+    assert list(found["many_producers"]) == ["h_max 5", "h_max 10"]
+
+
+def test_where_no_objects_are_asked_for_the_model_is_alone(simulated):
+    found, shares = computed(4, DEFAULT, 7)
+    assert simulated == []
+    assert shares[-1] == 1.0
+    for name, along in probing.by_hops().items():
+        assert found["curves"][name] == [
+            {"x": hops, "model": solve(system).as_dict()} for hops, system in along.items()
+        ]
 
 
 # --- policies -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def played(monkeypatch):
-    """`played(number)`: the cells of a figure, which nobody plays."""
-
-    def look(number):
-        cells = {}
-        same = Outcome(1.0, 1.0, 1.0, 0.0, 1.0, 1.0)
-
-        def play(cell, policy, seed):
-            cells.setdefault(cell, set()).add(policy)
-            return same
-
-        monkeypatch.setattr(policies, "play", play)
-        monkeypatch.setattr(policies_bed, "play", play)
-        figure = policies.FIGURES[number - 1]
-        assert figure.name == f"policies-{number}"
-        figure.compute(DEFAULT, 1, lambda _: None)
-        return cells
-
-    return look
-
-
-def test_the_gap_is_at_load_90(played):
-    cells = played(2)
-    assert list(cells) == [
+def test_the_gap_is_at_load_90():
+    assert list(policies.GAP_CELLS) == [
         Cell(shape, 0.9, "exponential", rtt, period)
         for shape, rtt, period in product(("4x8", "8x5"), (0.02, 0.5), (0.05, 0.2, 1.0, 3.0, 10.0))
     ]
-    assert set(cells.values().__iter__().__next__()) == {
-        "adaptive", "paper", "two-choice", "isolated", "shared",
-    }  # fmt: skip
 
 
-def test_the_grid_has_every_kind_of_load(played):
+def test_the_grid_has_every_kind_of_load():
     """2 shapes, 4 loads, 3 laws, 4 ways, 3 periods."""
     laws, ways = ("constant", "exponential", "hyperexponential"), (0.0, 0.02, 0.5, 2.0)
-    assert list(played(3)) == [
+    assert list(policies.GRID_CELLS) == [
         Cell(*one)
         for one in product(("4x8", "unlike"), (0.5, 0.7, 0.9, 0.98), laws, ways, (0.05, 1.0, 10.0))
     ]
 
 
-def test_overload_and_hot_neighbors_have_deadlines(played):
-    assert list(played(4)) == [
+def test_overload_and_hot_neighbors_have_deadlines():
+    assert list(policies.OVERLOAD_CELLS) == [
         Cell(shape, load, "exponential", 0.07, 0.05, 10.0)
         for shape, load in product(("4x8", "8x5", "unlike"), (1.5, 3.0))
     ]
-    assert list(played(6)) == [
+    assert list(policies.HOT_CELLS) == [
         Cell("4x8", cold, "exponential", 0.02, 0.05, 60.0, hot=hot)
         for hot, cold in ((2.0, 0.6), (3.0, 0.6), (4.0, 0.3))
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import pytest
 
@@ -288,9 +288,15 @@ def test_a_hot_neighbor_is_drawn_by_what_others_wait():
 
 @pytest.fixture
 def few(monkeypatch):
-    """Few requests to each run."""
-    monkeypatch.setattr(policies, "Cell", partial(Cell, requests=REQUESTS))
-    return monkeypatch
+    """`few(name, *cells)`: those cells alone, with few requests to each run."""
+
+    def play(name, *cells):
+        assert set(cells) <= set(getattr(policies, name))
+        found = tuple(replace(cell, requests=REQUESTS) for cell in cells)
+        monkeypatch.setattr(policies, name, found)
+        return found
+
+    return play
 
 
 def compute(name, effort, seed):
@@ -326,50 +332,47 @@ def test_bursts_are_runs_of_each_policy_on_the_same_users(monkeypatch):
 
 
 @pytest.mark.slow
-def test_seeds_are_played_until_the_difference_is_known(few):
+def test_seeds_are_played_until_the_difference_is_known(few, monkeypatch):
     """From two on; at most four, or twelve where more effort is asked for."""
-    few.setattr(policies, "GAP_SHAPES", ("8x5",))
-    few.setattr(policies, "PERIODS", (1.0,))
-    few.setattr(policies, "NOISE", -1.0)
+    _, cell = few("GAP_CELLS", *(Cell("8x5", 0.9, "exponential", rtt, 1.0) for rtt in (0.02, 0.5)))
+    monkeypatch.setattr(policies, "NOISE", -1.0)
     found, told = compute("policies-2", QUICK, 3)
     assert told == [0.5, 1.0]
     near, far = found["cells"]
     assert (near["shape"], near["rtt"], near["period"], far["rtt"]) == ("8x5", 0.02, 1.0, 0.5)
-    cell = Cell("8x5", 0.9, "exponential", 0.5, 1.0, requests=REQUESTS)
+    assert set(far["wait"]) == {*FOUR, SHARED}
     for policy in (*FOUR[:3], "isolated", SHARED):
         assert far["wait"][policy] == waits(cell, policy, 3, 4, 5, 6)
     assert far["forwards"][SHARED] == 0.0 < far["forwards"]["adaptive"]
     assert len(compute("policies-2", FULL, 3)[0]["cells"][0]["wait"]["paper"]) == 12
-    few.setattr(policies, "NOISE", 1e9)
+    monkeypatch.setattr(policies, "NOISE", 1e9)
     assert len(compute("policies-2", QUICK, 3)[0]["cells"][0]["wait"]["paper"]) == 2
 
 
 @pytest.mark.slow
-def test_the_grid_is_all_kinds_of_load(few):
-    few.setattr(policies, "NOISE", -1.0)
-    for name, few_of_them in (
-        ("GRID_SHAPES", ("unlike",)), ("LOADS", (0.5, 0.9)), ("LAWS", ("constant",)),
-        ("RTTS", (0.5,)), ("GRID_PERIODS", (10.0,)),
-    ):  # fmt: skip
-        few.setattr(policies, name, few_of_them)
+def test_the_grid_is_all_kinds_of_load(few, monkeypatch):
+    monkeypatch.setattr(policies, "NOISE", -1.0)
+    _, cell = few("GRID_CELLS", *(Cell("unlike", x, "constant", 0.5, 10.0) for x in (0.5, 0.9)))
     low, high = compute("policies-3", QUICK, 3)[0]["cells"]
     assert {key: value for key, value in high.items() if key != "wait"} == {
         "shape": "unlike", "load": 0.9, "law": "constant", "rtt": 0.5, "period": 10.0,
     }  # fmt: skip
     assert low["load"] == 0.5
-    cell = Cell("unlike", 0.9, "constant", 0.5, 10.0, requests=REQUESTS)
     assert high["wait"] == {policy: waits(cell, policy, 3, 4, 5) for policy in FOUR}
     assert len(compute("policies-3", FULL, 3)[0]["cells"][0]["wait"]["adaptive"]) == 10
 
 
 @pytest.mark.slow
 def test_overload_is_with_deadlines(few):
-    few.setattr(policies, "OVERLOADS", (3.0,))
+    shapes = ("4x8", "8x5", "unlike")
+    own = few(
+        "OVERLOAD_CELLS", *(Cell(one, 3.0, "exponential", 0.07, 0.05, 10.0) for one in shapes)
+    )
     cells = compute("policies-4", QUICK, 3)[0]["cells"]
     assert [(cell["shape"], cell["load"]) for cell in cells] == [
         ("4x8", 3.0), ("8x5", 3.0), ("unlike", 3.0),
     ]  # fmt: skip
-    cell = Cell("8x5", 3.0, "exponential", 0.07, 0.05, 10.0, requests=REQUESTS)
+    cell = own[1]
     for policy in ("adaptive", "paper", "isolated"):
         runs = [play(cell, policy, seed) for seed in range(3, 15)]
         assert cells[1]["done"][policy] == [run.done_share for run in runs]
@@ -379,10 +382,9 @@ def test_overload_is_with_deadlines(few):
 
 @pytest.mark.slow
 def test_a_hot_neighbor_is_the_first_of_four(few):
-    few.setattr(policies, "HOT", ((3.0, 0.6),))
+    (cell,) = few("HOT_CELLS", Cell("4x8", 0.6, "exponential", 0.02, 0.05, 60.0, hot=3.0))
     (found,) = compute("policies-6", QUICK, 3)[0]["cells"]
     assert (found["hot"], found["cold"]) == (3.0, 0.6)
-    cell = Cell("4x8", 0.6, "exponential", 0.02, 0.05, 60.0, requests=REQUESTS, hot=3.0)
     for policy in ("adaptive", "paper", "isolated"):
         runs = [play(cell, policy, seed) for seed in (3, 4, 5)]
         assert found["cold_wait"][policy] == [run.cold_wait_mean for run in runs]

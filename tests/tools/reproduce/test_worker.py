@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spillover.model.errors import RunError
-from spillover.tools.reproduce import networked_queues, worker
+from spillover.tools.reproduce import worker
 from spillover.tools.reproduce.figure import Effort
 from spillover.tools.reproduce.record import read_record
 from spillover.tools.reproduce.worker import Failed, Finished, Share, Task, work
@@ -90,26 +90,3 @@ def test_who_listens_no_more_ends_the_work(line, monkeypatch, tmp_path):
             raise BrokenPipeError
 
     work(Gone())
-
-
-def test_larger_federations_share_the_progress(monkeypatch):
-    """A third for each; of the runs only the speed-ups are kept."""
-    asked = []
-
-    def paired(topology, seeds, on_progress):
-        asked.append((topology.name, seeds))
-        on_progress(0.5)
-        on_progress(1.0)
-        times = {"mean": 2.0, "max": 2.0, "min": 2.0, "std": 2.0}
-        sides = {"isolated": times, "networked": times}
-        per_cluster = {side: {"a": times} for side in sides}
-        return {"topology": topology.name, "runs": [{"all": sides, "per_cluster": per_cluster}]}
-
-    monkeypatch.setattr(networked_queues, "_paired", paired)
-    told = []
-    found = networked_queues.compute_larger(Effort(full=False), 3, told.append)
-    assert asked == [(name, range(3, 23)) for name in ("ring5", "chord10", "chord20")]
-    assert told == [pytest.approx(k / 6) for k in range(1, 7)]
-    assert list(found["topologies"]) == ["ring5", "chord10", "chord20"]
-    assert "runs" not in found["topologies"]["ring5"]
-    assert found["seeds"] == list(range(3, 23))

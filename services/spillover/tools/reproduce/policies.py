@@ -8,7 +8,6 @@ for. The same requests go through all policies, in the compiled engine. Federati
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -17,6 +16,11 @@ from spillover.policy.overflow.admission import FOREIGN_WAITING
 from spillover.tools.reproduce import policies_drawing as drawing
 from spillover.tools.reproduce.figure import Claim, Effort, Figure, OnProgress
 from spillover.tools.reproduce.policies_bed import (
+    GAP_CELLS,
+    GRID_CELLS,
+    HOT_CELLS,
+    OVERLOAD_CELLS,
+    RTTS,
     SHAPES,
     SHARED,
     Cell,
@@ -48,23 +52,6 @@ BURSTS = {
 
 GAPS = {(0.02, 1.0): 0.94, (0.02, 10.0): 0.90, (0.5, 1.0): 0.78, (0.5, 10.0): 0.72}
 """Share of the gap that was asked for, by round trip and period of reports, in services."""
-
-GAP_SHAPES = ("4x8", "8x5")
-PERIODS = (0.05, 0.2, 1.0, 3.0, 10.0)
-
-LOADS = (0.5, 0.7, 0.9, 0.98)
-LAWS = ("constant", "exponential", "hyperexponential")
-RTTS = (0.0, 0.02, 0.5, 2.0)
-GRID_PERIODS = (0.05, 1.0, 10.0)
-GRID_SHAPES = ("4x8", "unlike")
-
-HOT = ((2.0, 0.6), (3.0, 0.6), (4.0, 0.3))
-HOT_DEADLINE = 60.0
-"""In services."""
-
-OVERLOADS = (1.5, 3.0)
-OVERLOAD_DEADLINE = 10.0
-"""In services."""
 
 
 # --- the paper's bursts ---------------------------------------------------------------------------
@@ -135,17 +122,21 @@ def compute_gap(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str,
     """Computes the mean wait at load 0.9, exponential services, by the period of reports."""
     policies = (OURS, *RIVALS[:2], "isolated", SHARED)
     seeds_max = 12 if effort.full else 4
-    cells = list(product(GAP_SHAPES, (0.02, 0.5), PERIODS))
     found = []
-    for place, (shape, rtt, period) in enumerate(cells):
-        cell = Cell(shape, 0.9, "exponential", rtt, period)
+    for place, cell in enumerate(GAP_CELLS):
         played = _play_pairs(cell, policies, seed, 2, seeds_max)
         waits = {policy: [one.wait_mean for one in runs] for policy, runs in played.items()}
         forwards = {policy: fmean(one.forwards for one in runs) for policy, runs in played.items()}
         found.append(
-            {"shape": shape, "rtt": rtt, "period": period, "wait": waits, "forwards": forwards}
+            {
+                "shape": cell.shape,
+                "rtt": cell.rtt,
+                "period": cell.period,
+                "wait": waits,
+                "forwards": forwards,
+            }
         )
-        on_progress((place + 1) / len(cells))
+        on_progress((place + 1) / len(GAP_CELLS))
     return {"cells": found}
 
 
@@ -193,23 +184,21 @@ def _play_pairs(
 
 def compute_grid(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
     """Computes mean waits over loads, laws, ways, periods of reports and shapes."""
-    cells = list(product(GRID_SHAPES, LOADS, LAWS, RTTS, GRID_PERIODS))
     seeds_max = 10 if effort.full else 3
     found = []
-    for place, (shape, load, law, rtt, period) in enumerate(cells):
-        cell = Cell(shape, load, law, rtt, period)
+    for place, cell in enumerate(GRID_CELLS):
         played = _play_pairs(cell, (OURS, *RIVALS), seed, 2, seeds_max)
         found.append(
             {
-                "shape": shape,
-                "load": load,
-                "law": law,
-                "rtt": rtt,
-                "period": period,
+                "shape": cell.shape,
+                "load": cell.load,
+                "law": cell.law,
+                "rtt": cell.rtt,
+                "period": cell.period,
                 "wait": {p: [one.wait_mean for one in runs] for p, runs in played.items()},
             }
         )
-        on_progress((place + 1) / len(cells))
+        on_progress((place + 1) / len(GRID_CELLS))
     return {"cells": found}
 
 
@@ -247,21 +236,19 @@ def claim_grid(data: dict[str, Any]) -> list[Claim]:
 
 def compute_overload(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
     """Computes what is done in time where all sites have too much to do."""
-    cells = list(product(("4x8", "8x5", "unlike"), OVERLOADS))
     seeds = range(seed, seed + (24 if effort.full else 12))  # a loss of 1 % is to be seen
     found = []
-    for place, (shape, load) in enumerate(cells):
-        cell = Cell(shape, load, "exponential", 0.07, 0.05, OVERLOAD_DEADLINE)
+    for place, cell in enumerate(OVERLOAD_CELLS):
         runs = {p: [play(cell, p, one) for one in seeds] for p in (OURS, PAPER, "isolated")}
         found.append(
             {
-                "shape": shape,
-                "load": load,
+                "shape": cell.shape,
+                "load": cell.load,
                 "done": {p: [one.done_share for one in own] for p, own in runs.items()},
                 "forwards": {p: [one.forwards for one in own] for p, own in runs.items()},
             }
         )
-        on_progress((place + 1) / len(cells))
+        on_progress((place + 1) / len(OVERLOAD_CELLS))
     return {"cells": found}
 
 
@@ -290,18 +277,17 @@ def compute_fairness(effort: Effort, seed: int, on_progress: OnProgress) -> dict
     """Computes what the clients of three sites suffer from a fourth that has far too much to do."""
     seeds = range(seed, seed + (6 if effort.full else 3))
     found = []
-    for place, (hot, cold) in enumerate(HOT):
-        cell = Cell("4x8", cold, "exponential", 0.02, 0.05, HOT_DEADLINE, hot=hot)
+    for place, cell in enumerate(HOT_CELLS):
         runs = {p: [play(cell, p, one) for one in seeds] for p in (OURS, PAPER, "isolated")}
         found.append(
             {
-                "hot": hot,
-                "cold": cold,
+                "hot": cell.hot,
+                "cold": cell.load,
                 "cold_wait": {p: [one.cold_wait_mean for one in own] for p, own in runs.items()},
                 "hot_done": {p: [one.hot_done_share for one in own] for p, own in runs.items()},
             }
         )
-        on_progress((place + 1) / len(HOT))
+        on_progress((place + 1) / len(HOT_CELLS))
     return {"cells": found}
 
 

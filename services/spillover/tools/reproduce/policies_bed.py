@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,41 @@ class Cell:
     requests: int = 50_000
     hot: float | None = None
     """Load of the first cluster; None: as that of the others."""
+
+
+# --- the cells of each figure ---------------------------------------------------------------------
+
+GAP_CELLS = tuple(
+    Cell(shape, 0.9, "exponential", rtt, period)
+    for shape, rtt, period in product(("4x8", "8x5"), (0.02, 0.5), (0.05, 0.2, 1.0, 3.0, 10.0))
+)
+
+LOADS = (0.5, 0.7, 0.9, 0.98)
+RTTS = (0.0, 0.02, 0.5, 2.0)
+GRID_CELLS = tuple(
+    Cell(shape, load, law, rtt, period)
+    for shape, load, law, rtt, period in product(
+        ("4x8", "unlike"),
+        LOADS,
+        ("constant", "exponential", "hyperexponential"),
+        RTTS,
+        (0.05, 1.0, 10.0),
+    )
+)
+
+OVERLOAD_CELLS = tuple(
+    Cell(shape, load, "exponential", 0.07, 0.05, 10.0)
+    for shape, load in product(("4x8", "8x5", "unlike"), (1.5, 3.0))
+)
+
+# The first site has too much to do, the others have not.
+HOT_CELLS = tuple(
+    Cell("4x8", cold, "exponential", 0.02, 0.05, 60.0, hot=hot)
+    for hot, cold in ((2.0, 0.6), (3.0, 0.6), (4.0, 0.3))
+)
+
+
+# --- what they are made of ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

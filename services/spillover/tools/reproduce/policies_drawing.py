@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillover.tools.report.log_ticks import plain_ticks
 from spillover.tools.report.palette import OKABE_ITO
+from spillover.tools.reproduce.policies_bed import LOADS, RTTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,11 +72,7 @@ def draw_gap(data: dict[str, Any], figure: Figure) -> None:
 
 def draw_grid(data: dict[str, Any], figure: Figure) -> None:
     """Draws a dot for each cell, by round trip and, within, by load."""
-    from spillover.tools.reproduce.policies import (  # noqa: PLC0415 - it imports this
-        LOADS,
-        RTTS,
-        beside_best,
-    )
+    from spillover.tools.reproduce.policies import beside_best  # noqa: PLC0415 - it imports this
 
     figure.set_size_inches(9, 4.2)
     axes = figure.subplots()

@@ -58,10 +58,84 @@ def _paper(consumers: int = PRODUCERS, **changes: Any) -> ProbingSystem:
     return replace(system, **changes)
 
 
-def _by_hops() -> Sweep:
+def by_hops() -> Sweep:
+    """Returns the systems of figures 2 to 4: four loads, one to ten probes."""
     return {
         name: {hops: _paper(consumers, max_hops=hops) for hops in HOPS}
         for name, consumers in LOADS.items()
+    }
+
+
+def by_producers() -> Sweep:
+    """Returns those of figure 3's right side: load 100 % with more and more producers."""
+    return {
+        f"h_max {hops}": {
+            count: _paper(count, kinds=alike(count, RATE), max_hops=hops)
+            for count in MANY_PRODUCERS
+        }
+        for hops in (5, 10)
+    }
+
+
+def by_buffers() -> Sweep:
+    """Returns those of figure 5: one to twenty buffers, h_max = 5."""
+    return {
+        name: {buffers: _paper(consumers, max_hops=5, buffers=buffers) for buffers in BUFFERS}
+        for name, consumers in LOADS.items()
+    }
+
+
+def by_hops_steadier() -> Sweep:
+    """Returns those of figure 6: production takes as long as there on average, and consumers are as
+    many as make the load."""
+    kinds = alike(PRODUCERS, 1.0 / UNIFORM_MEAN)
+    capacity = PRODUCERS / UNIFORM_MEAN
+    return {
+        name: {
+            hops: _paper(round(load / 100 * capacity / RATE), kinds=kinds, max_hops=hops)
+            for hops in HOPS
+        }
+        for name, load in LOADS.items()
+    }
+
+
+def _unbalanced(share: float, factor: float, access: float | None, hops: int) -> ProbingSystem:
+    """Fast and slow producers that together make as much as 100 of figure 2, at load 100 %."""
+    slow = RATE / (1.0 + share * (factor - 1.0))
+    kinds = fast_and_slow(PRODUCERS, slow, share=share, factor=factor, access=access)
+    return _paper(kinds=kinds, max_hops=hops)
+
+
+def unlike_by_hops() -> Sweep:
+    """Returns those of figure 7: each producer is probed as often as any other."""
+    return {
+        name: {hops: _unbalanced(share, factor, None, hops) for hops in HOPS}
+        for name, (share, factor) in UNBALANCED.items()
+    }
+
+
+def unlike_by_access() -> Sweep:
+    """Returns those of figure 8: from one probe in twenty to nineteen in twenty that go to a fast
+    producer."""
+    return {
+        name: {access: _unbalanced(share, factor, access, 3) for access in ACCESS}
+        for name, (share, factor) in UNBALANCED.items()
+    }
+
+
+def made_by_fast() -> dict[str, float]:
+    """Returns the fast producers' share of all objects."""
+    return {
+        name: share * factor / (1.0 + share * (factor - 1.0))
+        for name, (share, factor) in UNBALANCED.items()
+    }
+
+
+def by_width() -> Sweep:
+    """Returns those of figure 9: each consumer may probe one producer, two, ... or all."""
+    return {
+        name: {width: _paper(max_hops=hops, producers_per_consumer=width) for width in RESTRICTED}
+        for name, hops in RESTRICTED_HOPS.items()
     }
 
 
@@ -93,107 +167,69 @@ def _objects(effort: Effort) -> int:
     return OBJECTS_FULL if effort.full else OBJECTS
 
 
-def compute_2(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes four loads, one to ten probes."""
+def _computed(
+    systems: Sweep, effort: Effort, seed: int, on_progress: OnProgress, **options: Any
+) -> dict[str, Any]:
     objects = _objects(effort)
-    return {"objects": objects, "curves": measure(_by_hops(), objects, seed, on_progress)}
+    curves = measure(systems, objects, seed, on_progress, **options)
+    return {"objects": objects, "curves": curves}
+
+
+def compute_2(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
+    """Computes `by_hops`."""
+    return _computed(by_hops(), effort, seed, on_progress)
 
 
 def compute_3(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes as for figure 2; then load 100 % with more and more producers."""
-    objects = _objects(effort)
-    curves = measure(_by_hops(), objects, seed, lambda share: on_progress(share / 2))
-    more: Sweep = {
-        f"h_max {hops}": {
-            count: _paper(count, kinds=alike(count, RATE), max_hops=hops)
-            for count in MANY_PRODUCERS
-        }
-        for hops in (5, 10)
-    }
+    """Computes `by_hops`, and then `by_producers` with more objects."""
+    found = _computed(by_hops(), effort, seed, lambda share: on_progress(share / 2))
     many = measure(
-        more, MANY_OBJECTS * objects, seed + 1, lambda share: on_progress((1 + share) / 2)
+        by_producers(),
+        MANY_OBJECTS * _objects(effort),
+        seed + 1,
+        lambda share: on_progress((1 + share) / 2),
     )
-    return {"objects": objects, "curves": curves, "many_producers": many}
+    return {**found, "many_producers": many}
 
 
 def compute_4(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes the model alone, as in the document."""
+    """Computes the model of `by_hops` alone, as in the document."""
     del effort
-    return {"curves": measure(_by_hops(), None, seed, on_progress)}
+    return {"curves": measure(by_hops(), None, seed, on_progress)}
 
 
 def compute_5(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes one to twenty buffers, h_max = 5."""
-    systems: Sweep = {
-        name: {buffers: _paper(consumers, max_hops=5, buffers=buffers) for buffers in BUFFERS}
-        for name, consumers in LOADS.items()
-    }
-    objects = _objects(effort)
-    return {"objects": objects, "curves": measure(systems, objects, seed, on_progress)}
+    """Computes `by_buffers`."""
+    return _computed(by_buffers(), effort, seed, on_progress)
 
 
 def compute_6(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes production times uniform in the simulation, exponential of the same mean in the
-    model."""
-    kinds = alike(PRODUCERS, 1.0 / UNIFORM_MEAN)
-    capacity = PRODUCERS / UNIFORM_MEAN
-    systems: Sweep = {
-        name: {
-            hops: _paper(round(load / 100 * capacity / RATE), kinds=kinds, max_hops=hops)
-            for hops in HOPS
-        }
-        for name, load in LOADS.items()
-    }
-    objects = _objects(effort)
-    curves = measure(systems, objects, seed, on_progress, production_spread=UNIFORM_SPREAD)
-    return {"objects": objects, "curves": curves}
-
-
-def _unbalanced(share: float, factor: float, access: float | None, hops: int) -> ProbingSystem:
-    """Fast and slow producers that together make as much as 100 of figure 2, at load 100 %."""
-    slow = RATE / (1.0 + share * (factor - 1.0))
-    kinds = fast_and_slow(PRODUCERS, slow, share=share, factor=factor, access=access)
-    return _paper(kinds=kinds, max_hops=hops)
+    """Computes `by_hops_steadier`: production times are uniform in the simulation, exponential of
+    the same mean in the model."""
+    return _computed(
+        by_hops_steadier(), effort, seed, on_progress, production_spread=UNIFORM_SPREAD
+    )
 
 
 def compute_7(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes producers of which every one is probed as often as any other."""
-    systems: Sweep = {
-        name: {hops: _unbalanced(share, factor, None, hops) for hops in HOPS}
-        for name, (share, factor) in UNBALANCED.items()
-    }
-    objects = _objects(effort)
-    return {"objects": objects, "curves": measure(systems, objects, seed, on_progress)}
+    """Computes `unlike_by_hops`."""
+    return _computed(unlike_by_hops(), effort, seed, on_progress)
 
 
 def compute_8(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes from one probe in twenty to nineteen in twenty that go to a fast producer."""
-    systems: Sweep = {
-        name: {access: _unbalanced(share, factor, access, 3) for access in ACCESS}
-        for name, (share, factor) in UNBALANCED.items()
-    }
-    made = {
-        name: share * factor / (1.0 + share * (factor - 1.0))
-        for name, (share, factor) in UNBALANCED.items()
-    }
-    objects = _objects(effort)
-    curves = measure(systems, objects, seed, on_progress)
-    return {"objects": objects, "made_by_fast": made, "curves": curves}
+    """Computes `unlike_by_access`."""
+    found = _computed(unlike_by_access(), effort, seed, on_progress)
+    return {**found, "made_by_fast": made_by_fast()}
 
 
 def compute_9(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes 100 producers and consumers; each consumer may probe one producer, two, ... or
-    all."""
-    systems: Sweep = {
-        name: {width: _paper(max_hops=hops, producers_per_consumer=width) for width in RESTRICTED}
-        for name, hops in RESTRICTED_HOPS.items()
-    }
-    objects = _objects(effort)
-    curves = measure(systems, objects, seed, on_progress)
+    """Computes `by_width`, and what the equations as printed say of it."""
+    systems = by_width()
+    found = _computed(systems, effort, seed, on_progress)
     for name, along in systems.items():
-        for point, system in zip(curves[name], along.values(), strict=True):
+        for point, system in zip(found["curves"][name], along.values(), strict=True):
             point["printed"] = solve(system, independent=True).as_dict()
-    return {"objects": objects, "curves": curves}
+    return found
 
 
 _MARKS = "Lines: the equations; points: simulated, with 95 % intervals."

@@ -62,6 +62,7 @@ def compute_queue_lengths(_: Effort, seed: int, on_progress: OnProgress) -> dict
     isolated = _watched(topology.with_policy("isolated"), seed)
     on_progress(0.5)
     networked = _watched(topology, seed)
+    on_progress(1.0)
     times_s = isolated["times_s"]
     rates = {
         c: [workloads.burst_user_rate(k, time_s) for time_s in times_s]
@@ -119,11 +120,12 @@ def claim_queue_lengths(data: dict[str, Any]) -> list[Claim]:
     ]
 
 
-def compute_acceptance(_: Effort, seed: int, __: OnProgress) -> dict[str, Any]:
+def compute_acceptance(_: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
     """Computes P and R over time in the networked run, and their means while one's own burst lasts,
     a neighbor's, or that of a cluster farther away."""
     topology = builtin_topology("ring5")
     run = _watched(topology, seed)
+    on_progress(1.0)
     law = workloads.PAPER_BURSTS
     ids = topology.cluster_ids
     means: dict[str, list[float]] = {"own": [], "neighbor": [], "farther": []}

@@ -13,11 +13,11 @@ import json
 import sys
 from pathlib import Path
 
-VARIABLE = "STUB_NODES"
-STUB = r"""
+VARIABLE = "SCRIPTED_NODES"
+PROGRAM = r"""
 import json, os, re, signal, socket, sys
 
-words, of = sys.argv[1:], os.environ["STUB_NODES"]
+words, of = sys.argv[1:], os.environ["SCRIPTED_NODES"]
 
 def given(option):
     return words[words.index(option) + 1]
@@ -69,7 +69,7 @@ while True:
 """
 
 
-class Stubs:
+class ScriptedNodes:
     """What is said of them, and what they were told."""
 
     def __init__(self, of: Path) -> None:
@@ -94,19 +94,19 @@ class Stubs:
         return [tuple(json.loads(line)) for line in lines]
 
 
-def stub_nodes(directory, monkeypatch):
+def scripted_nodes(directory, monkeypatch):
     """From now on `python -m spillover node` and `queue` start these; they are said of in a
     directory below this one, and testbeds keep to one, too."""
-    of, temporary = directory / "stubs", directory / "temporary"
+    of, temporary = directory / "scripted", directory / "temporary"
     of.mkdir()
     temporary.mkdir()
-    (of / "stub.py").write_text(STUB, encoding="utf-8")
+    (of / "node.py").write_text(PROGRAM, encoding="utf-8")
     program = of / "python"
     program.write_text(
-        f'#!/bin/sh\nexec {sys.executable} -S -I {of}/stub.py "$@"\n', encoding="utf-8"
+        f'#!/bin/sh\nexec {sys.executable} -S -I {of}/node.py "$@"\n', encoding="utf-8"
     )
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     monkeypatch.setenv(VARIABLE, str(of))
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    return Stubs(of)
+    return ScriptedNodes(of)
