@@ -11,6 +11,8 @@ from spillover.model.unlike_servers import JobType, Server, ServerClass
 from support.scripted_server import answer, scripted
 
 JOBS = 40
+DOES_NONE = "a server does no job of a type that it is to serve"
+HAS_CHANGED = "a server has changed"
 
 LIES = {
     "not_run": (answer(503, {"error": "no such model"}), {}, {200}),
@@ -65,15 +67,16 @@ def test_a_server_that_lies_about_its_type(nodes, caplog, name):
                     assert row["held"] == row["retiring"] == 0
                     assert row["available"] + row["out"] == row["limit"] == 3
                 assert node.machine.condition != "resting"
+                due = DOES_NONE if name == "rejects" else HAS_CHANGED
+                await nodes.until(lambda: lines(caplog, due))  # with the next report
                 told = (await node.get("/explain/r1"))[1]["story"]
                 seen.extend((tokens["servers"][1], told))
 
     with caplog.at_level(logging.INFO):
         nodes.run(main)
     server, story = seen
-    runs = lines(caplog, "a server does no job of a type that it is to serve")
-    turns = [(level, told["server"], told["state"]) for level, told in
-             lines(caplog, "a server has changed")]  # fmt: skip
+    runs = lines(caplog, DOES_NONE)
+    turns = [(level, told["server"], told["state"]) for level, told in lines(caplog, HAS_CHANGED)]
     assert len(runs) <= 1
     if name == "rejects":
         ((level, told),) = runs

@@ -89,9 +89,9 @@ class ScriptedNodes:
         return (self.of / f"{name}.asked").read_text(encoding="utf-8").splitlines()
 
     def told(self, name):
-        """[(words, environment)] of each start."""
-        lines = (self.of / f"{name}.told").read_text(encoding="utf-8").splitlines()
-        return [tuple(json.loads(line)) for line in lines]
+        """[(words, environment)] of each start. A line that is being written is none yet."""
+        text = (self.of / f"{name}.told").read_text(encoding="utf-8")
+        return [tuple(json.loads(line)) for line in text.split("\n")[:-1]]
 
 
 def scripted_nodes(directory, monkeypatch):

@@ -4,10 +4,13 @@ a batch, an alarm that stays silent."""
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+from spillover.live.leases.renewal.lease import Fenced
 from spillover.live.leases.streams.effects import Effects
 from spillover.live.leases.streams.keys import StreamKeys
 from spillover.live.leases.streams.lags import read_lags
@@ -163,3 +166,41 @@ def test_a_checkpoint_goes_back_for_no_client(redis_server, name):
         with pytest.raises(CheckpointMoved):
             reader.commit(replace(second, end=replace(second.end, id="0-1")))
         assert read_lags(redis_server.url, name, 1)[0].checkpoint.id == first.position
+
+
+def test_what_a_read_ahead_is_told_counts_once_it_is_taken(redis_server, name):
+    """It comes back while its reader does something else: that it was fenced meanwhile is no other
+    reason than the one that the commit itself is refused for."""
+    fill(redis_server, name, 3)
+    begun = threading.Event()
+    with (
+        StreamReader(redis_server.url, name, 0, 3) as old,
+        StreamReader(redis_server.url, name, 0, 5) as holder,
+    ):
+        old._client._beside = beside = ThreadPoolExecutor(1)  # what is begun waits its turn
+        beside.submit(begun.wait, 20.0)
+        batch = old.read(0.0)
+        holder.claim()
+        begun.set()
+        beside.submit(int).result(20.0)  # it has been told by now
+        with pytest.raises(Fenced):
+            old.commit(batch)
+        with pytest.raises(CheckpointMoved, match="has lost its claim"):
+            old.commit(batch)
+
+
+def test_a_fence_that_a_read_ahead_met_ends_the_claim(redis_server, name):
+    fill(redis_server, name, 3)
+    with (
+        StreamReader(redis_server.url, name, 0, 3, batch_records=2) as old,
+        StreamReader(redis_server.url, name, 0, 5) as holder,
+    ):
+        begun = threading.Event()
+        old._client._beside = beside = ThreadPoolExecutor(1)
+        beside.submit(begun.wait, 20.0)
+        old.read(0.0)
+        holder.claim()
+        begun.set()
+        with pytest.raises(Fenced):
+            old.read(0.0)
+        assert old.checkpoint is None

@@ -19,7 +19,8 @@ from spillover.live.leases.hints import Hints
 from spillover.live.leases.streams.client import AsyncClient
 from spillover.live.leases.streams.steps import Run
 from spillover.live.redis.connection import RedisLink, Script
-from spillover.model.errors import StoreRefused
+from spillover.model.errors import StoreRefused, StoreUnreachable
+from support.loop import turn
 
 pytestmark = pytest.mark.processes
 
@@ -179,3 +180,24 @@ def test_hints_say_why_they_ended(certificate, loop):
     server = Hanging(certificate, b"-NOPERM no channels for you\r\n")
     runs(loop, server, main)
     assert isinstance(lost[0], StoreRefused)
+
+
+@loops
+def test_calls_under_way_while_a_link_is_closed(require, redis_server, loop):
+    """They are answered, or told that nobody can be reached, at whatever moment of connecting or
+    asking it was."""
+    require(find_spec("redis"), "the extra `leases`")
+
+    async def main():
+        for moment in range(60):
+            link = RedisLink(redis_server.url, TIMEOUT_S)
+            calls = [asyncio.ensure_future(link.call("PING")) for _ in range(4)]
+            for _ in range(moment // 2):
+                await turn(0)
+            await link.close()
+            for told in await asyncio.gather(*calls, return_exceptions=True):
+                assert told in {True, "PONG"} or isinstance(told, StoreUnreachable), repr(told)
+            await link.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())

@@ -78,14 +78,16 @@ def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) 
     """Returns a client that has connected nowhere yet. `timeout_s` holds for connecting, for each
     answer and for a free connection. Raises InputError without the library, or if `url` is none."""
     try:
-        from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415
+        from redis.asyncio import Redis  # noqa: PLC0415
         from redis.asyncio.retry import Retry  # noqa: PLC0415
         from redis.backoff import NoBackoff  # noqa: PLC0415
+
+        from spillover.live.redis.pools import AsyncPool  # noqa: PLC0415
     except ImportError:
         raise missing_extra("a lease group", "leases", "redis") from None
     check_options(url)
     try:
-        pool = BlockingConnectionPool.from_url(
+        pool = AsyncPool.from_url(
             url,
             max_connections=connections,
             timeout=timeout_s,
@@ -118,11 +120,12 @@ def place_of(url: str) -> str:
 
 def failures() -> tuple[type[Exception], ...]:
     """Returns what the library raises where Redis or the way to it is broken. RuntimeError is
-    uvloop's word for a connection that was closed this very moment, ValueError the library's for an
-    answer that is none of Redis's."""
+    uvloop's word for a connection that was closed this very moment, AttributeError the library's
+    for one that another call has just given up, ValueError for an answer that is none of Redis's.
+    """
     from redis.exceptions import RedisError  # noqa: PLC0415
 
-    return RedisError, OSError, RuntimeError, ValueError
+    return RedisError, OSError, RuntimeError, AttributeError, ValueError
 
 
 async def close_quietly(*closes: Callable[[], Awaitable[object]]) -> None:
@@ -131,6 +134,12 @@ async def close_quietly(*closes: Callable[[], Awaitable[object]]) -> None:
     for close in closes:
         with contextlib.suppress(*failures()):
             await close()
+
+
+def connect_anew(client: Any) -> None:
+    """Have a client of `open_client`, or of streams, connect anew before each connection's next
+    call: after READONLY a name may lead to another server."""
+    client.connection_pool.connect_anew()
 
 
 def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
@@ -151,6 +160,8 @@ def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
         return StoreRefused(f"{place} refused: {said}")
     if isinstance(error, exceptions.TimeoutError | TimeoutError):
         return StoreUnreachable(f"{place} did not answer in time")
+    if isinstance(error, AttributeError):
+        said = "the connection was given up this moment"
     return StoreUnreachable(f"{place} cannot be reached: {said}")
 
 
@@ -215,8 +226,7 @@ class RedisLink:
         except passed:
             raise
         except ReadOnlyError as error:
-            # The name may lead to another server by now: connect anew.
-            await close_quietly(self._client.connection_pool.disconnect)
+            connect_anew(self._client)
             raise told_error(error, self.place) from None
         except failures() as error:
             raise told_error(error, self.place) from None

@@ -18,6 +18,7 @@ from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Steps, 
 from spillover.live.redis.connection import (
     check_options,
     close_quietly,
+    connect_anew,
     place_of,
     told_error,
     wants_tls,
@@ -37,6 +38,7 @@ CONNECTIONS_MAX = 2
 TURN_S = 0.002
 """After so long others on the loop have their turn."""
 
+ASYNC = "redis.asyncio"
 STOP_POLL_S = 0.05
 """How often a coroutine looks at an event that it cannot wait for."""
 
@@ -114,8 +116,8 @@ class Client:
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
-            if isinstance(error, ReadOnlyError):  # the name may lead to another server by now
-                self._redis.connection_pool.disconnect()
+            if isinstance(error, ReadOnlyError):
+                connect_anew(self._redis)
             raise told_error(error, self._place) from None
 
 
@@ -124,7 +126,7 @@ class AsyncClient:
 
     def __init__(self, url: str, timeout_s: float, stop: Stop | None = None) -> None:
         """`timeout_s`: for connecting and for each answer. Raises InputError."""
-        self._redis: AsyncRedis = _opened("redis.asyncio", url, timeout_s)
+        self._redis: AsyncRedis = _opened(ASYNC, url, timeout_s)
         self._place = place_of(url)
         self._timeout_s = timeout_s
         self._stop = stop
@@ -212,8 +214,8 @@ class AsyncClient:
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
-            if isinstance(error, ReadOnlyError):  # the name may lead to another server by now
-                await close_quietly(self._redis.connection_pool.disconnect)
+            if isinstance(error, ReadOnlyError):
+                connect_anew(self._redis)
             raise told_error(error, self._place) from None
 
 
@@ -244,11 +246,13 @@ def _opened(module: str, url: str, timeout_s: float) -> Any:
         library = importlib.import_module(module)
         retry = importlib.import_module(f"{module}.retry").Retry
         from redis.backoff import NoBackoff  # noqa: PLC0415
+
+        from spillover.live.redis import pools  # noqa: PLC0415
     except ImportError:
         raise missing_extra("a lease group", "leases", "redis") from None
     check_options(url)
     try:
-        pool = library.BlockingConnectionPool.from_url(
+        pool = (pools.AsyncPool if module == ASYNC else pools.Pool).from_url(
             url,
             max_connections=CONNECTIONS_MAX,
             timeout=timeout_s,

@@ -145,7 +145,7 @@ class Reading:
             yield from self._wait(wait_s)
             batch = self._accept((yield from self._found()))
         if batch is not None and read_ahead and not self.guard.stop.is_set():
-            ticket = yield Begin(self._find_once(self._place))
+            ticket = yield Begin(self._ask_once(self._place))
             self._ahead = self._place, ticket
         return batch
 
@@ -222,16 +222,19 @@ class Reading:
         if ahead is not None and ahead[0] == self._place:
             self.guard.check()
             try:
-                found: Found = yield Take(ahead[1])
+                answer = yield Take(ahead[1])
             except StoreUnreachable:
                 pass
             else:
+                found = self._read_found(answer)
                 if found.records:
                     return found
         return (yield from self._find_patiently(self._place))
 
-    def _find_once(self, at: Place) -> Steps[Found]:
-        return self._read_found((yield self._query(at)))
+    def _ask_once(self, at: Place) -> Steps[Any]:
+        """Changes nothing here: it may run in a thread beside the reader's. What it was told counts
+        once it is taken, and be it that the claim is over."""
+        return (yield self._query(at))
 
     def _find_patiently(self, at: Place) -> Steps[Found]:
         return self._read_found((yield from self.guard.patiently(self._query(at))))

@@ -1,0 +1,79 @@
+"""Pools of the library, of either kind, whose connections can be made anew without any being taken
+from a call that uses it. The library's own `disconnect` takes them from calls under way and from
+those that begin at the same time, of which nobody would know what came.
+
+Whoever imports this has the library.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import redis
+import redis.asyncio
+
+
+class _Ages:
+    """Which connections were made before it was said that all be made anew."""
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._of: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    def pass_(self) -> None:
+        self._now += 1
+
+    def is_over(self, connection: object) -> bool:
+        """Returns whether it was made before; from now on it counts as new."""
+        age = self._of.get(connection, self._now)
+        self._of[connection] = self._now
+        return age < self._now
+
+
+class Pool(redis.BlockingConnectionPool):
+    """For threads."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._ages = _Ages()
+        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+
+    def connect_anew(self) -> None:
+        """Have each connection made anew before it is used the next time."""
+        self._ages.pass_()
+
+    def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        """As the library's."""
+        connection: Any = super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
+        if self._ages.is_over(connection):
+            try:
+                connection.disconnect()
+                connection.connect()
+            except BaseException:
+                self.release(connection)  # type: ignore[no-untyped-call]
+                raise
+        return connection
+
+
+class AsyncPool(redis.asyncio.BlockingConnectionPool):
+    """For tasks of one event loop."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._ages = _Ages()
+        super().__init__(*arguments, **options)
+
+    def connect_anew(self) -> None:
+        """Have each connection made anew before it is used the next time."""
+        self._ages.pass_()
+
+    async def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        """As the library's."""
+        connection: Any = await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
+        if self._ages.is_over(connection):
+            try:
+                await connection.disconnect(nowait=True)
+                await connection.connect()
+            except BaseException:
+                await self.release(connection)
+                raise
+        return connection
