@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 
@@ -18,6 +19,7 @@ from spillover.tools.bench import foreign
 from spillover.tools.bench.foreign import foreign_server
 from spillover.tools.bench.haproxy import find_haproxy, haproxy_relay
 from spillover.tools.bench.nginx import find_nginx, nginx_relay
+from spillover.tools.bench.queue import rabbitmq
 from spillover.tools.bench.servers import READY_WITHIN_S
 from support.scripted_server import answer, scripted
 
@@ -123,3 +125,47 @@ def test_a_relay_that_is_not_installed_says_how_to_get_it(monkeypatch, tmp_path)
         limited(main(haproxy_relay))
     with pytest.raises(InputError, match="nginx: expected it on the PATH, got none"):
         limited(main(nginx_relay))
+
+
+LISTENS = """
+import socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
+    sys.stdin.read()
+"""
+
+
+def waited_for(tmp_path, port, code):
+    """Whether it still runs then, if it is said to be there; and in what time."""
+    log = tmp_path / "log"
+    log.write_text("it begins\nno cookie\n")
+    began_s = time.monotonic()
+    command = [sys.executable, "-c", code, str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        try:
+            rabbitmq._wait_until_up(process, port, log)
+        finally:
+            took_s = time.monotonic() - began_s
+            status = process.poll()
+            process.kill()
+    return status is None, took_s
+
+
+def test_a_broker_is_there_once_it_takes_connections(tmp_path):
+    (port,) = rabbitmq._free_ports(1)
+    runs, took_s = waited_for(tmp_path, port, LISTENS)
+    assert runs
+    assert took_s < rabbitmq.READY_WITHIN_S - 5.0
+
+
+def test_a_broker_that_ends_or_takes_too_long_has_not_started(monkeypatch, tmp_path):
+    """Its last words are told: at once if it has ended."""
+    (port,) = rabbitmq._free_ports(1)
+    began_s = time.monotonic()
+    with pytest.raises(RunError, match=r"^rabbitmq-server does not start: no cookie$"):
+        waited_for(tmp_path, port, "")
+    assert time.monotonic() - began_s < rabbitmq.READY_WITHIN_S - 5.0
+    monkeypatch.setattr(rabbitmq, "READY_WITHIN_S", 0.3)
+    began_s = time.monotonic()
+    with pytest.raises(RunError, match=r"^rabbitmq-server does not start: no cookie$"):
+        waited_for(tmp_path, port, "import sys; sys.stdin.read()")
+    assert 0.3 <= time.monotonic() - began_s < 20.0

@@ -203,6 +203,11 @@ def test_members_are_in_processes_of_ten():
     assert [holding.hosts_for(count) for count in (1, 10, 11, 50, 100)] == [1, 1, 2, 5, 10]
 
 
+def test_what_was_won_last_has_been_renewed_where_members_rest():
+    """Once, not twice: nobody waits for what is there already."""
+    assert 1.0 < holding.SETTLE_S * 1e3 / settings.TIMES.renewal_period_ms < 2.0
+
+
 def loaded(late_ms, lost=0, batch_ms=10.0):
     return Loaded(late_ms, lost, batch_ms)
 

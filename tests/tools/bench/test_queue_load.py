@@ -11,7 +11,7 @@ import pytest
 
 from spillover.model.errors import RunError
 from spillover.tools.bench.model import BenchPlan
-from spillover.tools.bench.queue import load, measuring, rabbitmq
+from spillover.tools.bench.queue import load, makers, measuring, rabbitmq
 from spillover.tools.bench.queue.load import PRODUCER, REDIS_LIST, REDIS_STREAM, LoadPlan
 from spillover.tools.processes.child import Child
 from support.children import in_this_loop
@@ -165,7 +165,14 @@ def test_sizes_and_counts_are_those_of_their_names():
     assert measuring.COUNTS.keys() == measuring.AT_ONCE.keys() == measuring.SIZES.keys()
     quick = BenchPlan(quick=True)
     for full, small in measuring.COUNTS.values():
-        assert quick.of(full, small) == small < full
+        assert quick.of(full, small) == small == full / 10
+
+
+def test_a_call_is_waited_for_longer_than_a_client_waits_at_the_door():
+    """By half as long again at most: who hangs is told soon after."""
+    header, told = makers.DEADLINE
+    assert header == b"spillover-deadline-ms"
+    assert 1.0 < makers.CALL_S * 1e3 / int(told) <= 1.5
 
 
 @pytest.mark.parametrize(("installed", "runs"), [("rabbitmq-server epmd", True), ("epmd", False),
