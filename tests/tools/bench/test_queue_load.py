@@ -4,6 +4,7 @@ from wherever they were."""
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -158,6 +159,23 @@ def test_objects_of_another_size_are_wrong(redis_server, by):
     with pytest.raises(RunError, match="expected an object of Redis, got none"):
         limited(main())
     redis_server.client.flushall()
+
+
+def test_the_first_thing_that_went_wrong_is_told():
+    """By itself, of however many at a time."""
+    (port,) = rabbitmq._free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    plan = LoadPlan(by=PRODUCER, url=url, consumes=False, size_bytes=9, count=4, at_once=2)
+    ours, there = multiprocessing.Pipe()
+    with ours, there:
+        ours.send("begin")
+        load.work(plan, there)
+        assert ours.recv() is None, "it was ready"
+        error = ours.recv()
+    assert isinstance(error, RunError)
+    assert str(error).startswith("producer: ")
+    assert "TaskGroup" not in str(error)
+    assert str(port) in str(error)
 
 
 def test_sizes_and_counts_are_those_of_their_names():
