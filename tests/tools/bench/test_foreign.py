@@ -4,10 +4,14 @@ ended with the benchmark."""
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -169,3 +173,71 @@ def test_a_broker_that_ends_or_takes_too_long_has_not_started(monkeypatch, tmp_p
     with pytest.raises(RunError, match=r"^rabbitmq-server does not start: no cookie$"):
         waited_for(tmp_path, port, "import sys; sys.stdin.read()")
     assert 0.3 <= time.monotonic() - began_s < 20.0
+
+
+BROKER = """
+import json, os, re, socket, subprocess, sys
+from pathlib import Path
+
+told = {name: os.environ[name] for name in os.environ if name.startswith(("RABBITMQ", "ERL"))}
+settings = Path(os.environ["RABBITMQ_CONFIG_FILE"] + ".conf").read_text()
+port = re.fullmatch(r"listeners.tcp.1 = 127.0.0.1:(\\d+)\\n", settings)
+if "FAILS" in os.environ:
+    sys.exit("no cookie")
+home = Path(os.environ["HOME"])
+(home / "beam.smp").symlink_to(os.environ["SLEEP"])
+broker = subprocess.Popen([home / "beam.smp", "600"])
+Path(os.environ["TELLS"]).write_text(json.dumps(told | {"HOME": str(home), "pid": broker.pid}))
+with socket.create_server(("127.0.0.1", int(port[1]))):
+    broker.wait()
+"""
+"""What a broker's script does that counts here: it goes by its settings, listens, and is another
+process than the broker."""
+
+
+@pytest.fixture
+def broker(monkeypatch, tmp_path):
+    """Where a script in place of `rabbitmq-server` tells what it was told; `epmd` beside it."""
+    monkeypatch.setenv("SLEEP", shutil.which("sleep"))
+    monkeypatch.setenv("TELLS", str(tmp_path / "told"))
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "broker.py").write_text(BROKER)
+    server = f'exec "{sys.executable}" "{tmp_path / "broker.py"}"'
+    daemon = f'echo "$@" > "{tmp_path / "daemon"}"; exec sleep 600'
+    for name, does in (("rabbitmq-server", server), ("epmd", daemon)):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(rabbitmq, "SCRIPT", tmp_path / "none")
+    return tmp_path
+
+
+def test_a_broker_has_ports_and_a_directory_of_its_own_that_go_with_it(broker):
+    """Its process is that of Erlang, not of the script."""
+    before = psutil.Process().children(recursive=True)
+    with rabbitmq.own_rabbitmq() as (url, pid):
+        told = json.loads((broker / "told").read_text())
+        processes = set(psutil.Process().children(recursive=True)) - set(before)
+    port = re.fullmatch(r"amqp://guest:guest@127\.0\.0\.1:(\d+)/", url)[1]
+    names = told["ERL_EPMD_PORT"]
+    assert told["pid"] == pid
+    assert len({port, names, told["RABBITMQ_DIST_PORT"]}) == 3
+    assert (broker / "daemon").read_text() == f"-port {names} -address 127.0.0.1\n"
+    assert told["RABBITMQ_NODENAME"] == f"bench{names}@localhost"
+    assert told["ERL_EPMD_ADDRESS"] == "127.0.0.1"
+    assert "inet_dist_use_interface {127,0,0,1}" in told["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
+    places = [value for value in told.values() if str(value).startswith(f"{told['HOME']}/")]
+    assert len(set(places)) == 5
+    assert not Path(told["HOME"]).exists()
+    assert pid in {process.pid for process in processes}
+    _, left = psutil.wait_procs(processes, timeout=10.0)
+    assert left == []
+
+
+def test_a_broker_that_does_not_start_says_why(broker, monkeypatch):
+    monkeypatch.setenv("FAILS", "yes")
+    with (
+        pytest.raises(RunError, match=r"^rabbitmq-server does not start: no cookie$"),
+        rabbitmq.own_rabbitmq(),
+    ):
+        pass
+    assert not (broker / "told").exists()
