@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -225,8 +226,10 @@ def test_a_broker_has_ports_and_a_directory_of_its_own_that_go_with_it(broker):
     assert told["RABBITMQ_NODENAME"] == f"bench{names}@localhost"
     assert told["ERL_EPMD_ADDRESS"] == "127.0.0.1"
     assert "inet_dist_use_interface {127,0,0,1}" in told["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
-    places = [value for value in told.values() if str(value).startswith(f"{told['HOME']}/")]
-    assert len(set(places)) == 5
+    ends = ("MNESIA_BASE", "LOG_BASE", "CONFIG_FILE", "ENABLED_PLUGINS_FILE", "PID_FILE")
+    places = {told[f"RABBITMQ_{end}"] for end in ends}
+    assert len(places) == 5
+    assert all(place.startswith(f"{told['HOME']}/") for place in places)
     assert not Path(told["HOME"]).exists()
     assert pid in {process.pid for process in processes}
     _, left = psutil.wait_procs(processes, timeout=10.0)
@@ -241,3 +244,19 @@ def test_a_broker_that_does_not_start_says_why(broker, monkeypatch):
     ):
         pass
     assert not (broker / "told").exists()
+
+
+def test_what_goes_over_loopback_is_counted():
+    """Others may send as well."""
+
+    async def main():
+        begin = await rabbitmq.bytes_on_loopback()
+        with (
+            socket.create_server(("127.0.0.1", 0)) as listening,
+            socket.create_connection(listening.getsockname()) as ours,
+            listening.accept()[0],
+        ):
+            ours.sendall(bytes(50_000))
+        return await rabbitmq.bytes_on_loopback() - begin
+
+    assert limited(main()) >= 50_000.0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from random import Random
 
 import pytest
 
@@ -260,6 +261,15 @@ def test_a_takeover_ends_with_the_last_that_runs_again():
         (12.0, "d", 1, True), (13.0, "b", 2, False), (14.0, "b", 7, True),
     ]  # fmt: skip
     assert takeover.took_s([Report(*one) for one in said], [1, 2], 10.0) == 1.5
+
+
+def test_a_member_is_killed_at_any_instant_of_its_period():
+    """Which is a second: the leases are renewed as often."""
+    random = Random(1)
+    instants_s = sorted(takeover.instant_s(random) for _ in range(1000))
+    assert 0.0 <= instants_s[0] < 0.02
+    assert 0.98 < instants_s[-1] < 1.0
+    assert instants_s[500] == pytest.approx(0.5, abs=0.06)
 
 
 def test_a_takeover_is_beside_its_bound():
