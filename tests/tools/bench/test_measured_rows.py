@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from random import Random
 
 import pytest
 
@@ -203,6 +204,11 @@ def test_members_are_in_processes_of_ten():
     assert [holding.hosts_for(count) for count in (1, 10, 11, 50, 100)] == [1, 1, 2, 5, 10]
 
 
+def test_what_was_won_last_has_been_renewed_where_members_rest():
+    """Once, not twice: nobody waits for what is there already."""
+    assert 1.0 < holding.SETTLE_S * 1e3 / settings.TIMES.renewal_period_ms < 2.0
+
+
 def loaded(late_ms, lost=0, batch_ms=10.0):
     return Loaded(late_ms, lost, batch_ms)
 
@@ -255,6 +261,15 @@ def test_a_takeover_ends_with_the_last_that_runs_again():
         (12.0, "d", 1, True), (13.0, "b", 2, False), (14.0, "b", 7, True),
     ]  # fmt: skip
     assert takeover.took_s([Report(*one) for one in said], [1, 2], 10.0) == 1.5
+
+
+def test_a_member_is_killed_at_any_instant_of_its_period():
+    """Which is a second: the leases are renewed as often."""
+    random = Random(1)
+    instants_s = sorted(takeover.instant_s(random) for _ in range(1000))
+    assert 0.0 <= instants_s[0] < 0.02
+    assert 0.98 < instants_s[-1] < 1.0
+    assert instants_s[500] == pytest.approx(0.5, abs=0.06)
 
 
 def test_a_takeover_is_beside_its_bound():

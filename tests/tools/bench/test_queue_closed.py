@@ -86,7 +86,7 @@ def test_chance_is_told_as_it_went(played):
         assert list(times) == sorted(times)
         assert times[-1] >= LOAD.ends_s
     for asked_s, ways in zip(instants.asked_s, instants.ways, strict=True):
-        assert 0.0 <= asked_s[0] < 0.2, "they begin with an empty hand"
+        assert 0.0 < asked_s[0] < 0.2, "they begin at once, with an empty hand"
         assert len(asked_s) == len(ways)
         assert {len(way) for way in ways} <= {1, 2}
         assert {place for way in ways for place in way} <= set(range(PRODUCERS))

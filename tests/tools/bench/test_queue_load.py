@@ -4,6 +4,7 @@ from wherever they were."""
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -11,7 +12,7 @@ import pytest
 
 from spillover.model.errors import RunError
 from spillover.tools.bench.model import BenchPlan
-from spillover.tools.bench.queue import load, measuring, rabbitmq
+from spillover.tools.bench.queue import load, makers, measuring, rabbitmq
 from spillover.tools.bench.queue.load import PRODUCER, REDIS_LIST, REDIS_STREAM, LoadPlan
 from spillover.tools.processes.child import Child
 from support.children import in_this_loop
@@ -160,12 +161,36 @@ def test_objects_of_another_size_are_wrong(redis_server, by):
     redis_server.client.flushall()
 
 
+def test_the_first_thing_that_went_wrong_is_told():
+    """By itself, of however many at a time."""
+    (port,) = rabbitmq._free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    plan = LoadPlan(by=PRODUCER, url=url, consumes=False, size_bytes=9, count=4, at_once=2)
+    ours, there = multiprocessing.Pipe()
+    with ours, there:
+        ours.send("begin")
+        load.work(plan, there)
+        assert ours.recv() is None, "it was ready"
+        error = ours.recv()
+    assert isinstance(error, RunError)
+    assert str(error).startswith("producer: ")
+    assert "TaskGroup" not in str(error)
+    assert str(port) in str(error)
+
+
 def test_sizes_and_counts_are_those_of_their_names():
     assert measuring.SIZES == {"1 KiB": 1024, "64 KiB": 65_536, "4 MiB": 4_194_304}
     assert measuring.COUNTS.keys() == measuring.AT_ONCE.keys() == measuring.SIZES.keys()
     quick = BenchPlan(quick=True)
     for full, small in measuring.COUNTS.values():
-        assert quick.of(full, small) == small < full
+        assert quick.of(full, small) == small == full / 10
+
+
+def test_a_call_is_waited_for_longer_than_a_client_waits_at_the_door():
+    """By half as long again at most: who hangs is told soon after."""
+    header, told = makers.DEADLINE
+    assert header == b"spillover-deadline-ms"
+    assert 1.0 < makers.CALL_S * 1e3 / int(told) <= 1.5
 
 
 @pytest.mark.parametrize(("installed", "runs"), [("rabbitmq-server epmd", True), ("epmd", False),

@@ -10,6 +10,7 @@ import pytest
 
 from spillover.sim.queue import wires as kinds
 from spillover.sim.queue.replay import Came, Instants
+from spillover.sim.theory.queue.system import ProbingFigures, ProbingSystem, alike
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.queue import makers, waits
 from spillover.tools.bench.queue.closed import ClosedLoad, Seen
@@ -101,6 +102,26 @@ def test_what_was_seen_is_beside_the_same_instants_other_ones_and_the_model():
     assert {rows[f"c: {what}", None].unit for what in waits.LEGS} == {"ms"}
     (note,) = session.notes
     assert note.startswith(f"c: {len(counted)} objects; live and simulated, ")
+
+
+@pytest.mark.parametrize(("max_hops", "beyond_ms"), [(1, 0.5), (2, 1.25), (3, 1.25)])
+def test_legs_take_more_than_messages_where_others_are_asked(max_hops, beyond_ms):
+    """Three of four probes go to others, and each of those in 4 ms, not the 1 ms of a message: so a
+    quarter of a probe beyond the first takes 0.5 ms more. One that finds nothing waits there, and
+    has its object in 5 ms more if it is elsewhere."""
+    system = ProbingSystem(
+        kinds=alike(4, 5.0),
+        consumers=4,
+        consumption_rate=7.5,
+        message_time=0.001,
+        buffers=2,
+        max_hops=max_hops,
+    )
+    others = ("wait_mean", "producer_utilization", "consumer_utilization", "throughput")
+    model = ProbingFigures(probes_mean=1.25, empty_probability=0.2, **dict.fromkeys(others, 0.5))
+    legs = {kinds.PROBE: 0.004, kinds.OFFER: 0.001, kinds.POINTER: 0.001, kinds.FETCH: 0.003}
+    beyond_s = waits._beyond_model_s(system, model, legs)
+    assert beyond_s * 1e3 == pytest.approx(beyond_ms)
 
 
 def test_of_one_probe_nothing_is_told_by_probes():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from statistics import fmean, stdev
 
 import pytest
 
 from spillover.inputs.topology_file import load_topology
+from spillover.model.schedule import Arrival
 from spillover.sim.overflow.run import run_overflow
 from spillover_loadgen.workloads import bursts
 
@@ -50,6 +52,18 @@ def assert_same_within_spread(theirs_ms, paper):
     assert gap_ms < 3 * error_ms
     isolated_ms = mean_ms(run_overflow(topology.with_policy("isolated"), schedule, 1))
     assert 20 * error_ms < isolated_ms - fmean(ours_ms)
+
+
+@pytest.mark.parametrize("name", ["simpy", "ciw"])
+def test_a_request_alone_takes_what_it_must_and_none_takes_nothing(require, paper, name):
+    """6 ms on its way and 40 ms on a server, whenever it comes."""
+    require(importlib.util.find_spec(name), f"{name}, from the extra `bench`")
+    model = importlib.import_module(f"spillover.tools.bench.sim.{name}_model")
+    run, (topology, *_) = getattr(model, f"run_{name}"), paper
+    for at_s in (0.0, 3.0):
+        one = [Arrival(at_s, topology.cluster_ids[2])]
+        assert run(topology, one, 1) == [pytest.approx(0.046)]
+    assert run(topology, [], 1) == []
 
 
 def test_simpy_gives_the_same_means(require, paper):

@@ -167,6 +167,7 @@ def test_a_circle_is_as_busy_as_is_said():
     one = scale.circulant(6, 2)
     assert [len(one.neighbors(ClusterId(f"c{n}"))) for n in range(6)] == [4] * 6
     assert {(c.servers, c.service_ms, c.delivery_ms) for c in one.clusters} == {(5, 40.0, 6.0)}
+    assert {link.delay_ms for link in one.links} == {35.0}
     capacity_per_s = 5 / 0.040
     assert scale.RATE_PER_S / capacity_per_s == pytest.approx(0.8)
     assert 0.9 < scale.BUSY_RATE_PER_S / capacity_per_s < 1.0

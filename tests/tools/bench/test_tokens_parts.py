@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from random import Random
 
 import pytest
 
 from spillover.live.http.client import HttpClient
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
-from spillover.tools.bench.tokens import dispatchers, sharing_servers
+from spillover.tools.bench.servers import Server
+from spillover.tools.bench.tokens import dispatchers, sharing_servers, sides
 from spillover.tools.bench.tokens.dispatch import _dispatch_us, pool_of
 from spillover.tools.bench.tokens.rules import Shortest
+from spillover.tools.bench.tokens.workloads import Phase
 from support.children import doing
+from support.loop import turn, until
 from support.scripted_server import answer, scripted
 
 LATE_MS = 5_000.0
@@ -184,3 +188,36 @@ def test_the_pool_of_dispatches_is_as_it_is_called():
     assert {(len(each.servers), each.tokens) for each in pool.classes} == {(1, 2)}
     assert [len(set(kind.classes)) for kind in pool.types] == [25] * 20
     assert pool_of(3, "least-loaded") == pool != pool_of(4, "least-loaded")
+
+
+def test_all_nodes_are_told_of_servers_as_a_phase_begins():
+    """By the time since the load began, and only of those that change."""
+    pool = made((1.0, 1.0), 2, {"any": "ab"})
+    orders = {0.0: {}, 0.1: {"b": "out"}, 0.3: {"b": "in"}}
+    phases = [Phase("", pool, at_s, at_s, 1.0, order) for at_s, order in orders.items()]
+    run = sides.Run(None, (), phases, [], 3)
+
+    async def main():
+        async with scripted(answer(200, {})) as one, scripted(answer(200, {})) as other:
+            both = (one, other)
+            asked_to = sides.Turn(run, None, asyncio.Barrier(1), asyncio.Barrier(1))
+            nodes = [Server(node.url, 1) for node in both]
+            changing = asyncio.create_task(sides._change(asked_to, nodes))
+            await turn()
+            assert not changing.done()
+            began_s, took_s = time.monotonic(), []
+            asked_to.began.set()
+            for count in (1, 2):
+                await until(lambda count=count: all(len(node.seen) >= count for node in both))
+                took_s.append(time.monotonic() - began_s)
+            await changing
+            await until(lambda: not any(node._connections for node in both))
+            return took_s, [(node.seen, node.bodies) for node in both]
+
+    took_s, told = limited(main())
+    assert took_s[0] >= 0.1
+    assert took_s[1] >= 0.3
+    for seen, bodies in told:
+        assert [line for line, _ in seen] == ["PUT /admin/tokens"] * 2
+        servers = [json.loads(body)["servers"] for body in bodies]
+        assert servers == [{"b": "out"}, {"b": "in"}]

@@ -188,6 +188,7 @@ class Loads:
         await asyncio.Event().wait()
 
     async def spin(self, there):
+        await turn(0.01)  # it takes a while, and is waited for
         self.order.append("spins")
         there.send(None)
         await asyncio.Event().wait()

@@ -36,14 +36,18 @@ async def measure_takeover(session: Session) -> None:
 
         def side(rule: str, name: str) -> Side:
             async def measure() -> tuple[float]:
-                phase_s = random.random() * TIMES.normal_lease_ms / 1000.0
-                return (await take_over(server.url, rule, phase_s, next(seeds)),)
+                return (await take_over(server.url, rule, instant_s(random), next(seeds)),)
 
             return Side(name, measure)
 
         figure = Figure(CASE, "s")
         await session.compare([figure], side(GUARDED, "guarded rule"), side(BLOG, "blog rule"))
     add_bound(session)
+
+
+def instant_s(random: Random) -> float:
+    """Returns some instant of a member's period, since its beginning."""
+    return random.random() * TIMES.normal_lease_ms / 1000.0
 
 
 def add_bound(session: Session) -> None:
