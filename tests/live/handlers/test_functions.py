@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from functools import partial
 
+import msgspec
 import pytest
 
+from spillover.core.overflow.events import Start
 from spillover.live.handlers.python.functions import is_async, takes_context
+from spillover.live.handlers.python.handler import AsyncWorkers
+from spillover.model.request import Outcome, Request
+from support.loop import until
 
 
 async def awaited(payload):
@@ -61,3 +68,22 @@ def test_who_gets_a_context(function, takes):
     """Who cannot be called without a second argument, or names it so. Some of CPython's own
     functions do not tell what they take."""
     assert takes_context(function) is takes
+
+
+def test_what_is_cancelled_on_the_loop_has_taken_the_time_up_to_then():
+    async def handle(payload):
+        await asyncio.Event().wait()
+
+    async def main():
+        ends = []
+        workers = AsyncWorkers(handle, "a", lambda event, _: ends.append(event))
+        began_s = time.monotonic() - 5.0
+        request = Request("r", keyed=False, work=msgspec.Raw(b"{}"))
+        workers.start(Start(7, request, began_s, began_s + 60.0))
+        workers.stop(7)
+        await until(lambda: ends)
+        (event,) = ends
+        assert (event.ref, event.outcome) == (7, Outcome.CANCELLED)
+        assert 5.0 <= event.service_s <= time.monotonic() - began_s
+
+    asyncio.run(main())

@@ -75,11 +75,12 @@ def test_a_function_gets_the_payload_and_gives_the_result(nodes, function, worke
 
 @pytest.mark.parametrize("workers", ["thread", "process"])
 def test_a_second_argument_is_the_context(nodes, workers):
-    """What a handler may know of its request."""
+    """What a handler may know of its request, also how much of its time is left."""
 
     async def check(node):
-        result = await result_of(node, 1, id="one", type="special")
-        assert result == ["one", "special", "a", True, False]
+        *told, remaining_ms, cancelled = await result_of(node, 1, id="one", type="special")
+        assert (told, cancelled) == (["one", "special", "a"], False)
+        assert 30_000.0 < remaining_ms < 60_000.0
 
     with_handler(nodes, "with_context", check, workers=workers)
 

@@ -323,3 +323,10 @@ def test_a_head_that_never_ends_is_not_kept():
         assert head.feed(line) is None
     with pytest.raises(TooLong):
         head.feed(line)
+
+
+def test_a_head_has_no_more_than_256_fields():
+    start = b"GET / HTTP/1.1"
+    assert framing.split_head(start + b"\r\nA: b" * 256 + b"\r\n") == (start, ((b"A", b"b"),) * 256)
+    with pytest.raises(TooLong, match="at most 256 headers"):
+        framing.split_head(start + b"\r\nA: b" * 257 + b"\r\n")

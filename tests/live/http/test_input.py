@@ -8,6 +8,7 @@ import pytest
 
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.client import HttpClient
+from spillover.live.http.head import Server
 from spillover.model.errors import InputError
 
 
@@ -23,6 +24,13 @@ def test_bad_base_urls_are_input_errors(url):
     with pytest.raises(InputError, match="expected http://HOST") as caught:
         HttpClient(url)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "port"), [("http://h", 80), ("https://h/x", 443), ("https://h:80", 80)]
+)
+def test_a_url_without_a_port_means_that_of_its_scheme(url, port):
+    assert Server(url).port == port
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent
 from spillover.live.leases.renewal.rounds import Rounds
 from spillover.live.leases.renewal.settings import make_plan
+from spillover.live.leases.renewal.supervisor import Stillness
 from spillover.model.lease_times import LeaseTimes
 from support.loop import until
 
@@ -120,6 +121,36 @@ def test_a_runtime_that_stands_still_hangs_only_if_its_member_was_awake(memory):
     assert guard.hung(memory.held(), later_s, later_s - 1.0) == []
     assert guard.hung(memory.held(), later_s - 0.2, 0.0) == []
     assert guard.hung(memory.held(), later_s, 0.0) == [(0, 1)]
+
+
+# --- whether a renewer stands still -----------------------------------------------------------
+
+
+def looks_until_too_long(stillness, beat_s, from_s):
+    """How many looks, one each 0.25 s, until a renewer that does not move stands still."""
+    for count in range(1, 100):
+        if stillness.is_too_long(beat_s, from_s + count * 0.25):
+            return count
+    raise AssertionError("it never stands still")
+
+
+def test_a_renewer_stands_still_that_has_not_moved_for_two_fifths_of_a_lease():
+    """4 s are 16 looks. Until it has moved for the first time it has 5 s."""
+    stillness = Stillness(LEASE_S, 0.25, 7.0, 100.0)
+    assert looks_until_too_long(stillness, 7.0, 100.0) == 21
+    assert not stillness.is_too_long(106.0, 106.0)
+    assert looks_until_too_long(stillness, 106.0, 106.0) == 17
+    assert not stillness.is_too_long(111.0, 111.0)
+    assert looks_until_too_long(stillness, 111.0, 111.0) == 17
+    assert looks_until_too_long(Stillness(20.0, 0.25, 7.0, 100.0), 7.0, 100.0) == 33
+
+
+def test_a_stop_of_who_watches_says_nothing_of_the_renewer():
+    """As of a machine that slept: both were stopped, and it counts for two looks."""
+    stillness = Stillness(LEASE_S, 0.25, 7.0, 100.0)
+    assert not stillness.is_too_long(100.2, 100.25)
+    assert not stillness.is_too_long(100.2, 3_600.0)
+    assert looks_until_too_long(stillness, 100.2, 3_600.0) == 15
 
 
 # --- what is said -----------------------------------------------------------------------------

@@ -399,3 +399,11 @@ def test_a_member_without_await_can_be_left_at_once(group):
         member._abandon()
         with pytest.raises(RunError, match="a: it was left at once"):
             member.wait(LIMIT_S)
+
+
+def test_a_member_without_await_that_is_left_before_its_loop_runs_leaves_as_soon_as_it_does(group):
+    """By a Ctrl-C in between."""
+    member = group("a", lambda *_: None, kind=LeaseGroupThread)
+    member._abandon()
+    with member:
+        assert member.wait(LIMIT_S)

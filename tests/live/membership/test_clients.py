@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 
 from spillover.core.membership.letting_in import LettingIn
 from spillover.core.membership.session_events import Server
@@ -41,9 +42,12 @@ def test_one_client_alone_gets_signs_of_life_as_many_do():
         clients = Clients("a", 1, LettingIn(10.0, 10, 10), timers)
         clients.announce(1, "a", ())
         only = clients.open("c1", 1, lines.append, lambda: None)
+        due_s = time.monotonic()
         for count in (1, 2):
-            clients._give_signs_of_life(0.0)
+            due_s -= 5.0
+            clients._give_signs_of_life(due_s)
             assert lines.count(SIGN_OF_LIFE) == count
+            assert timers.next_s == due_s + 15.0, "when the next one is due"
         clients.drop(only)
         clients._give_signs_of_life(0.0)
         assert lines.count(SIGN_OF_LIFE) == 2

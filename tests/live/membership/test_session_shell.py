@@ -187,3 +187,15 @@ def test_a_node_that_parts_is_left_for_another_with_a_word_to_it():
         assert shell.moves == 1
 
     with_servers(2, check)
+
+
+def test_it_rings_when_its_machine_is_due():
+    """Also where that is soon, as where nobody was reached: a fifth of a second at most."""
+
+    async def check(shell, machine, servers):
+        shell.start()
+        shell._feed(NotReached(1, 0.0))
+        assert shell._timer.when() == pytest.approx(machine.next_deadline(), abs=0.2)
+        assert machine.next_deadline() < asyncio.get_running_loop().time() + 0.2
+
+    with_servers(1, check)

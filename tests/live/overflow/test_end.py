@@ -66,6 +66,22 @@ def test_a_node_that_is_to_end_takes_nothing_and_ends_what_it_has(nodes):
     nodes.run(main)
 
 
+def test_neighbors_hear_no_reports_of_a_node_that_has_ended(nodes):
+    """Those that listen are sent away: an open stream would hold up its server."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            shell = federation["a"].shell
+            await nodes.until(lambda: shell.streams._streams.get(0))
+            (stream,) = shell.streams._streams[0]
+            assert not stream.ended
+            await shell.close()
+            assert stream.ended
+            assert shell.streams.open(0, lambda _: None) is None
+
+    nodes.run(main)
+
+
 @pytest.mark.parametrize("keyed", [True, False])
 def test_what_waited_at_a_neighbor_that_ends_is_decided_again(nodes, keyed):
     """Surely not run there: it is done at home, keyed or not. What ran there is done again only

@@ -340,6 +340,16 @@ def test_a_silent_answer_is_broken_off_and_the_sweep_ends_with_the_last(clock):
     assert node.bell.rings == []
 
 
+def test_one_sweep_looks_at_all_answers():
+    node = Node()
+    for number in (1, 2):
+        node.take(Told(), f"r{number}")
+        _, relay = node.begin(number)
+        assert len(node.bell.rings) == 1
+        relay.end(())
+        node.feed(ev.ServiceEnded(number, DONE, 1.0))
+
+
 def test_the_limits_are_those_of_the_cluster(clock):
     """Also one for all of an answer, whatever comes of it."""
     limits = {"passed_idle_ms": 5000.0, "passed_stall_ms": 2000.0, "passed_total_ms": 9000.0}

@@ -92,6 +92,18 @@ def test_each_call_of_a_service_is_an_attempt(visit):
     assert len(calls[1].attributes["url.full"]) == URL_LENGTH_MAX
 
 
+def test_a_call_that_was_answered_is_no_call_without_an_answer(visit):
+    """Whatever was said, as where it is called again because it has said that it takes nothing."""
+    numbers = iter(range(3, 9))
+    way = Way(visit, visit.begin(2, 10.0), lambda: next(numbers))
+    for status in (503, None, 200):
+        way = way.sent_to("GET", URL)
+        visit.under_way.status = status
+    assert [(one.status, one.error) for one in visit.attempts[:2]] == [
+        (503, None), (None, "no_answer"),
+    ]  # fmt: skip
+
+
 def test_what_is_tried_for_ever_is_told_only_up_to_a_bound(visit):
     for number in range(3 * RECORDS_MAX):
         attempt = visit.begin(number + 2, 10.0 + number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -149,3 +150,23 @@ def test_without_a_store_no_count_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
         assert (bodies._deliveries, bodies._noting) == ({}, None)
 
     with_bodies(main)
+
+
+def test_acknowledgements_that_cannot_be_stored_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody is kept waiting: such objects come again after a restart."""
+
+    async def main(bodies: Bodies) -> None:
+        number = await stored(bodies, b"abc")
+        database = sqlite3.connect(tmp_path / "queue.sqlite3", isolation_level=None)
+        refuse = "BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        database.execute(f"CREATE TRIGGER full BEFORE DELETE ON objects {refuse}")
+        database.close()
+        bodies.forget(number)
+        await bodies.settled()
+        told = [one.getMessage() for one in caplog.records if "acknowledge" in one.getMessage()]
+        assert len(told) == 1
+        assert "no room" in told[0]
+
+    with_bodies(main, tmp_path)

@@ -17,7 +17,7 @@ def echo(payload):
 
 
 def with_context(payload, ctx):
-    return [ctx.id, ctx.type, ctx.cluster, ctx.remaining_ms > 0, ctx.cancelled]
+    return [ctx.id, ctx.type, ctx.cluster, ctx.remaining_ms, ctx.cancelled]
 
 
 async def later(payload, ctx):

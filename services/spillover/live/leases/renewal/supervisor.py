@@ -67,6 +67,29 @@ def call_safely(told: Callable[[Any], None], what: Any) -> None:
         _log.exception(Message("renewal event was not taken", event=repr(what)))
 
 
+class Stillness:
+    """How long a renewer has not moved, of the time that whoever watches it has seen pass."""
+
+    def __init__(self, lease_s: float, tick_s: float, beat_s: float, now_s: float) -> None:
+        """It is looked at each `tick_s` from now on. Its predecessor moved at `beat_s`."""
+        limit_s = STILL_SHARE * lease_s
+        self._limit_s = max(limit_s, START_S_MAX)
+        self._limit_once_begun_s = limit_s
+        self._look_s_max = 2.0 * tick_s
+        self._seen_beat_s, self._watched_s = beat_s, now_s
+        self._still_s = 0.0
+
+    def is_too_long(self, beat_s: float, now_s: float) -> bool:
+        """Returns whether it stands still. It last moved at `beat_s`."""
+        # Between two looks no more than that: what stopped whoever watches may have stopped both.
+        self._still_s += min(now_s - self._watched_s, self._look_s_max)
+        self._watched_s = now_s
+        if beat_s != self._seen_beat_s:
+            self._seen_beat_s, self._still_s = beat_s, 0.0
+            self._limit_s = self._limit_once_begun_s
+        return self._still_s > self._limit_s
+
+
 class Supervisor:
     """From its making, which starts what renews here and now, to `close`.
 
@@ -96,8 +119,6 @@ class Supervisor:
         self._unread = b""
         self._young_deaths = 0
         self._is_young = True
-        self._seen_beat_s = self._still_s = self._watched_s = 0.0
-        self._has_begun = False
         self._why = ""
         self.worker: Worker | None = None
         """Whatever renews; None while there is nothing."""
@@ -165,9 +186,8 @@ class Supervisor:
         with self._lock:
             self.worker = worker
             self._unread, self._is_young = b"", True
-            self._seen_beat_s, self._still_s = self._memory.renewer_beat_s, 0.0
-            self._has_begun = False
-            self._watched_s = lease_now_s()
+            beat_s, now_s = self._memory.renewer_beat_s, lease_now_s()
+            self._stillness = Stillness(self._plan.lease_s, self._tick_s, beat_s, now_s)
             if self._closing.is_set():
                 worker.wake()
             elif self._begun:
@@ -195,18 +215,8 @@ class Supervisor:
         while True:
             if waiting.poll(self._tick_s * 1000.0) and not self._read(worker):
                 return False
-            if self._stands_still(lease_now_s()):
+            if self._stillness.is_too_long(self._memory.renewer_beat_s, lease_now_s()):
                 return True
-
-    def _stands_still(self, now_s: float) -> bool:
-        """Whether the renewer has not moved for so much time that this thread has seen pass."""
-        beat_s = self._memory.renewer_beat_s
-        self._still_s += min(now_s - self._watched_s, 2.0 * self._tick_s)
-        self._watched_s = now_s
-        if beat_s != self._seen_beat_s:
-            self._seen_beat_s, self._still_s, self._has_begun = beat_s, 0.0, True
-        limit_s = STILL_SHARE * self._plan.lease_s
-        return self._still_s > (limit_s if self._has_begun else max(limit_s, START_S_MAX))
 
     def _see_off(self, worker: Worker, *, at_once: bool) -> None:
         with self._lock:
