@@ -37,13 +37,13 @@ TESTS = Path(__file__).parent
 REAL = {"containers", "dashboards", "e2e", "soak"}
 """Directories whose tests start real processes and wait in real time, as those do elsewhere that
 are marked `e2e`. A marker says which of the kinds they are; who says nothing is alone."""
-KINDS = ("together", "meanwhile", "threes", "pairs", "alone")
+KINDS = ("together", "meanwhile", "threes", "quiet", "alone")
 """As many as there are cores and two more, whatever they do; those that compute and look at no
 clock, at the lowest priority beside these and the threes; three at once of those that mostly wait
-(less than half a core each) and whose limits bear two more; two of those that take a core or look
-at times more closely; one."""
+(less than half a core each) and whose limits bear two more; three of those that look at times more
+closely, so that nothing computes beside them; one."""
 KIND_OF_FILE = re.compile(
-    r"^pytestmark = .*\bmark\.(together|meanwhile|threes|pairs)\b", re.MULTILINE
+    r"^pytestmark = .*\bmark\.(together|meanwhile|threes|quiet)\b", re.MULTILINE
 )
 LONGEST = (
     *("faults_links", "faults_processes", "faults_surroundings", "console_page", "up"),
@@ -51,8 +51,7 @@ LONGEST = (
     *("lease_groups", "queue_virtual_time", "tokens_bench", "lease_demo"),
     *("failing_site", "overload", "peers_bench"),
 )
-"""Files of the threes and pairs that begin first, so that no worker is left alone with one in the
-end."""
+"""Files of those that begin first, so that no worker is left alone with one in the end."""
 FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
 """Directories of rules: nothing there is bound to real time."""
 COMPUTE = FAIL_AT_ONCE | {"inputs", "model", "reproduce"}
@@ -202,7 +201,7 @@ def _is_left_to_others(only: str, path: Path) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what follows from a test's place, and leave out what is for other passes."""
     match config.getoption("only"):
-        case "threes" | "pairs":
+        case "threes" | "quiet":
             items.sort(key=_is_shorter)
         case "together" | "meanwhile" | "quick":
             items[:] = _in_turns(items)

@@ -1,10 +1,10 @@
 #!/bin/sh
 # The tests, in five passes: on all cores those that do not mind others beside them, then three at a
-# time those that mostly wait, two at a time those that bear one more, and one by one those that want
-# the machine for themselves. Those that only compute run beside the first two, at the lowest
-# priority: on what waiting leaves; they stand still beside the pairs and those alone, and what is
-# left of them comes last. Places and markers tell which these are (tests/conftest.py). Arguments are
-# pytest's and go to all of them: `make test ARGS="tests/core -k cancel"`.
+# time those that mostly wait, three at a time those that look at times more closely, and one by one
+# those that want the machine for themselves. Those that only compute run beside the first two, at the
+# lowest priority: on what waiting leaves; they stand still in the next two, and what is left of them
+# comes last. Places and markers tell which these are (tests/conftest.py). Arguments are pytest's and
+# go to all of them: `make test ARGS="tests/core -k cancel"`.
 #
 # SPILLOVER_COMPUTES is a file to make once nothing but those that only compute is left: who made it
 # so may use what these leave (.ci/run).
@@ -118,8 +118,8 @@ again together "$@"
 pass threes --numprocesses=3 --dist=loadscope --no-loadscope-reorder "$@"
 again threes "$@"
 stop_meanwhile
-pass pairs --numprocesses=2 --dist=loadscope --no-loadscope-reorder "$@"
-again pairs "$@"
+pass quiet --numprocesses=3 --dist=loadscope --no-loadscope-reorder "$@"
+again quiet "$@"
 pass alone "$@"
 again alone "$@"
 end_meanwhile

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-pytestmark = pytest.mark.pairs
+pytestmark = pytest.mark.quiet
 
 SUMMARY = {"mean", "p50", "p99", "max", "min", "std"}
 WITHIN_S = 60.0

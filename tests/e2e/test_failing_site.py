@@ -22,7 +22,7 @@ import pytest
 
 from spillover.live.http.client import HttpClient
 
-pytestmark = pytest.mark.pairs
+pytestmark = pytest.mark.quiet
 
 BACKEND = Path(__file__).with_name("failing_backend.py")
 RETRY_AFTER_S = 2.0

@@ -25,7 +25,7 @@ from spillover.live.http.client import HttpClient
 from spillover.model.statistics import percentile
 from support.waiting import slack
 
-pytestmark = pytest.mark.pairs
+pytestmark = pytest.mark.quiet
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 LOAD_S = max(6.0, SOAK_S / 5)

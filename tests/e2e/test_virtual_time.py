@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.pairs
+pytestmark = pytest.mark.quiet
 
 SCHEDULE = ("--workload", "bursts", "--duration-s", "10", "--seed", "1")
 

@@ -75,7 +75,7 @@ def played(topology, threshold, schedule):
 
 
 @pytest.mark.e2e
-@pytest.mark.pairs
+@pytest.mark.quiet
 @pytest.mark.usefixtures("with_haproxy")
 @pytest.mark.parametrize(("threshold", "kept"), [(0, 1), (2, 3)])
 def test_a_full_site_spills_once_that_many_wait(threshold, kept):
@@ -96,7 +96,7 @@ def test_a_full_site_spills_once_that_many_wait(threshold, kept):
 
 
 @pytest.mark.e2e
-@pytest.mark.pairs
+@pytest.mark.quiet
 @pytest.mark.usefixtures("with_haproxy")
 def test_servers_behind_haproxy_are_as_fast_as_a_nodes():
     """In bursts each loss would add up over the queue: without a neighbor the times are those of
@@ -118,7 +118,7 @@ def test_servers_behind_haproxy_are_as_fast_as_a_nodes():
 
 
 @pytest.mark.e2e
-@pytest.mark.pairs
+@pytest.mark.quiet
 @pytest.mark.usefixtures("with_haproxy")
 def test_the_command_puts_policies_beside_haproxy_and_virtual_time(tmp_path):
     command = [*BENCH, "--json", "--duration-s", "3", "--policy", "paper,isolated"]
@@ -149,7 +149,7 @@ def test_the_command_puts_policies_beside_haproxy_and_virtual_time(tmp_path):
 
 
 @pytest.mark.e2e
-@pytest.mark.pairs
+@pytest.mark.quiet
 @pytest.mark.usefixtures("with_haproxy")
 def test_ended_early_it_leaves_no_process(tmp_path):
     """Neither HAProxy nor what it stands between."""

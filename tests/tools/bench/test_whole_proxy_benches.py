@@ -14,6 +14,7 @@ from spillover.tools.bench.nodes import state_of
 from spillover.tools.bench.proxy import memory, requests, streams, ways
 from spillover.tools.bench.proxy.readers import Asked, Counted, Left, Opened
 from spillover.tools.bench.servers import Server
+from support import benches
 from support.benches import do, played
 
 CLIENTS, LOAD = "the process of the clients", "the load process"
@@ -159,9 +160,10 @@ def test_streams_are_opened_counted_and_left_on_each_way(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.realtime  # who stands still for 20 ms counts no chunk in them
+@pytest.mark.realtime  # who stands still as long as is counted counts no chunk
 def test_over_hops_there_are_not_many(monkeypatch):
     monkeypatch.setattr(streams, "STREAMS", 2)
+    monkeypatch.setattr(benches, "PART", 2)
     here, session = played(streams.STAGES[1:2], seed=3)
     assert len(here.beds[0].wanted.clusters) == 2
     assert here.said == ["streams, one hop: run 1 of 1"]
