@@ -47,11 +47,13 @@ KIND_OF_FILE = re.compile(
 )
 LONGEST = (
     *("faults_links", "faults_processes", "faults_surroundings", "console_page", "up"),
-    *("mixed_versions", "readme_tour", "configuration", "killed_node", "certificates"),
-    *("lease_groups", "queue_virtual_time", "tokens_bench", "lease_demo"),
-    *("failing_site", "overload", "peers_bench"),
+    *("configuration", "mixed_versions", "queue_clients", "readme_tour", "tokens_bench"),
+    *("queue_virtual_time", "queue_bench", "killed_node", "queue_processes", "lease_groups"),
+    *("membership_bench", "lease_demo", "leases_bench", "cancellations", "on_prometheus"),
+    *("overload", "peers_bench", "failing_site"),
 )
-"""Files of those that begin first, so that no worker is left alone with one in the end."""
+"""Files of those that begin first, in order, so that no worker is left alone with one in the end:
+by how long they take."""
 FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
 """Directories of rules: nothing there is bound to real time."""
 COMPUTE = FAIL_AT_ONCE | {"inputs", "model", "reproduce"}
@@ -202,7 +204,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark what follows from a test's place, and leave out what is for other passes."""
     match config.getoption("only"):
         case "threes" | "quiet":
-            items.sort(key=_is_shorter)
+            items.sort(key=_place)
         case "together" | "meanwhile" | "quick":
             items[:] = _in_turns(items)
     for item in items:
@@ -250,8 +252,9 @@ def _is_unread_by_together(item: pytest.Item) -> bool:
     return bool(MEANWHILE & _parts(item)) and not NOT_MEANWHILE.search(item.path.read_text("utf-8"))
 
 
-def _is_shorter(item: pytest.Item) -> bool:
-    return item.path.stem.removeprefix("test_") not in LONGEST
+def _place(item: pytest.Item) -> int:
+    name = item.path.stem.removeprefix("test_")
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 def _in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
