@@ -53,6 +53,7 @@ def expected(caller, path, verb):
     return None if may else "forbidden"
 
 
+@pytest.mark.slow
 def test_every_door_of_a_producer_is_open_to_those_it_is_for_and_to_nobody_else():
     async def main():
         async with (

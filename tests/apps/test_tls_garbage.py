@@ -81,6 +81,7 @@ def _objects():
     return Counter(type(one).__name__ for one in gc.get_objects() if isinstance(one, kinds))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DESCRIPTORS.exists(), reason="counts sockets as Linux does")
 def test_malformed_beginnings_leave_nothing(tmp_path):
     """Thousands of them; requests are served all the while, and by the end nothing is left."""

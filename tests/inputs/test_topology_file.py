@@ -85,7 +85,7 @@ BAD_FILES = {
         "name: !!bool perhaps\n",
         "expected YAML, got a date, a number or a tag that cannot be read",
     ),
-    "too deep": ("a: " + "[" * 5000, "expected YAML that is nested less deeply"),
+    "too deep": ("a: " + "[\n" * 5000, "expected YAML that is nested less deeply"),
     "no clusters": ("name: x\n", "clusters: expected a value, the field is missing"),
     "empty clusters": ("clusters: []\n", "clusters: expected at least one cluster, got none"),
     "clusters as mapping": ("clusters: {a: 1}\n", "clusters: expected a list, got a mapping"),

@@ -25,7 +25,7 @@ from support.histories.configurations import History
 from support.histories.configured_site import Site
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-SHORT = 60
+SHORT = 30
 FIRST = int(os.environ.get("SPILLOVER_HISTORIES_FIRST", SHORT))
 LONG = int(os.environ.get("SPILLOVER_HISTORIES", "150"))
 NOTICED_WITHIN = 100

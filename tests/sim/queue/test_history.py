@@ -15,7 +15,7 @@ import pytest
 from support.histories.queues import History
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-SHORT = 120
+SHORT = 60
 LONG = 200
 
 TROUBLES = {

@@ -78,6 +78,7 @@ def test_claims_can_fail(computed):
     assert held("membership-4", baseline, coins, coins) == [False, False, False, False, False]
 
 
+@pytest.mark.slow
 def test_summaries_hold_every_event(computed):
     """Means lie within the range; clients are all there; servers are as many as the events say."""
     for values in computed.values():

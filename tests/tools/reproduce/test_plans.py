@@ -295,6 +295,7 @@ def test_loads_have_the_critical_ones_among_them():
     assert list(tokens.MARKS) == sorted(set(tokens.MARKS))
 
 
+@pytest.mark.slow
 def test_as_many_jobs_as_the_papers_runs_together(monkeypatch):
     """100 runs of a million jumps; a seed for each mark."""
     pytest.importorskip("numba")

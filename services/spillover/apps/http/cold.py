@@ -7,8 +7,9 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from types import ModuleType
 from typing import Any, cast
 
@@ -49,6 +50,22 @@ def without_pydantic_1() -> Iterator[None]:
         yield
     finally:
         del modules[name]  # a handler of users may well be of pydantic 1
+
+
+class MadeWhenAsked:
+    """An ASGI app around one that is made when it is first asked for: to make its routes takes
+    FastAPI more time than all else takes that a service makes as it starts."""
+
+    def __init__(self, make: Callable[[], FastAPI]) -> None:
+        self._make = make
+
+    @cached_property
+    def app(self) -> FastAPI:
+        with without_pydantic_1():
+            return self._make()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
 
 
 def new_app(title: str, registry: CollectorRegistry) -> FastAPI:

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 
 from spillover.apps.http.access import Access, tenant_in
 from spillover.apps.http.audit import Audit
-from spillover.apps.http.cold import complete, new_app, without_pydantic_1
+from spillover.apps.http.cold import MadeWhenAsked, complete, new_app
 from spillover.apps.http.console.operators import Operators
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.json_body import read_json
@@ -47,7 +47,6 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import name_of, request_id_of
 
 
-@without_pydantic_1()
 def create_app(
     shell: NodeShell,
     *,
@@ -62,24 +61,28 @@ def create_app(
     a `store` that has to take a configuration first; unless `config_from_peers`, one that others
     go by is not taken from them. With `access` it is for who has API tokens.
     """
-    app = new_app(f"Spillover node {shell.cluster.id}", shell.metrics.registry)
     sessions = SessionPaths(shell, access)
-    _add_state_routes(app, shell)
-    add_request_routes(app, shell)
     federation = Federation(shell)
-    _add_federation_routes(app, federation)
     name = urlsplit(shell.cluster.url or "").hostname
     site = Site(frozenset({name} if name else ()), allowed_origins)
-    add_admin_routes(app, shell, site, testbed=testbed)
     configuration = NodeConfiguration(shell, store, sessions.go_by, from_peers=config_from_peers)
-    add_config_routes(app, shell, configuration, guard_of(site))
     doors = None if access is None else Doors(access, Audit(lambda: shell.now_s), TABLE)
     operators = Operators(testbed, site.own_names, has_tokens=access is not None)
     console = node_console(shell, federation, operators)
     shell.on_close.append(console.close)
-    complete(app, console, REQUESTS)
-    describe(app, partial(tell_hot_paths, has_tokens=access is not None))
-    return HotPaths(app, shell, Pages(site), sessions, doors)
+
+    def make() -> FastAPI:
+        app = new_app(f"Spillover node {shell.cluster.id}", shell.metrics.registry)
+        _add_state_routes(app, shell)
+        add_request_routes(app, shell)
+        _add_federation_routes(app, federation)
+        add_admin_routes(app, shell, site, testbed=testbed)
+        add_config_routes(app, shell, configuration, guard_of(site))
+        complete(app, console, REQUESTS)
+        describe(app, partial(tell_hot_paths, has_tokens=access is not None))
+        return app
+
+    return HotPaths(MadeWhenAsked(make), shell, Pages(site), sessions, doors)
 
 
 def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
