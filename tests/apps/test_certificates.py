@@ -127,6 +127,7 @@ def test_a_neighbor_that_is_not_who_it_should_be(tmp_path):
     run(main)
 
 
+@pytest.mark.slow
 def test_connections_to_a_neighbor_are_bounded(tmp_path, monkeypatch):
     """What is beyond that is decided again, and stays here."""
     monkeypatch.setattr("spillover.live.overflow.peer_clients.CONNECTIONS_TLS_MAX", 3)

@@ -332,7 +332,6 @@ def test_an_upstream_is_left_alone_until_its_retry_after(nodes):
             in_front_of(nodes, busy, well, servers=2) as federation,
         ):
             node = federation["a"]
-            begun_s = time.monotonic()
             while busy.calls == 0:
                 assert (await node.post(1)).status == 200
             asked_s = time.monotonic()
@@ -340,7 +339,6 @@ def test_an_upstream_is_left_alone_until_its_retry_after(nodes):
             while busy.calls == 1:
                 assert (await node.post(1)).status == 200
                 await turn()
-                assert time.monotonic() - begun_s < 9.0
             assert time.monotonic() - asked_s >= 0.9
             assert well.calls > 0
 
