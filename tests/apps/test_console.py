@@ -69,7 +69,7 @@ class Listener:
 
 
 def console_of(node):
-    return node.server.config.app._app.app.state.console
+    return node.server.config.app.cold.made().state.console
 
 
 async def fetch(node, path, method="GET", **headers):

@@ -95,7 +95,7 @@ def test_all_that_the_app_answers_to_stands_in_the_table(nodes):
                 is_closed = isinstance(DOORS[door][verb.upper()], Role)
                 assert ("401" in operation["responses"]) == is_closed, path
                 assert ("security" in operation) == is_closed, path
-        hidden = {route.path for route in app._app.app.routes} | set(app._routes)
+        hidden = {route.path for route in app.cold.made().routes} | set(app._routes)
         assert not [path for path in hidden if TABLE.needs_of(path) is None]
         known = {*hidden, *described["paths"]}
         of_doors = {id(TABLE.needs_of(path)) for path in known}
@@ -195,7 +195,7 @@ def test_nobody_takes_all_places_of_the_console(nodes):
                 assert b"8 pages that listen at a time with this API token" in await refused.aread()
             async with listen(headers=shown_by("operator")) as response:
                 assert response.status_code == 200
-        broadcast = node.server.config.app._app.app.state.console.broadcast
+        broadcast = node.server.config.app.cold.made().state.console.broadcast
         await nodes.until(lambda: broadcast.listeners == 0)
         assert not broadcast._held
 

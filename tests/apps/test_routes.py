@@ -163,7 +163,7 @@ def all_routes(node):
         if not path.startswith("/peer/v1/"):  # of the version before
             yield from ((path, method.lower()) for method in methods)
     yield "/requests/{request_id}", "get"
-    for route in hot._app.app.routes:
+    for route in hot.cold.made().routes:
         if getattr(route, "include_in_schema", False):
             path = route.path.replace(":path}", "}")
             yield from ((path, method.lower()) for method in route.methods)

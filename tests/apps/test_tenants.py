@@ -183,7 +183,7 @@ def test_the_console_tells_nobody_the_names_of_tenants(nodes):
     async def check(federation):
         node = federation["a"]
         await post(node, SHOP, {"service_ms": 1})
-        shown = await node.server.config.app._app.app.state.console.broadcast._look()
+        shown = await node.server.config.app.cold.made().state.console.broadcast._look()
         assert len(json.loads(shown)["decisions"]) == 1
         assert b"order-7" not in shown
 

@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from types import ModuleType
 from typing import Any, cast
 
@@ -53,19 +52,23 @@ def without_pydantic_1() -> Iterator[None]:
 
 
 class MadeWhenAsked:
-    """An ASGI app around one that is made when it is first asked for: to make its routes takes
-    FastAPI more time than all else takes that a service makes as it starts."""
+    """An ASGI app around one that is made when it is first asked for, which many a node in a test
+    never is: to make routes takes FastAPI longer than all else takes that a node makes. A process
+    makes it as it starts: pydantic 1 is meanwhile hidden from all its threads."""
 
     def __init__(self, make: Callable[[], FastAPI]) -> None:
         self._make = make
+        self._app: FastAPI | None = None
 
-    @cached_property
-    def app(self) -> FastAPI:
-        with without_pydantic_1():
-            return self._make()
+    def made(self) -> FastAPI:
+        """Returns it, made now if it was not."""
+        if self._app is None:
+            with without_pydantic_1():
+                self._app = self._make()
+        return self._app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, send)
+        await self.made()(scope, receive, send)
 
 
 def new_app(title: str, registry: CollectorRegistry) -> FastAPI:

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from spillover.apps.http.asgi import AsgiApp, Receive, Scope, Send
+from spillover.apps.http.asgi import Receive, Scope, Send
+from spillover.apps.http.cold import MadeWhenAsked
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange, too_large
 from spillover.apps.http.problems import Problem
@@ -57,7 +58,7 @@ REPLAYED_LINE = b"spillover-replayed: true\r\n"
 
 
 class HotPaths:
-    """An ASGI app: the hot paths of a node, and behind them `app` for the rest.
+    """An ASGI app: the hot paths of a node, and behind them those that are `cold`.
 
     Most requests never see ASGI: connections hand those of clients that came whole to `direct`,
     those of neighbors to `PeerPaths.forward_whole`, which answer them when their time comes,
@@ -66,13 +67,13 @@ class HotPaths:
 
     def __init__(
         self,
-        app: AsgiApp,
+        cold: MadeWhenAsked,
         shell: NodeShell,
         pages: Pages,
         sessions: SessionPaths,
         doors: Doors | None = None,
     ) -> None:
-        self._app = app
+        self.cold = cold
         self._pages = pages
         self._sessions = sessions
         self.doors = self._doors = doors
@@ -142,7 +143,7 @@ class HotPaths:
                 return
             headers = dict(exchange.headers)
             scope[PEER_OF] = partial(peer_of, self._shell.peers, exchange, headers)
-        await self._app(scope, receive, send)
+        await self.cold(scope, receive, send)
 
     def _admit(self, exchange: Exchange) -> bool:
         """See `Pages.admit`."""

@@ -80,9 +80,9 @@ async def serve_node(
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
         shell = make_shell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
-        node = partial(create_app, testbed=testbed, allowed_origins=allowed_origins, store=store)
-        node = partial(node, config_from_peers=config_from_peers)
-        app = node(shell, access=_watched(shell, token_files))
+        make = partial(create_app, shell, testbed=testbed, config_from_peers=config_from_peers)
+        app = make(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
+        app.cold.made()  # no thread of a handler runs yet
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
         at_proxy = [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
         servers: list[HttpServer | ProxyDoor] = [*of_app, *at_proxy]
