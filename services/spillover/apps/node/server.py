@@ -80,8 +80,8 @@ async def serve_node(
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
         shell = make_shell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
-        make = partial(create_app, shell, testbed=testbed, config_from_peers=config_from_peers)
-        app = make(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
+        new = partial(create_app, shell, testbed=testbed, config_from_peers=config_from_peers)
+        app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
         at_proxy = [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
