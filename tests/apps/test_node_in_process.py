@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import uvloop
+from fastapi import FastAPI
 
 from spillover import __version__
 from spillover.apps.http.token_files import TokenFiles
@@ -94,6 +95,23 @@ def served(check, **given):
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+def test_routes_are_made_before_anybody_asks(monkeypatch):
+    """And before any thread of a handler runs, which may be about to import pydantic 1."""
+    made = []
+
+    class Noted(FastAPI):
+        def __init__(self, **settings):
+            super().__init__(**settings)
+            made.append(self.title)
+
+    monkeypatch.setattr("spillover.apps.http.cold.FastAPI", Noted)
+
+    async def check(_):
+        assert made == ["Spillover node a"]
+
+    served(check)
 
 
 def test_the_first_line_of_its_log_says_who_it_is(caplog):
