@@ -8,6 +8,8 @@ import logging
 import multiprocessing
 import subprocess
 import time
+from dataclasses import replace
+from random import Random
 
 import psutil
 import pytest
@@ -19,7 +21,7 @@ from spillover.tools.bench.leases.renewing import LoadedPlan
 from spillover.tools.bench.leases.settings import TIMES
 from spillover.tools.processes.child import Child
 from support.benches import do
-from support.loop import turn
+from support.loop import turn, until
 
 
 async def hosted(plan, there):
@@ -55,6 +57,77 @@ def test_locks_are_shared_out_beforehand(redis_server, redis_servers, monkeypatc
     assert sorted(reports) == sorted(
         (f"n{n}", partition, True) for n, of in enumerate(held) for partition in of
     )
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("rule", ["guarded", "blog"])
+def test_members_are_whole_ones_whose_handlers_say_when_they_begin_and_end(
+    redis_server, redis_servers, rule
+):
+    """Each partition runs until it is handed over, which is when the member leaves."""
+    plan = hosts.HostPlan(
+        url=redis_server.url,
+        group=redis_servers.new_name(),
+        rule=rule,
+        nodes=("n0",),
+        partitions=(2,),
+        seed=5,
+    )
+
+    async def work(_):
+        host = hosts._Host(plan, None)
+        member = host._member("n0")
+        async with member:
+            await until(lambda: len(host._said) == 2)
+            await turn(0.05)
+            begun = [(one.node, one.partition, one.runs) for one in host._said]
+        return member, begun, [(one.node, one.partition, one.runs) for one in host._said]
+
+    member, begun, said = do(work)
+    assert sorted(begun) == [("n0", 0, True), ("n0", 1, True)]
+    assert sorted(said[2:]) == [("n0", 0, False), ("n0", 1, False)]
+    assert (member.url, member.group, member.rule) == (plan.url, plan.group, rule)
+    assert (member.times, member.settings.partitions) == (TIMES, 2)
+
+
+@pytest.mark.processes
+def test_who_cannot_have_a_lock_tries_again_a_period_later(
+    redis_server, redis_servers, monkeypatch
+):
+    """One call each: who waited for it would ask again and again. The first ones come at any
+    instant of a period, so that not all come at once."""
+    monkeypatch.setattr(hosts, "TIMES", replace(TIMES, normal_lease_ms=100.0, min_grab_ms=30.0))
+    group = redis_servers.new_name()
+    noted = []
+
+    def note(node, partition, runs):
+        noted.append((time.monotonic(), node, partition, runs))
+
+    def calls():
+        told = redis_server.client.info("commandstats")
+        return told["cmdstat_set"]["calls"]
+
+    async def work(_):
+        def holding(node, random):
+            held = hosts.hold_locks(redis_server.url, group, node, range(8), random, note)
+            return asyncio.create_task(held)
+
+        first = holding("n0", Random(1))
+        await until(lambda: len(noted) == 8)
+        before, began_s = calls(), time.monotonic()
+        second = holding("n1", Random(2))
+        await turn(0.5)
+        asked, took_s = calls() - before, time.monotonic() - began_s
+        for one in (first, second):
+            one.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        return asked, took_s
+
+    asked, took_s = do(work)
+    assert {node for _, node, _, _ in noted} == {"n0"}
+    begun_s = [at_s for at_s, *_ in noted[:8]]
+    assert max(begun_s) - min(begun_s) >= 0.02, "not all at once"
+    assert 0 < asked <= 8 * (took_s / 0.1 + 1)
 
 
 @pytest.mark.processes
