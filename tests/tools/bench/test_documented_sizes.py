@@ -64,10 +64,8 @@ SAID = {
         f"where a request every {gossip.PERIOD_S * 1e3:g} ms at each node",
     ],
     "decisions/0024-bench-leases.md": [
-        (
-            f"{holding.MEMBERS} whole members, {number(holding.PARTITIONS)} partitions, maximum lease "
-            f"{TIMES.max_lease_ms / 1e3:g} s renewed each second"
-        ),
+        f"{holding.MEMBERS} whole members, {number(holding.PARTITIONS)} partitions, maximum lease",
+        f"maximum lease {TIMES.max_lease_ms / 1e3:g} s renewed each second",
         f"round trips and CPU of Redis at {listed(*members.COUNTS)} members",
         f"leases lost | {lateness.P99_MS_MAX:g} ms; a renewing thread",
         f"fenced write; {fenced.BATCH_SIZE}; fence alone",
@@ -79,10 +77,8 @@ SAID = {
         ),
     ],
     "decisions/0038-unlike-servers.md": [
-        (
-            f"with {dispatch.SERVERS} servers and {dispatch.TYPES} types of {dispatch.JOINED} classes "
-            f"each, 0.9 us on a plain cluster (medians of 5 runs, {number(dispatch.DISPATCHES)} each"
-        ),
+        f"with {dispatch.SERVERS} servers and {dispatch.TYPES} types of {dispatch.JOINED} classes",
+        f"on a plain cluster (medians of 5 runs, {number(dispatch.DISPATCHES)} each",
     ],
     "decisions/0039-distributed-queue.md": [
         f"{waits.PRODUCERS} producers and {waits.CONSUMERS} consumers on sockets",
@@ -96,10 +92,8 @@ SAID = {
         *(f"load {load} %" for load in waits.LOADS if load != 100),
     ],
     "decisions/0043-pass-through.md": [
-        (
-            f"streams of events of {streams.CHUNK_BYTES} bytes from a service straight, through nodes "
-            f"({listed(*ways.HOPS.values())} hops)"
-        ),
+        f"streams of events of {streams.CHUNK_BYTES} bytes from a service straight",
+        f"through nodes ({listed(*ways.HOPS.values())} hops)",
         f"({streams.STREAMS} streams of {1e3 / streams.PERIOD_MS:g}/s)",
         f"the same at {number(streams.MANY_STREAMS * 1e3 / streams.PERIOD_MS)} chunks/s",
         f"{number(memory.STREAMS)} streams, MB",
@@ -111,17 +105,13 @@ SAID = {
             f"Sites are {sites.DELAY_MS:g} ms apart. HAProxy gets the best T of "
             f"{listed(*peers.THRESHOLDS)} for each workload"
         ),
-        (
-            f"jobs of {sites.JOB_MS / 1e3:g} s at load {sites.LOAD:g} and {len(sizes(JOBS))} sites of "
-            f"{sizes(JOBS)[0]} servers"
-        ),
+        f"With jobs of {sites.JOB_MS / 1e3:g} s at load {sites.LOAD:g} and",
+        f"{len(sizes(JOBS))} sites of {sizes(JOBS)[0]} servers",
         f"With sites of {ended(*sizes(UNLIKE))} servers",
     ],
     "docs/sessions.md": [
-        (
-            f"{membership.SERVERS[0]} nodes, {number(membership.CLIENTS[0])} clients in one process, "
-            f"{membership.RATE_PER_S:g} requests a second, and four changes"
-        ),
+        f"{membership.SERVERS[0]} nodes, {number(membership.CLIENTS[0])} clients in one process",
+        f"{membership.RATE_PER_S:g} requests a second, and four changes",
         f"medians of {word(membership.SIMULATED[0])} seeds",
         f"overlap (within {membership.WAIT_S[0]:g} s)",
         f"consistent hashing with {ended(*sorted(POINTS))} points a node",
