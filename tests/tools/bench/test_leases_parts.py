@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import time
 from random import Random
 from types import SimpleNamespace
@@ -71,6 +73,35 @@ def test_processor_time_of_a_tree_is_that_of_all_in_it():
     assert trees_cpu_s([os.getpid()] * 2) >= 2 * (own.user + own.system)
     assert trees_cpu_s([]) == 0.0
     assert readings.descendants(2**30) == []
+
+
+SPINS = """
+import subprocess, sys, time
+depth = int(sys.argv[1])
+if depth:
+    subprocess.Popen([sys.executable, "-c", sys.argv[2], str(depth - 1), sys.argv[2]])
+while time.process_time() < 0.1:
+    pass
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.processes
+def test_processor_time_of_a_tree_has_what_its_processes_have_started():
+    """Directly or not; each has used 0.1 s."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", SPINS, "2", SPINS], **pipes) as first:
+        for _ in range(3):
+            first.stdout.readline()
+        tree = [psutil.Process(first.pid), *readings.descendants(first.pid)]
+        each_s = [one.cpu_times().user + one.cpu_times().system for one in tree]
+        found_s = trees_cpu_s([first.pid])
+        first.stdin.close()
+        psutil.wait_procs(tree[1:], timeout=10.0)
+    assert len(tree) == 3
+    assert min(each_s) >= 0.09
+    assert sum(each_s) <= found_s <= sum(each_s) + 0.1
 
 
 def test_members_are_dealt_to_hosts_and_locks_with_them():
