@@ -9,6 +9,7 @@ import re
 import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +22,7 @@ from spillover.tools.bench.peers import sites
 from spillover.tools.bench.peers.workloads import WAITS, mesh
 from spillover.tools.bench.peers.workloads import Workload as PeersWorkload
 from spillover.tools.bench.servers import Server
-from spillover.tools.bench.tokens import STAGES, dispatch, measuring
+from spillover.tools.bench.tokens import STAGES, dispatch, measuring, sides
 from spillover.tools.bench.tokens.rivals import RIVALS
 from spillover.tools.bench.tokens.workloads import Workload
 from support.benches import do, session_of
@@ -110,6 +111,25 @@ def test_tokens_are_beside_theory_rules_and_themselves(two_runs):
     shown = [note for note in session.notes if ": of one core " in note]
     assert all("servers " in note and "generator " in note for note in shown)
     assert ["nodes " in note.partition(";")[0] for note in shown] == [True] * 2 + [False] * 5
+
+
+def test_a_side_that_is_not_played_waits_for_no_change_of_its_servers():
+    """Which is due from when the load begins, and that never does."""
+
+    async def work(told):
+        plan = session_of(told, duration_s=0.4, replicas=1).plan
+        changing = replace(WORKLOAD, out="b")
+        parts = (changing.replicas(plan), changing.phases(plan), changing.schedule(plan, 3))
+        ready = asyncio.Barrier(2)
+        await ready.abort()
+        load = SimpleNamespace(pid=os.getpid())
+        turn = sides.Turn(sides.Run(changing, *parts, 3), load, ready, asyncio.Barrier(1))
+        before = asyncio.all_tasks()
+        with pytest.raises(asyncio.BrokenBarrierError):
+            await sides.Tokens().play(turn)
+        return [one.get_coro().__name__ for one in asyncio.all_tasks() - before]
+
+    assert "_change" not in do(work)
 
 
 def test_progress_is_told_run_by_run(two_runs):
