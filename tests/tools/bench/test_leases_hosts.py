@@ -96,7 +96,7 @@ def test_who_cannot_have_a_lock_tries_again_a_period_later(
 ):
     """One call each: who waited for it would ask again and again. The first ones come at any
     instant of a period, so that not all come at once."""
-    monkeypatch.setattr(hosts, "TIMES", replace(TIMES, normal_lease_ms=100.0, min_grab_ms=30.0))
+    monkeypatch.setattr(hosts, "TIMES", replace(TIMES, normal_lease_ms=300.0, min_grab_ms=30.0))
     group = redis_servers.new_name()
     noted = []
 
@@ -116,7 +116,7 @@ def test_who_cannot_have_a_lock_tries_again_a_period_later(
         await until(lambda: len(noted) == 8)
         before, began_s = calls(), time.monotonic()
         second = holding("n1", Random(2))
-        await turn(0.5)
+        await turn(0.9)
         asked, took_s = calls() - before, time.monotonic() - began_s
         for one in (first, second):
             one.cancel()
@@ -127,7 +127,7 @@ def test_who_cannot_have_a_lock_tries_again_a_period_later(
     assert {node for _, node, _, _ in noted} == {"n0"}
     begun_s = [at_s for at_s, *_ in noted[:8]]
     assert max(begun_s) - min(begun_s) >= 0.02, "not all at once"
-    assert 0 < asked <= 8 * (took_s / 0.1 + 1)
+    assert 0 < asked <= 8 * (took_s / 0.3 + 1)
 
 
 @pytest.mark.processes
