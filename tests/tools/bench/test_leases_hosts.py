@@ -14,7 +14,7 @@ from random import Random
 import psutil
 import pytest
 
-from spillover.model.errors import RunError
+from spillover.model.errors import InputError, RunError
 from spillover.tools.bench.leases import hosts, readings, renewing
 from spillover.tools.bench.leases.cluster import Cluster
 from spillover.tools.bench.leases.renewing import LoadedPlan
@@ -88,6 +88,29 @@ def test_members_are_whole_ones_whose_handlers_say_when_they_begin_and_end(
     assert sorted(said[2:]) == [("n0", 0, False), ("n0", 1, False)]
     assert (member.url, member.group, member.rule) == (plan.url, plan.group, rule)
     assert (member.times, member.settings.partitions) == (TIMES, 2)
+
+
+@pytest.mark.processes
+def test_a_member_that_cannot_begin_ends_its_host(redis_server, redis_servers):
+    """As one of a group with other settings; who looks on would wait for it for long."""
+    told = {"url": redis_server.url, "group": redis_servers.new_name(), "rule": "guarded"}
+    plans = [
+        hosts.HostPlan(**told, nodes=(node,), partitions=(count,), seed=5)
+        for node, count in (("n0", 2), ("n1", 3))
+    ]
+
+    async def work(_):
+        first = hosts._Host(plans[0], None)
+        async with first._member("n0"):
+            await until(lambda: len(first._said) == 2)
+            ours, there = multiprocessing.Pipe()
+            with ours, there:
+                ours.send(None)
+                with pytest.raises(InputError, match="partitions"):
+                    await asyncio.wait_for(hosts._Host(plans[1], there).run(), 10.0)
+                return ours.recv()
+
+    assert do(work) is None, "it was ready before"
 
 
 @pytest.mark.processes

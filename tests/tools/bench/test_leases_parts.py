@@ -193,6 +193,31 @@ def test_a_host_that_dies_fails_the_run_unless_it_was_killed(was_killed):
             limited(main())
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_host_that_was_killed_may_die(monkeypatch, is_killed):
+    """It is what was wanted, and the others are followed on."""
+    killed = []
+    monkeypatch.setattr(os, "kill", lambda *how: killed.append(how))
+
+    async def main():
+        cluster, host = cluster_of(), Host()
+        cluster._children = [SimpleNamespace(pid=5), SimpleNamespace(pid=6)]
+        listening = asyncio.create_task(cluster._listen(1, host))
+        killed_s = cluster.kill(1 if is_killed else 0)
+        host.words.put_nowait(RunError("host 1 died"))
+        await listening
+        cluster.check()
+        return killed_s
+
+    if is_killed:
+        began_s = time.monotonic()
+        assert began_s <= limited(main()) <= time.monotonic()
+        assert killed == [(6, 9)]
+    else:
+        with pytest.raises(RunError, match="host 1 died"):
+            limited(main())
+
+
 class Heard:
     """The other end of a host's pipe."""
 

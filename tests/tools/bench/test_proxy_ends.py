@@ -132,7 +132,6 @@ def test_requests_come_in_pieces_and_large_answers_as_they_are_read():
 
 def test_who_does_not_read_is_sent_no_more(monkeypatch):
     """Until it leaves, with everything else that is open."""
-
     few = readers.RECEIVE_BYTES
     monkeypatch.setattr(readers, "RECEIVE_BYTES", 24_576)
 

@@ -267,6 +267,14 @@ def test_sites_play_the_schedule_of_each_seed(monkeypatch, together):
     assert session.notes[-1] == "Too few seeds to claim anything: take --runs 6 or more."
 
 
+def test_sites_play_beside_the_papers_rule_unless_told_otherwise(monkeypatch):
+    here, session, _ = peers_played(monkeypatch, replace(JOBS, together=True), seed=3)
+    assert [bed.wanted.policy for bed in here.beds] == ["paper"]
+    peer = "HAProxy, queue 1"
+    assert {row.case.partition(":")[0] for row in session.rows} == {"small, paper"}
+    assert {row.peer for row in session.rows} == {peer, "itself, simulated"}
+
+
 @pytest.mark.parametrize("order", ["longest-available", "least-loaded"])
 def test_dispatches_of_each_order_are_beside_a_plain_cluster(order, monkeypatch):
     monkeypatch.setattr(dispatch, "DISPATCHES_QUICK", 400.0)
