@@ -261,9 +261,12 @@ def test_a_host_tells_what_begins_and_ends_and_that_it_lives(monkeypatch):
 
 
 def test_a_member_is_as_the_plan_says():
+    """What it draws follows from the seed and its name: a run can be had again."""
     host, _ = host_of()
-    member = host._member("n1")
-    assert member.node == "n1"
+    members = [host._member(node) for node in ("n1", "n1", "n0")]
+    assert [one.node for one in members] == ["n1", "n1", "n0"]
+    first, again, other = (one.machine._agenda.random.random() for one in members)
+    assert first == again != other
 
 
 @pytest.mark.processes
