@@ -38,9 +38,24 @@ def deaths(monkeypatch):
     return found
 
 
-def test_one_of_several_producers_is_killed_in_each_run(deaths, monkeypatch):
-    """After as long as it was measured, and a while since the last consumer began, which is late
-    here; objects are on disk, and those that it had accepted are still there."""
+@pytest.fixture
+def late_s(monkeypatch):
+    """When the last of three consumers began, each time: later than the others."""
+    found, use = [], killed._use
+
+    async def used(name, *more):
+        if name == "c2":
+            await turn(0.2)
+            found.append(time.monotonic())
+        await use(name, *more)
+
+    monkeypatch.setattr(killed, "_use", used)
+    return found
+
+
+def test_one_of_several_producers_is_killed_in_each_run(deaths, late_s, monkeypatch):
+    """After as long as it was measured, and a while since the last consumer began; objects are on
+    disk, and those that it had accepted are still there."""
     counts = {"PRODUCERS": 3, "CONSUMERS": 3, "PRODUCTION_PER_S": 60.0, "CONSUMPTION_PER_S": 25.0}
     for name, count in counts.items():
         monkeypatch.setattr(killed, name, count)
@@ -52,15 +67,6 @@ def test_one_of_several_producers_is_killed_in_each_run(deaths, monkeypatch):
         return measured(one, measured_s)
 
     monkeypatch.setattr(killed, "_figures", figures)
-    late_s, use = [], killed._use
-
-    async def used(name, *more):
-        if name == "c2":
-            await turn(0.2)
-            late_s.append(time.monotonic())
-        await use(name, *more)
-
-    monkeypatch.setattr(killed, "_use", used)
     here, session = played(killed.STAGES, seed=3, runs=2)
     assert [bed.count for bed in here.beds] == [3, 3]
     for bed in here.beds:
