@@ -16,8 +16,9 @@ import pytest
 from spillover.model.ids import ClusterId
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 from spillover.model.schedule import Arrival
-from spillover.tools.bench.load_process import Replayed
+from spillover.tools.bench.load_process import LoadProcess, Replayed
 from spillover.tools.bench.peers import measuring as peers
+from spillover.tools.bench.peers import sides as peers_sides
 from spillover.tools.bench.peers import sites
 from spillover.tools.bench.peers.workloads import WAITS, mesh
 from spillover.tools.bench.peers.workloads import Workload as PeersWorkload
@@ -265,6 +266,21 @@ def test_sites_play_the_schedule_of_each_seed(monkeypatch, together):
     ] * 3
     assert "servers and relays" in efforts[2]
     assert session.notes[-1] == "Too few seeds to claim anything: take --runs 6 or more."
+
+
+def test_a_side_asks_for_nothing_before_all_are_ready():
+    """Where one of them never is, it does not begin."""
+
+    async def work(told):
+        ready = asyncio.Barrier(2)
+        await ready.abort()
+        with LoadProcess() as load:
+            playing = peers_sides.Turn(JOBS, JOBS.draw(1.0, 3), 3, load, ready)
+            with pytest.raises(asyncio.BrokenBarrierError):
+                await peers_sides.Federation("paper").play(playing)
+        return len(told.beds), list(told.jobs)
+
+    assert do(work) == (1, [])
 
 
 def test_sites_play_beside_the_papers_rule_unless_told_otherwise(monkeypatch):
