@@ -7,13 +7,15 @@ import json
 import subprocess
 import sys
 from functools import partial
+from typing import get_args
 
 import pytest
 
 from spillover.client import Spillover
 from spillover.model.errors import RunError
 from spillover.tools.bench import asking
-from spillover.tools.bench.asking import Asked
+from spillover.tools.bench.asking import Asked, AskingProcess
+from support.benches import do
 from support.scripted_server import done, problem, scripted
 
 BENCH = [sys.executable, "-m", "spillover", "bench", "client", "--quick", "--json", "--runs", "1"]
@@ -72,6 +74,32 @@ def test_answers_to_all_threads_count():
 
     count, seen = asyncio.run(ask())
     assert count == seen >= 3
+
+
+@pytest.mark.parametrize("library", get_args(asking.Library))
+def test_the_process_asks_on_the_same_connections_and_goes_on_after_a_failure(library):
+    """Which is told: the next job counts again."""
+
+    async def work(_):
+        async with scripted(done()) as server:
+            with AskingProcess() as asker:
+                job = asked(server, library, users=2)
+                counts = [await asker.count(job) for _ in range(2)]
+                keys = {headers["idempotency-key"][:5] for _, headers in server.seen}
+                seen, connections = len(server.seen), len(server._connections)
+                server.answers(problem(422, "invalid"))
+                with pytest.raises(RunError, match="422"):
+                    await asker.count(job)
+                server.answers(done())
+                return keys, counts, seen, connections, await asker.count(job)
+
+    keys, counts, seen, connections, again = do(work)
+    named = {"httpx": {"httpx"}, "load generator": {"lean-"}}
+    assert keys == named.get(library, keys)
+    assert not keys & {"httpx", "lean-"} or library in named
+    assert min(*counts, again) >= 2
+    assert sum(counts) == seen
+    assert connections == 2
 
 
 def test_what_is_no_result_is_no_answer():

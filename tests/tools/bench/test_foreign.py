@@ -66,13 +66,14 @@ def test_a_program_is_there_once_it_answers_well_and_gone_in_the_end():
             async with foreign_server("it", command, listening) as server:
                 assert listening.fileno() == -1
                 said = await get(server.url)
-                process = psutil.Process(server.pid)
-            return port, server, said, process
+                process, session = psutil.Process(server.pid), os.getsid(server.pid)
+            return port, server, said, process, session
 
-    port, server, said, process = limited(main())
+    port, server, said, process, session = limited(main())
     assert server.url == f"http://127.0.0.1:{port}"
     assert (said.status, int(said.body)) == (200, server.pid)
     assert server.pid != os.getpid()
+    assert session != os.getsid(0), "Ctrl-C is for the benchmark, which ends it"
     psutil.wait_procs([process], timeout=10.0)
     assert not process.is_running()
 

@@ -8,18 +8,20 @@ import logging
 import multiprocessing
 import subprocess
 import time
+from dataclasses import replace
+from random import Random
 
 import psutil
 import pytest
 
-from spillover.model.errors import RunError
+from spillover.model.errors import InputError, RunError
 from spillover.tools.bench.leases import hosts, readings, renewing
 from spillover.tools.bench.leases.cluster import Cluster
 from spillover.tools.bench.leases.renewing import LoadedPlan
 from spillover.tools.bench.leases.settings import TIMES
 from spillover.tools.processes.child import Child
 from support.benches import do
-from support.loop import turn
+from support.loop import turn, until
 
 
 async def hosted(plan, there):
@@ -55,6 +57,100 @@ def test_locks_are_shared_out_beforehand(redis_server, redis_servers, monkeypatc
     assert sorted(reports) == sorted(
         (f"n{n}", partition, True) for n, of in enumerate(held) for partition in of
     )
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("rule", ["guarded", "blog"])
+def test_members_are_whole_ones_whose_handlers_say_when_they_begin_and_end(
+    redis_server, redis_servers, rule
+):
+    """Each partition runs until it is handed over, which is when the member leaves."""
+    plan = hosts.HostPlan(
+        url=redis_server.url,
+        group=redis_servers.new_name(),
+        rule=rule,
+        nodes=("n0",),
+        partitions=(2,),
+        seed=5,
+    )
+
+    async def work(_):
+        host = hosts._Host(plan, None)
+        member = host._member("n0")
+        async with member:
+            await until(lambda: len(host._said) == 2)
+            await turn(0.05)
+            begun = [(one.node, one.partition, one.runs) for one in host._said]
+        return member, begun, [(one.node, one.partition, one.runs) for one in host._said]
+
+    member, begun, said = do(work)
+    assert sorted(begun) == [("n0", 0, True), ("n0", 1, True)]
+    assert sorted(said[2:]) == [("n0", 0, False), ("n0", 1, False)]
+    assert (member.url, member.group, member.rule) == (plan.url, plan.group, rule)
+    assert (member.times, member.settings.partitions) == (TIMES, 2)
+
+
+@pytest.mark.processes
+def test_a_member_that_cannot_begin_ends_its_host(redis_server, redis_servers):
+    """As one of a group with other settings; who looks on would wait for it for long."""
+    told = {"url": redis_server.url, "group": redis_servers.new_name(), "rule": "guarded"}
+    plans = [
+        hosts.HostPlan(**told, nodes=(node,), partitions=(count,), seed=5)
+        for node, count in (("n0", 2), ("n1", 3))
+    ]
+
+    async def work(_):
+        first = hosts._Host(plans[0], None)
+        async with first._member("n0"):
+            await until(lambda: len(first._said) == 2)
+            ours, there = multiprocessing.Pipe()
+            with ours, there:
+                ours.send(None)
+                with pytest.raises(InputError, match="partitions"):
+                    await asyncio.wait_for(hosts._Host(plans[1], there).run(), 10.0)
+                return ours.recv()
+
+    assert do(work) is None, "it was ready before"
+
+
+@pytest.mark.processes
+def test_who_cannot_have_a_lock_tries_again_a_period_later(
+    redis_server, redis_servers, monkeypatch
+):
+    """One call each: who waited for it would ask again and again. The first ones come at any
+    instant of a period, so that not all come at once."""
+    monkeypatch.setattr(hosts, "TIMES", replace(TIMES, normal_lease_ms=300.0, min_grab_ms=30.0))
+    group = redis_servers.new_name()
+    noted = []
+
+    def note(node, partition, runs):
+        noted.append((time.monotonic(), node, partition, runs))
+
+    def calls():
+        told = redis_server.client.info("commandstats")
+        return told["cmdstat_set"]["calls"]
+
+    async def work(_):
+        def holding(node, random):
+            held = hosts.hold_locks(redis_server.url, group, node, range(8), random, note)
+            return asyncio.create_task(held)
+
+        first = holding("n0", Random(1))
+        await until(lambda: len(noted) == 8)
+        before, began_s = calls(), time.monotonic()
+        second = holding("n1", Random(2))
+        await turn(0.9)
+        asked, took_s = calls() - before, time.monotonic() - began_s
+        for one in (first, second):
+            one.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        return asked, took_s
+
+    asked, took_s = do(work)
+    assert {node for _, node, _, _ in noted} == {"n0"}
+    begun_s = [at_s for at_s, *_ in noted[:8]]
+    assert max(begun_s) - min(begun_s) >= 0.02, "not all at once"
+    assert 0 < asked <= 8 * (took_s / 0.3 + 1)
 
 
 @pytest.mark.processes

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import time
 from random import Random
 from types import SimpleNamespace
@@ -71,6 +73,35 @@ def test_processor_time_of_a_tree_is_that_of_all_in_it():
     assert trees_cpu_s([os.getpid()] * 2) >= 2 * (own.user + own.system)
     assert trees_cpu_s([]) == 0.0
     assert readings.descendants(2**30) == []
+
+
+SPINS = """
+import subprocess, sys, time
+depth = int(sys.argv[1])
+if depth:
+    subprocess.Popen([sys.executable, "-c", sys.argv[2], str(depth - 1), sys.argv[2]])
+while time.process_time() < 0.1:
+    pass
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.processes
+def test_processor_time_of_a_tree_has_what_its_processes_have_started():
+    """Directly or not; each has used 0.1 s."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", SPINS, "2", SPINS], **pipes) as first:
+        for _ in range(3):
+            first.stdout.readline()
+        tree = [psutil.Process(first.pid), *readings.descendants(first.pid)]
+        each_s = [one.cpu_times().user + one.cpu_times().system for one in tree]
+        found_s = trees_cpu_s([first.pid])
+        first.stdin.close()
+        psutil.wait_procs(tree[1:], timeout=10.0)
+    assert len(tree) == 3
+    assert min(each_s) >= 0.09
+    assert sum(each_s) <= found_s <= sum(each_s) + 0.1
 
 
 def test_members_are_dealt_to_hosts_and_locks_with_them():
@@ -162,6 +193,31 @@ def test_a_host_that_dies_fails_the_run_unless_it_was_killed(was_killed):
             limited(main())
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_host_that_was_killed_may_die(monkeypatch, is_killed):
+    """It is what was wanted, and the others are followed on."""
+    killed = []
+    monkeypatch.setattr(os, "kill", lambda *how: killed.append(how))
+
+    async def main():
+        cluster, host = cluster_of(), Host()
+        cluster._children = [SimpleNamespace(pid=5), SimpleNamespace(pid=6)]
+        listening = asyncio.create_task(cluster._listen(1, host))
+        killed_s = cluster.kill(1 if is_killed else 0)
+        host.words.put_nowait(RunError("host 1 died"))
+        await listening
+        cluster.check()
+        return killed_s
+
+    if is_killed:
+        began_s = time.monotonic()
+        assert began_s <= limited(main()) <= time.monotonic()
+        assert killed == [(6, 9)]
+    else:
+        with pytest.raises(RunError, match="host 1 died"):
+            limited(main())
+
+
 class Heard:
     """The other end of a host's pipe."""
 
@@ -205,9 +261,12 @@ def test_a_host_tells_what_begins_and_ends_and_that_it_lives(monkeypatch):
 
 
 def test_a_member_is_as_the_plan_says():
+    """What it draws follows from the seed and its name: a run can be had again."""
     host, _ = host_of()
-    member = host._member("n1")
-    assert member.node == "n1"
+    members = [host._member(node) for node in ("n1", "n1", "n0")]
+    assert [one.node for one in members] == ["n1", "n1", "n0"]
+    first, again, other = (one.machine._agenda.random.random() for one in members)
+    assert first == again != other
 
 
 @pytest.mark.processes

@@ -6,18 +6,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from spillover.inputs.topology_file import read_topology
 from spillover.model.errors import RunError
-from spillover.tools.bench.membership import measuring
+from spillover.tools.bench.membership import crowd, measuring
 from spillover.tools.bench.membership.crowd import CrowdProcess
 from spillover.tools.bench.membership.measuring import _Federation, _Watch, load_of
 from spillover.tools.bench.membership.rules import EVEN, RULES, Simulated, simulate
-from spillover.tools.bench.membership.steps import Look, Run, Step
+from spillover.tools.bench.membership.steps import EVENTS, Look, Run, Step
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.nodes import cluster, topology_of
+from spillover.tools.bench.session import Session
+from support.benches import do
 from support.children import in_this_loop
 from support.loop import turn, until
 from support.scripted_server import answer, problem, scripted
@@ -127,6 +131,56 @@ def test_a_change_that_does_not_end_is_given_up():
     _, run, in_time = watched(looks, within_s=0.1, quiet_s=5.0)
     assert not in_time
     assert len(run.over_time) >= 1
+
+
+def changed(moves, there=3):
+    """A run of three clients, of whom so many are there. After the first change they move that
+    often, one move after the other."""
+    lists = [["a", "b"], ["a"], ["a", "b", "c"], ["b", "c"], ["a", "c"]]
+    said, seen, run = [], [], Run(EVEN, 1, NOTHING)
+
+    async def clients(_, connection):
+        moved = 0
+        ending = asyncio.create_task(asyncio.to_thread(connection.recv))
+        while not ending.done():
+            changes = sum(line.startswith("PUT") for line, _ in seen[0])
+            moved = min(moved + 1, moves if changes else 0)
+            connection.send(look({"a": there - 1, "b": 1}, moved=moved))
+            await turn(0.02)
+        connection.send({"timeline": [], "requests": {"ok": moved}})
+
+    async def work(_):
+        async with scripted(answer(200, {"version": 1})) as server:
+            seen.append(server.seen)
+            load = replace(load_of(EVEN, QUICK, 1, 3, URLS), change_wait_s=0.0)
+            federation = _Federation(mesh(), server.url)
+            await measuring._one_run(Session(QUICK, said.append), federation, run, load, lists)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "QUIET_S", 0.08)
+        patch.setattr(measuring, "DONE_AFTER_S", 0.25)
+        patch.setattr(measuring, "CONNECTED_WITHIN_S", 0.3)
+        do(work, {crowd._work: clients})
+    return run, said, [tuple(servers) for servers in lists[1:]]
+
+
+def test_a_step_has_all_moves_of_its_change():
+    """It ends when those are over, or after the time that they may take."""
+    run, said, lists = changed(25)
+    assert [step.servers for step in run.steps] == lists
+    assert [step.moved for step in run.steps] == [25, 0, 0, 0]
+    first, *others = run.steps
+    assert first.begun_s >= 0.08, "they have to be quiet before, too"
+    assert 0.45 <= first.done_s < first.after.at_s - first.begun_s
+    assert [step.done_s for step in others] == [0.0] * 3
+    assert all(b.begun_s - a.begun_s >= 0.25 for a, b in pairwise(run.steps))
+    assert run.requests == {"ok": 25}
+    assert said == [f"{EVEN.label}: {what}" for what in ("3 clients connect", *EVENTS)]
+
+
+def test_nothing_is_changed_before_all_clients_are_there():
+    with pytest.raises(RunError, match="2 of 3 clients were connected in time"):
+        changed(1, there=2)
 
 
 def test_the_crowd_ends_with_its_result_and_not_before():

@@ -66,7 +66,9 @@ def test_a_turn_of_streams_tells_first_bytes_chunks_and_cancels(monkeypatch):
         async with ends() as (own, readers):
             one = streams._Streams(session, own, readers)
             taken = await one.turn("local", Way("nodes", own.url, (PID,)))
+            turned_s = time.monotonic()
             plain = await one.many(direct(own))
+            assert one._ends._began_s > turned_s, "what ends used before is not looked at"
             left = await one._leave(0.0)
             return session, taken, plain, left
 

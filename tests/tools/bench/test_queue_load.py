@@ -178,6 +178,28 @@ def test_the_first_thing_that_went_wrong_is_told():
     assert str(port) in str(error)
 
 
+def test_nobody_is_waited_for_whose_other_has_failed():
+    """Who produces may wait for a place for ever that nobody makes any more."""
+
+    async def fails(connection):
+        connection.send(RunError("no object came"))
+
+    async def hangs(_):
+        await asyncio.Event().wait()
+
+    async def main():
+        async with (
+            in_this_loop(Child("one", hangs), hangs) as one,
+            in_this_loop(Child("other", fails), fails) as other,
+        ):
+            before = asyncio.all_tasks()
+            with pytest.raises(RunError, match="no object came"):
+                await measuring._all_done([one, other])
+            return asyncio.all_tasks() - before
+
+    assert limited(main()) == set()
+
+
 def test_sizes_and_counts_are_those_of_their_names():
     assert measuring.SIZES == {"1 KiB": 1024, "64 KiB": 65_536, "4 MiB": 4_194_304}
     assert measuring.COUNTS.keys() == measuring.AT_ONCE.keys() == measuring.SIZES.keys()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from contextlib import AsyncExitStack
 from random import Random
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import RunError
 from spillover.tools.bench.queue.closed import body_of_take, prepare
-from spillover.tools.bench.queue.legs import EACH_MIN, Legs, _Watcher
+from spillover.tools.bench.queue.legs import EACH_MIN, LIES_S, PAUSE_S, Legs, _Watcher
 from spillover.tools.bench.queue.ways import read_way
 from support.loop import until
 from support.queue_producers import producers
@@ -106,6 +108,62 @@ def test_an_object_that_is_not_found_ends_it(answers):
 
     with pytest.raises(RunError, match="expected the object of p2, got "):
         asyncio.run(main())
+
+
+class Drawn(Random):
+    """Chance that writes down which means were drawn from; all that it waits for is short."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.means = []
+
+    def expovariate(self, lambd):
+        self.means.append(1.0 / lambd)
+        return 0.01
+
+
+@pytest.mark.slow
+def test_objects_lie_a_while_before_they_are_asked_for():
+    """What has rested has left the caches, as at producers in use; four objects are looked at, one
+    after the other, each after a pause."""
+
+    async def looked():
+        async with producers(6) as running:
+            clients = {one.id: HttpClient(one.url) for one in running}
+            random = Drawn(1)
+            watcher = _Watcher(clients, list(clients), random, Legs())
+            began_s = time.monotonic()
+            await watcher.look(counts=True)
+            took_s = time.monotonic() - began_s
+            await watcher.settle_all()
+            for client in clients.values():
+                await client.close()
+        return took_s, random.means
+
+    took_s, means = asyncio.run(looked())
+    assert means == pytest.approx([PAUSE_S, LIES_S] * 4)
+    assert took_s >= 8 * 0.01
+
+
+def test_producers_are_connected_each_with_each_before_anyone_is_timed():
+    """An empty one sends a probe on to each of the others, after it was emptied."""
+    names = ("p1", "p2", "p3")
+
+    async def main():
+        async with AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(scripted(answer(204))) for _ in names]
+            clients = {n: HttpClient(one.url) for n, one in zip(names, servers, strict=True)}
+            await prepare(clients)
+            for client in clients.values():
+                await client.close()
+            return [[json.loads(body) for body in server.bodies] for server in servers]
+
+    for name, (emptied, *probes) in zip(names, asyncio.run(main()), strict=True):
+        assert (emptied["max_hops"], "access" in emptied) == (1, False)
+        others = [other for other in names if other != name]
+        assert [probe["access"] for probe in probes] == [{other: 1.0} for other in others]
+        assert {probe["max_hops"] for probe in probes} == {2}
+        assert len({probe["probe_id"] for probe in probes}) == 2
 
 
 @pytest.mark.slow

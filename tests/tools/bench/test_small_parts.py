@@ -10,6 +10,7 @@ import time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,11 +25,13 @@ from spillover.tools.bench.membership.rules import EVEN
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.node import encrypted, gossip, paths
 from spillover.tools.bench.nodes import FOREVER_MS
+from spillover.tools.bench.peers import measuring as peers
 from spillover.tools.bench.proxy import ways
 from spillover.tools.bench.proxy.ways import Way, chain_of, check_hops
 from spillover.tools.bench.servers import Server
 from spillover.tools.bench.session import Session
 from spillover.tools.bench.sim import scale, speed
+from support.benches import do
 from support.children import in_this_loop
 from support.loop import turn, until
 from support.scripted_server import answer, done, problem, scripted
@@ -195,6 +198,44 @@ def test_a_large_run_tells_its_time_and_its_memory(monkeypatch):
     there.close()
     assert 0.0 < wall_s <= took_s
     assert peak_mb == pytest.approx(scale._peak_mb(), rel=0.01)
+
+
+class Sides:
+    """Two sides that play together: one fails, and the other waits for it for ever."""
+
+    name = "one of them"
+
+    def __init__(self):
+        self.ended = []
+
+    async def play(self, playing):
+        if self.ended or playing.ready.n_waiting:
+            raise RunError("a side fails")
+        try:
+            await playing.ready.wait()
+        finally:
+            await turn(0)
+            self.ended.append(playing)
+
+
+@pytest.mark.parametrize("of", ["peers", "tokens"])
+def test_sides_that_play_together_end_together(of):
+    """With the processes that ask for them."""
+    sides = [Sides()] * 2
+
+    async def work(told):
+        if of == "peers":
+            workload = SimpleNamespace(name="mesh", together=True)
+            playing = peers._play_all(workload, sides, [], 1, told.said.append)
+        else:
+            tokens = pytest.importorskip("spillover.tools.bench.tokens.measuring")
+            run = SimpleNamespace(workload=SimpleNamespace(name="w"))
+            playing = tokens._play_all(run, sides, told.said.append)
+        with pytest.raises(RunError, match="a side fails"):
+            await playing
+        return len(told.started), len(told.ending), len(sides[0].ended)
+
+    assert do(work) == (2, 2, 1)
 
 
 def look(**fields):

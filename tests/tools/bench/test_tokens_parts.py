@@ -11,6 +11,7 @@ import pytest
 
 from spillover.live.http.client import HttpClient
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
+from spillover.model.token_orders import ORDERS
 from spillover.tools.bench.servers import Server
 from spillover.tools.bench.tokens import dispatchers, sharing_servers, sides
 from spillover.tools.bench.tokens.dispatch import _dispatch_us, pool_of
@@ -188,6 +189,7 @@ def test_the_pool_of_dispatches_is_as_it_is_called():
     assert {(len(each.servers), each.tokens) for each in pool.classes} == {(1, 2)}
     assert [len(set(kind.classes)) for kind in pool.types] == [25] * 20
     assert pool_of(3, "least-loaded") == pool != pool_of(4, "least-loaded")
+    assert [pool_of(3, order).order for order in ORDERS] == list(ORDERS)
 
 
 def test_all_nodes_are_told_of_servers_as_a_phase_begins():

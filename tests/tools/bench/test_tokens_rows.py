@@ -114,6 +114,24 @@ def test_how_far_a_share_is_from_theory_is_told_by_its_own_errors():
     assert session.notes[1] == told
 
 
+def test_where_no_job_came_no_share_is_blocked():
+    """Neither in a row nor in what is told of it; theory knows none of such a type either."""
+    session = Session(BenchPlan(), say=print)
+    nothing = Blocking({ALL: Estimate(None, None)}, {ALL: 0}, {ALL: 0})
+    all_found = {name: measuring.Found(nothing, 5.0) for name in (TOKENS, measuring.SIMULATED)}
+    measuring._add_rows(session, "c", phase_of("t"), all_found)
+    shares = [row for row in session.rows if row.unit == UNIT]
+    assert [(row.peer, row.value, row.half_width) for row in shares] == [
+        ("exact", 0.0, 0.0),
+        (measuring.SIMULATED, 0.0, 0.0),
+    ]
+    assert [(row.peer_value, row.peer_half_width) for row in shares[1:]] == [(0.0, 0.0)]
+    width = "no interval from the exact 5000"
+    assert session.notes == [f"c: blocked, tokens: 0 of 0, 0 {UNIT} ({width})"]
+    figures = SimpleNamespace(blocking=None, blocking_per_type={"t": None})
+    assert [measuring._of(figures, name) for name in (ALL, "t")] == [0.0, 0.0]
+
+
 def jobs(*of):
     return [Job(at_s, replica, "t", time_ms) for at_s, replica, time_ms in of]
 

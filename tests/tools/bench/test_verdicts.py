@@ -4,17 +4,19 @@ Without a measurement."""
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import resource
 import subprocess
 import sys
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
-from spillover.model.errors import SpilloverError
+from spillover.model.errors import RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.tools.bench.leases import takeover
 from spillover.tools.bench.membership.rules import Simulated
@@ -29,6 +31,7 @@ from spillover.tools.bench.tokens.outcome import Job
 from spillover.tools.bench.tokens.sharing_servers import Served
 from spillover.tools.bench.tokens.sides import Played
 from spillover.tools.bench.tokens.workloads import WORKLOADS, Phase
+from spillover.tools.bench.usage import cpu_s
 from support.scripted_server import problem, scripted
 
 
@@ -120,6 +123,25 @@ def test_connections_are_as_many_as_files_allow(monkeypatch, hard, quick, connec
     assert _connections(session) == connections
     told = [f"only {hard} files may be open: memory measured with {connections} connections"]
     assert session.notes == (told if connections in {1999, 300} else [])
+
+
+@pytest.mark.parametrize(("system", "peak_mb"), [("linux", 2048.0), ("darwin", 2.0)])
+def test_a_peak_is_in_the_units_of_its_system(monkeypatch, system, peak_mb):
+    """KiB, or bytes."""
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=2_000_000))
+    assert _peak_mb() == peak_mb
+
+
+def test_processor_time_is_of_user_and_system_wherever_it_is_counted(monkeypatch):
+    """Where no clock of a process tells it, and of one that is gone."""
+    times = SimpleNamespace(user=0.75, system=0.5)
+    monkeypatch.setattr(psutil.Process, "cpu_times", lambda _: times)
+    assert cpu_s(os.getpid()) != 1.25 or sys.platform != "linux"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cpu_s(os.getpid()) == 1.25
+    with pytest.raises(RunError, match="a process that is measured cannot be looked at"):
+        cpu_s(2**30)
 
 
 def test_the_peak_of_memory_is_in_mb():

@@ -4,6 +4,7 @@ real clients that follow them, of which there are few here."""
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import os
 import signal
@@ -42,17 +43,25 @@ LABELS = ["stratified", EVEN.label]
 
 
 @pytest.fixture(scope="module")
-def changed():
+def page(tmp_path_factory):
+    """Of what was seen, where drawings can be made."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return None
+    return tmp_path_factory.mktemp("pages") / "page.html"
+
+
+@pytest.fixture(scope="module")
+def changed(page):
     """Two runs of two rules, of which each takes half a second, and what they did."""
     with pytest.MonkeyPatch.context() as patch:
         _patch(patch)
         patch.setattr(measuring, "DONE_AFTER_S", 0.1)
         patch.setattr(measuring, "QUIET_S", 0.06)
-        return played(measuring.STAGES, case="stratified", seed=3, runs=2)
+        return played(measuring.STAGES, case="stratified", seed=3, runs=2, report=page)
 
 
 @pytest.mark.slow
-def test_nodes_are_started_for_each_seed_and_clients_for_each_rule(changed):
+def test_nodes_are_started_for_each_seed_and_clients_for_each_rule(changed, page):
     """Of the seed the nodes have their names."""
     here, session = changed
     assert [bed.told["seed"] for bed in here.beds] == [3, 4]
@@ -74,7 +83,9 @@ def test_nodes_are_started_for_each_seed_and_clients_for_each_rule(changed):
     assert session.notes == [
         f"{who}; a removed node's process stays up",
         "fullest and emptiest: over the mean, the worst of the states after the 4 changes",
+        *([f"the report is in {page}"] if page else []),
     ]
+    assert page is None or all(label in page.read_text("utf-8") for label in LABELS)
 
 
 def names_of(seed):

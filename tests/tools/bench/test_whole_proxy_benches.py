@@ -15,7 +15,7 @@ from spillover.tools.bench.proxy import memory, requests, streams, ways
 from spillover.tools.bench.proxy.readers import Asked, Counted, Left, Opened
 from spillover.tools.bench.servers import Server
 from support import benches
-from support.benches import do, played
+from support.benches import do, played, session_of
 
 CLIENTS, LOAD = "the process of the clients", "the load process"
 
@@ -190,3 +190,15 @@ def test_memory_of_streams_is_that_of_nodes_of_their_own(monkeypatch):
     assert (row.case, row.unit, row.peer) == ("memory of an idle stream, one hop", "KiB", None)
     assert len(row.values) == 2
     assert here.said == [f"memory of an idle stream, one hop: run {n} of 2" for n in (1, 2)]
+    assert session.notes == [], "a quick run has no relays beside it"
+
+
+def test_memory_of_relays_is_beside_that_of_nodes_unless_it_has_to_be_quick():
+    async def work(told):
+        session = session_of(told, quick=False, case="of none")
+        await memory.measure_memory("local", session)
+        return session.notes
+
+    assert do(work) == [
+        f"{name} is not installed: no row beside it" for name in ("HAProxy", "nginx")
+    ]

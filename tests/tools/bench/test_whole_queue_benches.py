@@ -14,6 +14,7 @@ from spillover.live.queue.store import ObjectStore
 from spillover.model.errors import RunError
 from spillover.tools.bench.queue import killed, measuring, waits
 from support.benches import Producers, played
+from support.loop import turn
 
 pytestmark = pytest.mark.slow
 
@@ -37,9 +38,24 @@ def deaths(monkeypatch):
     return found
 
 
-def test_one_of_several_producers_is_killed_in_each_run(deaths, monkeypatch):
-    """After as long as it was measured, and a while to begin; objects are on disk, and those that
-    it had accepted are still there."""
+@pytest.fixture
+def late_s(monkeypatch):
+    """When the last of three consumers began, each time: later than the others."""
+    found, use = [], killed._use
+
+    async def used(name, *more):
+        if name == "c2":
+            await turn(0.2)
+            found.append(time.monotonic())
+        await use(name, *more)
+
+    monkeypatch.setattr(killed, "_use", used)
+    return found
+
+
+def test_one_of_several_producers_is_killed_in_each_run(deaths, late_s, monkeypatch):
+    """After as long as it was measured, and a while since the last consumer began; objects are on
+    disk, and those that it had accepted are still there."""
     counts = {"PRODUCERS": 3, "CONSUMERS": 3, "PRODUCTION_PER_S": 60.0, "CONSUMPTION_PER_S": 25.0}
     for name, count in counts.items():
         monkeypatch.setattr(killed, name, count)
@@ -51,7 +67,6 @@ def test_one_of_several_producers_is_killed_in_each_run(deaths, monkeypatch):
         return measured(one, measured_s)
 
     monkeypatch.setattr(killed, "_figures", figures)
-    began_s = time.monotonic()
     here, session = played(killed.STAGES, seed=3, runs=2)
     assert [bed.count for bed in here.beds] == [3, 3]
     for bed in here.beds:
@@ -60,7 +75,7 @@ def test_one_of_several_producers_is_killed_in_each_run(deaths, monkeypatch):
     assert stores[0] != stores[1]
     assert not any(one.exists() for one in stores)
     assert [(pid, number) for _, pid, number in deaths] == [(os.getpid(), signal.SIGKILL)] * 2
-    assert deaths[0][0] >= began_s + 0.025 + 1.2
+    assert all(at_s >= late + 0.025 + 1.2 for (at_s, *_), late in zip(deaths, late_s, strict=True))
     assert deaths[1][0] >= deaths[0][0] + 2 * 1.2 + 0.025
     for (one, measured_s), (at_s, *_) in zip(seen, deaths, strict=True):
         assert measured_s == 1.2

@@ -9,19 +9,21 @@ import re
 import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from spillover.model.ids import ClusterId
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 from spillover.model.schedule import Arrival
-from spillover.tools.bench.load_process import Replayed
+from spillover.tools.bench.load_process import LoadProcess, Replayed
 from spillover.tools.bench.peers import measuring as peers
+from spillover.tools.bench.peers import sides as peers_sides
 from spillover.tools.bench.peers import sites
 from spillover.tools.bench.peers.workloads import WAITS, mesh
 from spillover.tools.bench.peers.workloads import Workload as PeersWorkload
 from spillover.tools.bench.servers import Server
-from spillover.tools.bench.tokens import STAGES, dispatch, measuring
+from spillover.tools.bench.tokens import STAGES, dispatch, measuring, sides
 from spillover.tools.bench.tokens.rivals import RIVALS
 from spillover.tools.bench.tokens.workloads import Workload
 from support.benches import do, session_of
@@ -110,6 +112,25 @@ def test_tokens_are_beside_theory_rules_and_themselves(two_runs):
     shown = [note for note in session.notes if ": of one core " in note]
     assert all("servers " in note and "generator " in note for note in shown)
     assert ["nodes " in note.partition(";")[0] for note in shown] == [True] * 2 + [False] * 5
+
+
+def test_a_side_that_is_not_played_waits_for_no_change_of_its_servers():
+    """Which is due from when the load begins, and that never does."""
+
+    async def work(told):
+        plan = session_of(told, duration_s=0.4, replicas=1).plan
+        changing = replace(WORKLOAD, out="b")
+        parts = (changing.replicas(plan), changing.phases(plan), changing.schedule(plan, 3))
+        ready = asyncio.Barrier(2)
+        await ready.abort()
+        load = SimpleNamespace(pid=os.getpid())
+        turn = sides.Turn(sides.Run(changing, *parts, 3), load, ready, asyncio.Barrier(1))
+        before = asyncio.all_tasks()
+        with pytest.raises(asyncio.BrokenBarrierError):
+            await sides.Tokens().play(turn)
+        return [one.get_coro().__name__ for one in asyncio.all_tasks() - before]
+
+    assert "_change" not in do(work)
 
 
 def test_progress_is_told_run_by_run(two_runs):
@@ -245,6 +266,29 @@ def test_sites_play_the_schedule_of_each_seed(monkeypatch, together):
     ] * 3
     assert "servers and relays" in efforts[2]
     assert session.notes[-1] == "Too few seeds to claim anything: take --runs 6 or more."
+
+
+def test_a_side_asks_for_nothing_before_all_are_ready():
+    """Where one of them never is, it does not begin."""
+
+    async def work(told):
+        ready = asyncio.Barrier(2)
+        await ready.abort()
+        with LoadProcess() as load:
+            playing = peers_sides.Turn(JOBS, JOBS.draw(1.0, 3), 3, load, ready)
+            with pytest.raises(asyncio.BrokenBarrierError):
+                await peers_sides.Federation("paper").play(playing)
+        return len(told.beds), list(told.jobs)
+
+    assert do(work) == (1, [])
+
+
+def test_sites_play_beside_the_papers_rule_unless_told_otherwise(monkeypatch):
+    here, session, _ = peers_played(monkeypatch, replace(JOBS, together=True), seed=3)
+    assert [bed.wanted.policy for bed in here.beds] == ["paper"]
+    peer = "HAProxy, queue 1"
+    assert {row.case.partition(":")[0] for row in session.rows} == {"small, paper"}
+    assert {row.peer for row in session.rows} == {peer, "itself, simulated"}
 
 
 @pytest.mark.parametrize("order", ["longest-available", "least-loaded"])

@@ -46,6 +46,11 @@ class Opened:
     period_ms: float
     size_bytes: int
 
+    @property
+    def begins_within_s(self) -> float:
+        """Returns the time over which they begin."""
+        return min(self.period_ms / 1e3, SPREAD_S)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
@@ -145,7 +150,7 @@ class _Worker:
                 return await self._do_not_read(job)
 
     async def _open(self, job: Opened) -> None:
-        period_s = min(job.period_ms / 1e3, SPREAD_S)
+        period_s = job.begins_within_s
         step_s = period_s / job.streams
         begun_s = time.monotonic()
         limit = asyncio.Semaphore(OPENED_AT_ONCE)
