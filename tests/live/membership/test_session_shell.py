@@ -152,17 +152,18 @@ def test_what_ends_and_was_a_session_is_a_loss_and_the_next_one_is_news(caplog):
         with_servers(2, check)
 
 
-@pytest.mark.parametrize("first", [SIGN_OF_LIFE, encode_parting(1.0), b"<html>\n", "none allowed"])
+@pytest.mark.parametrize(
+    "first",
+    [SIGN_OF_LIFE, encode_parting(1.0), b"<html>\n", line(), line("http://x", "http://x"), None],
+)
 def test_who_does_not_begin_with_servers_is_no_node(first):
     async def check(shell, machine, servers):
         (server,) = servers
-        server.answers(BEGUN + (line("http://x:1") if first == "none allowed" else first))
+        server.answers(BEGUN + (line("http://x:1") if first is None else first))
         shell.start()
         await until(lambda: machine.of(Lost))
         assert (shell.in_use, shell.losses, shell.put_off) == (None, 0, 0)
-        assert (
-            "http, and this client" if first == "none allowed" else "it is no node"
-        ) in shell.why
+        assert ("http, and this client" if first is None else "it is no node") in shell.why
 
     with_servers(1, check, may_ask=lambda url: url != "http://x:1")
 
