@@ -73,6 +73,20 @@ def test_a_neighbor_has_a_link_and_means_this_node(says, why):
         assert {name: one[0] for name, one in peers.turned_away().items()} == {says.cluster: why}
 
 
+def test_a_connection_is_of_one_neighbor_whatever_it_says_later():
+    peers, connection = peers_of(), calling()
+    a, c = Caller("a", "b", "test"), Caller("c", "b", "test")
+    peer = peers.settle(connection, hello_of(a), None)
+    for hello, claimed in ((hello_of(a), a), (None, a), (hello_of(a), Caller("a", None, None))):
+        assert peers.settle(connection, hello, claimed) is peer
+    for hello, claimed in ((hello_of(c), None), (None, c), (hello_of(a), c)):
+        with pytest.raises(TurnedAway, match="its connection is that of cluster a"):
+            peers.settle(connection, hello, claimed)
+    assert connection.peer is peer
+    with pytest.raises(TurnedAway, match="says which cluster it is"):
+        peers.settle(calling(), None, None)
+
+
 MANY = [f"n{number}.test.spillover" for number in range(NAMES_TOLD_MAX + 2)]
 
 
