@@ -189,6 +189,28 @@ def test_a_window_bounds_what_waits_for_an_earlier_one():
     assert window.has_room
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_window_counts_each_that_was_begun_and_what_it_came_to(ordered):
+    """Failures make room as answers do: for one each."""
+    window = Window(3, 9, ordered=ordered)
+    for number in range(3):
+        assert window.has_room
+        assert window.start() == number
+    assert not window.has_room
+    for number in (0, 1):
+        window.end(number, Cancelled(f"{number}"))
+        assert (window.under_way, window.progress.failed, window.progress.done) == (
+            2,
+            number + 1,
+            0,
+        )
+        assert str(window.take()) == f"{number}"
+        window.start()
+        assert not window.has_room
+    told = window.progress
+    assert (told.started, told.done, told.under_way) == (5, 0, 3)
+
+
 def test_a_map_goes_on_after_one_that_held_up_all_others(nodes):
     async def check(client, node):
         payloads = [{"service_ms": 300}, *lasting(*range(60))]

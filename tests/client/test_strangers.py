@@ -248,6 +248,25 @@ def test_a_retry_that_nobody_waits_for_is_called_off_where_it_may_run():
     run(main())
 
 
+def test_what_is_called_off_is_asked_for_until_it_is_there():
+    """The word of it may come to the node before the request does."""
+
+    async def main():
+        unknown = problem(404, "unknown_request")
+        async with (
+            scripted(b"", unknown, unknown, answer(200)) as server,
+            AsyncSpillover(server.url) as client,
+        ):
+            running = asyncio.create_task(client.run(1))
+            await until(lambda: server.seen)
+            running.cancel()
+            await until(lambda: len(server.seen) == 4)
+        name = server.seen[0][1]["idempotency-key"]
+        assert [words for words, _ in server.seen[1:]] == [f"DELETE /requests/{name}"] * 3
+
+    run(main())
+
+
 def test_under_overload_retries_stay_within_the_budget():
     async def main():
         retries = Retries(share=0.25, floor_per_s=0.0, rounds=2)

@@ -45,15 +45,16 @@ class Scripted:
 
     def __init__(self, answers):
         self._answers = list(answers)
-        self._connections = set()
+        self._connections = {}
         self.seen = []
         self.bodies = []
         self.url = ""
 
     async def talk(self, reader, writer):
-        self._connections.add(writer)
+        self._connections[writer] = ""
         try:
             while request := await reader.readline():
+                self._connections[writer] = request.decode()
                 headers = {}
                 while (line := (await reader.readline()).strip()) != b"":
                     name, _, value = line.decode().partition(": ")
@@ -69,15 +70,17 @@ class Scripted:
             return
         finally:
             writer.close()
-            self._connections.discard(writer)
+            del self._connections[writer]
 
     def answers(self, *answers):
         """From now on."""
         self._answers = list(answers)
 
-    def hang_up(self):
-        for writer in self._connections:
-            writer.transport.abort()
+    def hang_up(self, begin=""):
+        """On all, or on those whose last requests begin so."""
+        for writer, request in self._connections.items():
+            if request.startswith(begin):
+                writer.transport.abort()
 
 
 @asynccontextmanager

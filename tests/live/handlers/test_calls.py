@@ -3,6 +3,7 @@ that nothing is called with, and what an exception says of itself."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 
@@ -26,6 +27,7 @@ from spillover.live.handlers.calls import (
     said,
 )
 from spillover.live.handlers.ends import event_of
+from spillover.live.http.client import HttpClient
 from spillover.model.request import DONE, Outcome, Request
 
 START = Start(7, Request("r", keyed=False, work=msgspec.Raw(b"{}")), 0.0, 1e9)
@@ -57,6 +59,13 @@ def test_a_result_may_be_so_long_and_no_longer(monkeypatch, size, is_result):
     assert (ended.problem is None) == is_result
     if not is_result:
         assert ended.problem == "the handler returned more than 100 bytes of JSON (str)"
+
+
+def test_as_much_as_the_documents_say_and_every_result_can_travel():
+    """A node takes twice as much from a neighbor, where it comes with all else."""
+    assert calls.RESULT_LIMIT_BYTES == 32 * 2**20
+    default = inspect.signature(HttpClient).parameters["body_limit_bytes"].default
+    assert default >= 2 * calls.RESULT_LIMIT_BYTES
 
 
 def test_what_is_no_json_is_a_failure():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,3 +102,13 @@ def test_what_a_rejection_says_at_length_is_cut(over_bytes):
     body = "x" * (call.SAID_BYTES_MAX - 2 + over_bytes)
     said = json.loads(call._said(body))
     assert said == (body if not over_bytes else '"' + body[: call.SAID_BYTES_MAX - 1])
+
+
+def test_who_runs_is_told_that_its_result_is_not_wanted():
+    """That one alone; of what does not run, or on a worker that was never greeted, it is said."""
+    running = {"one": threading.Event(), "other": threading.Event()}
+    worker = SimpleNamespace(spillover_running=running)
+    assert call.stop("one", dask_worker=worker)
+    assert {key: told.is_set() for key, told in running.items()} == {"one": True, "other": False}
+    assert not call.stop("third", dask_worker=worker)
+    assert not call.stop("one", dask_worker=SimpleNamespace())

@@ -87,6 +87,7 @@ def test_what_a_service_says_of_its_error_is_for_the_log_alone():
     assert ended.problem == "upstream http://h/run answered 500"
     assert "500: secret \ufffdxxx" in ended.details
     assert len(ended.details) < 400
+    assert ended.upstream_answered, "it is told in place of a traceback"
 
 
 def test_what_is_wrapped_may_take_as_much_as_any_result(monkeypatch):

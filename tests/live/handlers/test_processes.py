@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 
@@ -159,6 +160,21 @@ def test_a_process_whose_work_is_not_wanted_runs_on_where_nothing_else_is_said()
         process = await rig.result(0)
         ref = rig.start(0.05)
         rig.workers.stop(ref)
+        assert (await rig.end(ref)).outcome is Outcome.DONE
+        assert await rig.result(0) == process
+
+    with_rig(check, "hang", servers=1)
+
+
+def test_signals_are_the_nodes_business():
+    """A terminal sends them to every process of a command, and service managers do: what runs
+    is done, in the same process, while the node sees to its end."""
+
+    async def check(rig):
+        process = await rig.result(0)
+        ref = rig.start(0.05)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(process, number)
         assert (await rig.end(ref)).outcome is Outcome.DONE
         assert await rig.result(0) == process
 

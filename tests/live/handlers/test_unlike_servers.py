@@ -101,6 +101,18 @@ def test_alone_a_request_takes_its_work_by_the_speed(run):
     run(main())
 
 
+def test_what_says_nothing_of_its_work_has_that_of_the_cluster(run):
+    async def main():
+        rig = Rig(server("big", 4.0), server("small", 0.5), by_hand=True, service_ms=100.0)
+        big, small = rig.start(0, {}), rig.start(1, {})
+        rig.move_to(10.0)
+        assert rig.ends[big][1] == pytest.approx(0.025)
+        assert rig.ends[small][1] == pytest.approx(0.2)
+        await close(rig)
+
+    run(main())
+
+
 def test_requests_that_share_a_server_slow_each_other_down(run):
     """0.1 s of work alone for 0.05 s, then half as fast: done 0.1 s later. The other one has had
     0.05 s by then, and is alone with the rest."""

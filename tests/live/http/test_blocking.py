@@ -14,14 +14,16 @@ from spillover.live.http import blocking
 from spillover.live.http.blocking import BlockingClient
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown
+from support.waiting import until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 LIMIT_S = 20.0
 
 
 @contextlib.contextmanager
-def serving(answer=OK, **options):
-    """A client of a server in a thread, and the heads that came, by connection."""
+def serving(answer=OK, *, hangs_up=False, **options):
+    """A client of a server in a thread, and the heads that came, by connection. One that hangs up
+    does so after each answer, and does not say it."""
     heads, told, ready = [], {}, threading.Event()
 
     async def serve(reader, writer):
@@ -31,6 +33,8 @@ def serving(answer=OK, **options):
             while True:
                 own.append(await reader.readuntil(b"\r\n\r\n"))
                 writer.write(answer)
+                if hangs_up:
+                    break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -73,6 +77,29 @@ def test_a_connection_is_used_again_until_it_is_too_old():
             ((answer),) = carried(client)
             assert isinstance(answer, Response)
         assert [len(of_one) for of_one in heads] == [2, 1]
+
+
+def test_a_connection_that_has_ended_meanwhile_is_not_used_again():
+    with serving(hangs_up=True) as (client, heads):
+        for _ in range(2):
+            ((answer),) = carried(client)
+            assert isinstance(answer, Response)
+            assert until(lambda: not client._lines[client._idle[-1]].is_quiet(), limit_s=LIMIT_S)
+        assert [len(of_one) for of_one in heads] == [1, 1]
+        assert len(client._lines) == 1
+
+
+def test_a_connection_notices_that_its_server_is_gone_and_holds_nothing_back():
+    """It waits as long as each request says, not as long as a connection may take."""
+    with serving(user_timeout_s=9.0) as (client, _):
+        carried(client)
+        (line,) = client._lines.values()
+        assert line._socket.gettimeout() is None
+        assert line._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert line._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            tcp = socket.IPPROTO_TCP
+            assert line._socket.getsockopt(tcp, socket.TCP_USER_TIMEOUT) == 9_000
 
 
 @pytest.mark.parametrize(("timeout_s", "waits_s"), [(0.5, 0.5), (60.0, 5.0)])

@@ -373,10 +373,14 @@ def test_where_no_process_may_be_started_a_thread_renews_and_says_so(member_at, 
 
 
 def test_a_renewer_that_is_killed_is_replaced_before_anything_is_lost(member_at):
+    """It heeds no other signal: terminals send theirs to all, and the member hands over first."""
     with member_at() as member:
         (lease,) = member.take(0)
         member.renewed()
         pid = member.renewer.pid
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(pid, number)
+        member.renewed(2)
         os.kill(pid, signal.SIGKILL)
         assert member.next(RenewerEnded).how == "signal 9"
         assert member.next(RenewerStarted).pid != pid

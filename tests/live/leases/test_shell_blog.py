@@ -193,3 +193,32 @@ def test_a_handler_that_does_not_stop_keeps_its_member_for_one_shutdown_time():
     while ev.Finished() not in commands:
         go_on()
     assert now_s == drained_s + TIMES.max_shutdown_ms / 1000.0
+
+
+def test_that_redis_is_away_and_that_it_is_back_is_told_once():
+    """However often it was asked meanwhile."""
+    machine = BlogMachine(MemberSettings(node="a", partitions=1, times=TIMES), Random(1))
+    asked = []
+
+    def told(event, now_s=0.0):
+        commands = machine.handle(event, now_s)
+        asked.extend(one for one in commands if isinstance(one, ev.Ask))
+        lines = [one.event for one in commands if isinstance(one, ev.Tell)]
+        return [line for line in lines if line in {ev.REDIS_DOWN, ev.REDIS_UP}]
+
+    def fails():
+        """The last question and the next one, to which there is no answer."""
+        once = told(ev.AskFailed(asked[-1], "no way"))
+        told(ev.TimerFired(), machine.next_deadline())
+        again = told(ev.AskFailed(asked[-1], "still none"))
+        told(ev.TimerFired(), machine.next_deadline())
+        return once, again, machine.problem
+
+    assert told(ev.Started()) == []
+    assert fails() == ([ev.REDIS_DOWN], [], "still none")
+    assert told(ev.Answered(asked[-1], None)) == [ev.REDIS_UP]
+    assert machine.problem is None
+    told(ev.TimerFired(), machine.next_deadline())
+    assert told(ev.Answered(asked[-1], None)) == []
+    told(ev.TimerFired(), machine.next_deadline())
+    assert fails() == ([ev.REDIS_DOWN], [], "still none")

@@ -260,8 +260,8 @@ def _blocked(group):
     return group.redis.info("clients")["blocked_clients"] > 0
 
 
-def test_what_was_trimmed_is_skipped_and_counted(group):
-    """The checkpoint keeps the count; the lag is what is left."""
+def test_what_was_trimmed_is_skipped_and_counted(group, caplog):
+    """The checkpoint keeps the count; the lag is what is left; the log has it once."""
     group.fill(100)
     reader = group.reader(1, batch_records=10, read_ahead=False)
     reader.commit(reader.read(0.0))
@@ -274,6 +274,7 @@ def test_what_was_trimmed_is_skipped_and_counted(group):
     assert (reader.checkpoint.skipped, reader.checkpoint.handled) == (30, 20)
     assert (group.lag().records, group.lag().trimmed) == (50, 0)
     assert group.reader(2).claim().skipped == 30
+    assert [one.msg.fields["records"] for one in caplog.records if "trim" in str(one.msg)] == [30]
 
 
 def test_what_was_trimmed_can_be_an_error(group):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,8 @@ from spillover.live.leases.streams.records import (
     Record,
     places,
 )
+from spillover.live.leases.streams.steps import Guard
+from spillover.live.leases.streams.writing import Writing
 from spillover.model.errors import InputError
 
 
@@ -49,6 +52,21 @@ def test_keys_spread_evenly():
     for number in range(16_000):
         counts[partition_of(b"customer-%d" % number, 16)] += 1
     assert 850 < min(counts) <= max(counts) < 1150
+
+
+@pytest.mark.parametrize(
+    ("records", "size", "appended"),
+    [(3, 1_000, 3), (100, 30, 3), (100, 31, 4), (1, 1, 1)],
+)
+def test_a_batch_is_sent_once_it_has_so_many_records_or_so_many_bytes(records, size, appended):
+    """Each record here is ten bytes long, with its key."""
+    guard = Guard(None, None, 1.0, Random(1))
+    writing = Writing(
+        StreamKeys.of("g"), 4, guard, batch_records=records, batch_bytes=size, max_length=None
+    )
+    while not writing.add("seventy", "key", None):
+        pass
+    assert writing.unsent == appended
 
 
 def test_everything_lies_under_the_tag_of_the_leases():

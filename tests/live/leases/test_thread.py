@@ -165,3 +165,38 @@ def test_control_c(redis_server, redis_servers, is_there, awaited):
             process.kill()
     assert "KeyboardInterrupt" in errors
     assert ("released" in rest) is is_there
+
+
+GOES_ON = """
+import sys, threading
+from spillover.client import LeaseGroupThread
+def works(partition, epoch, stop_event):
+    stop_event.wait()
+def tell(line):
+    print(line["event"], flush=True)
+try:
+    LeaseGroupThread(sys.argv[1], "g", node="a", partitions=1, handler=works,
+                     on_event=tell).__enter__()
+except KeyboardInterrupt:
+    print("goes on", flush=True)
+for thread in threading.enumerate():
+    if thread.name == "lease-member":
+        thread.join()
+print("gone", flush=True)
+"""
+
+
+def test_who_goes_on_after_control_c_does_not_go_on_entering(redis_servers):
+    """As a notebook does: else it would be a member as soon as Redis is there."""
+    url = f"redis://127.0.0.1:{redis_servers.free_port()}/0"
+    command = [sys.executable, "-c", GOES_ON, url]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with process:
+        try:
+            assert process.stdout.readline() == "redis_down\n"
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=LIMIT_S)
+        finally:
+            process.kill()
+    assert rest.splitlines()[-2:] == ["goes on", "gone"]
+    assert process.returncode == 0

@@ -20,6 +20,7 @@ from spillover.core.membership.session_events import (
     Parting,
     Server,
     Started,
+    TimerFired,
 )
 from spillover.live.http.client import HttpClient
 from spillover.live.membership.session_shell import SessionShell
@@ -104,7 +105,9 @@ def test_who_is_asked_to_come_later_goes_by_what_is_said(said, later_s, caplog):
         ]
         assert (shell.put_off, shell.connects, shell.losses) == (2, 5, 0)
         assert "502" in shell.why
-        assert [fields["node"] for fields in told(caplog)] == [servers[0].url]
+        ((node, reason),) = [(fields["node"], fields["reason"]) for fields in told(caplog)]
+        assert node == servers[0].url
+        assert "404" in reason
 
     with caplog.at_level(logging.INFO):
         with_servers(5, check)
@@ -149,17 +152,18 @@ def test_what_ends_and_was_a_session_is_a_loss_and_the_next_one_is_news(caplog):
         with_servers(2, check)
 
 
-@pytest.mark.parametrize("first", [SIGN_OF_LIFE, encode_parting(1.0), b"<html>\n", "none allowed"])
+@pytest.mark.parametrize(
+    "first",
+    [SIGN_OF_LIFE, encode_parting(1.0), b"<html>\n", line(), line("http://x", "http://x"), None],
+)
 def test_who_does_not_begin_with_servers_is_no_node(first):
     async def check(shell, machine, servers):
         (server,) = servers
-        server.answers(BEGUN + (line("http://x:1") if first == "none allowed" else first))
+        server.answers(BEGUN + (line("http://x:1") if first is None else first))
         shell.start()
         await until(lambda: machine.of(Lost))
         assert (shell.in_use, shell.losses, shell.put_off) == (None, 0, 0)
-        assert (
-            "http, and this client" if first == "none allowed" else "it is no node"
-        ) in shell.why
+        assert ("http, and this client" if first is None else "it is no node") in shell.why
 
     with_servers(1, check, may_ask=lambda url: url != "http://x:1")
 
@@ -174,7 +178,8 @@ def test_a_node_that_parts_is_left_for_another_with_a_word_to_it():
         second.answers(BEGUN + everyone)
         shell.start()
         await until(lambda: len(first.seen) == 2)
-        await until(lambda: not shell._farewells)
+        await until(lambda: set(shell._streams) == {2})
+        assert not shell._farewells
         assert machine.of(Parting) == [Parting(1, 0.0)]
         assert (shell.in_use.url, shell.moves, shell.losses) == (second.url, 1, 0)
         path = "/session?client=a%20%26%20b&attempt="
@@ -184,9 +189,42 @@ def test_a_node_that_parts_is_left_for_another_with_a_word_to_it():
         await shell.close()
         assert [words for words, _ in second.seen] == [f"GET {path}2", f"DELETE {path}2"]
         assert machine.heard[-1] == Ended()
-        assert shell.moves == 1
+        assert (shell.moves, shell._streams) == (1, {})
 
     with_servers(2, check)
+
+
+def test_a_session_that_was_left_is_no_loss_however_it_ends():
+    """Its node may be gone before it has the word."""
+
+    async def check(shell, machine, servers):
+        first, second = servers
+        everyone = line(first.url, second.url)
+        first.answers(BEGUN + everyone + encode_parting(0.0), b"")
+        second.answers(BEGUN + everyone)
+        shell.start()
+        await until(lambda: len(first.seen) == 2)
+        first.hang_up("GET ")
+        await until(lambda: machine.of(Lost))
+        assert shell._farewells
+        assert (set(shell._streams), shell._heard) == ({2}, {2})
+        first.hang_up()
+        await until(lambda: not shell._farewells)
+        assert (shell.in_use.url, shell.moves, shell.losses) == (second.url, 1, 0)
+
+    with_servers(2, check)
+
+
+def test_who_is_let_go_of_before_it_has_answered_is_not_kept():
+    async def check(shell, machine, servers):
+        servers[0].answers(b"")
+        shell.start()
+        await until(lambda: servers[0].seen)
+        await shell.close()
+        assert shell._streams == {}
+        assert [words.partition(" ")[0] for words, _ in servers[0].seen] == ["GET"]
+
+    with_servers(1, check)
 
 
 def test_it_rings_when_its_machine_is_due():
@@ -199,3 +237,19 @@ def test_it_rings_when_its_machine_is_due():
         assert machine.next_deadline() < asyncio.get_running_loop().time() + 0.2
 
     with_servers(1, check)
+
+
+def test_who_takes_too_long_is_let_go_of_and_the_next_one_asked():
+    async def check(shell, machine, servers):
+        silent, other = servers
+        silent.answers(b"")
+        other.answers(BEGUN + line(other.url))
+        shell.start()
+        await until(lambda: silent.seen)
+        machine._expires_s = 0.0  # its time is up
+        shell._feed(TimerFired())
+        await until(lambda: shell.in_use)
+        await until(lambda: set(shell._streams) == {2})
+        assert (shell.in_use.url, shell.connects, shell.losses) == (other.url, 2, 0)
+
+    with_servers(2, check)

@@ -469,7 +469,7 @@ def test_how_long_a_head_took_is_told_where_the_client_is(clock):
     node.take(Told())
     clock.now_s += 3.0
     node.begin(1)
-    assert seen == [3.0]
+    assert (seen, node.relays.head_of(1), node.relays.head_of(2)) == ([3.0], HEAD, None)
     node.relays.open(2, Told())
     node.relays.began(ev.Began(2, ev.HOME + 1, ev.SoFar(("b", "a"), 0.0, 0.0, 0.0)))
     assert seen == [3.0]

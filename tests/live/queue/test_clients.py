@@ -138,6 +138,26 @@ def test_where_a_consumer_breaks_down_nothing_is_known_of_what_it_holds(run):
     run(main())
 
 
+def test_how_an_object_ended_is_said_once(run):
+    """Twice the same is the same; whoever says the opposite is told what was said."""
+
+    async def main():
+        async with producers(1) as (one,), produce([one.url]) as queue:
+            for _ in range(2):
+                await queue.put(b"x")
+            async with consume([one.url], at_once=2) as consumer:
+                first, second = await first_of(consumer), await first_of(consumer)
+                await first.ack()
+                await first.ack()
+                with pytest.raises(RuntimeError, match=f"{first.id} was acknowledged before"):
+                    await first.nack()
+                await second.nack()
+                with pytest.raises(RuntimeError, match=f"{second.id} was given back before"):
+                    await second.ack()
+
+    run(main())
+
+
 def test_leaving_the_loop_gives_back_what_is_held(run):
     async def main():
         async with producers(1) as (one,), produce([one.url]) as queue:

@@ -97,6 +97,26 @@ async def upstream(statuses):
         server.close()
 
 
+def test_what_has_been_handled_leaves_nothing_that_waits(run, jobs):
+    """As for word that its grant has ended: a process handles any number of objects."""
+
+    def waiting():
+        names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
+        return [name for name in names if name.endswith("until_lost")]
+
+    async def main():
+        async with producers(1) as (one,), produce(one.url) as queue:
+            async with working(one.url, "python:queue_jobs:wait"):
+                await queue.put(b"1", content_type="application/json")
+                await until(lambda: len(waiting()) == 1)
+            jobs.seen.clear()
+            async with working(one.url, "python:queue_jobs:see"):
+                await until(lambda: one.objects.acknowledged == 1)
+                await until(lambda: not waiting())
+
+    run(main())
+
+
 def test_work_that_surely_was_not_begun_is_tried_again_here(run):
     """A service that is busy costs an object none of its deliveries."""
 

@@ -76,6 +76,14 @@ def test_another_name(files):
     assert "one for a.ring5.spillover, paris.example (sha256 " in told
 
 
+def test_of_many_names_some_are_told(tmp_path, authority):
+    """And how many there are besides."""
+    names = [f"n{number}.example" for number in range(10)]
+    for count, rest in ((8, ""), (10, " and 2 more")):
+        told = _complaint(put(tmp_path, "a", authority.sign(*names[:count]), authority))
+        assert f"got one for {', '.join(names[:8])}{rest} (sha256 " in told
+
+
 def test_no_name_at_all(tmp_path, authority):
     told = _complaint(put(tmp_path, "a", authority.sign(), authority))
     assert "got one for no DNS name" in told

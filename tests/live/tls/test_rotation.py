@@ -53,6 +53,14 @@ def _run(main):
     asyncio.run(asyncio.wait_for(main(), 20.0))
 
 
+def test_what_is_not_quite_right_is_told_from_the_start(files, caplog):
+    """As an own key that others can read: the service runs all the same."""
+    Path(files.key).chmod(0o644)
+    Credentials(files, NAME)
+    (told,) = [one.msg.fields["reason"] for one in caplog.records]
+    assert "anybody on this machine can read the key" in told
+
+
 def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors):
     """It is told once; as soon as the files are right they hold."""
 
