@@ -259,7 +259,8 @@ def test_a_cluster_is_added_and_let_go(scripted):
             more = Cluster(id="c", servers=1, url=f"http://127.0.0.1:{port}")
             one.use(replace(one.topology, clusters=(*one.topology.clusters, more)))
             await one.add("c")
-            await until((scripted.of / "c.told").exists)
+            file = scripted.of / "c.told"
+            await until(lambda: file.exists() and scripted.told("c"), what="it has begun")
             log = one.nodes["c"].log
             assert log.name == "2-c.log"
             scripted.say("c", "state", {"cluster": "c"})
