@@ -259,7 +259,8 @@ def test_a_cluster_is_added_and_let_go(scripted):
             more = Cluster(id="c", servers=1, url=f"http://127.0.0.1:{port}")
             one.use(replace(one.topology, clusters=(*one.topology.clusters, more)))
             await one.add("c")
-            await until((scripted.of / "c.told").exists)
+            file = scripted.of / "c.told"
+            await until(lambda: file.exists() and scripted.told("c"), what="it has begun")
             log = one.nodes["c"].log
             assert log.name == "2-c.log"
             scripted.say("c", "state", {"cluster": "c"})
@@ -287,5 +288,27 @@ def test_who_is_let_go_and_does_not_end_is_killed(scripted):
             node = one.nodes["a"]
             await one.let_go("a")
             assert node.process.returncode == -signal.SIGKILL
+
+    play(story)
+
+
+def test_who_is_let_go_while_it_is_dead_comes_back_but_once(scripted, monkeypatch):
+    """Nobody looks after the one before when a cluster of the same name is added."""
+    monkeypatch.setattr(revival, "DELAYS_S", (60.0,))
+    told = []
+
+    def lookers():
+        return [task for task in asyncio.all_tasks() if task.get_name() == "watch a"]
+
+    async def story():
+        async with bed(restart=True, on_death=lambda node: told.append(node.cluster)) as one:
+            (looker,) = lookers()
+            one.nodes["a"].process.kill()
+            await until(lambda: told == ["a"])
+            await one.let_go("a")
+            await until(lambda: looker.done() and not lookers())
+            await one.add("a")
+            await until(lambda: len(scripted.told("a")) == 2)
+            assert one.nodes["a"].process.returncode is None
 
     play(story)

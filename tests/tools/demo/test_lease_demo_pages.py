@@ -195,6 +195,8 @@ def test_rates_and_what_waits_have_a_panel_each():
     assert max(y for _, y in rates) < min(y for _, y in waiting)
     titles = [text.words for text in drawing.texts if text.kind == "title"]
     assert titles == ["Records applied per second", "Records waiting in the streams"]
+    scales = [text.words for text in drawing.texts if text.kind == "tick" and text.anchor == "end"]
+    assert scales == ["0", "2", "4", "6", "8", "0", "50", "100"]
 
 
 def test_streams_held_are_steps_for_each_member():
@@ -202,6 +204,66 @@ def test_streams_held_are_steps_for_each_member():
     assert [stroke for _, stroke in drawing.curves] == [f"var(--series-{k})" for k in range(3)]
     first = drawing.curves[0][0]
     assert [at for at, _ in first] == [x(0.0), x(0.0), x(2.0), x(2.0)]
+
+
+def over(text):
+    """What it covers, about: left, right, top, bottom; small letters are 7 px wide and 9 high."""
+    width = 7.0 * len(text.words)
+    left = text.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[text.anchor] * width
+    return left, left + width, text.y - 9.0, text.y
+
+
+@pytest.mark.parametrize("width_px", [timeline.WIDE_PX, timeline.NARROW_PX])
+@pytest.mark.parametrize("draw", [owners_drawing, rates_drawing, held_drawing])
+def test_nothing_leaves_its_drawing_and_no_words_stand_over_others(draw, width_px):
+    drawing = draw(result(), width_px)
+    right_px = width_px - RIGHT_PX
+    for x1, x2, y1, y2 in drawing.grid:
+        assert LEFT_PX <= x1 <= x2 <= right_px
+        assert TOP_PX <= y1 <= y2 <= drawing.bottom_px
+    for bar in drawing.bars:
+        assert LEFT_PX <= bar.x < bar.x + bar.width <= right_px + 1.0
+        assert TOP_PX <= bar.y < bar.y + bar.height <= drawing.bottom_px
+    for points, _ in drawing.curves:
+        assert all(LEFT_PX <= x <= right_px for x, _ in points)
+        assert all(TOP_PX <= y <= drawing.bottom_px for _, y in points)
+    assert all(0.0 <= y < TOP_PX for _, y in drawing.marks)
+    covered = sorted(map(over, drawing.texts))
+    for number, (left, right, top, bottom) in enumerate(covered):
+        assert 0.0 <= left < right <= width_px
+        assert 0.0 <= top < bottom <= drawing.height_px
+        for others_left, others_right, others_top, others_bottom in covered[:number]:
+            assert (
+                min(right, others_right) <= max(left, others_left)
+                or min(bottom, others_bottom) <= max(top, others_top)
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("draw", [owners_drawing, rates_drawing, held_drawing])
+def test_words_stand_beside_what_they_tell(draw):
+    """Numbers of rows left of their middles, those of scales left of their lines; names of marks
+    and titles above what is drawn, whatever is told of time below."""
+    drawing = draw(result(), 860)
+    kinds = {
+        kind: [t for t in drawing.texts if t.kind == kind] for kind in ("tick", "mark", "title")
+    }
+    of_rows = [text for text in kinds["tick"] if text.anchor == "end"]
+    if drawing.bars:
+        row = timeline.ROW_PX_MAX
+        places = [TOP_PX + row * (int(text.words) + 0.5) for text in of_rows]
+    else:
+        places = [y for x1, x2, y, _ in drawing.grid if x1 < x2]
+    for text, y in zip(of_rows, places, strict=True):
+        assert LEFT_PX - 10 < text.x < LEFT_PX
+        assert y < text.y < y + 9.0, "its middle is there"
+    assert all(text.y > drawing.bottom_px + 9.0 for text in kinds["tick"] if text not in of_rows)
+    assert {mark.anchor for mark in kinds["mark"]} == {"start", "end"}
+    assert all(mark.y < TOP_PX for mark in kinds["mark"])
+    first, *more = kinds["title"]
+    assert (first.x, first.y, first.anchor) == (LEFT_PX, timeline.TITLE_PX, "start")
+    for title in more:
+        assert max(y for _, y in drawing.curves[0][0]) < title.y - 9.0
+        assert title.y < min(y for _, y in drawing.curves[1][0])
 
 
 def test_rates_are_those_of_stretches_that_are_long_enough():

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from spillover.cli import demo, main
 from spillover.tools.demo.display import Display
+from spillover.tools.demo.streams import run
 from spillover.tools.demo.streams.display import strips
 from spillover.tools.demo.streams.model import End, Stream, StreamsResult
 
@@ -32,6 +33,14 @@ GOOD = (
     stream("tokyo", "oslo", End.ERROR),
     stream("oslo", "paris", End.WHOLE, begun_s=1.2),
 )
+
+
+def test_the_site_dies_while_all_streams_run():
+    """They come in 0.04 s from each other, and each finds a free server somewhere."""
+    streams = sum(run.BEFORE.values())
+    assert streams * run.APART_S < run.DIES_S < run.STREAM_S
+    assert streams <= len(run.SITES) * run.SERVERS
+    assert run.DEAD not in run.AFTER
 
 
 def test_who_has_to_do_with_the_dead_site():

@@ -109,6 +109,13 @@ def test_two_types_of_jobs():
     assert judged_12(uniform=-1e-9)[4] is False
 
 
+def test_breaks_are_where_the_slope_gets_less():
+    """By as much: 1, 1, 1/2, 0, 1/2. What gets steeper does not break, nor do the ends."""
+    assert tokens_claims._bends([2.0, 3.0, 4.0, 4.5, 4.5, 5.0]) == [0.0, 0.0, 0.5, 0.5, 0.0, 0.0]
+    assert tokens_claims._bends([0.0, 1e-10, 0.0]) == [0.0, 0.0, 0.0], "rounding"
+    assert tokens_claims._peaks([1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 0.0, 0.5, 0.5, 0.75]) == [3.0]
+
+
 def judged_13(*, by_type=0.0, by_class=0.0, line=(0.01, 0.05, 0.1), other=0.0):
     """Marks of type 1 at four loads, two of them between 1.5 and 2; intervals of 0.001."""
 

@@ -26,13 +26,20 @@ def events(**fields):
     return made
 
 
-def judged_baseline(most=1.19, new=1000 / 48, last=(0, 0)):
+def less_sure(made, number, name):
+    """Of one event the error is 2."""
+    made[number][name]["error"] = 2.0
+
+
+def judged_baseline(most=1.19, new=1000 / 48, last=(0, 0), unsure=None):
     per_new = (0.0, 0.0, 0.0, new, last[1])
     found = events(
         max_over_mean=(1.1, 1.1, most, 1.3, 1.3),
         clients_per_new=per_new,
         moved=(0, 0, 0, 0, last[0]),
     )
+    if unsure is not None:
+        less_sure(found, unsure, "clients_per_new")
     return Verdicts(membership.FIGURES[0].claims({"rules": {"baseline": found}, "runs": 9}))
 
 
@@ -46,6 +53,8 @@ def test_clients_that_move_only_when_they_have_to():
     assert judged_baseline(most=1.2) == [False, True, True]
     for off, held in ((3.9, True), (4.1, False), (-3.9, True), (-4.1, False)):
         assert judged_baseline(new=1000 / 48 + off) == [True, held, True]
+    for number in range(5):
+        assert judged_baseline(new=1000 / 48 + 7.9, unsure=number)[1] is (number == 3)
     assert judged_baseline(last=(1, 0)) == judged_baseline(last=(0, 1)) == [True, True, False]
 
 
@@ -69,11 +78,14 @@ def test_points_on_a_circle():
 
 
 def judged_coins(*, new=(125.0, 1000 / 9), moved=(1000 / 9, 250.0, 375.0, 1000 / 9), most=1.19,
-                 drift=1.03, spread_of=5.0, extra=1.9):  # fmt: skip
+                 drift=1.03, spread_of=5.0, extra=1.9, unsure=None):  # fmt: skip
     coins = events(
-        clients_per_new=(0, 0, 0, *new), moved=(0, *moved), max_over_mean=most, min_over_mean=0.8
-    )
-    balanced = events(max_over_mean=(1.0, 1.0, 1.0, 1.0, drift))
+        clients_per_new=(0, 0, 0, *new), moved=(0, *moved), max_over_mean=most,
+        min_over_mean=(0.9, 0.85, 0.8, 0.9, 0.9),
+    )  # fmt: skip
+    if unsure is not None:
+        less_sure(coins, *unsure)
+    balanced = events(max_over_mean=(1.0, 1.1, 1.2, 1.3, drift))
     counts = (9, 8, 5, 8, 9)
     ours = events(
         servers=counts, most=tuple(1000 / c + spread_of for c in counts),
@@ -104,6 +116,16 @@ def test_coins_and_ranks():
             moved = [1000 / 9, 250.0, 375.0, 1000 / 9]
             moved[number] += off
             assert judged_coins(moved=tuple(moved))[1] is held
+    for unsure in range(5):
+        for number in (3, 4):
+            new = (125.0 + 7.9, 1000 / 9) if number == 3 else (125.0, 1000 / 9 + 7.9)
+            told = judged_coins(new=new, unsure=(unsure, "clients_per_new"))
+            assert told[0] is (number == unsure)
+        for number in (1, 2, 3, 4):
+            moved = [1000 / 9, 250.0, 375.0, 1000 / 9]
+            moved[number - 1] += 7.9
+            told = judged_coins(moved=tuple(moved), unsure=(unsure, "moved"))
+            assert told[1] is (number == unsure)
     assert judged_coins(most=1.2) == [True, True, False, True, True]
     assert judged_coins(drift=1.02) == [True, True, True, False, True]
     assert judged_coins(spread_of=5.1)[4] is False

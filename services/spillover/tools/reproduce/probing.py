@@ -86,8 +86,8 @@ def by_buffers() -> Sweep:
 
 
 def by_hops_steadier() -> Sweep:
-    """Returns those of figure 6: production takes as long as there on average, and consumers are as
-    many as make the load."""
+    """Returns those of figure 6: an object takes `UNIFORM_MEAN` to make on average, and there are
+    as many consumers as make the load."""
     kinds = alike(PRODUCERS, 1.0 / UNIFORM_MEAN)
     capacity = PRODUCERS / UNIFORM_MEAN
     return {
