@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
 	@echo "make testbed five clusters in containers, with Redis and dashboards (ARGS=... for services)"
-	@echo "make check   style, types, import rules, tests that start no process: 2 minutes"
+	@echo "make check   style, types, import rules, tests that start no process: a minute and a half"
 	@echo "make test    style, then all tests in five passes, types among them: 15 minutes (ARGS=... for pytest)"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
 	@echo "make dashboards  write dashboards/grafana/*.json anew"

@@ -13,6 +13,7 @@ from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import TOLD_MAX, Agreement, Terms
 from spillover.live.overflow.identity import TURNED_AWAY_MAX, Peers, TurnedAway
 from spillover.live.overflow.protocol import SPOKEN
+from spillover.live.process.logs import OncePerPeriod
 from spillover.model.request import Request
 
 TERMS = [
@@ -93,8 +94,10 @@ def test_neighbors_that_disagree_about_the_time_scale(nodes, field, value, words
     nodes.run(main)
 
 
-def test_a_link_on_one_side_only(nodes, caplog):
+def test_a_link_on_one_side_only(nodes, caplog, monkeypatch):
     """Both say so: who has it in its row, who has not among those that it turned away."""
+    told = logging.getLogger("spillover.live.overflow.identity.callers")
+    monkeypatch.setattr(told, "filters", [OncePerPeriod()])  # as it is, without what was before
 
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b"), absent=("b",)) as federation:
