@@ -73,6 +73,9 @@ WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
 
 
+OWN_THREADS = {"spillover-client", "queue-consumer", "queue-producer"}
+"""Of clients for code that never awaits."""
+
 RUNS_A_TEST = threading.Event()
 
 LOOKED_THROUGH = threading.Event()
@@ -143,6 +146,16 @@ def pytest_runtest_protocol() -> Iterator[object]:
         return (yield)
     finally:
         RUNS_A_TEST.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[object]:
+    """A client that a test leaves open is told of here: others find its thread much later."""
+    try:
+        return (yield)
+    finally:
+        left = OWN_THREADS & {thread.name for thread in threading.enumerate()}
+        assert not left, f"{item.nodeid}: it leaves a client open, whose thread lives: {left}"
 
 
 def pytest_runtest_logfinish() -> None:

@@ -20,6 +20,7 @@ from spillover.live.process.listening import bind_socket
 from spillover.model.errors import InputError
 from spillover.model.request import Request
 from support import HANDLERS
+from support.ports import free_port
 
 PROGRAM = """
 import asyncio, logging, sys
@@ -40,11 +41,6 @@ serving = serve_node(
 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
     runner.run(serving)
 """
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 class Process:

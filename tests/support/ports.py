@@ -64,6 +64,11 @@ def free_row(count: int) -> int:
     return _blocks[0].row(count)
 
 
+def free_port() -> int:
+    """Return one that is free now."""
+    return free_row(1)
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports that are free now. Whoever asks again before they are taken gets others."""
-    return [free_row(1) for _ in range(count)]
+    return [free_port() for _ in range(count)]

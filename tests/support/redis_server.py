@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import uuid
 from contextlib import contextmanager, suppress
 
 from support.loop import turn, until
+from support.ports import free_port
 
 __all__ = [
     "RedisServer",
@@ -38,12 +38,6 @@ def is_installed():
 
         return shutil.which("redis-server") is not None
     return False
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def new_name():

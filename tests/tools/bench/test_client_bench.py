@@ -67,9 +67,9 @@ def test_a_library_is_what_it_is_called_and_all_answers_count(library, key):
 def test_answers_to_all_threads_count():
     async def ask():
         async with scripted(done()) as server:
-            client = await asyncio.to_thread(Spillover, server.url)
-            count = await asking._ask_from_threads(client, asked(server, "Spillover"))
-            await asyncio.to_thread(client.close)
+            with Spillover(server.url) as client:
+                job = asked(server, "Spillover")
+                count = await asyncio.to_thread(asking._ask_from_threads, client, job)
             return count, len(server.seen)
 
     count, seen = asyncio.run(ask())

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import httpx
 import msgspec
@@ -64,19 +64,29 @@ def _work(connection: Connection) -> None:
 async def _do_jobs(connection: Connection) -> None:
     made: dict[tuple[str, Library], Ask] = {}
     threads: dict[str, Spillover] = {}
-    while True:
-        job: Asked = await asyncio.to_thread(connection.recv)
-        try:
-            if job.library == "Spillover":
-                client = threads.setdefault(job.url, Spillover(job.url))
-                connection.send(await _ask_from_threads(client, job))
-                continue
-            ask = made.get((job.url, job.library))
-            if ask is None:
-                ask = made[job.url, job.library] = _asker(job)
-            connection.send(await _ask_in_turn(ask, job))
-        except (SpilloverError, httpx.HTTPError) as error:
-            connection.send(RunError(str(error)))
+    try:
+        while True:
+            job: Asked = await asyncio.to_thread(connection.recv)
+            try:
+                connection.send(await _answers(job, made, threads))
+            except (SpilloverError, httpx.HTTPError) as error:
+                connection.send(RunError(str(error)))
+    finally:
+        for client in threads.values():
+            client.close()
+
+
+async def _answers(
+    job: Asked, made: dict[tuple[str, Library], Ask], threads: dict[str, Spillover]
+) -> int:
+    """How many came, through what is made for the first such job."""
+    if job.library == "Spillover":
+        if job.url not in threads:
+            threads[job.url] = Spillover(job.url)
+        return await asyncio.to_thread(_ask_from_threads, threads[job.url], job)
+    if (job.url, job.library) not in made:
+        made[job.url, job.library] = _asker(job)
+    return await _ask_in_turn(made[job.url, job.library], job)
 
 
 async def _ask_in_turn(ask: Ask, job: Asked) -> int:
@@ -93,20 +103,19 @@ async def _ask_in_turn(ask: Ask, job: Asked) -> int:
     return done
 
 
-async def _ask_from_threads(client: Spillover, job: Asked) -> int:
+def _ask_from_threads(client: Spillover, job: Asked) -> int:
+    """Waits for all of them, also where one fails."""
     end_s = time.monotonic() + job.duration_s
 
-    def user() -> int:
+    def user(_: int) -> int:
         done = 0
         while time.monotonic() < end_s:
             client.run(job.payload)
             done += 1
         return done
 
-    loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(job.users) as pool:
-        users: Sequence[Any] = [loop.run_in_executor(pool, user) for _ in range(job.users)]
-        return sum(await asyncio.gather(*users))
+        return sum(pool.map(user, range(job.users)))
 
 
 def _asker(job: Asked) -> Ask:
