@@ -337,15 +337,24 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Each file is a series on one worker, so that what its tests share is made once, and of the
-    threes those about faults are one together, since they use the same federations again."""
+    threes those about faults are one together, since they use the same federations again. Where
+    tests are long a worker is given its next series as late as can be: it starts the last test of
+    one as soon as it knows the first of the next, which another worker may be free to begin."""
     if config.getoption("dist") != "loadscope":
         return None
     from xdist.scheduler import LoadScopeScheduling
+
+    are_long = config.getoption("only") in {"threes", "quiet"}
 
     class Series(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             return "faults" if "/test_faults_" in file else file
+
+        def _reschedule(self, node: Any) -> None:
+            is_early = self._pending_of(self.assigned_work[node]) > 1
+            if not (are_long and is_early and self.workqueue):
+                super()._reschedule(node)
 
     return Series(config, log)
 
