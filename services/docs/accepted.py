@@ -7,12 +7,8 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from spillover.model.errors import InputError
 
@@ -32,11 +28,11 @@ _ABOUT_THE_KIND = (
 
 
 class FileProbe:
-    """Asks a reader of files. `documents` are files that it takes; a field may be refused in one
-    of them and taken in another, where it depends on others."""
+    """Asks a reader of what is in files. `documents` are such that it takes; a field may be refused
+    in one of them and taken in another, where it depends on others."""
 
     def __init__(
-        self, read: Callable[[str], object], documents: Sequence[Mapping[str, Any]]
+        self, read: Callable[[Mapping[str, Any]], object], documents: Sequence[Mapping[str, Any]]
     ) -> None:
         self._read = read
         self._documents = documents
@@ -55,10 +51,7 @@ class FileProbe:
         for part in path[:-1]:
             place = place[part]
         place[path[-1]] = value
-        with tempfile.TemporaryDirectory() as directory:
-            file = Path(directory) / "probe.yaml"
-            file.write_text(yaml.safe_dump(changed), encoding="utf-8")
-            return refusal(lambda: self._read(str(file)), _shown(path))
+        return refusal(lambda: self._read(changed), _shown(path))
 
 
 def _shown(path: tuple[str | int, ...]) -> str:

@@ -18,9 +18,9 @@ from docs.options import options_of
 from spillover.inputs.builtin import BUILTIN_NAMES, RINGS
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
 from spillover.inputs.fault_file import NUMBERS_BY_ACTION, places_of
-from spillover.inputs.pool_file import load_pool
+from spillover.inputs.pool_file import pool_of
 from spillover.inputs.schema import file_fields
-from spillover.inputs.topology_file import load_topology
+from spillover.inputs.topology_file import topology_of
 from spillover.model.faults import (
     CLUSTER_ACTIONS,
     FAULT_ACTIONS,
@@ -218,12 +218,13 @@ def configuration_page() -> str:
 
 def _topology_fields() -> list[Entry]:
     documents = TWO_CLUSTERS, IN_PROCESSES, BEHIND_HTTP, UNLIKE_SERVERS, PASSING
-    probe = FileProbe(load_topology, documents)
+    read = partial(topology_of, source="probe", name="probe")
+    probe = FileProbe(read, documents)
     found = _file_fields(probe, Topology, (), "")
     # Fields that have fields come last.
     found.sort(key=lambda entry: entry.name in ("clusters", "links"))
     found += _file_fields(probe, Cluster, ("clusters", 0), "clusters[].")
-    unlike = FileProbe(load_topology, (UNLIKE_SERVERS,))
+    unlike = FileProbe(read, (UNLIKE_SERVERS,))
     for part, owner in (
         ("servers", Server),
         ("classes", ServerClass),
@@ -231,7 +232,7 @@ def _topology_fields() -> list[Entry]:
     ):
         place = ("clusters", 0, part, 0)
         found += _file_fields(unlike, owner, place, f"clusters[].{part}[].")
-    passing = FileProbe(load_topology, (PASSING,))
+    passing = FileProbe(read, (PASSING,))
     found += _file_fields(passing, Route, ("clusters", 0, "routes", 0), "clusters[].routes[].")
     found += _file_fields(probe, Link, ("links", 0), "links[].")
     return [
@@ -243,7 +244,7 @@ def _topology_fields() -> list[Entry]:
 
 
 def _pool_fields() -> list[Entry]:
-    probe = FileProbe(load_pool, (ONE_SERVER,))
+    probe = FileProbe(partial(pool_of, source="probe", name="probe"), (ONE_SERVER,))
     found = _file_fields(probe, Pool, (), "")
     found += _file_fields(probe, PoolServer, ("servers", 0), "servers[].")
     found += _file_fields(probe, PoolClass, ("classes", 0), "classes[].")

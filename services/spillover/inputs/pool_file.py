@@ -10,7 +10,9 @@ the field. How the parts must fit together is in `spillover.model.pool`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
 from spillover.inputs.schema import ID, IDS, PRINTABLE, Forms, read_values
@@ -38,8 +40,13 @@ def load_pool(name_or_path: str) -> Pool:
     names = ", ".join(BUILTIN_POOLS)
     missing = f"expected a built-in pool ({names}) or a YAML file, found neither"
     document = read_mapping(name_or_path, missing=missing)
+    return pool_of(document, shown_path(name_or_path), Path(name_or_path).stem or "pool")
+
+
+def pool_of(document: Mapping[Any, Any], source: str, name: str) -> Pool:
+    """Returns the pool of the fields of a file, called so if they do not say. Raises InputError,
+    naming `source`."""
     try:
-        named = {"name": Path(name_or_path).stem or "pool", **document}
-        return read_values(Pool, named, _FORMS)
+        return read_values(Pool, {"name": name, **document}, _FORMS)
     except InputError as error:
-        raise InputError(shown_path(name_or_path), error.field, error.expected) from error
+        raise InputError(source, error.field, error.expected) from error
