@@ -8,6 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from spillover.apps.http import connection as http_connection
+from spillover.apps.http import exchange as http_exchange
+from spillover.apps.http import half_closed, token_files
+from spillover.apps.http.service import Bounds
+from spillover.apps.lease import server as lease_server
+from spillover.apps.node import answers, federation, preferences, request_routes
 from spillover.client import async_client, calls, job, mapping, nodes, retrying, session
 from spillover.client import wire as client_wire
 from spillover.live.engine import moving, reads, write_batch
@@ -73,6 +79,7 @@ from spillover.live.queue import (
 from spillover.live.queue import wire as queue_wire
 from spillover.live.redis import connection as redis
 from spillover.live.tls import contexts, handshakes, material, pem_files, rotation, unbelieved
+from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
 
 DOCUMENTS = Path(__file__).parents[2] / "services"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -102,7 +109,11 @@ def mib(count):
     return f"{count // MIB} MiB"
 
 
-RETRIES = retrying.Retries()
+RETRIES, BOUNDS = retrying.Retries(), Bounds()
+_, *LATER_S = half_closed.BEGUN_AT_S
+_SOON = ", ".join(f"{one * 1e3:g}" for one in LATER_S if one < 1.0)
+_LATE = ", ".join(f"{one:g}" for one in LATER_S if one >= 1.0)
+BEGUN = " and ".join(f"{_SOON} ms, {_LATE}".rsplit(", ", 1))
 
 SAID = {
     "decisions/0003-hot-paths.md": [
@@ -112,7 +123,19 @@ SAID = {
         f"| clients that wait for one name | {number(waiters.WAITERS_MAX)} |",
         f"| how long a client may wait by `wait_ms` or `Prefer: wait` | {s(job.WAIT_S_MAX)} |",
         f"| cancels under way to a neighbor | {peer_clients.CANCELS_AT_ONCE_MAX}, each",
-        f"| head of a request, trailers | {kib(framing.HEAD_LIMIT_BYTES)}, 10 s",
+        (
+            f"| head of a request, trailers | {kib(framing.HEAD_LIMIT_BYTES)}, {s(BOUNDS.head_s)} "
+            "from its first byte |"
+        ),
+        f"| a connection that says nothing, before its first request too | {s(BOUNDS.idle_s)} |",
+        f"to be read within the deadline, and {s(BOUNDS.body_s)} |",
+        f"up to {mib(http_exchange.DISCARD_LIMIT_BYTES)} more is read and thrown away",
+        f"of which its client reads nothing | {s(BOUNDS.unread_s)} |",
+        f"| names, types | {NAME_LENGTH_MAX}, {TYPE_LENGTH_MAX} characters |",
+        (
+            f"| federation queries remembered | {number(federation.QUERIES_MAX)} for "
+            f"{s(federation.REMEMBERED_S)} |"
+        ),
         f"| result of a handler | {mib(handler_calls.RESULT_LIMIT_BYTES)} |",
         f"| streams per neighbor | {report_streams.STREAMS_PER_NEIGHBOR_MAX} |",
         (
@@ -273,7 +296,13 @@ SAID = {
     "decisions/0006-reports.md": [f"{WORDS[report_repeats.SAID_TIMES]} said, and then only"],
     "decisions/0012-names.md": [f"at once and every {s(ending.TELL_EVERY_S)}, and what was lost"],
     "decisions/0015-http-handler.md": [f"are closed after {s(upstreams.IDLE_S_MAX)}, before"],
-    "decisions/0016-write-batch.md": [f"Blocks from {mib(allocator.MAPPED_BYTES)} on"],
+    "decisions/0033-doors.md": [
+        f"others {BEGUN} s after the end, as long as there is no answer",
+    ],
+    "decisions/0016-write-batch.md": [
+        f"whose body comes within {ms(http_connection.DIRECT_WITHIN_S)} is served",
+        f"Blocks from {mib(allocator.MAPPED_BYTES)} on",
+    ],
     "decisions/0027-dask-handler.md": [f"silent for {s(dask.LOOK_LIMIT_S)} counts as lost"],
     "decisions/0028-console.md": [
         f"keeps the last {WORDS[recent.WINDOW_S]} seconds (`live/overflow/recent.py`)",
@@ -323,6 +352,17 @@ SAID = {
         f"What is beyond {kib(blocking.BODY_MAX_BYTES)}, `https`",
     ],
     "docs/http.md": [
+        f"headers of a request | {kib(http_connection.HEAD_LIMIT_BYTES)}, {s(BOUNDS.head_s)} from",
+        f"| body of a request | `payload_limit_bytes` (1 MiB), {s(BOUNDS.body_s)} |",
+        f"| name, type | {NAME_LENGTH_MAX} and {TYPE_LENGTH_MAX} characters |",
+        f"| a wait | {s(preferences.WAIT_MAX_S)} |",
+        f"Waits end after {s(preferences.WAIT_MAX_S)} at the latest",
+        f"before its first request too | closed after {s(BOUNDS.idle_s)} |",
+        f"the request and did not confirm within {s(request_routes.CONFIRM_S)}.",
+        f"has those that are served, {answers.TYPES_MAX} at most.",
+        f"The headers did not arrive within {s(BOUNDS.head_s)}.",
+        f"The body did not arrive within {s(BOUNDS.body_s)}.",
+        f"or more than {lease_server.CONNECTIONS_MAX} connections are open",
         f"| result of a handler | {mib(handler_calls.RESULT_LIMIT_BYTES)} |",
         f"| clients that wait for one name | {number(waiters.WAITERS_MAX)} |",
         f"a head of more than {kib(framing.HEAD_LIMIT_BYTES)} 431",
@@ -330,6 +370,7 @@ SAID = {
     "docs/operations.md": [
         f"Nothing is started until then, {s(upstreams.ALONE_S_MAX)} at most.",
         f"Nodes look at the files every {s(rotation.LOOK_S)}, and at once",
+        f"A service reads it again each {s(token_files.LOOK_S)} and on SIGHUP",
         f"and at least {mib(memory_limit.HELD_BYTES_MIN)}; limits of containers",
     ],
     "docs/queue.md": [
