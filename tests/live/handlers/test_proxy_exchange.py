@@ -19,6 +19,7 @@ from spillover.live.handlers.proxy.exchange import (
 from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.http.client import HttpClient
 from spillover.live.http.connection import Response
+from spillover.live.http.small_reads import READ_BYTES
 from spillover.model.errors import OutcomeUnknown
 from support.loop import until
 from support.scripted_server import answer, scripted
@@ -330,10 +331,11 @@ def test_a_known_answer_is_one_from_its_first_byte_on_and_not_to_head(run):
     """What looks like one may stand in the midst of another, which has to be read."""
 
     async def check(client, connection, _):
-        for _ in range(2):  # the second time it is known
+        for length in (b"2", b""):  # the second time it is known, whatever its length
             asked = Asked(client, connection, takes_whole=True)
             await play(connection, HEAD + b"ok")
-            assert asked.exchange.at_once[1] == b"ok"
+            head, body = asked.exchange.at_once
+            assert (head.headers, body) == (((b"Content-Length", length),), b"ok")
         asked = Asked(client, connection, takes_whole=True)
         await play(connection, b"HTTP/1.1 500 No\r\nX: ", HEAD + b"no")
         head, body = asked.exchange.at_once
@@ -375,6 +377,21 @@ def test_an_answer_that_was_paused_to_its_end_leaves_a_connection_that_reads(run
         asked = Asked(client, connection)
         await until(lambda: asked.ends)
         assert asked.statuses == [204]
+
+    run(with_connection(check))
+
+
+def test_a_long_answer_comes_in_parts_of_which_no_more_than_one_waits(run):
+    size = 2**22
+
+    async def check(client, connection, server):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
+        server.answers(head + b"x" * size)
+        asked = Asked(client, connection)
+        await until(lambda: asked.ends)
+        sizes = [len(came) for what, came in asked.told if what == "piece"]
+        assert sum(sizes) == size
+        assert max(sizes) <= READ_BYTES
 
     run(with_connection(check))
 
