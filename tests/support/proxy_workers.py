@@ -97,6 +97,11 @@ class Front:
         now_s = time.monotonic()
         self.workers.start(Start(ref, request, now_s, now_s + left_s))
 
+    def held(self, ref=7):
+        """How much of its answer is held back; None where there is none, or it is passed on."""
+        call = self.workers._calls.get(ref)
+        return None if call is None or call.head is None or call.relay else len(call.held)
+
     async def end(self):
         """What it told last, which is an end."""
         await until(lambda: self.told.all and isinstance(self.told.all[-1], ENDS))
@@ -118,7 +123,10 @@ def own(*lines, method=b"GET", target=b"/", body=b""):
 
 @asynccontextmanager
 async def in_front_of(*answers, **fields):
-    """The handler in front of a service for each of these answers, and the services."""
+    """The handler in front of a service for each of these answers, and the services. What is raised
+    where nobody is above to catch it fails the test."""
+    raised = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: raised.append(told))
     async with AsyncExitStack() as stack:
         services = [await stack.enter_async_context(lying_service()) for _ in answers]
         for service, answer in zip(services, answers, strict=True):
@@ -128,6 +136,7 @@ async def in_front_of(*answers, **fields):
             yield front, *services
         finally:
             await front.workers.close()
+    assert raised == []
 
 
 async def hang(talk, *_):

@@ -157,6 +157,7 @@ def test_a_body_of_a_known_length_ends_there():
     for pieces in (
         [b"hello"],
         [b"he", b"llo"],
+        [b"hell", b"o"],
         [b"hello, you"],
         [b"h", b"ello, you"],
         [b"hello", b", you"],
@@ -231,6 +232,7 @@ def refused_at(pieces):
         ([b"5\r\nhello", b"xy"], 1),
         ([b"5\r\nhello\r", b"x"], 1),
         ([b"5\r\nhellox\r\n"], 0),
+        ([b"5\r\nhelloxx"], 0),
         ([b"5\r\nhello\r\n\r\n"], 0),
         ([b"0\r\n", b"\n"], 1),
         ([b"0\r\nA: b\n"], 0),

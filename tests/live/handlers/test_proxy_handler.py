@@ -148,19 +148,24 @@ def test_what_cannot_be_reached_has_surely_not_got_it(run):
 # --- statuses by which nothing was run ------------------------------------------------------------
 
 
+HELD = b"HTTP/1.1 503 No\r\nRetry-After: 7\r\nRetry-After: 9\r\nContent-Length: %d\r\n\r\n"
+
+
 @pytest.mark.parametrize("at_once", [True, False])
-@pytest.mark.parametrize("size", [0, 4, HELD_BACK_MAX_BYTES, HELD_BACK_MAX_BYTES + 1])
+@pytest.mark.parametrize("size", [2, HELD_BACK_MAX_BYTES, HELD_BACK_MAX_BYTES + 1])
 def test_what_says_not_run_is_held_back_unless_it_says_so_at_length(run, size, at_once):
     async def main():
-        head = b"HTTP/1.1 503 No\r\nRetry-After: 7\r\nRetry-After: 9\r\nContent-Length: %d\r\n\r\n"
-        head, body = head % size, b"x" * size
-        parts = [head + body] if at_once else [head, body[:-1], body[-1:]]
+        body = b"x" * size
+        parts = [HELD % size + body] if at_once else [HELD % size, body[:-1], body[-1:]]
         said, go = saying(*parts)
         fields = {"not_run_statuses": (503,), "service_ms": 60_000.0}
         async with in_front_of(said, **fields) as (front, _):
             (upstream,) = front.upstreams
             front.start()
-            for _ in parts:
+            go.release()
+            for come in () if at_once else (0, size - 1):
+                await until(lambda come=come: front.held() == come)
+                assert front.told.all == []
                 go.release()
             event = await front.end()
             if size <= HELD_BACK_MAX_BYTES:
@@ -174,6 +179,27 @@ def test_what_says_not_run_is_held_back_unless_it_says_so_at_length(run, size, a
                 assert (event.outcome, event.upstream_status) == (Outcome.FAILED, 503)
             assert upstream.failures
             assert upstream.running == 1, "as busy as with a success"
+
+    run(main())
+
+
+def test_what_says_so_at_length_is_passed_on_from_there(run):
+    """And not kept till it ends."""
+
+    async def main():
+        long = HELD_BACK_MAX_BYTES + 1
+        said, go = saying(HELD % (long + 1), b"x" * long, b"y")
+        async with in_front_of(said, not_run_statuses=(503,)) as (front, _):
+            front.start()
+            go.release()
+            await until(lambda: front.held() == 0)
+            go.release()
+            begun = [("begins", 7, 503), ("body", b"x" * long)]
+            await until(lambda: front.told.all == begun)
+            go.release()
+            event = await front.end()
+            assert front.told.passed == (503, b"x" * long + b"y")
+            assert event.upstream_status == 503
 
     run(main())
 
