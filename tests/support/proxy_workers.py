@@ -139,19 +139,20 @@ async def in_front_of(*answers, **fields):
     assert raised == []
 
 
-async def hang(talk, *_):
-    await talk.until_closed()
+class Saying:
+    """A service that says these, each when `go` is released for it, and nothing more. `left` counts
+    who has closed the connection on which it has said them."""
 
+    def __init__(self, *parts):
+        self.parts = parts
+        self.go = asyncio.Semaphore(0)
+        self.left = 0
 
-def saying(*parts, stays=True):
-    """Who says these, each when `go` is released for it; then it stays, or goes."""
-    go = asyncio.Semaphore(0)
-
-    async def answer(talk, *_):
-        for part in parts:
-            await go.acquire()
+    async def __call__(self, talk, *_):
+        for part in self.parts:
+            await self.go.acquire()
             await talk.say(part)
-        if stays:
+        try:
             await talk.until_closed()
-
-    return answer, go
+        finally:
+            self.left += 1

@@ -10,7 +10,7 @@ from spillover.live.handlers.proxy.handler import HELD_BACK_MAX_BYTES, TAKEN_BAC
 from spillover.model.request import DONE, Outcome
 from support.loop import until
 from support.lying_service import lying_service
-from support.proxy_workers import Front, hang, in_front_of, saying
+from support.proxy_workers import Front, Saying, in_front_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbusy"
@@ -58,7 +58,7 @@ def test_a_5xx_is_passed_on_and_is_a_failure_of_the_upstream(run, status):
 
 def test_an_answer_that_comes_in_pieces_is_told_as_it_comes(run):
     async def main():
-        said, go = saying(
+        said = Saying(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
             b"1\r\no\r\n",
             b"1\r\nk\r\n",
@@ -71,9 +71,9 @@ def test_an_answer_that_comes_in_pieces_is_told_as_it_comes(run):
             begun = ("begins", 7, 200)
             ends = ("ends", ((b"A", b"b"),))
             for told in ([begun], [begun, ("body", b"o")], [begun, ("body", b"ok")]):
-                go.release()
+                said.go.release()
                 await until(lambda told=told: front.told.all == told)
-            go.release()
+            said.go.release()
             event = await front.end()
             assert front.told.answer == [begun, ("body", b"ok"), ends]
             assert (event.outcome, upstream.running, upstream.failures) == (DONE, 0, 0.0)
@@ -157,16 +157,16 @@ def test_what_says_not_run_is_held_back_unless_it_says_so_at_length(run, size, a
     async def main():
         body = b"x" * size
         parts = [HELD % size + body] if at_once else [HELD % size, body[:-1], body[-1:]]
-        said, go = saying(*parts)
+        said = Saying(*parts)
         fields = {"not_run_statuses": (503,), "service_ms": 60_000.0}
         async with in_front_of(said, **fields) as (front, _):
             (upstream,) = front.upstreams
             front.start()
-            go.release()
+            said.go.release()
             for come in () if at_once else (0, size - 1):
                 await until(lambda come=come: front.held() == come)
                 assert front.told.all == []
-                go.release()
+                said.go.release()
             event = await front.end()
             if size <= HELD_BACK_MAX_BYTES:
                 assert front.told.answer == [("held", 7, 503, body, ())]
@@ -188,15 +188,15 @@ def test_what_says_so_at_length_is_passed_on_from_there(run):
 
     async def main():
         long = HELD_BACK_MAX_BYTES + 1
-        said, go = saying(HELD % (long + 1), b"x" * long, b"y")
+        said = Saying(HELD % (long + 1), b"x" * long, b"y")
         async with in_front_of(said, not_run_statuses=(503,)) as (front, _):
             front.start()
-            go.release()
+            said.go.release()
             await until(lambda: front.held() == 0)
-            go.release()
+            said.go.release()
             begun = [("begins", 7, 503), ("body", b"x" * long)]
             await until(lambda: front.told.all == begun)
-            go.release()
+            said.go.release()
             event = await front.end()
             assert front.told.passed == (503, b"x" * long + b"y")
             assert event.upstream_status == 503
@@ -242,10 +242,10 @@ def test_what_was_held_of_one_is_not_passed_on_with_another_ones(run):
         await talk.say(BUSY[:-1])
 
     async def main():
-        said, go = saying(b"HTTP/1.1 503 No\r\nContent-Length: %d\r\n\r\n" % long, b"x" * long)
+        said = Saying(b"HTTP/1.1 503 No\r\nContent-Length: %d\r\n\r\n" % long, b"x" * long)
         async with in_front_of(breaks_off, said, not_run_statuses=(503,)) as (front, *_):
-            go.release()
-            go.release()
+            said.go.release()
+            said.go.release()
             event = await front.ask()
             assert event.upstream_status == 503
             assert front.told.passed == (503, b"x" * long)
@@ -258,11 +258,11 @@ def test_what_was_held_of_one_is_not_passed_on_with_another_ones(run):
 
 def test_the_source_of_an_answer_stops_goes_on_and_ends(run):
     async def main():
-        said, go = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"x")
-        async with in_front_of(said) as (front, service):
+        said = Saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"x")
+        async with in_front_of(said) as (front, _):
             (upstream,) = front.upstreams
             front.start()
-            go.release()
+            said.go.release()
             await until(lambda: front.told.sources)
             (source,) = front.told.sources
             transport = source.exchange.connection._transport
@@ -270,7 +270,7 @@ def test_the_source_of_an_answer_stops_goes_on_and_ends(run):
             assert not transport.is_reading()
             source.resume()
             assert transport.is_reading()
-            go.release()
+            said.go.release()
             await until(lambda: front.told.all[-1] == ("body", b"x"))
             source.close("nobody reads it")
             event = front.told.event
@@ -280,7 +280,7 @@ def test_the_source_of_an_answer_stops_goes_on_and_ends(run):
                 late()
             assert front.told.event is event
             assert upstream.running == 0
-            await until(lambda: service.gone == 1)
+            await until(lambda: said.left)
 
     run(main())
 
@@ -292,12 +292,12 @@ def test_who_leaves_when_its_answer_begins_gets_nothing_of_it(run, size):
     async def main():
         status = 200 if size == 1 else 503
         head = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, size + 1)
-        said, go = saying(head + b"x" * size)
-        async with in_front_of(said, not_run_statuses=(503,)) as (front, service):
+        said = Saying(head + b"x" * size)
+        async with in_front_of(said, not_run_statuses=(503,)) as (front, _):
             front.told.leaves = True
             front.start()
-            go.release()
-            await until(lambda: service.gone == 1)
+            said.go.release()
+            await until(lambda: said.left)
             assert front.told.answer == [("begins", 7, status)]
             assert front.told.event.problem == "nobody reads it"
             assert front.upstreams[0].running == 0
@@ -307,7 +307,8 @@ def test_who_leaves_when_its_answer_begins_gets_nothing_of_it(run, size):
 
 def test_what_is_stopped_ends_at_once_and_with_its_connection(run):
     async def main():
-        async with in_front_of(hang) as (front, service):
+        said = Saying()
+        async with in_front_of(said) as (front, service):
             front.start()
             await until(lambda: service.seen)
             front.workers.stop(7)
@@ -316,7 +317,7 @@ def test_what_is_stopped_ends_at_once_and_with_its_connection(run):
             assert front.upstreams[0].running == 0
             front.workers.stop(7)
             assert front.told.event is event
-            await until(lambda: service.gone == 1)
+            await until(lambda: said.left)
 
     run(main())
 

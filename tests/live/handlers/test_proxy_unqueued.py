@@ -17,7 +17,7 @@ from spillover.live.handlers.proxy.handler import UNQUEUED_MAX
 from spillover.live.handlers.proxy.unqueued import NotWhole, Unqueued
 from spillover.model.passed import PassedRequest
 from support.loop import until
-from support.proxy_workers import Front, hang, in_front_of, own, saying
+from support.proxy_workers import Front, Saying, in_front_of, own
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 LEFT_S = 1_000.0
@@ -72,16 +72,17 @@ async def beside(*answers):
 
 def test_of_a_whole_answer_all_is_told_as_it_comes(run):
     async def main():
-        said, go = saying(
+        said = Saying(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",
             b"0\r\nA: b\r\n\r\n",
         )
         async with beside(said) as (here, service):
             call, told = here.send(own(method=b"POST", body=b"hello"))
             assert (here.moving.bytes, here.room) == (5, UNQUEUED_MAX - 1)
-            go.release()
+            assert (call.is_whole, call.size_bytes) == (False, 0), "it is handed on as it comes"
+            said.go.release()
             await until(lambda: told == [200, b"ok"])
-            go.release()
+            said.go.release()
             await until(lambda: len(told) > 2)
             assert told == [200, b"ok", ((b"A", b"b"),)]
             assert here.is_idle
@@ -101,7 +102,8 @@ def test_of_a_whole_answer_all_is_told_as_it_comes(run):
 
 def test_there_is_room_for_so_many_and_again_when_they_are_over(run):
     async def main():
-        async with beside(hang) as (here, _):
+        said = Saying()
+        async with beside(said) as (here, _):
             for _ in range(2):
                 calls = []
                 for _ in range(UNQUEUED_MAX):
@@ -190,13 +192,14 @@ def test_where_nobody_can_be_reached_there_are_no_servers(run, rings):
 
 def test_nobody_hears_of_what_was_canceled(run):
     async def main():
-        async with beside(hang) as (here, service):
+        said = Saying()
+        async with beside(said) as (here, service):
             call, told = here.send(own(method=b"POST", body=b"hello"))
             await until(lambda: service.seen)
             for _ in range(2):
                 call.cancel()
                 assert here.is_idle
-            await until(lambda: service.gone)
+            await until(lambda: said.left)
             here.ring(2 * LEFT_S)
             assert told == []
 
@@ -205,7 +208,8 @@ def test_nobody_hears_of_what_was_canceled(run):
 
 def test_what_is_late_is_given_up(run):
     async def main():
-        async with beside(hang) as (here, service):
+        said = Saying()
+        async with beside(said) as (here, service):
             _, told = here.send()
             await until(lambda: service.seen)
             here.ring(LEFT_S - 1.0)
@@ -214,7 +218,7 @@ def test_what_is_late_is_given_up(run):
             late = "the deadline passed before its answer was whole"
             assert told == [NotWhole("deadline_exceeded", late)]
             assert here.is_idle
-            await until(lambda: service.gone)
+            await until(lambda: said.left)
 
     run(main())
 
@@ -224,10 +228,10 @@ LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 
 def test_an_answer_that_nobody_reads_stands_still_for_so_long_and_no_longer(run):
     async def main():
-        said, go = saying(LONG)
-        async with beside(said) as (here, service):
+        said = Saying(LONG)
+        async with beside(said) as (here, _):
             call, told = here.send()
-            go.release()
+            said.go.release()
             await until(lambda: told == [200])
             call.pause()
             call.pause()
@@ -240,7 +244,7 @@ def test_an_answer_that_nobody_reads_stands_still_for_so_long_and_no_longer(run)
             call.pause()
             call.resume()
             assert here.is_idle
-            await until(lambda: service.gone)
+            await until(lambda: said.left)
             here.ring(2 * LEFT_S)
             assert len(told) == 2
 
@@ -251,19 +255,20 @@ def test_an_answer_that_is_read_on_goes_on(run):
     """While it is paused nothing is read, and who reads on has as long again."""
 
     async def main():
-        said, go = saying(LONG, b"ab", b"cd")
+        said = Saying(LONG, b"ab", b"cd")
         async with beside(said) as (here, _):
             call, told = here.send()
-            go.release()
+            said.go.release()
             await until(lambda: told == [200])
             transport = call._exchange.connection._transport
             for piece in (b"ab", b"cd"):
+                call.pause()
                 call.pause()
                 assert not transport.is_reading()
                 call.resume()
                 assert transport.is_reading()
                 here.ring(2 * STALL_S)
-                go.release()
+                said.go.release()
                 await until(lambda piece=piece: piece in told)
             await until(lambda: len(told) == 4)
             assert told == [200, b"ab", b"cd", ()]
@@ -291,7 +296,8 @@ def test_what_is_paused_as_its_last_piece_comes_is_over_with_it(run):
 
 def test_an_answer_may_stand_still_for_ever_where_nobody_says_otherwise(run):
     async def main():
-        async with in_front_of(hang) as (front, _):
+        said = Saying()
+        async with in_front_of(said) as (front, _):
             timers = Timers(asyncio.get_running_loop())
             made = Unqueued(front.workers.upstreams, timers, Moving(timers, Held(), print))
             assert made.stall_s == math.inf
