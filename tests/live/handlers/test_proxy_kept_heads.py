@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from spillover.live.handlers.proxy.framing import HeadBytes
-from spillover.live.handlers.proxy.heads import Way, read_answer, read_request
+from spillover.live.handlers.proxy.framing import FIELDS_MAX, HeadBytes
+from spillover.live.handlers.proxy.heads import Refused, Way, read_answer, read_request
 from spillover.live.handlers.proxy.known import (
     Cut,
     KnownAnswers,
@@ -292,11 +292,25 @@ def test_a_head_of_a_neighbor_that_holds_for_itself_alone_is_not_kept(headers):
     assert not heads.meanings
 
 
-def test_what_is_known_is_written_from_what_is_kept():
+@pytest.mark.parametrize(
+    ("headers", "body", "length"),
+    [((*HOSTED, (b"Content-Length", b"")), b"hi", b"2"), (HOSTED, b"", b"")],
+)
+def test_what_is_known_is_written_from_what_is_kept(headers, body, length):
     """Not anew: whatever has been kept of it."""
     heads = Known()
-    headers = (*HOSTED, (b"Content-Length", b""))
-    foreign(headers, b"hello", heads).head_with(b"u", ADDED)
+    foreign(headers, body, heads).head_with(b"u", ADDED)
     ((told, kept),) = heads.meanings.items()
     heads.keep(told, kept._replace(cut=Cut(b"kept ", b" so\r\n")))
-    assert foreign(headers, b"hi", heads).head_with(b"u", ADDED) == b"kept 2 so\r\n%b\r\n" % TOLD
+    written = foreign(headers, body, heads).head_with(b"u", ADDED)
+    assert written == b"kept %b so\r\n%b\r\n" % (length, TOLD)
+
+
+def test_a_head_to_a_service_has_so_many_lines_and_no_more():
+    """With the host and what the node adds."""
+    fields = (*HOSTED, *[(b"A", b"b")] * (FIELDS_MAX - 3))
+    head = upstream_head(PassedRequest("GET", b"/", fields, b""), b"u", ADDED)
+    assert head.count(b"\r\n") == FIELDS_MAX + 2
+    with pytest.raises(Refused, match=f"at most {FIELDS_MAX} headers") as caught:
+        upstream_head(PassedRequest("GET", b"/", (*fields, (b"A", b"b")), b""), b"u", ADDED)
+    assert caught.value.status == 431
