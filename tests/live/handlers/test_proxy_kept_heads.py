@@ -314,3 +314,12 @@ def test_a_head_to_a_service_has_so_many_lines_and_no_more():
     with pytest.raises(Refused, match=f"at most {FIELDS_MAX} headers") as caught:
         upstream_head(PassedRequest("GET", b"/", (*fields, (b"A", b"b")), b""), b"u", ADDED)
     assert caught.value.status == 431
+
+
+def test_a_service_is_named_before_all_else_where_nobody_did():
+    fields = ((b"Content-Length", b"5"), (b"TE", b"trailers"))
+    request = PassedRequest("POST", b"/", fields, b"hello")
+    assert upstream_head(request, b"u:9", ADDED) == (
+        b"POST / HTTP/1.1\r\nHost: u:9\r\nContent-Length: 5\r\nTE: trailers\r\n"
+        b"%bConnection: TE\r\n\r\n" % TOLD
+    )
