@@ -14,7 +14,7 @@ from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_workers
 from spillover.live.handlers.service_payload import LARGE_BYTES, SERVICE_MS_MAX, ServiceTimes
 from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
-from spillover.live.handlers.sleep import SleepWorkers
+from spillover.live.handlers.sleep import SleepWorkers, slept
 from spillover.model.errors import InputError
 from spillover.model.request import DONE, Outcome, Request
 from spillover.model.topology import Cluster
@@ -146,6 +146,10 @@ def test_a_handler_that_cannot_be_had_is_named(handler, says):
     with pytest.raises(InputError, match=says) as error:
         ended(handler)
     assert str(error.value).startswith("here: handler: ")
+
+
+def test_how_long_it_slept_is_told_in_milliseconds_to_a_millionth():
+    assert bytes(slept(0.0123456789)) == b'{"service_ms":12.345679}'
 
 
 # --- service times --------------------------------------------------------------------------------
