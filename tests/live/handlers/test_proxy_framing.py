@@ -185,7 +185,7 @@ CHUNKS = b"".join(
     [(b"0\r\n\r\n", ()), (b"00;x\r\nA: b\r\nc: \r\n\r\n", ((b"A", b"b"), (b"c", b"")))],
 )
 def test_a_body_in_chunks_is_the_same_in_whatever_pieces_it_comes(end, trailers):
-    rest = b"1\r\nx\r\n"
+    rest = b"1\r\nx\r\n\r\n"
     for pieces in all_in_three(CHUNKS + end + rest):
         body, whole, behind = Chunked(), b"", b""
         for piece in pieces:
