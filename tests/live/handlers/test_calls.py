@@ -3,9 +3,12 @@ that nothing is called with, and what an exception says of itself."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import math
+import time
+import traceback
 
 import msgspec
 import pytest
@@ -25,6 +28,7 @@ from spillover.live.handlers.calls import (
     pause_s,
     rejected_status,
     said,
+    spin,
 )
 from spillover.live.handlers.ends import event_of
 from spillover.live.http.client import HttpClient
@@ -100,6 +104,21 @@ def test_what_an_exception_says_of_itself():
     assert failed(MemoryError()).out_of_memory
 
 
+@pytest.mark.parametrize("kind", [MemoryError, ValueError])
+def test_where_memory_is_missing_nothing_is_held_of_the_call(kind):
+    """Else its frames tell who looks at them what was there."""
+
+    def fails():
+        held = bytearray(9)
+        raise kind(str(len(held)))
+
+    with pytest.raises(kind) as caught:
+        fails()
+    assert failed(caught.value).details.endswith("Error: 9\n")
+    *_, last = traceback.walk_tb(caught.value.__traceback__)
+    assert ("held" in last[0].f_locals) == (kind is ValueError)
+
+
 @pytest.mark.parametrize(
     ("wanted", "status"),
     [(400, 400), (499, 499), (399, 422), (500, 422), ("409", 422), (None, 422), (409.0, 422)],
@@ -133,6 +152,14 @@ def test_what_is_too_long_is_cut_to_what_may_be_said(body):
     assert body.decode(errors="replace").startswith(told.removesuffix("..."))
 
 
+def test_of_plain_text_there_is_as_much_as_fits_to_the_last_letter():
+    """What is written as long as it is takes two quotation marks besides."""
+    fits = SAID_LIMIT_BYTES - 2
+    assert as_text(b"x" * fits) == b'"%b"' % (b"x" * fits)
+    for size in (fits + 1, fits + 2, fits + 3, 99_999):
+        assert as_text(b"x" * size) == b'"%b..."' % (b"x" * (fits - 3))
+
+
 def test_what_is_short_enough_is_handed_on_as_it_is():
     whole = b"[" + b"1," * (SAID_LIMIT_BYTES // 2 - 1) + b"1]"
     assert len(whole) == SAID_LIMIT_BYTES + 1
@@ -145,6 +172,28 @@ def test_one_line_of_an_exception():
     assert one_line(ValueError("two\n lines  of\ttext")) == "ValueError: two lines of text"
     assert one_line(ValueError("\ud800")) == "ValueError: ?"
     assert len(one_line(ValueError("x" * 9_999))) == PROBLEM_LENGTH_MAX
+
+
+def test_a_processor_that_spins_does_so_for_as_long_as_was_said():
+    """Of its own time, and told in milliseconds to a millionth."""
+    began_s = time.process_time()
+    ended = spin(0.0123456789)
+    assert time.process_time() - began_s >= 0.0123456789
+    assert (ended.result, ended.problem) == (b'{"service_ms":12.345679}', None)
+
+
+def test_how_long_it_has_run_is_told_of_every_end():
+    """And never less than nothing, whatever the clock says."""
+    now_s = time.monotonic()
+    long, early = (dataclasses.replace(START, at_s=at_s) for at_s in (now_s - 500.0, now_s + 500.0))
+    for ended in (
+        Ended(b"1"),
+        Ended(problem="no"),
+        Ended(problem="no", rejected=True),
+        Ended(problem="no", not_run=True),
+    ):
+        assert 500.0 <= event_of(long, ended).service_s < 600.0
+        assert event_of(early, ended).service_s == 0.0
 
 
 def test_what_the_node_is_told():

@@ -46,3 +46,21 @@ def test_only_failures_of_the_code_come_with_a_traceback(
         told |= {"traceback": trace} if trace and not answered else {}
         told |= {"upstream_status": how["status"]} if "status" in how else {}
         assert record.msg.fields == told
+
+
+def test_a_failure_of_which_nothing_is_known_comes_without_a_traceback(caplog, monkeypatch):
+    monkeypatch.setattr(ends._log, "filters", [])
+    now_s = time.monotonic()
+    command = Start(1, Request("r1", False, msgspec.Raw(b"1")), now_s, now_s + 1.0)
+    ends.event_of(command, Ended(problem=NO))
+    (record,) = caplog.records
+    assert record.msg.fields == {"request_id": "r1", "reason": NO}
+
+
+def test_of_many_alike_the_log_says_no_more_than_one_at_a_time(caplog):
+    """Another test may have had something told just now."""
+    now_s = time.monotonic()
+    command = Start(1, Request("r1", False, msgspec.Raw(b"1")), now_s, now_s + 1.0)
+    for _ in range(20):
+        ends.event_of(command, Ended(problem=NO))
+    assert len(caplog.records) <= 1

@@ -12,6 +12,9 @@ import pytest
 from spillover.core.overflow.events import Start
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_workers
+from spillover.live.handlers.service_payload import LARGE_BYTES, SERVICE_MS_MAX, ServiceTimes
+from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
+from spillover.live.handlers.sleep import SleepWorkers, slept
 from spillover.model.errors import InputError
 from spillover.model.request import DONE, Outcome, Request
 from spillover.model.topology import Cluster
@@ -70,6 +73,67 @@ def test_who_is_stopped_in_its_sleep_has_done_nothing():
     assert 0.0 <= took_s < 10.0
 
 
+def sleeping(rate, timers, on_end):
+    """Servers alike, or one with a speed that is shared."""
+    times = ServiceTimes(0.02)
+    if rate is None:
+        return SleepWorkers(times, timers, on_end)
+    return SharingSleepWorkers(times, rate, timers, on_end)
+
+
+@pytest.mark.parametrize("rate", [None, 2.0])
+def test_only_what_takes_no_time_is_done_as_it_starts(run, rate):
+    """No timer, which would take a millisecond."""
+
+    async def main():
+        told = []
+        timers = Timers(asyncio.get_running_loop())
+        workers = sleeping(rate, timers, lambda event, at_s: told.append((event, at_s)))
+        command = started(1, b'{"service_ms": 0}')
+        workers.start(command)
+        ((event, at_s),) = told
+        assert (event.ref, event.outcome, event.service_s) == (1, DONE, 0.0)
+        assert (bytes(event.result), at_s) == (b'{"service_ms":0.0}', command.at_s)
+        assert len(timers) == 0
+        workers.start(started(2, b'{"service_ms": 500}'))
+        assert (len(told), len(timers)) == (1, 1)
+        await workers.close()
+        timers.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("rate", [None, 2.0])
+def test_nothing_is_heard_of_what_slept_when_its_servers_were_closed(run, rate):
+    """Nor is it raised where nobody would catch it; of what was stopped before it is told once."""
+
+    async def main():
+        raised, told = [], []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, said: raised.append(said))
+        timers = Timers(loop)
+
+        def on_end(event, _):
+            told.append((event.ref, event.outcome))
+
+        workers = sleeping(rate, timers, on_end)
+        for ref in range(3):
+            workers.start(started(ref, b'{"service_ms": 60000}'))
+        for _ in range(2):
+            workers.stop(1)
+        assert told == [(1, Outcome.CANCELLED)]
+        await workers.close()
+        for ref in range(3):
+            workers.stop(ref)
+        timers.run_due(time.monotonic() + 1_000.0)
+        assert told == [(1, Outcome.CANCELLED)]
+        assert raised == []
+        await workers.close()
+        timers.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("handler", "says"),
     [
@@ -82,3 +146,75 @@ def test_a_handler_that_cannot_be_had_is_named(handler, says):
     with pytest.raises(InputError, match=says) as error:
         ended(handler)
     assert str(error.value).startswith("here: handler: ")
+
+
+def test_how_long_it_slept_is_told_in_milliseconds_to_a_millionth():
+    assert bytes(slept(0.0123456789)) == b'{"service_ms":12.345679}'
+
+
+# --- service times --------------------------------------------------------------------------------
+
+
+def read_s(payload, default_s=0.02):
+    """The service time of a payload, or what is wrong with it."""
+    raw = msgspec.Raw(payload)
+    return ServiceTimes(default_s).problem_with(raw) or ServiceTimes(default_s).read_s(raw)
+
+
+@pytest.mark.parametrize(
+    ("payload", "service_s"),
+    [
+        (b'{"service_ms": 12.5}', 0.0125),
+        (b'{"service_ms": 0}', 0.0),
+        (b'{"a": [1], "service_ms": 7}', 0.007),
+        (b'{"service_ms": 86400000}', 86_400.0),
+        *[(other, 0.02) for other in (b"{}", b'{"service_ms": null}', b'{"a": 1}', b"[1]", b'"x"')],
+        (b"7", 0.02),
+    ],
+)
+def test_a_payload_may_say_how_long_it_takes_in_milliseconds(payload, service_s):
+    """All else is of no account, nor are payloads that are no objects."""
+    assert read_s(payload) == pytest.approx(service_s)
+
+
+@pytest.mark.parametrize(
+    ("payload", "problem"),
+    [
+        (b'{"service_ms": -1}', "expected 0 to 86400000, got -1"),
+        (b'{"service_ms": 90000000}', "expected 0 to 86400000, got 9e+07"),
+        (b'{"service_ms": "x"}', "Expected `float | null`, got `str`"),
+    ],
+)
+def test_what_a_payload_may_not_say_is_told(payload, problem):
+    assert read_s(payload).startswith(f"payload.service_ms: {problem}")
+    with pytest.raises(ValueError, match=r"^payload\.service_ms: "):
+        ServiceTimes(0.0).read_s(msgspec.Raw(payload))
+
+
+def test_the_longest_time_is_a_time_too_and_so_is_none():
+    assert read_s(b"{}", SERVICE_MS_MAX / 1e3) == SERVICE_MS_MAX / 1e3
+    assert read_s(b"{}", 0.0) == 0.0
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(LARGE_BYTES, True), (LARGE_BYTES + 1, False)])
+def test_a_long_payload_is_not_read_behind_its_service_time(size, is_read):
+    """What stands there is nobody's business; where the time comes later all of it is read."""
+    begun = b'{"service_ms": 5, "a": "'
+    broken = begun + b"x" * (size - len(begun))
+    if is_read:
+        assert read_s(broken).startswith("payload.service_ms: ")
+    else:
+        assert read_s(broken) == 0.005
+    later = b'{"a": "%b", "service_ms": 5}' % (b"x" * size)
+    assert read_s(later) == 0.005
+
+
+def test_the_time_of_a_payload_is_its_own_whatever_was_looked_at_before():
+    times = ServiceTimes(0.02)
+    first, second = (msgspec.Raw(b'{"service_ms": %d}' % ms) for ms in (5, 7))
+    bad = msgspec.Raw(b'{"service_ms": -1}')
+    assert times.problem_with(first) is None
+    assert times.problem_with(bad) is not None
+    assert times.read_s(first) == 0.005
+    assert times.problem_with(first) is None
+    assert (times.read_s(second), times.read_s(first), times.read_s(first)) == (0.007, 0.005, 0.005)

@@ -199,6 +199,31 @@ def test_a_payload_that_no_emulated_server_can_run_is_told_at_once(run):
     run(main())
 
 
+def test_who_is_stopped_leaves_the_server_to_the_others(run):
+    """Both have had half of their work when the first one is; the rest is done at full speed. And
+    nobody hears of what runs when the servers are closed."""
+
+    async def main():
+        rig = Rig(server("one"), by_hand=True)
+        rig.move_to(5.0)
+        first, second = (rig.start(0, {"service_ms": 100}) for _ in range(2))
+        rig.move_to(5.1)
+        rig.workers.stop(first)
+        event, at_s = rig.ends[first]
+        assert (event.outcome, event.service_s, at_s) == (Outcome.CANCELLED, 0.0, 5.1)
+        rig.move_to(6.0)
+        event, at_s = rig.ends[second]
+        assert event.outcome is Outcome.DONE
+        assert (at_s, event.service_s) == (pytest.approx(5.15), pytest.approx(0.15))
+        third = rig.start(0, {"service_ms": 100})
+        await rig.workers.close()
+        rig.move_to(60.0)
+        assert third not in rig.ends
+        rig.timers.close()
+
+    run(main())
+
+
 def test_what_takes_no_time_ends_at_once(run):
     async def main():
         rig = Rig(server("one"))
