@@ -20,7 +20,7 @@ from spillover.live.queue import shell as shell_module
 from spillover.live.queue.history import OBJECT, PROBE
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
-from support.loop import until
+from support.loop import turn, until
 from support.scripted_server import answer, scripted
 
 SETTINGS = ProducerSettings(id="p1", buffers=4, visibility_s=60.0)
@@ -214,9 +214,10 @@ def test_a_producer_that_was_resumed_waits_anew_at_its_end() -> None:
         shell.feed(ev.Resume())
         await put(shell, b"one")
         draining = asyncio.create_task(shell.drain(20.0))
-        given = await take(shell)
-        shell.feed(ev.Sent(given.grant, whole=True))
+        await until(lambda: shell.machine.draining)
+        await turn()
         assert not draining.done()
+        given = await take(shell)
         shell.ask_now(lambda ref: ev.Acked(ref, given.grant))
         await draining
 
@@ -327,7 +328,14 @@ def test_who_has_gone_is_no_caller_any_more() -> None:
             ev.TakeGone,
         )
         assert isinstance(has_gone, int)
-        assert shell.machine.objects.buffered == 1, "nothing was asked for"
+        assert words_of(shell, PROBE, "u") == [], "nothing was asked for"
+        unsaid = await shell.ask(
+            lambda ref: ev.Taken(ref, "v", "c", 1, {"p1": 1.0}, False, until_s),
+            lambda leave: leave(),
+        )
+        assert isinstance(unsaid, int)
+        assert words_of(shell, PROBE, "v")[0] == "consumer c asks here: up to 1 hop"
+        assert shell.machine.objects.buffered == 1
 
     with_shell(main)
 

@@ -4,7 +4,6 @@ of their answers, and what becomes of callers that have gone."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import socket
 from pathlib import Path
@@ -236,23 +235,13 @@ def test_who_has_ended_leaves_no_file_open(tmp_path):
 
 
 def test_the_first_thing_that_breaks_a_producer_is_what_it_has_failed_of():
-    """Whoever looks is told; where nobody does that is no error of its own."""
+    async def main(shell, peer):
+        first = LookupError("a bug")
+        shell.fail(first)
+        shell.fail(ValueError("what came of it"))
+        assert shell.failed.exception() is first
 
-    async def main():
-        errors = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, found: errors.append(found))
-        for looks in (True, False):
-            shell = QueueShell(SETTINGS, {}, None, "http://127.0.0.1:1")
-            first = LookupError("a bug")
-            shell.fail(first)
-            shell.fail(ValueError("what came of it"))
-            assert not looks or shell.failed.exception() is first
-            await shell.close()
-            del shell
-            gc.collect()
-            assert errors == []
-
-    asyncio.run(main())
+    alone_with(main, answer(202))
 
 
 def test_what_comes_for_a_consumer_that_has_just_gone_is_back_at_once():
