@@ -281,7 +281,7 @@ def test_a_batch_without_records_asks_for_nothing_and_can_have_no_effects():
     effects.increment("n", "f")
     empty = batch.upto(0)
     assert carried_out(reading.commit(empty), []) == ([], None)
-    for given in ({"effects": effects},):
+    for given in ({"effects": effects}, {"set_aside": [SetAside(batch.records[0], "no")]}):
         with pytest.raises(ValueError, match="no records that effects could belong to"):
             carried_out(reading.apply(empty, **given), [])
     asked, _ = carried_out(reading.apply(batch, effects), [[b"ok"]])
