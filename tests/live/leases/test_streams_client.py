@@ -11,8 +11,10 @@ import pytest
 
 pytest.importorskip("redis")
 
-from spillover.live.leases.streams.client import AsyncClient, Client
-from spillover.live.leases.streams.steps import Begin, Call, Pause, Take, Wait
+from spillover.live.leases.streams.client import AsyncClient, Client, _xread
+from spillover.live.leases.streams.reading import load_script
+from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Take, Wait
+from spillover.model.errors import StoreRefused, StoreUnreachable
 from support.loop import turn
 from support.waiting import until
 
@@ -49,6 +51,7 @@ def test_what_ends_after_its_client_was_closed_leaves_no_connection(redis_server
         client = Client(server.url, 5.0)
         ticket = client.carry_out(beginning(reading()))
         client.close()
+        assert not ticket.done(), "it waits for nobody"
         gate.set()
         assert ticket.result(20.0) is None
         until(lambda: connections() == (made + 1, 0))
@@ -81,6 +84,7 @@ def test_a_fault_that_nobody_takes_is_none_of_the_loops():
 
         tickets = [await client.carry_out(beginning(one)) for one in (failing(), waiting())]
         await asyncio.wait(tickets[:1])
+        assert client._tasks == set(tickets[1:]), "what has ended is kept by nobody"
         await client.close()
         assert [ticket.cancelled() for ticket in tickets] == [False, True]
         del tickets
@@ -89,3 +93,94 @@ def test_a_fault_that_nobody_takes_is_none_of_the_loops():
         assert heard == []
 
     asyncio.run(main())
+
+
+KINDS = pytest.mark.parametrize("kind", [Client, AsyncClient])
+
+
+class Carrier:
+    """Either client, for code that does not await."""
+
+    def __init__(self, kind, url, timeout_s):
+        self._runner = asyncio.Runner()
+        self.client = kind(url, timeout_s)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._run(self.client.close())
+        self._runner.close()
+
+    def _run(self, given):
+        return self._runner.run(given) if asyncio.iscoroutine(given) else given
+
+    def ask(self, ask):
+        def asking():
+            return (yield ask)
+
+        return self._run(self.client.carry_out(asking()))
+
+
+def opening(group, partitions):
+    """A script that writes."""
+    return Run(load_script("open"), (f"{{{group}}}:facts", f"{{{group}}}:group"), (partitions,))
+
+
+@KINDS
+def test_after_a_server_was_found_to_be_a_replica_it_connects_anew(redis_servers, tmp_path, kind):
+    """Its name may lead to another one by then. What is refused for another reason needs none."""
+    with redis_servers.running(tmp_path) as server, Carrier(kind, server.url, 5.0) as carrier:
+
+        def made():
+            return server.client.info("stats")["total_connections_received"]
+
+        assert int(carrier.ask(opening("g", 4))) == 4
+        server.client.set("text", "no stream")
+        before = made()
+        for _ in range(3):
+            with pytest.raises(StoreRefused, match="WRONGTYPE"):
+                carrier.ask(Wait("text", "0-0", 0.001))
+        assert made() == before
+        server.follow(1)
+        for times in (0, 1, 2):
+            with pytest.raises(StoreRefused, match="read-only"):
+                carrier.ask(opening("other", 4))
+            assert made() == before + times
+
+
+@KINDS
+def test_a_script_is_sent_whole_where_the_server_does_not_know_it(redis_servers, tmp_path, kind):
+    """Once, and again after it was forgotten there."""
+    with redis_servers.running(tmp_path) as server, Carrier(kind, server.url, 5.0) as carrier:
+
+        def sent_whole():
+            carrier.ask(opening("g", 3))
+            return server.client.info("commandstats")["cmdstat_eval"]["calls"]
+
+        assert [sent_whole() for _ in range(3)] == [1, 1, 1]
+        server.client.script_flush()
+        assert sent_whole() == 2
+
+
+@KINDS
+def test_connections_are_few_and_wait_no_longer_than_they_may(kind):
+    """For the way there, for an answer and for a free one; and nothing is tried again."""
+    with Carrier(kind, NOBODY, 1.5) as carrier:
+        pool = carrier.client._redis.connection_pool
+        assert (pool.max_connections, pool.timeout) == (2, 1.5)
+        told = pool.connection_kwargs
+        assert (told["socket_timeout"], told["socket_connect_timeout"]) == (1.5, 1.5)
+        assert told["retry"]._retries == 0
+        with pytest.raises(StoreUnreachable, match=f"{NOBODY} cannot be reached"):
+            carrier.ask(Wait("s", "0-0", 0.001))
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "timeout_s", "limit_ms"),
+    [(0.5, 5.0, 500), (4.0, 5.0, 2_500), (0.0001, 5.0, 1), (9.0, 0.0001, 1)],
+)
+def test_a_wait_ends_well_before_its_answer_would_be_late(limit_s, timeout_s, limit_ms):
+    """And it does end: 0 would be for ever."""
+    told = _xread(Wait("s", "7-0", limit_s), timeout_s)
+    assert told == ("COUNT", 1, "BLOCK", limit_ms, "STREAMS", "s", "7-0")
