@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("redis")
 
+from spillover.live.leases.streams import client as client_module
 from spillover.live.leases.streams.client import AsyncClient, Client, _xread
 from spillover.live.leases.streams.reading import load_script
 from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Take, Wait
@@ -95,6 +96,32 @@ def test_a_fault_that_nobody_takes_is_none_of_the_loops():
     asyncio.run(main())
 
 
+def test_whoever_else_is_on_the_loop_has_a_turn_between_plain_handlers(monkeypatch):
+    """Which never wait for anything."""
+    monkeypatch.setattr(client_module, "TURN_S", -1.0)
+
+    async def main():
+        turns = []
+
+        def handling():
+            for _ in range(5):
+                yield Call(turns.append, ("handled",))
+
+        async def others():
+            while turns.count("handled") < 5:
+                turns.append("other")
+                await turn(0)
+
+        client = AsyncClient(NOBODY, 1.0)
+        beside = asyncio.create_task(others())
+        await client.carry_out(handling())
+        await beside
+        assert turns.count("other") >= 2, turns
+        await client.close()
+
+    asyncio.run(main())
+
+
 KINDS = pytest.mark.parametrize("kind", [Client, AsyncClient])
 
 
@@ -109,8 +136,11 @@ class Carrier:
         return self
 
     def __exit__(self, *_):
-        self._run(self.client.close())
+        self.close()
         self._runner.close()
+
+    def close(self):
+        self._run(self.client.close())
 
     def _run(self, given):
         return self._runner.run(given) if asyncio.iscoroutine(given) else given
@@ -161,6 +191,9 @@ def test_a_script_is_sent_whole_where_the_server_does_not_know_it(redis_servers,
         assert [sent_whole() for _ in range(3)] == [1, 1, 1]
         server.client.script_flush()
         assert sent_whole() == 2
+        assert len(server.client.client_list()) == 2
+        carrier.close()
+        until(lambda: len(server.client.client_list()) == 1)
 
 
 @KINDS

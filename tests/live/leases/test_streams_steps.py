@@ -22,6 +22,7 @@ from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 
 GONE = StoreUnreachable("gone")
 KEYS = StreamKeys.of("g")
+UNEXPECTED = object()
 
 
 class Longest(Random):
@@ -73,7 +74,9 @@ def carried_out(steps, answers):
         while True:
             is_error = isinstance(answer, Exception)
             asked.append(steps.throw(answer) if is_error else steps.send(answer))
-            answer = called(asked[-1]) if isinstance(asked[-1], Call) else next(left)
+            is_call = isinstance(asked[-1], Call)
+            answer = called(asked[-1]) if is_call else next(left, UNEXPECTED)
+            assert answer is not UNEXPECTED, asked
     except StopIteration as ended:
         assert list(left) == [], "some are left"
         return asked, ended.value
@@ -173,6 +176,17 @@ def test_reading_claims_first_and_reads_ahead_behind_what_it_hands_out():
     assert batch.end == Place("9-0", 9, 0)
 
 
+@pytest.mark.parametrize(
+    ("passed", "added", "length", "lag"), [(5, 9, 8, 4), (5, 9, 3, 3), (9, 9, 9, 0)]
+)
+def test_a_readers_lag_is_what_lies_beyond_its_checkpoint_and_is_there(passed, added, length, lag):
+    reading = reading_of()
+    assert reading.lag is None
+    answers = [claimed(passed), found(added, length, 9)]
+    carried_out(reading.read(0.0, read_ahead=False), answers)
+    assert reading.lag == lag
+
+
 def read_ahead():
     """One that has read a record, and begun to read ahead."""
     reading = reading_of()
@@ -235,9 +249,9 @@ def test_a_lease_that_is_over_ends_it_before_each_of_its_steps(ask):
     left = {"claim": 0, "Wait": 2, "Take": 2}[ask]
     lease = Ending()
     reading = reading_of(guarded(lease))
-    first = found(1, 1) if ask == "Wait" else found(2, 2, 1, is_end=False)
+    answers = [found(1, 1)] if ask == "Wait" else [found(2, 2, 1, is_end=False), "ticket"]
     with pytest.raises(Fenced):
-        carried_out(_reading_twice(reading), [claimed(), first, "ticket"])
+        carried_out(_reading_twice(reading), [claimed(), *answers])
     assert len(lease.asked) == left + 1
 
 
@@ -298,9 +312,9 @@ def test_what_is_set_aside_is_told_with_its_own_fields():
     """The beginning of what its handler said, however long that is."""
     reading = reading_of(aside_records=50)
     _, batch = carried_out(reading.read(0.0, read_ahead=False), [claimed(), found(1, 1, 1)])
-    aside = [SetAside(batch.records[0], "é" * 5_000)]
+    aside = [SetAside(batch.records[0], "\ud800!" + "é" * 5_000)]
     asked, _ = carried_out(reading.apply(batch, set_aside=aside), [[b"ok"]])
-    told = [b"record", b"1-0", b"epoch", b"7", b"error", "é".encode() * 500, b"value", b"1"]
+    told = [b"record", b"1-0", b"epoch", b"7", b"error", b"?!" + "é".encode() * 499, b"value", b"1"]
     assert asked[0].arguments == (3, 7, "0-0", "7|1-0|1|0|1", 50, 1, 8, *told)
     assert KEYS.set_aside(3) in asked[0].keys
 
