@@ -456,13 +456,15 @@ def test_a_lag_is_what_lies_beyond_the_checkpoint():
         [b"7|5-0|20|0|0", 20, 20, b""],
         [b"what is this", 9, 9, b"60000-0"],
         [b"7|5-0|20|0|0", 9, 4, b"1-0"],
+        [b"7|5-0|20|0|0", 22, 20, b""],
     ]
-    _, lags = carried_out(_lags(KEYS, 5, 1.0), [answers])
+    _, lags = carried_out(_lags(KEYS, 6, 1.0), [answers])
     assert [(lag.records, lag.age_ms, lag.trimmed, lag.length) for lag in lags] == [
         (30, 1_000, 0, 30),
         (10, 0, 20, 10),
         (0, 0, 0, 20),
         (9, 0, 0, 9),
         (4, 59_999, 0, 4),
+        (0, 0, 0, 20),
     ]
-    assert [lag.checkpoint is None for lag in lags] == [False, False, False, True, False]
+    assert [lag.checkpoint is None for lag in lags] == [False, False, False, True, False, False]
