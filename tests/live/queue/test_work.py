@@ -318,9 +318,14 @@ def test_an_object_whose_grant_has_ended_meanwhile_is_told_as_one_that_may_be_ha
 
 
 @pytest.mark.parametrize(("handler", "counts"), [("see", (1, 0)), ("wait", (0, 1))])
-def test_what_is_under_way_at_the_end_counts_as_it_ended(run, jobs, monkeypatch, handler, counts):
-    """What is done, and its producer does not answer to that, is done; all else is given back."""
-    monkeypatch.setattr(consumer_shell, "CLOSE_S", 0.02)
+@pytest.mark.parametrize("said", [b"", answer(503)])
+def test_what_is_under_way_at_the_end_counts_as_it_ended(
+    run, jobs, monkeypatch, handler, counts, said
+):
+    """What is done is done, all else is given back; and where its producer does not hear of that
+    nobody waits until the grant has ended."""
+    for module in (consumer_shell, work_module):
+        monkeypatch.setattr(module, "CLOSE_S", 0.02)
 
     async def main():
         state = answer(200, {"producer": "p1", "producers": {}})
@@ -328,7 +333,7 @@ def test_what_is_under_way_at_the_end_counts_as_it_ended(run, jobs, monkeypatch,
             *(200, b"7"), spillover_object="p1-1", spillover_grant="g", spillover_producer="p1",
             spillover_deliveries=1, spillover_probes=1, spillover_visibility_ms=60_000,
         )  # fmt: skip
-        async with scripted(state, given, b"" if handler == "see" else answer(204)) as producer:
+        async with scripted(state, given, said) as producer:
             async with working(producer.url, f"python:queue_jobs:{handler}") as work:
                 await until(lambda: jobs.seen)
                 await until(lambda: handler == "wait" or len(producer.seen) == 3)
