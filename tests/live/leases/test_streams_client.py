@@ -13,9 +13,10 @@ pytest.importorskip("redis")
 
 from spillover.live.leases.streams import client as client_module
 from spillover.live.leases.streams.client import AsyncClient, Client, _xread
+from spillover.live.leases.streams.lags import read_lags, read_lags_async
 from spillover.live.leases.streams.reading import load_script
 from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Take, Wait
-from spillover.model.errors import StoreRefused, StoreUnreachable
+from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from support.loop import turn
 from support.waiting import until
 
@@ -194,6 +195,16 @@ def test_a_script_is_sent_whole_where_the_server_does_not_know_it(redis_servers,
         assert len(server.client.client_list()) == 2
         carrier.close()
         until(lambda: len(server.client.client_list()) == 1)
+
+
+def test_who_has_looked_at_lags_leaves_no_connection(redis_servers, tmp_path):
+    with redis_servers.running(tmp_path) as server:
+        awaited = asyncio.run(read_lags_async(server.url, "g", 2))
+        for lags in (awaited, read_lags(server.url, "g", 2)):
+            assert [(lag.partition, lag.records) for lag in lags] == [(0, 0), (1, 0)]
+        until(lambda: len(server.client.client_list()) == 1)
+        with pytest.raises(InputError, match="expected at least 1, got 0"):
+            read_lags(server.url, "g", 0)
 
 
 @KINDS

@@ -263,7 +263,8 @@ def test_what_is_held_at_the_end_is_given_back_and_what_was_settled_is_not(run):
             assert [line for line, _ in producer.seen][1:] == [
                 *("POST /grants/g%2F1/ack", "POST /take", "POST /grants/g%2F2/nack"),
             ]
-            await until(lambda: not producer._connections)
+            client = shell._clients["p1"]
+            assert (client.idle, client.busy) == (0, 0)
 
     run(main())
 
@@ -283,7 +284,10 @@ def test_an_end_waits_for_no_producer_that_does_not_answer(run, monkeypatch):
     run(main())
 
 
-def test_who_waits_as_it_breaks_is_told_why(run):
+def test_who_waits_as_it_breaks_is_told_why(run, monkeypatch):
+    """And its end waits for nothing, since nothing is heard any more."""
+    monkeypatch.setattr(shell_module, "CLOSE_S", 600.0)
+
     async def main():
         async with consuming(SILENCE) as (shell, producer):
             asking = asyncio.create_task(shell.next())
