@@ -14,8 +14,10 @@ pytest.importorskip("redis")
 from spillover.live.leases.streams import client as client_module
 from spillover.live.leases.streams.client import AsyncClient, Client, _xread
 from spillover.live.leases.streams.lags import read_lags, read_lags_async
+from spillover.live.leases.streams.reader import StreamReader
 from spillover.live.leases.streams.reading import load_script
 from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Take, Wait
+from spillover.live.leases.streams.writer import StreamWriter
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from support.loop import turn
 from support.waiting import until
@@ -205,6 +207,19 @@ def test_who_has_looked_at_lags_leaves_no_connection(redis_servers, tmp_path):
         until(lambda: len(server.client.client_list()) == 1)
         with pytest.raises(InputError, match="expected at least 1, got 0"):
             read_lags(server.url, "g", 0)
+
+
+def test_what_cannot_be_reached_is_tried_again_for_so_long_whoever_asks():
+    """With pauses that nobody was told how to draw."""
+    with (
+        pytest.raises(StoreUnreachable, match="records left in the writer: 1"),
+        StreamWriter(NOBODY, "g", 1, retry_s=0.05) as writer,
+    ):
+        writer.append("x", partition=0)
+    with pytest.raises(StoreUnreachable), StreamReader(NOBODY, "g", 0, 1, retry_s=0.05) as reader:
+        reader.claim()
+    with pytest.raises(StoreUnreachable):
+        read_lags(NOBODY, "g", 1, retry_s=0.05)
 
 
 @KINDS

@@ -18,6 +18,7 @@ from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
 from spillover.live.leases.streams.records import PoisonRecord, RecordsTrimmed
 from spillover.live.leases.streams.writer import StreamWriter
 from spillover.model.errors import InputError, StoreUnreachable
+from support.waiting import until
 
 QUICK = {"pause_first_s": 0.001, "pause_longest_s": 0.002}
 
@@ -351,6 +352,35 @@ def test_async_handlers_are_awaited_and_stopped_while_they_wait(redis_server, fi
     assert seen == list(range(100))
     assert consumed.handled == 100
     assert applied(redis_server, group) == dict.fromkeys(range(100), 1)
+
+
+@pytest.mark.parametrize("kind", [StreamReader, AsyncStreamReader])
+def test_where_nothing_more_is_there_it_waits_unless_it_was_told_not_to(redis_server, filled, kind):
+    url, group = filled
+    stop, seen, found = threading.Event(), [], []
+
+    async def awaited(reader, told):
+        async with reader:
+            return await reader.consume(counting(seen), **told)
+
+    def consume(**told):
+        reader = kind(url, group, 0, 1, stop=stop)
+        if kind is AsyncStreamReader:
+            found.append(asyncio.run(awaited(reader, told)))
+            return
+        with reader:
+            found.append(reader.consume(counting(seen), **told))
+
+    consume(to_end=True)
+    waiting = threading.Thread(target=consume)
+    waiting.start()
+    while redis_server.client.info("clients")["blocked_clients"] == 0:
+        assert waiting.is_alive()
+    fill(url, group, 1)
+    until(lambda: len(seen) == 101)
+    stop.set()
+    waiting.join(10.0)
+    assert [one.handled for one in found] == [100, 1]
 
 
 @pytest.mark.parametrize("is_async", [False, True])

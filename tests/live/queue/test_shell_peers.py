@@ -20,7 +20,9 @@ from spillover.live.queue.store import ObjectStore
 from support.loop import until
 from support.scripted_server import RESET, answer, scripted
 
-SETTINGS = ProducerSettings(id="p1", buffers=1, visibility_s=60.0, waiting_limit=3)
+SETTINGS = ProducerSettings(
+    id="p1", buffers=1, visibility_s=60.0, waiting_limit=3, deliveries_max=3
+)
 SHOWN = ((b"authorization", b"Bearer of-p1"),)
 LEFT_S = 30.0
 DESCRIPTORS = Path("/proc/self/fd")
@@ -176,6 +178,79 @@ def test_who_asks_for_a_producer_that_is_no_peer_gets_nothing(told):
         assert peer.seen == []
 
     alone_with(main, answer(200, {"taken": True}))
+
+
+def test_a_consumer_is_led_to_the_first_peer_that_has_an_object():
+    """Whoever offers one later is told that it is not taken."""
+
+    async def main(shell, peer):
+        asking = take(shell, {"p2": 1.0})
+        await until(lambda: peer.seen)
+        offer = ev.Offer("t", "p2", "g", 2)
+        answers = [await shell.ask(lambda ref: ev.OfferCame(ref, offer)) for _ in range(2)]
+        assert [one.taken for one in answers] == [True, False]
+        led = await asking
+        assert (type(led), led.offer) == (ev.Direct, offer)
+        assert words_of(shell, PROBE, "t") == [
+            "consumer c asks here: up to 2 hops",
+            "sent on to p2: hop 2",
+            "p2 offers an object for it",
+            "answered with an object of p2",
+            "p2 offers an object for it",
+        ]
+        value = shell.metrics.registry.get_sample_value
+        labels = {"node": "p1", "outcome": "elsewhere"}
+        assert value("spillover_queue_takes_total", labels) == 1.0
+
+    alone_with(main, answer(202))
+
+
+def test_what_becomes_of_an_object_that_is_fetched_and_read_and_of_a_dead_one():
+    """Each step once, in the words that people are shown."""
+
+    async def main(shell, peer):
+        await put(shell, b"one")
+        shell.feed(ev.ProbeCame(probe_of("p2")))
+        (grant,) = shell.machine.grants
+        given = await shell.ask(lambda ref: ev.Fetched(ref, grant.id))
+        assert isinstance(given, ev.Give)
+        again = await shell.ask(lambda ref: ev.Fetched(ref, grant.id))
+        assert again.known is False
+        shell.feed(ev.Extended(0, grant.id))
+        shell.feed(ev.Sent(grant.id, whole=True))
+        assert shell.ask_now(lambda ref: ev.Extended(ref, grant.id, 30.0)).known
+        shell.ask_now(lambda ref: ev.Nacked(ref, grant.id))
+        given = await take(shell, {"p1": 1.0}, max_hops=1)
+        shell.feed(ev.Sent(given.grant, whole=True))
+        shell.feed(ev.ThrownAway(given.grant))
+        shell.ask_now(lambda ref: ev.Discard(ref, 1))
+        for _ in range(SETTINGS.deliveries_max - 2):
+            given = await take(shell, {"p1": 1.0}, max_hops=1)
+            shell.ask_now(lambda ref, grant=given.grant: ev.Nacked(ref, grant))
+        assert list(shell.machine.objects.dead) == [1]
+        shell.ask_now(lambda ref: ev.PutBack(ref, 1))
+        for _ in range(SETTINGS.deliveries_max):
+            given = await take(shell, {"p1": 1.0}, max_hops=1)
+            shell.ask_now(lambda ref, grant=given.grant: ev.Nacked(ref, grant))
+        shell.ask_now(lambda ref: ev.Discard(ref, 1))
+        assert (len(shell.bodies), shell.machine.objects.discarded) == (0, 1)
+        assert words_of(shell, OBJECT, 1)[1:10] == [
+            "granted to probe far, offered to p2, which holds the call",
+            "fetched by its consumer",
+            "its consumer still reads",
+            "sent",
+            "its consumer has asked for more time",
+            "given back by its consumer",
+            "granted to consumer c, probe t: delivery 2",
+            "sent",
+            "its consumer went away before it had read it",
+        ]
+        story = words_of(shell, OBJECT, 1)
+        assert story[-2:] == ["granted too often in vain: dead", "discarded by an operator"]
+        assert story.count("discarded by an operator") == 1, "it was not dead yet"
+        assert "put back by an operator" in story
+
+    alone_with(main, answer(202))
 
 
 def test_a_connection_to_a_peer_is_kept_for_the_next_probe_and_not_for_a_peer_that_is_gone():

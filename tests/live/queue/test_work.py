@@ -54,10 +54,11 @@ async def working(url, handler, *, at_once=1, deadline_s=60.0):
 def jobs(monkeypatch):
     """A module of handlers, `python:queue_jobs:...`."""
     module = ModuleType("queue_jobs")
-    module.seen, module.cancelled, module.release = [], [], None
+    module.seen, module.cancelled, module.left_ms = [], [], []
 
     def see(payload, ctx):
         module.seen.append((payload, ctx.id))
+        module.left_ms.append(ctx.remaining_ms)
 
     async def wait(payload):
         module.seen.append(payload)
@@ -86,6 +87,7 @@ def test_a_handler_gets_json_as_it_came_and_other_types_wrapped(run, jobs):
         wrapped = {"content_type": "image/png", "body_base64": "AP8="}
         names = [one.shell.object_id(k + 1) for k in range(3)]
         assert jobs.seen == list(zip([{"n": 1}, [2], wrapped], names, strict=True))
+        assert all(30_000.0 < left_ms <= 60_000.0 for left_ms in jobs.left_ms)
 
     run(main())
 
