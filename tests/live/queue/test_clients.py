@@ -154,6 +154,14 @@ def test_how_an_object_ended_is_said_once(run):
                 await second.nack()
                 with pytest.raises(RuntimeError, match=f"{second.id} was given back before"):
                     await second.ack()
+                async with await first_of(consumer) as again:
+                    await again.nack()
+                assert (again.id, again.deliveries) == (second.id, 2)
+                with suppress(ZeroDivisionError):
+                    async with await first_of(consumer) as last:
+                        await last.ack()
+                        raise ZeroDivisionError
+                assert one.objects.acknowledged == 2
 
     run(main())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from spillover.core.queue import consumer as machine_module
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.live.http.trust import Trust
 from spillover.live.queue import consumer_shell as shell_module
-from spillover.live.queue.client_wire import IDLE_S_MAX
+from spillover.live.queue.client_wire import CONNECT_S, IDLE_S_MAX
 from spillover.live.queue.consumer_shell import ConsumerShell
 from spillover.model.errors import GrantLost, OutcomeUnknown, Rejected
 from support.loop import turn, until
@@ -284,6 +285,20 @@ def test_an_end_waits_for_no_producer_that_does_not_answer(run, monkeypatch):
     run(main())
 
 
+def test_an_end_breaks_off_what_is_asked_for(run, monkeypatch):
+    """Nobody waits for that any more, and whoever did is told that there is nothing."""
+    monkeypatch.setattr(shell_module, "CLOSE_S", 600.0)
+
+    async def main():
+        async with consuming(SILENCE) as (shell, producer):
+            asking = asyncio.create_task(shell.next())
+            await until(lambda: producer.seen)
+            await shell.close()
+            assert await asking is None
+
+    run(main())
+
+
 def test_who_waits_as_it_breaks_is_told_why(run, monkeypatch):
     """And its end waits for nothing, since nothing is heard any more."""
     monkeypatch.setattr(shell_module, "CLOSE_S", 600.0)
@@ -341,12 +356,21 @@ def test_a_second_object_is_for_who_has_a_hand_free(run):
 
 
 def test_a_connection_is_kept_for_less_long_than_servers_keep_it(run):
+    """And given up where its producer is gone without a word."""
+
     async def main():
         async with consuming(given(1)) as (shell, _):
             await shell.next()
             client = shell._clients["p1"]
             left_s = client._sweep.when() - asyncio.get_running_loop().time()
-            assert 0.0 < left_s <= IDLE_S_MAX
+            assert left_s < IDLE_S_MAX + 0.1
+            assert client._body_limit_bytes == 2**30
+            (connection,) = client._idle
+            opened = connection._transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                gone_ms = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                assert gone_ms == 2_000 * CONNECT_S
 
     run(main())
 
