@@ -413,7 +413,29 @@ def test_the_example_counts_each_record_once(redis_server, redis_servers, monkey
     assert all(one.is_exactly_once for one in found()), found()
 
 
-def test_the_example_says_what_it_needs(monkeypatch):
-    monkeypatch.delenv(example.REDIS, raising=False)
-    with pytest.raises(InputError, match="SPILLOVER_REDIS"):
+@pytest.mark.parametrize("missing", [example.REDIS, example.GROUP])
+def test_the_example_says_what_it_needs(monkeypatch, missing):
+    for name in (example.REDIS, example.GROUP):
+        monkeypatch.setenv(name, "redis://127.0.0.1:1/0")
+    monkeypatch.setenv(missing, "")
+    with pytest.raises(InputError, match=f"{missing}: expected it to say where the streams are"):
         example.consume(0, 1, threading.Event())
+    monkeypatch.delenv(missing)
+    with pytest.raises(InputError, match=missing):
+        asyncio.run(example.consume_async(0, 1, threading.Event()))
+
+
+def test_the_example_goes_on_where_it_filled_before(redis_server, redis_servers):
+    """Numbers of each partition follow each other, from whichever is the first."""
+    group = redis_servers.new_name()
+    assert example.fill(redis_server.url, group, 3, 7) == [3, 2, 2]
+    assert example.fill(redis_server.url, group, 3, 2, first=3) == [1, 1, 0]
+    keys = StreamKeys.of(group)
+    values = [
+        [int(fields["value"]) for _, fields in redis_server.client.xrange(keys.stream(partition))]
+        for partition in range(3)
+    ]
+    assert values == [[0, 1, 2, 3], [0, 1, 3], [0, 1]]
+    (first, second) = example.check(redis_server.client, group, [4, 3])
+    assert (first.expected, first.applied, first.is_complete) == (4, 0, False)
+    assert (second.partition, second.expected, second.distinct) == (1, 3, 0)

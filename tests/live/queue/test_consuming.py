@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -312,7 +313,7 @@ def test_what_no_producer_takes_is_told_by_the_last_that_answered(run):
 def test_a_producer_that_could_not_be_reached_is_asked_last_for_a_while(run, monkeypatch):
     """And first again after that."""
     now_s = [1_000.0]
-    monkeypatch.setattr(producing_module.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(producing_module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
 
     async def main():
         async with scripted(CREATED) as there, produce([NOWHERE, there.url]) as queue:
@@ -321,5 +322,20 @@ def test_a_producer_that_could_not_be_reached_is_asked_last_for_a_while(run, mon
             for passed_s, first in ((0.0, there.url), (0.99, there.url), (1.01, NOWHERE)):
                 now_s[0] = 1_000.0 + passed_s
                 assert queue._in_turn()[0] == first
+
+    run(main())
+
+
+def test_once_its_time_is_over_an_object_is_offered_to_nobody_else(run, monkeypatch):
+    """What the first one said is the answer, although the second one might have a place."""
+    times_s = iter([0.0, 0.0, 0.0, 5.0])
+    monkeypatch.setattr(producing_module, "time", SimpleNamespace(monotonic=times_s.__next__))
+
+    async def main():
+        async with scripted(problem(429, "queue_full")) as one, scripted(CREATED) as two:
+            async with produce([one.url, two.url], deadline_s=5.0) as queue:
+                with pytest.raises(QueueFull):
+                    await queue.put(b"x")
+            assert (len(one.seen), two.seen) == (1, [])
 
     run(main())
