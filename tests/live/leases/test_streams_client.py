@@ -14,10 +14,10 @@ pytest.importorskip("redis")
 from spillover.live.leases.streams import client as client_module
 from spillover.live.leases.streams.client import AsyncClient, Client, _xread
 from spillover.live.leases.streams.lags import read_lags, read_lags_async
-from spillover.live.leases.streams.reader import StreamReader
+from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
 from spillover.live.leases.streams.reading import load_script
 from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Take, Wait
-from spillover.live.leases.streams.writer import StreamWriter
+from spillover.live.leases.streams.writer import AsyncStreamWriter, StreamWriter
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from support.loop import turn
 from support.waiting import until
@@ -209,6 +209,42 @@ def test_who_has_looked_at_lags_leaves_no_connection(redis_servers, tmp_path):
             read_lags(server.url, "g", 0)
 
 
+def test_who_was_closed_leaves_no_connection(redis_servers, tmp_path):
+    """However that was; whoever made it may keep it."""
+    with redis_servers.running(tmp_path) as server:
+        place = server.url, "g"
+
+        def check(*kept):
+            until(lambda: len(server.client.client_list()) == 1)
+            assert all(kept)
+
+        writer, reader = StreamWriter(*place, 2), StreamReader(*place, 0, 1)
+        writer.append("x", partition=0)
+        assert reader.read(0.0) is None
+        writer.close()
+        reader.close()
+        check(writer, reader)
+        with StreamWriter(*place, 2) as writer, StreamReader(*place, 1, 1) as reader:
+            writer.append("x", partition=1)
+            assert reader.read(0.0) is None
+        check(writer, reader)
+
+        async def main():
+            writer, reader = AsyncStreamWriter(*place, 2), AsyncStreamReader(*place, 0, 2)
+            await writer.append("x", partition=0)
+            assert len((await reader.read(0.0)).records) == 1
+            await writer.close()
+            await reader.close()
+            check(writer, reader)
+            async with AsyncStreamWriter(*place, 2) as writer:
+                await writer.append("x", partition=0)
+            async with AsyncStreamReader(*place, 0, 3) as reader:
+                assert len((await reader.read(0.0)).records) == 3
+            check(writer, reader)
+
+        asyncio.run(main())
+
+
 def test_what_cannot_be_reached_is_tried_again_for_so_long_whoever_asks():
     """With pauses that nobody was told how to draw."""
     with (
@@ -220,6 +256,21 @@ def test_what_cannot_be_reached_is_tried_again_for_so_long_whoever_asks():
         reader.claim()
     with pytest.raises(StoreUnreachable):
         read_lags(NOBODY, "g", 1, retry_s=0.05)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://127.0.0.1/0?socket_timeout=9", "expected of options only db, "),
+        ("redis://127.0.0.1/orders", "expected redis://"),
+        ("http://127.0.0.1/0", "expected redis://"),
+    ],
+)
+def test_an_address_that_is_none_is_told_at_once(kind, url, words):
+    """Also one of which the library would take half."""
+    with pytest.raises(InputError, match=words):
+        kind(url, 1.0)
 
 
 @KINDS

@@ -127,11 +127,11 @@ def test_a_full_batch_leaves_before_anybody_flushes(redis_server, name):
     async def main():
         async with AsyncStreamWriter(redis_server.url, name, 2, batch_bytes=4) as writer:
             counts = []
-            for _ in range(3):
-                await writer.append("é", partition=0)
+            for value in ("é", "é", "x", "x", "x"):
+                await writer.append(value, partition=0)
                 counts.append(there(writer))
-            assert counts == [(4, 1, 0), (6, 0, 2), (6, 1, 2)]
-        assert there(writer) == (7, 0, 3)
+            assert counts == [(4, 1, 0), (6, 0, 2), (6, 1, 2), (6, 2, 2), (6, 3, 2)]
+        assert there(writer) == (9, 0, 5)
 
     asyncio.run(main())
 

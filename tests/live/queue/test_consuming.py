@@ -20,6 +20,7 @@ from spillover.client import (
     produce,
 )
 from spillover.live.http.trust import Trust
+from spillover.live.queue import directory as directory_module
 from spillover.live.queue import producing as producing_module
 from spillover.live.queue.client_wire import NoProducer
 from spillover.live.queue.directory import find_producers, none_reached
@@ -198,6 +199,17 @@ def test_who_is_no_producer_or_lets_nobody_in_is_told(run, said, error, words):
             with pytest.raises(error, match=words):
                 await find_producers([there.url], Trust(None))
             await until(lambda: not there._connections)
+
+    run(main())
+
+
+def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever(run, monkeypatch):
+    monkeypatch.setattr(directory_module, "ANSWER_S", 0.05)
+
+    async def main():
+        async with scripted(b"") as silent:
+            with pytest.raises(Unreachable, match=r"0\.05 s"):
+                await find_producers([silent.url], Trust(None))
 
     run(main())
 
