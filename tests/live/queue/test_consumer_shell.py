@@ -307,6 +307,7 @@ def test_who_waits_as_it_breaks_is_told_why(run, monkeypatch):
         async with consuming(SILENCE) as (shell, producer):
             asking = asyncio.create_task(shell.next())
             await until(lambda: producer.seen)
+            shell._driver.close()  # as it does then
             shell._on_failure(LookupError("a bug"))
             with pytest.raises(LookupError, match="a bug"):
                 await asking
