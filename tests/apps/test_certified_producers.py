@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from datetime import timedelta
 
 import pytest
@@ -17,9 +18,11 @@ from spillover.client import Unreachable, consume, produce
 from spillover.live.http.client import HttpClient
 from spillover.live.queue.certified import certify
 from spillover.live.queue.wire import OFFER_PATH, PROBE_PATH
+from spillover.live.tls import rotation
 from spillover.live.tls.contexts import trusting_context
 from spillover.model.errors import InputError, NotBelieved, PeerError
 from support.certificates import Authority, put
+from support.loop import until
 from support.queue_producers import producers
 
 SAYS = {
@@ -182,6 +185,32 @@ def test_certificates_and_their_ca_change_while_objects_go(certified, authority)
             with pytest.raises(NotBelieved):
                 await probe()
             await caller.close()
+
+    asyncio.run(main())
+
+
+def test_connections_to_a_peer_end_with_what_either_side_has_shown_there(certified, monkeypatch):
+    """When the peer's certificate is over, and when there is a new one to show; not before."""
+
+    async def main():
+        files = {name: certified(name) for name in ("p1", "p2")}
+        async with producers(2, certificates=files) as (first, _):
+            client = first.shell._clients["p2"]
+            credentials = first.shell.certified.credentials
+            await client.warm(1)
+            assert not await credentials.look()
+            assert client.idle == 1
+            later_s = time.time() + timedelta(days=91).total_seconds()
+            with monkeypatch.context() as patch:
+                patch.setattr(rotation.time, "time", lambda: later_s)
+                assert not await credentials.look()
+            await until(lambda: client.idle == 0)
+            await client.warm(1)
+            certified("p1")
+            assert await credentials.look()
+            await until(lambda: client.idle == 0)
+            assert client._securing.context is credentials.client
+            assert (await client.request("GET", "/healthz", timeout_s=10.0)).status == 200
 
     asyncio.run(main())
 

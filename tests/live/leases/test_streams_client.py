@@ -11,8 +11,14 @@ import pytest
 
 pytest.importorskip("redis")
 
-from spillover.live.leases.streams.client import AsyncClient, Client
-from spillover.live.leases.streams.steps import Begin, Call, Pause, Take, Wait
+from spillover.live.leases.streams import client as client_module
+from spillover.live.leases.streams.client import AsyncClient, Client, _xread
+from spillover.live.leases.streams.lags import read_lags, read_lags_async
+from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
+from spillover.live.leases.streams.reading import load_script
+from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Take, Wait
+from spillover.live.leases.streams.writer import AsyncStreamWriter, StreamWriter
+from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from support.loop import turn
 from support.waiting import until
 
@@ -49,6 +55,7 @@ def test_what_ends_after_its_client_was_closed_leaves_no_connection(redis_server
         client = Client(server.url, 5.0)
         ticket = client.carry_out(beginning(reading()))
         client.close()
+        assert not ticket.done(), "it waits for nobody"
         gate.set()
         assert ticket.result(20.0) is None
         until(lambda: connections() == (made + 1, 0))
@@ -81,6 +88,7 @@ def test_a_fault_that_nobody_takes_is_none_of_the_loops():
 
         tickets = [await client.carry_out(beginning(one)) for one in (failing(), waiting())]
         await asyncio.wait(tickets[:1])
+        assert client._tasks == set(tickets[1:]), "what has ended is kept by nobody"
         await client.close()
         assert [ticket.cancelled() for ticket in tickets] == [False, True]
         del tickets
@@ -89,3 +97,200 @@ def test_a_fault_that_nobody_takes_is_none_of_the_loops():
         assert heard == []
 
     asyncio.run(main())
+
+
+def test_whoever_else_is_on_the_loop_has_a_turn_between_plain_handlers(monkeypatch):
+    """Which never wait for anything."""
+    monkeypatch.setattr(client_module, "TURN_S", -1.0)
+
+    async def main():
+        turns = []
+
+        def handling():
+            for _ in range(5):
+                yield Call(turns.append, ("handled",))
+
+        async def others():
+            while turns.count("handled") < 5:
+                turns.append("other")
+                await turn(0)
+
+        client = AsyncClient(NOBODY, 1.0)
+        beside = asyncio.create_task(others())
+        await client.carry_out(handling())
+        await beside
+        assert turns.count("other") >= 2, turns
+        await client.close()
+
+    asyncio.run(main())
+
+
+KINDS = pytest.mark.parametrize("kind", [Client, AsyncClient])
+
+
+class Carrier:
+    """Either client, for code that does not await."""
+
+    def __init__(self, kind, url, timeout_s):
+        self._runner = asyncio.Runner()
+        self.client = kind(url, timeout_s)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+        self._runner.close()
+
+    def close(self):
+        self._run(self.client.close())
+
+    def _run(self, given):
+        return self._runner.run(given) if asyncio.iscoroutine(given) else given
+
+    def ask(self, ask):
+        def asking():
+            return (yield ask)
+
+        return self._run(self.client.carry_out(asking()))
+
+
+def opening(group, partitions):
+    """A script that writes."""
+    return Run(load_script("open"), (f"{{{group}}}:facts", f"{{{group}}}:group"), (partitions,))
+
+
+@KINDS
+def test_after_a_server_was_found_to_be_a_replica_it_connects_anew(redis_servers, tmp_path, kind):
+    """Its name may lead to another one by then. What is refused for another reason needs none."""
+    with redis_servers.running(tmp_path) as server, Carrier(kind, server.url, 5.0) as carrier:
+
+        def made():
+            return server.client.info("stats")["total_connections_received"]
+
+        assert int(carrier.ask(opening("g", 4))) == 4
+        server.client.set("text", "no stream")
+        before = made()
+        for _ in range(3):
+            with pytest.raises(StoreRefused, match="WRONGTYPE"):
+                carrier.ask(Wait("text", "0-0", 0.001))
+        assert made() == before
+        server.follow(1)
+        for times in (0, 1, 2):
+            with pytest.raises(StoreRefused, match="read-only"):
+                carrier.ask(opening("other", 4))
+            assert made() == before + times
+
+
+@KINDS
+def test_a_script_is_sent_whole_where_the_server_does_not_know_it(redis_servers, tmp_path, kind):
+    """Once, and again after it was forgotten there."""
+    with redis_servers.running(tmp_path) as server, Carrier(kind, server.url, 5.0) as carrier:
+
+        def sent_whole():
+            carrier.ask(opening("g", 3))
+            return server.client.info("commandstats")["cmdstat_eval"]["calls"]
+
+        assert [sent_whole() for _ in range(3)] == [1, 1, 1]
+        server.client.script_flush()
+        assert sent_whole() == 2
+        assert len(server.client.client_list()) == 2
+        carrier.close()
+        until(lambda: len(server.client.client_list()) == 1)
+
+
+def test_who_has_looked_at_lags_leaves_no_connection(redis_servers, tmp_path):
+    with redis_servers.running(tmp_path) as server:
+        awaited = asyncio.run(read_lags_async(server.url, "g", 2))
+        for lags in (awaited, read_lags(server.url, "g", 2)):
+            assert [(lag.partition, lag.records) for lag in lags] == [(0, 0), (1, 0)]
+        until(lambda: len(server.client.client_list()) == 1)
+        with pytest.raises(InputError, match="expected at least 1, got 0"):
+            read_lags(server.url, "g", 0)
+
+
+def test_who_was_closed_leaves_no_connection(redis_servers, tmp_path):
+    """However that was; whoever made it may keep it."""
+    with redis_servers.running(tmp_path) as server:
+        place = server.url, "g"
+
+        def check(*kept):
+            until(lambda: len(server.client.client_list()) == 1)
+            assert all(kept)
+
+        writer, reader = StreamWriter(*place, 2), StreamReader(*place, 0, 1)
+        writer.append("x", partition=0)
+        assert reader.read(0.0) is None
+        writer.close()
+        reader.close()
+        check(writer, reader)
+        with StreamWriter(*place, 2) as writer, StreamReader(*place, 1, 1) as reader:
+            writer.append("x", partition=1)
+            assert reader.read(0.0) is None
+        check(writer, reader)
+
+        async def main():
+            writer, reader = AsyncStreamWriter(*place, 2), AsyncStreamReader(*place, 0, 2)
+            await writer.append("x", partition=0)
+            assert len((await reader.read(0.0)).records) == 1
+            await writer.close()
+            await reader.close()
+            check(writer, reader)
+            async with AsyncStreamWriter(*place, 2) as writer:
+                await writer.append("x", partition=0)
+            async with AsyncStreamReader(*place, 0, 3) as reader:
+                assert len((await reader.read(0.0)).records) == 3
+            check(writer, reader)
+
+        asyncio.run(main())
+
+
+def test_what_cannot_be_reached_is_tried_again_for_so_long_whoever_asks():
+    """With pauses that nobody was told how to draw."""
+    with (
+        pytest.raises(StoreUnreachable, match="records left in the writer: 1"),
+        StreamWriter(NOBODY, "g", 1, retry_s=0.05) as writer,
+    ):
+        writer.append("x", partition=0)
+    with pytest.raises(StoreUnreachable), StreamReader(NOBODY, "g", 0, 1, retry_s=0.05) as reader:
+        reader.claim()
+    with pytest.raises(StoreUnreachable):
+        read_lags(NOBODY, "g", 1, retry_s=0.05)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://127.0.0.1/0?socket_timeout=9", "expected of options only db, "),
+        ("redis://127.0.0.1/orders", "expected redis://"),
+        ("http://127.0.0.1/0", "expected redis://"),
+    ],
+)
+def test_an_address_that_is_none_is_told_at_once(kind, url, words):
+    """Also one of which the library would take half."""
+    with pytest.raises(InputError, match=words):
+        kind(url, 1.0)
+
+
+@KINDS
+def test_connections_are_few_and_wait_no_longer_than_they_may(kind):
+    """For the way there, for an answer and for a free one; and nothing is tried again."""
+    with Carrier(kind, NOBODY, 1.5) as carrier:
+        pool = carrier.client._redis.connection_pool
+        assert (pool.max_connections, pool.timeout) == (2, 1.5)
+        told = pool.connection_kwargs
+        assert (told["socket_timeout"], told["socket_connect_timeout"]) == (1.5, 1.5)
+        assert told["retry"]._retries == 0
+        with pytest.raises(StoreUnreachable, match=f"{NOBODY} cannot be reached"):
+            carrier.ask(Wait("s", "0-0", 0.001))
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "timeout_s", "limit_ms"),
+    [(0.5, 5.0, 500), (4.0, 5.0, 2_500), (0.0001, 5.0, 1), (9.0, 0.0001, 1)],
+)
+def test_a_wait_ends_well_before_its_answer_would_be_late(limit_s, timeout_s, limit_ms):
+    """And it does end: 0 would be for ever."""
+    told = _xread(Wait("s", "7-0", limit_s), timeout_s)
+    assert told == ("COUNT", 1, "BLOCK", limit_ms, "STREAMS", "s", "7-0")

@@ -18,6 +18,7 @@ from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
 from spillover.live.leases.streams.records import PoisonRecord, RecordsTrimmed
 from spillover.live.leases.streams.writer import StreamWriter
 from spillover.model.errors import InputError, StoreUnreachable
+from support.waiting import until
 
 QUICK = {"pause_first_s": 0.001, "pause_longest_s": 0.002}
 
@@ -353,6 +354,35 @@ def test_async_handlers_are_awaited_and_stopped_while_they_wait(redis_server, fi
     assert applied(redis_server, group) == dict.fromkeys(range(100), 1)
 
 
+@pytest.mark.parametrize("kind", [StreamReader, AsyncStreamReader])
+def test_where_nothing_more_is_there_it_waits_unless_it_was_told_not_to(redis_server, filled, kind):
+    url, group = filled
+    stop, seen, found = threading.Event(), [], []
+
+    async def awaited(reader, told):
+        async with reader:
+            return await reader.consume(counting(seen), **told)
+
+    def consume(**told):
+        reader = kind(url, group, 0, 1, stop=stop)
+        if kind is AsyncStreamReader:
+            found.append(asyncio.run(awaited(reader, told)))
+            return
+        with reader:
+            found.append(reader.consume(counting(seen), **told))
+
+    consume(to_end=True)
+    waiting = threading.Thread(target=consume)
+    waiting.start()
+    while redis_server.client.info("clients")["blocked_clients"] == 0:
+        assert waiting.is_alive()
+    fill(url, group, 1)
+    until(lambda: len(seen) == 101)
+    stop.set()
+    waiting.join(10.0)
+    assert [one.handled for one in found] == [100, 1]
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_the_example_counts_each_record_once(redis_server, redis_servers, monkeypatch, is_async):
     """Taken over in the middle, with the arguments that `lease run` gives."""
@@ -383,7 +413,29 @@ def test_the_example_counts_each_record_once(redis_server, redis_servers, monkey
     assert all(one.is_exactly_once for one in found()), found()
 
 
-def test_the_example_says_what_it_needs(monkeypatch):
-    monkeypatch.delenv(example.REDIS, raising=False)
-    with pytest.raises(InputError, match="SPILLOVER_REDIS"):
+@pytest.mark.parametrize("missing", [example.REDIS, example.GROUP])
+def test_the_example_says_what_it_needs(monkeypatch, missing):
+    for name in (example.REDIS, example.GROUP):
+        monkeypatch.setenv(name, "redis://127.0.0.1:1/0")
+    monkeypatch.setenv(missing, "")
+    with pytest.raises(InputError, match=f"{missing}: expected it to say where the streams are"):
         example.consume(0, 1, threading.Event())
+    monkeypatch.delenv(missing)
+    with pytest.raises(InputError, match=missing):
+        asyncio.run(example.consume_async(0, 1, threading.Event()))
+
+
+def test_the_example_goes_on_where_it_filled_before(redis_server, redis_servers):
+    """Numbers of each partition follow each other, from whichever is the first."""
+    group = redis_servers.new_name()
+    assert example.fill(redis_server.url, group, 3, 7) == [3, 2, 2]
+    assert example.fill(redis_server.url, group, 3, 2, first=3) == [1, 1, 0]
+    keys = StreamKeys.of(group)
+    values = [
+        [int(fields["value"]) for _, fields in redis_server.client.xrange(keys.stream(partition))]
+        for partition in range(3)
+    ]
+    assert values == [[0, 1, 2, 3], [0, 1, 3], [0, 1]]
+    (first, second) = example.check(redis_server.client, group, [4, 3])
+    assert (first.expected, first.applied, first.is_complete) == (4, 0, False)
+    assert (second.partition, second.expected, second.distinct) == (1, 3, 0)

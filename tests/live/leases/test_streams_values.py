@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.live.leases.streams.effects import EXACT, Effects
-from spillover.live.leases.streams.example import Applied
+from spillover.live.leases.streams.example import Applied, Counting
 from spillover.live.leases.streams.keys import StreamKeys, check_partition, partition_of
 from spillover.live.leases.streams.records import (
     Batch,
@@ -185,6 +185,19 @@ def test_exactly_once_is_each_number_once_and_in_order():
     assert not replace(well, applied=3).is_complete
     assert replace(well, applied=5).is_complete, "more is another matter"
     assert Applied(1, 0, 0, 0, 0, 0).is_exactly_once
+
+
+def test_the_example_counts_gaps_and_what_comes_again():
+    """A gap is one however wide it is; what one process did not see before has none."""
+    counting, effects = Counting(3), Effects()
+    for number in (5, 6, 6, 8, 9, 2, 11):
+        counting(Record("1-0", {b"value": b"%d" % number}), effects)
+    told = list(effects)
+    counts = {given[0]: int(given[1]) for command, _, given in told if command == "HINCRBY"}
+    assert counts == {b"applied": 7, b"sum": 47, b"out_of_order": 2}
+    bits = [int(given[0]) for command, _, given in told if command == "SETBIT"]
+    assert bits == [5, 6, 6, 8, 9, 2, 11]
+    assert {name for _, name, _ in told} == {"counts:3", "applied:3"}
 
 
 def test_a_million_increments_are_one_effect():

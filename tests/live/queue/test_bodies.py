@@ -13,7 +13,7 @@ import pytest
 from spillover.live.queue import bodies as bodies_module
 from spillover.live.queue.bodies import FILE_PIECE_BYTES, PIECE_BYTES, Bodies, Damaged
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
-from support.loop import until
+from support.loop import turn, until
 
 LARGE = os.urandom(FILE_BYTES_MIN + FILE_PIECE_BYTES + 1)
 
@@ -150,6 +150,27 @@ def test_without_a_store_no_count_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
         assert (bodies._deliveries, bodies._noting) == ({}, None)
 
     with_bodies(main)
+
+
+def test_who_waits_no_more_for_an_acknowledgement_leaves_the_others_waiting(tmp_path: Path) -> None:
+    """They wait for the same one, since the disk takes them together."""
+
+    async def main(bodies: Bodies) -> None:
+        number = await stored(bodies, b"abc")
+        busy = sqlite3.connect(tmp_path / "queue.sqlite3", isolation_level=None)
+        busy.execute("BEGIN IMMEDIATE")
+        bodies.forget(number)
+        gone, waits = (asyncio.create_task(bodies.settled()) for _ in range(2))
+        await turn(0)
+        gone.cancel()
+        await asyncio.wait([gone])
+        assert not waits.done()
+        busy.execute("ROLLBACK")
+        busy.close()
+        await waits
+        assert gone.cancelled()
+
+    with_bodies(main, tmp_path)
 
 
 def test_acknowledgements_that_cannot_be_stored_are_told_of(

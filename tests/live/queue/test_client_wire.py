@@ -107,7 +107,8 @@ def test_who_gives_no_reason_has_none(body):
 
 
 @pytest.mark.parametrize(
-    ("told", "pause_s"), [("0", 0.0), ("99999999", 99_999_999.0), ("9" * 400, None), ("-1", None)]
+    ("told", "pause_s"),
+    [("0", 0.0), ("99999999", 99_999_999.0), ("100000000", None), ("9" * 400, None), ("-1", None)],
 )
 def test_a_pause_that_no_producer_means_is_none(told, pause_s):
     """So many digits would be infinity: its consumer would never ask again."""

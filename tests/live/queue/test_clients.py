@@ -154,13 +154,23 @@ def test_how_an_object_ended_is_said_once(run):
                 await second.nack()
                 with pytest.raises(RuntimeError, match=f"{second.id} was given back before"):
                     await second.ack()
+                async with await first_of(consumer) as again:
+                    await again.nack()
+                assert (again.id, again.deliveries) == (second.id, 2)
+                with suppress(ZeroDivisionError):
+                    async with await first_of(consumer) as last:
+                        await last.ack()
+                        raise ZeroDivisionError
+                assert one.objects.acknowledged == 2
 
     run(main())
 
 
 def test_leaving_the_loop_gives_back_what_is_held(run):
+    """At once, not as its grant ends."""
+
     async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
+        async with producers(1, visibility_s=60.0) as (one,), produce([one.url]) as queue:
             for _ in range(3):
                 await queue.put(b"x")
             async for _ in consume([one.url], at_once=3):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import gc
 import threading
+import weakref
 
 import pytest
 
-from spillover.client import Unreachable, consume, produce
+from spillover.client import InputError, Unreachable, consume, produce
 from spillover.core.queue import events as ev
 from spillover.live.engine.loop_thread import LoopThread
 from support.queue_producers import producers
@@ -17,9 +20,9 @@ from support.waiting import until
 class Bed:
     """Two producers."""
 
-    def __init__(self):
+    def __init__(self, **changed):
         self.thread = LoopThread("producers")
-        self._running = producers(2)
+        self._running = producers(2, **changed)
         self.them = self.thread.run(self._running.__aenter__())
         self.urls = [one.url for one in self.them]
 
@@ -37,8 +40,8 @@ class Bed:
 
 
 @pytest.fixture
-def bed():
-    bed = Bed()
+def bed(request):
+    bed = Bed(**getattr(request, "param", {}))
     yield bed
     bed.close()
 
@@ -72,7 +75,10 @@ def test_an_exception_gives_the_object_back(bed):
         again.nack()
         with next(objects) as third:
             assert third.deliveries == 3
-            third.ack()
+            third.nack()
+        with next(objects) as fourth:
+            assert fourth.deliveries == 4
+            fourth.ack()
         consumer.stop()
         assert list(objects) == []
 
@@ -106,6 +112,50 @@ def test_errors_come_out_in_the_callers_thread():
         next(iter(consume("http://127.0.0.1:1")))
     with produce("http://127.0.0.1:1") as queue, pytest.raises(Unreachable):
         queue.put(b"x")
+
+
+def clients_threads():
+    return sorted(one.name for one in threading.enumerate() if one.name.startswith("queue-"))
+
+
+@pytest.mark.parametrize("bed", [{"visibility_s": 60.0}], indirect=True)
+def test_what_has_ended_leaves_neither_a_thread_nor_itself(bed):
+    """However it ended, and nothing of it is to be done as the process ends."""
+    with produce(bed.urls) as queue, consume(bed.urls) as consumer:
+        assert clients_threads() == ["queue-consumer", "queue-producer"]
+        name = queue.put(b"x", content_type="text/plain", deadline_s=5.0)
+        with pytest.raises(InputError, match="deadline_s: expected seconds"):
+            queue.put(b"y", deadline_s=0.0)
+        with next(iter(consumer)) as obj:
+            assert (obj.id, obj.content_type) == (name, "text/plain")
+        queue.put(b"z")
+        next(iter(consumer))
+    assert clients_threads() == []
+    until(lambda: sum(one.objects.buffered for one in bed.them) == 1)
+    consumer.__exit__(None, None, None)
+    with pytest.raises(Unreachable), consume("http://127.0.0.1:1"):
+        pass
+    clients = [produce(bed.urls), consume(bed.urls)]
+    with pytest.raises(ZeroDivisionError), clients[0], clients[1]:
+        raise ZeroDivisionError
+    assert clients_threads() == []
+    alive = [weakref.ref(one) for one in (*clients, consumer)]
+    del clients, consumer, queue, obj
+    gc.collect()
+    assert [one() for one in alive] == [None] * 3
+
+
+def test_what_is_left_open_ends_with_the_process(bed, monkeypatch):
+    """Before its thread is, which then runs no more."""
+    at_end = []
+    monkeypatch.setattr(atexit, "register", lambda *call: at_end.append(call))
+    consumer, producer = consume(bed.urls), produce(bed.urls)
+    consumer.__enter__()
+    producer.__enter__()
+    assert clients_threads() == ["queue-consumer", "queue-producer"]
+    for close, *given in at_end:
+        close(*given)
+    assert clients_threads() == []
 
 
 def test_a_consumer_begins_once(bed):

@@ -114,6 +114,25 @@ def test_a_producer_that_makes_up_others_makes_up_no_more_than_there_can_be():
     asyncio.run(story())
 
 
+def test_who_asks_by_https_is_led_nowhere_else():
+    """What one producer says must not have its consumers show others what they show it."""
+
+    async def story():
+        settings = ConsumerSettings(
+            name="c", producers=("p1",), access=None, learns=False, max_hops=1,
+            avoid_visited=False, at_once=1, take_s=5.0,
+        )  # fmt: skip
+        shell = ConsumerShell(settings, {"p1": "https://127.0.0.1:9"}, Trust(None))
+        led = [
+            shell._pointed("take", "p1", Address(name, f"{scheme}://127.0.0.1:9", "g", 1))
+            for name, scheme in (("q1", "http"), ("q2", "https"))
+        ]
+        assert [type(one) for one in led] == [cn.Unreachable, cn.Pointed]
+        await shell.close()
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("health", [RESET, answer(200, b"ok"), answer(503, {})])
 def test_a_producer_that_leaves_a_call_unanswered_is_asked_whether_it_is_there(health, monkeypatch):
     """Whoever answers that, be it what it may, has the call; whoever does not is called anew."""

@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from spillover.live.queue import shell as shell_module
 from spillover.live.queue.history import OBJECT, PROBE
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
-from support.loop import until
+from support.loop import turn, until
 from support.scripted_server import answer, scripted
 
 SETTINGS = ProducerSettings(id="p1", buffers=4, visibility_s=60.0)
@@ -32,13 +34,14 @@ def every_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 
 
 def with_shell(
-    main: Callable[[QueueShell], Awaitable[None]], store: Path | None = None
+    main: Callable[[QueueShell], Awaitable[None]], store: Path | None = None, **changed: Any
 ) -> QueueShell:
     """Run one; what is left of it."""
 
     async def run() -> QueueShell:
         kept = None if store is None else ObjectStore(store, "p1", "test")
-        shell = QueueShell(SETTINGS, {}, kept, "http://127.0.0.1:1", random=Random(1))
+        settings = replace(SETTINGS, **changed)
+        shell = QueueShell(settings, {}, kept, "http://127.0.0.1:1", random=Random(1))
         try:
             async with asyncio.timeout(20.0):
                 await main(shell)
@@ -81,6 +84,44 @@ def test_what_is_found_in_the_store_counts_as_it_did_before(tmp_path: Path) -> N
     with_shell(look, tmp_path)
 
 
+def test_how_often_an_object_was_given_is_known_after_a_restart(tmp_path: Path) -> None:
+    """Also where its consumer was left with it; and which are dead."""
+
+    async def give(shell: QueueShell) -> None:
+        for content in (b"one", b"two", b"three"):
+            await put(shell, content)
+        for _ in range(3):
+            given = await take(shell)
+            shell.feed(ev.Sent(given.grant, whole=True))
+            shell.ask_now(lambda ref, grant=given.grant: ev.Nacked(ref, grant))
+        given = await take(shell)
+        assert given.number == 2
+        objects = shell.machine.objects
+        assert [objects.deliveries(number) for number in (1, 2, 3)] == [3, 1, 0]
+
+    async def look(shell: QueueShell) -> None:
+        objects = shell.machine.objects
+        assert (objects.buffered, list(objects.dead)) == (2, [1])
+        assert [objects.deliveries(number) for number in (2, 3)] == [1, 0]
+        shell.ask_now(lambda ref: ev.PutBack(ref, 1))
+        assert shell._calls == {}, "nobody waits for an answer that has come"
+
+    async def look_again(shell: QueueShell) -> None:
+        objects = shell.machine.objects
+        assert (objects.buffered, list(objects.dead)) == (3, [])
+        assert objects.deliveries(1) == 0, "it begins anew"
+        assert words_of(shell, OBJECT, 1) == ["found in the store when the process started"]
+
+    async def look_with_less_patience(shell: QueueShell) -> None:
+        assert (shell.machine.objects.buffered, list(shell.machine.objects.dead)) == (2, [2])
+        assert words_of(shell, OBJECT, 2)[1:] == ["granted too often in vain: dead"]
+
+    with_shell(give, tmp_path, deliveries_max=3)
+    with_shell(look, tmp_path, deliveries_max=9)
+    with_shell(look_again, tmp_path, deliveries_max=9)
+    with_shell(look_with_less_patience, tmp_path, deliveries_max=1)
+
+
 def test_objects_in_memory_are_not_taken_for_those_of_another_life() -> None:
     async def nothing(shell: QueueShell) -> None:
         assert shell.object_id(7) == f"p1-{shell.epoch:x}-7"
@@ -120,14 +161,31 @@ def test_what_a_store_keeps_is_said(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert record.getMessage() == "the producer ends: it keeps 2 objects in its store"
 
 
-def test_who_has_nothing_ends_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_dead_objects_are_lost_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(shell: QueueShell) -> None:
+        await put(shell, b"one")
+        given = await take(shell)
+        shell.ask_now(lambda ref: ev.Nacked(ref, given.grant))
+
+    with_shell(main, deliveries_max=1)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "the producer ends: it loses objects that were in memory: 0 that nobody took, "
+        "0 given and not acknowledged, 1 dead"
+    )
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_who_has_nothing_ends_without_a_word(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, is_durable: bool
+) -> None:
     async def main(shell: QueueShell) -> None:
         await shell.drain(10.0)
         refused = await shell.ask(lambda ref: ev.Offered(ref, shell.now_s + 10.0, 1))
         assert isinstance(refused, ev.RefuseOffer)
         assert refused.reason is ev.Reason.DRAINING
 
-    with_shell(main)
+    with_shell(main, tmp_path if is_durable else None)
     assert caplog.records == []
 
 
@@ -148,6 +206,22 @@ def test_an_end_waits_for_what_is_here(caplog: pytest.LogCaptureFixture) -> None
     with_shell(main)
     (record,) = caplog.records
     assert record.getMessage().startswith("the producer ends: it waits for 1 that nobody took, ")
+
+
+def test_a_producer_that_was_resumed_waits_anew_at_its_end() -> None:
+    async def main(shell: QueueShell) -> None:
+        await shell.drain(20.0)
+        shell.feed(ev.Resume())
+        await put(shell, b"one")
+        draining = asyncio.create_task(shell.drain(20.0))
+        await until(lambda: shell.machine.draining)
+        await turn()
+        assert not draining.done()
+        given = await take(shell)
+        shell.ask_now(lambda ref: ev.Acked(ref, given.grant))
+        await draining
+
+    with_shell(main)
 
 
 def test_what_waits_in_a_store_holds_up_no_end_but_who_is_here_does(tmp_path: Path) -> None:
@@ -189,8 +263,10 @@ def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
     asyncio.run(main())
 
 
-def test_what_cannot_be_stored_is_not_taken(tmp_path: Path) -> None:
-    """Its producer is told so, and the next that fits is taken."""
+def test_what_cannot_be_stored_is_not_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its producer is told so, and operators are; and the next that fits is taken."""
 
     async def main(shell: QueueShell) -> None:
         store = shell.bodies._store
@@ -198,7 +274,11 @@ def test_what_cannot_be_stored_is_not_taken(tmp_path: Path) -> None:
         await put(shell, b"one")
         pages = store._database.execute("PRAGMA page_count").fetchone()[0]
         store._database.execute(f"PRAGMA max_page_count = {pages}")  # SQLite's own full disk
-        assert not isinstance(await put(shell, bytes(50_000)), ev.Accept)
+        refused = await put(shell, bytes(50_000))
+        assert isinstance(refused, ev.RefuseOffer)
+        assert refused.reason is ev.Reason.STORE_FULL
+        (record,) = caplog.records
+        assert record.getMessage().startswith("an object cannot be stored problem=")
         assert (shell.machine.objects.buffered, shell.bodies.memory_bytes) == (1, 3)
         assert isinstance(await put(shell, b"two"), ev.Accept)
 
@@ -242,6 +322,20 @@ def test_who_has_gone_is_no_caller_any_more() -> None:
         await put(shell, b"one")
         assert shell.machine.objects.buffered == 1
         await until(lambda: not shell._calls)
+        has_gone = await shell.ask(
+            lambda ref: ev.Taken(ref, "u", "c", 1, {"p1": 1.0}, False, until_s),
+            lambda leave: leave(),
+            ev.TakeGone,
+        )
+        assert isinstance(has_gone, int)
+        assert words_of(shell, PROBE, "u") == [], "nothing was asked for"
+        unsaid = await shell.ask(
+            lambda ref: ev.Taken(ref, "v", "c", 1, {"p1": 1.0}, False, until_s),
+            lambda leave: leave(),
+        )
+        assert isinstance(unsaid, int)
+        assert words_of(shell, PROBE, "v")[0] == "consumer c asks here: up to 1 hop"
+        assert shell.machine.objects.buffered == 1
 
     with_shell(main)
 

@@ -135,21 +135,38 @@ def test_what_is_acknowledged_is_on_the_disk(
     it, and the row before anybody is told."""
     store = opened(tmp_path)
     assert store._database.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    synced: list[tuple[int, int]] = []
+    synced: list[tuple[int, int, int]] = []
 
     def fsync(file: int) -> None:
         usual(file)
         other = sqlite3.connect(tmp_path / "queue.sqlite3")
         (rows,) = other.execute("SELECT count(*) FROM objects").fetchone()
         other.close()
-        synced.append((os.fstat(file).st_ino, rows))
+        about = os.fstat(file)
+        synced.append((about.st_ino, rows, about.st_size))
 
     usual = os.fsync
     monkeypatch.setattr(os, "fsync", fsync)
     store.put(1, "", LARGE).result(10)
     path = store.path_of(1)
-    assert synced == [(path.stat().st_ino, 0), (path.parent.stat().st_ino, 0)]
+    assert [one[:2] for one in synced] == [(path.stat().st_ino, 0), (path.parent.stat().st_ino, 0)]
+    assert synced[0][2] == len(LARGE)
     store.close()
+
+
+def test_who_reads_beside_it_holds_up_no_object(tmp_path: Path) -> None:
+    """As a backup does, or whoever looks; and a store that was closed is one file and its
+    objects."""
+    store = opened(tmp_path)
+    store.put(1, "", b"x").result(10)
+    other = sqlite3.connect(tmp_path / "queue.sqlite3", isolation_level=None)
+    other.execute("BEGIN")
+    assert other.execute("SELECT number FROM objects").fetchall() == [(1,)]
+    store.put(2, "", b"x").result(10)
+    other.execute("COMMIT")
+    other.close()
+    store.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"lock", "objects", "queue.sqlite3"}
 
 
 def test_larger_objects_are_files(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_workers
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.queue.consumer_shell import CLOSE_S
 from spillover.live.queue.consuming import AsyncQueueObject, Consumer
 from spillover.model.errors import UNREADABLE, GrantLost, OutcomeUnknown, SpilloverError
 from spillover.model.ids import RequestId
@@ -84,7 +85,11 @@ class QueueWork:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            _, left = await asyncio.wait(self._tasks, timeout=CLOSE_S)
+            for task in left:  # their producers do not hear of it
+                task.cancel()
+            if left:
+                await asyncio.wait(left)
         await self._workers.close()
         self._timers.close()
 

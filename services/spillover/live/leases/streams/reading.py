@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import groupby, islice
 from typing import Any, Literal
@@ -165,17 +165,13 @@ class Reading:
 
     def _move(self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside]) -> Steps[None]:
         before = self._checkpoint_before(batch)
-        after = Checkpoint(
-            self.epoch,
-            batch.end.id,
-            batch.end.passed,
-            batch.end.skipped,
-            before.set_aside + len(set_aside),
-        )
+        end = batch.end
+        after = Checkpoint(self.epoch, end.id, end.passed, end.skipped, before.set_aside)
         if after == before:
             if effects or set_aside:
                 raise ValueError("this batch has no records that effects could belong to")
             return
+        after = replace(after, set_aside=before.set_aside + len(set_aside))
         ask = self._application(before, after, effects, set_aside)
         answer = yield from self.guard.patiently(ask)
         self._check(answer)

@@ -1,0 +1,394 @@
+"""A consumer as a running thing, with producers that say what a test has them say: what they are
+asked, what follows from each answer, and what is left at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from spillover.core.queue import consumer as machine_module
+from spillover.core.queue.consumer import ConsumerSettings
+from spillover.live.http.trust import Trust
+from spillover.live.queue import consumer_shell as shell_module
+from spillover.live.queue.client_wire import CONNECT_S, IDLE_S_MAX
+from spillover.live.queue.consumer_shell import ConsumerShell
+from spillover.model.errors import GrantLost, OutcomeUnknown, Rejected
+from support.loop import turn, until
+from support.scripted_server import RESET, answer, problem, scripted
+
+SHOWN = ((b"authorization", b"Bearer of-c"),)
+SETTINGS = ConsumerSettings(
+    name="c", producers=("p1",), access=None, learns=False, max_hops=4, avoid_visited=True,
+    at_once=1, take_s=20.0,
+)  # fmt: skip
+DESCRIPTORS = Path("/proc/self/fd")
+SILENCE = b""
+"""No answer at all: the call stays open."""
+
+
+def given(number, visibility_s=60.0):
+    """An object with its grant."""
+    return answer(
+        *(200, b"body %d" % number), kind="text/plain", spillover_object=f"p1-{number}",
+        spillover_grant=f"g/{number}", spillover_producer="p1", spillover_deliveries=2,
+        spillover_probes=3, spillover_visibility_ms=visibility_s * 1e3,
+    )  # fmt: skip
+
+
+def pointed(url, producer="p2"):
+    """Where an object is."""
+    return answer(
+        303, location=f"{url}/objects/g%2F1", spillover_producer=producer, spillover_grant="g/1",
+        spillover_probes=5,
+    )  # fmt: skip
+
+
+UNKNOWN = problem(404, "unknown_grant")
+
+
+@asynccontextmanager
+async def consuming(*answers, at_once=1):
+    """The shell and the one producer that it knows."""
+    async with scripted(*answers) as producer, asyncio.timeout(20.0):
+        settings = replace(SETTINGS, at_once=at_once)
+        shell = ConsumerShell(
+            settings, {"p1": producer.url}, Trust(None), random=Random(1), headers=SHOWN
+        )
+        try:
+            yield shell, producer
+        finally:
+            producer.answers(answer(204))
+            await shell.close()
+
+
+def asked(producer, what):
+    """How often it was asked for that."""
+    return sum(line.startswith(what) for line, _ in producer.seen)
+
+
+def is_passed_over(shell, producer="p1"):
+    return shell.machine._is_passed_over(producer, shell._timers.clock())
+
+
+def test_a_producer_is_asked_with_all_that_a_probe_needs(run):
+    async def main():
+        async with consuming(given(7)) as (shell, producer):
+            held = await shell.next()
+            ((line, headers),) = producer.seen
+            assert (line, headers["authorization"]) == ("POST /take", "Bearer of-c")
+            assert headers["spillover-deadline-ms"] == "20000.000"
+            body = json.loads(producer.bodies[0])
+            assert body.pop("probe_id").startswith("c-")
+            assert body == {
+                "consumer": "c", "max_hops": 4, "access": {"p1": 1.0}, "avoid_visited": True,
+            }  # fmt: skip
+            received = held.received
+            assert (received.id, received.grant, received.body) == ("p1-7", "g/7", b"body 7")
+            assert (received.deliveries, received.probes) == (2, 3)
+            assert shell._calls == shell._arrived == shell._probes == {}
+
+    run(main())
+
+
+def test_an_object_that_is_elsewhere_is_fetched_there(run):
+    """By its grant, and shown the same; how many were asked is known from who pointed there."""
+
+    async def main():
+        async with scripted(given(1)) as other, consuming(pointed(other.url)) as (shell, _):
+            received = (await shell.next()).received
+            assert (received.probes, received.body) == (5, b"body 1")
+            ((line, headers),) = other.seen
+            assert (line, headers["authorization"]) == ("GET /objects/g%2F1", "Bearer of-c")
+            assert shell._calls == shell._probes == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "is_at_fault"),
+    [
+        (answer(204), False),
+        (answer(200, b"no grant"), True),
+        (answer(303), True),
+        (answer(205), True),
+        (answer(503), True),
+        (RESET, True),
+    ],
+)
+def test_a_producer_that_has_nothing_is_asked_again_and_one_that_fails_passed_over(
+    run, said, is_at_fault
+):
+    async def main():
+        async with consuming(said, SILENCE) as (shell, producer):
+            asking = asyncio.create_task(shell.next())
+            if is_at_fault:
+                await until(lambda: is_passed_over(shell))
+                assert asked(producer, "POST /take") == 1
+            else:
+                await until(lambda: asked(producer, "POST /take") == 2)
+                assert not is_passed_over(shell)
+            asking.cancel()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "is_at_fault"),
+    [
+        (UNKNOWN, False),
+        (problem(404, "not_found"), True),
+        (answer(200, b"no grant"), True),
+        (answer(204), True),
+        (RESET, True),
+    ],
+)
+def test_an_object_that_is_not_where_it_was_said_to_be(run, said, is_at_fault):
+    """It may have gone meanwhile, which is nobody's fault."""
+
+    async def main():
+        async with scripted(said) as other, consuming(pointed(other.url), SILENCE) as told:
+            shell, producer = told
+            asking = asyncio.create_task(shell.next())
+            await until(lambda: asked(producer, "POST /take") == 2)
+            assert is_passed_over(shell, "p2") == is_at_fault
+            assert not is_passed_over(shell)
+            assert shell._probes == {}
+            asking.cancel()
+
+    run(main())
+
+
+def test_what_is_asked_for_as_it_is_told_to_stop_is_broken_off(run):
+    """At whoever it is; nothing is kept of it."""
+
+    async def main():
+        async with scripted(SILENCE) as other, consuming(pointed(other.url)) as (shell, _):
+            asking = asyncio.create_task(shell.next())
+            await until(lambda: other.seen)
+            shell.stop()
+            assert await asking is None
+            await until(lambda: not other._connections)
+            assert shell._calls == shell._probes == {}
+
+    run(main())
+
+
+def test_what_comes_and_nobody_is_there_for_is_given_back_as_it_stops(run):
+    async def main():
+        async with consuming(given(1), answer(204)) as (shell, producer):
+            asking = asyncio.create_task(shell.next())
+            await until(lambda: shell._calls, every_s=0)
+            asking.cancel()
+            await until(lambda: len(shell._waiting) == 1)
+            shell.stop()
+            shell.stop()
+            await until(lambda: asked(producer, "POST /grants/g%2F1/nack") == 1)
+            assert await shell.next() is None
+            await until(lambda: shell.machine.idle)
+            assert asked(producer, "POST /grants/g%2F1/nack") == 1
+
+    run(main())
+
+
+def test_while_nobody_waits_nothing_is_asked_for(run):
+    """Two that wait are one that asks; it goes on until the last of them has gone."""
+
+    async def main():
+        async with consuming(answer(204)) as (shell, producer):
+            first, second = (asyncio.create_task(shell.next()) for _ in range(2))
+            await until(lambda: asked(producer, "POST /take") > 2)
+            first.cancel()
+            await until(first.done)
+            before = len(producer.seen)
+            await until(lambda: len(producer.seen) > before + 3)
+            second.cancel()
+            await until(lambda: second.done() and shell.machine.idle)
+            before = len(producer.seen)
+            await turn(0.02)
+            assert len(producer.seen) == before
+            assert shell._waiters == 0
+
+    run(main())
+
+
+def test_an_acknowledgement_that_is_heard(run):
+    """Told once; of an object that the producer does not know any more the grant is lost."""
+
+    async def main():
+        async with consuming(given(1), answer(204), given(2), UNKNOWN, SILENCE) as (
+            shell,
+            producer,
+        ):
+            await (await shell.next()).acknowledge()
+            with pytest.raises(GrantLost, match=r"^the grant of object p1-2 had ended before"):
+                await (await shell.next()).acknowledge()
+            assert [line for line, _ in producer.seen] == [
+                *("POST /take", "POST /grants/g%2F1/ack"),
+                *("POST /take", "POST /grants/g%2F2/ack"),
+            ]
+            assert shell._held == {}
+
+    run(main())
+
+
+def test_an_acknowledgement_that_nobody_hears_is_told_again(run, monkeypatch):
+    """While the grant lasts, and what no producer says is not heard either."""
+    monkeypatch.setattr(machine_module, "AGAIN_S", 0.01)
+
+    async def main():
+        async with consuming(given(1), answer(503), RESET, answer(404), answer(204)) as told:
+            shell, producer = told
+            await (await shell.next()).acknowledge()
+            assert asked(producer, "POST /grants/g%2F1/ack") == 4
+        async with consuming(given(1, visibility_s=0.2), answer(503)) as (shell, producer):
+            with pytest.raises(OutcomeUnknown, match=r"^producer p1 .*; object p1-1 may come ag"):
+                await (await shell.next()).acknowledge()
+            assert asked(producer, "POST /grants/g%2F1/ack") > 1
+
+    run(main())
+
+
+def test_what_is_held_at_the_end_is_given_back_and_what_was_settled_is_not(run):
+    async def main():
+        async with consuming(given(1), answer(204), given(2), answer(204)) as (shell, producer):
+            await (await shell.next()).acknowledge()
+            await shell.next()
+            await shell.close()
+            assert [line for line, _ in producer.seen][1:] == [
+                *("POST /grants/g%2F1/ack", "POST /take", "POST /grants/g%2F2/nack"),
+            ]
+            client = shell._clients["p1"]
+            assert (client.idle, client.busy) == (0, 0)
+
+    run(main())
+
+
+def test_an_end_waits_for_no_producer_that_does_not_answer(run, monkeypatch):
+    """Nor does whoever has an acknowledgement under way then."""
+    monkeypatch.setattr(shell_module, "CLOSE_S", 0.02)
+
+    async def main():
+        async with consuming(given(1), SILENCE) as (shell, _):
+            acknowledging = asyncio.create_task((await shell.next()).acknowledge())
+            await turn(0)
+            await shell.close()
+            with pytest.raises(OutcomeUnknown):
+                await acknowledging
+
+    run(main())
+
+
+def test_an_end_breaks_off_what_is_asked_for(run, monkeypatch):
+    """Nobody waits for that any more, and whoever did is told that there is nothing."""
+    monkeypatch.setattr(shell_module, "CLOSE_S", 600.0)
+
+    async def main():
+        async with consuming(SILENCE) as (shell, producer):
+            asking = asyncio.create_task(shell.next())
+            await until(lambda: producer.seen)
+            await shell.close()
+            assert await asking is None
+
+    run(main())
+
+
+def test_who_waits_as_it_breaks_is_told_why(run, monkeypatch):
+    """And its end waits for nothing, since nothing is heard any more."""
+    monkeypatch.setattr(shell_module, "CLOSE_S", 600.0)
+
+    async def main():
+        async with consuming(SILENCE) as (shell, producer):
+            asking = asyncio.create_task(shell.next())
+            await until(lambda: producer.seen)
+            shell._driver.close()  # as it does then
+            shell._on_failure(LookupError("a bug"))
+            with pytest.raises(LookupError, match="a bug"):
+                await asking
+            with pytest.raises(LookupError, match="a bug"):
+                await shell.next()
+
+    run(main())
+
+
+def test_a_call_that_is_never_taken_ends_it_once_all_is_settled(run):
+    """Others of its hands may hold objects."""
+
+    async def main():
+        async with consuming(given(1), answer(204), at_once=2) as (shell, producer):
+            held = await shell.next()
+            await until(lambda: not shell._calls)
+            producer.answers(problem(422, "bad", "no such thing"), answer(204))
+            asking = asyncio.create_task(shell.next())
+            await until(lambda: shell._error is not None)
+            await turn()
+            assert not asking.done()
+            await held.acknowledge()
+            with pytest.raises(Rejected, match=r"^p1: status 422 bad no such thing$"):
+                await asking
+
+    run(main())
+
+
+def test_a_second_object_is_for_who_has_a_hand_free(run):
+    """With one hand the first has to be settled before; after a stop there is no second one."""
+
+    async def main():
+        async with consuming(given(1), given(2), SILENCE, at_once=2) as (shell, _):
+            assert [(await shell.next()).received.id for _ in range(2)] == ["p1-1", "p1-2"]
+        async with consuming(given(1), answer(204)) as (shell, _):
+            held = await shell.next()
+            with pytest.raises(RuntimeError, match="expected the last object to be settled"):
+                await shell.next()
+            shell.stop()
+            waiting = asyncio.create_task(shell.next())
+            await turn()
+            assert not waiting.done()
+            held.settle(well=False)
+            assert await waiting is None
+
+    run(main())
+
+
+def test_a_connection_is_kept_for_less_long_than_servers_keep_it(run):
+    """And given up where its producer is gone without a word."""
+
+    async def main():
+        async with consuming(given(1)) as (shell, _):
+            await shell.next()
+            client = shell._clients["p1"]
+            left_s = client._sweep.when() - asyncio.get_running_loop().time()
+            assert left_s < IDLE_S_MAX + 0.1
+            assert client._body_limit_bytes == 2**30
+            (connection,) = client._idle
+            opened = connection._transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                gone_ms = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                assert gone_ms == 2_000 * CONNECT_S
+
+    run(main())
+
+
+@pytest.mark.skipif(not DESCRIPTORS.exists(), reason="only Linux counts them there")
+def test_who_has_ended_leaves_no_file_open():
+    def opened():
+        return {path.name for path in DESCRIPTORS.iterdir()}
+
+    async def main():
+        before = opened()
+        shell = ConsumerShell(SETTINGS, {"p1": "http://127.0.0.1:1"}, Trust(None))
+        asking = asyncio.create_task(shell.next())
+        await until(lambda: is_passed_over(shell))
+        assert not opened() <= before
+        asking.cancel()
+        await shell.close()
+        assert opened() <= before
+
+    asyncio.run(main())

@@ -1,0 +1,353 @@
+"""What users tell `consume` and `produce`, and what producers hear of it; which producers there
+are, and which of them is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from spillover.client import (
+    InputError,
+    OutcomeUnknown,
+    QueueFull,
+    Refused,
+    Rejected,
+    Unreachable,
+    consume,
+    produce,
+)
+from spillover.live.http.trust import Trust
+from spillover.live.queue import directory as directory_module
+from spillover.live.queue import producing as producing_module
+from spillover.live.queue.client_wire import NoProducer
+from spillover.live.queue.directory import find_producers, none_reached
+from spillover.model.errors import NotDelivered
+from support.loop import until
+from support.scripted_server import RESET, answer, problem, scripted
+
+SHOWN = "of-a-user"
+NOWHERE = "http://127.0.0.1:1"
+CREATED = answer(201, {"id": "p1-1"})
+
+
+def state(producer="p1", **others):
+    return answer(200, {"producer": producer, "producers": others})
+
+
+def given(number=1):
+    return answer(
+        *(200, b"four"), kind="text/plain", spillover_object=f"p1-{number}",
+        spillover_grant=f"g{number}", spillover_producer="p1", spillover_deliveries=1,
+        spillover_probes=1, spillover_visibility_ms=60_000,
+    )  # fmt: skip
+
+
+async def take_of(**told):
+    """What a producer is asked by a consumer that was told this: headers and body of its take."""
+    async with scripted(state(p2=NOWHERE), given(), answer(204)) as producer:
+        async with consume(producer.url, **told) as consumer:
+            await anext(aiter(consumer))
+            consumer.stop()
+        lines = [line for line, _ in producer.seen]
+        assert lines == ["GET /state", "POST /take", "POST /grants/g1/nack"]
+        assert len({headers.get("authorization") for _, headers in producer.seen}) == 1
+        return producer.seen[1][1], json.loads(producer.bodies[1])
+
+
+def test_a_producer_hears_all_that_a_consumer_was_told(run):
+    async def main():
+        access = {"p1": 1.0, "p2": 0.0}
+        headers, body = await take_of(
+            max_hops=7, access=access, avoid_visited=True, name="mine", take_s=2.5, token=SHOWN
+        )
+        assert body.pop("probe_id").startswith("mine-")
+        assert body == {"consumer": "mine", "max_hops": 7, "access": access, "avoid_visited": True}
+        assert headers["spillover-deadline-ms"] == "2500.000"
+        assert headers["authorization"] == f"Bearer {SHOWN}"
+
+    run(main())
+
+
+def test_a_consumer_that_is_told_nothing_asks_all_alike(run, monkeypatch):
+    """By a name of its own, for half a minute at most, over three producers."""
+    monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
+
+    async def main():
+        names = []
+        while len(names) < 2:
+            async with scripted(state(), given(), answer(204)) as producer:
+                async with consume(producer.url) as consumer:
+                    await anext(aiter(consumer))
+                body, (_, headers) = json.loads(producer.bodies[1]), producer.seen[1]
+            names.append(body["consumer"])
+            assert names[-1].startswith("consumer-")
+            assert len(names[-1]) == len("consumer-") + 8
+            assert body["probe_id"].startswith(f"{names[-1]}-")
+            assert (body["max_hops"], body["avoid_visited"]) == (3, False)
+            assert body["access"] == {"p1": 1.0}
+            assert headers["spillover-deadline-ms"] == "30000.000"
+            assert "authorization" not in headers
+        assert names[0] != names[1]
+
+    run(main())
+
+
+@pytest.mark.parametrize(("access", "learns"), [("learned", True), ("uniform", False)])
+def test_only_who_is_told_to_learn_asks_those_more_that_have_objects(run, access, learns):
+    async def main():
+        async with scripted(state(p2=NOWHERE, p3=NOWHERE), given(), answer(204)) as producer:
+            consumer = consume(producer.url, access=access)
+            assert consumer.access == {}
+            async with consumer:
+                assert consumer.access == pytest.approx(dict.fromkeys(["p1", "p2", "p3"], 1 / 3))
+                await anext(aiter(consumer))
+                assert (consumer.access["p1"] > 0.34) is learns
+            assert consumer.access == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("access", "complaint"),
+    [
+        ({"p1": 1.0}, None),
+        ({"p1": 1, "p2": 0}, None),
+        ({"p1": 0.5, "p2": 0.5 + 9e-7}, None),
+        ({"p1": 0.5, "p2": 0.5 + 2e-6}, "expected probabilities that sum to 1, got 1.000002"),
+        ({"p1": 0.5, "p2": 0.5 - 2e-6}, "expected probabilities that sum to 1, got 0.999998"),
+        ({}, "expected probabilities that sum to 1, got 0"),
+        ({"p1": float("nan")}, "access: p1: expected a probability"),
+        ({"p1": "1"}, "access: p1: expected a probability, got '1'"),
+        ({"p1": True}, "access: p1: expected a probability"),
+        ({"p1": 1.5, "p2": -0.5}, "access: p1: expected a probability, got 1.5"),
+        ({"p1": -0.5, "p2": 1.5}, "access: p1: expected a probability, got -0.5"),
+        ({7: 1.0}, "access: expected ids of producers, got 7"),
+        (["uniform"], "access: expected uniform, learned or probabilities by producer"),
+    ],
+)
+def test_probabilities_are_such(access, complaint):
+    if complaint is None:
+        consume(NOWHERE, access=access)
+        return
+    with pytest.raises(InputError) as told:
+        consume(NOWHERE, access=access)
+    assert complaint in str(told.value)
+
+
+def test_a_consumer_that_was_stopped_before_it_began_asks_for_nothing(run):
+    async def main():
+        async with scripted(state(), given()) as producer:
+            consumer = consume(producer.url)
+            consumer.stop()
+            assert [obj async for obj in consumer] == []
+            assert [line for line, _ in producer.seen] == ["GET /state"]
+            assert not producer._connections
+
+    run(main())
+
+
+def test_an_object_says_in_short_what_it_is(run):
+    async def main():
+        answers = state(), given(), answer(204)
+        async with scripted(*answers) as producer, consume(producer.url) as consumer:
+            obj = await anext(aiter(consumer))
+            assert repr(obj) == "<object p1-1, 4 bytes of text/plain>"
+            obj._held.lost.set()
+            assert repr(obj) == "<object p1-1, 4 bytes of text/plain, lost>"
+            await asyncio.wait_for(obj.until_lost(), 5.0)
+
+    run(main())
+
+
+# --- which producers there are ----------------------------------------------------------------
+
+
+def test_any_producer_knows_the_others_and_a_url_that_was_told_holds(run):
+    """Whatever the producer that answers there calls itself to others."""
+
+    async def main():
+        said = state("p1", p1="http://inside:1", p2="http://inside:2")
+        async with scripted(said) as one, scripted(state("p2")) as two, scripted(RESET) as dead:
+            urls = [f"{one.url}/", dead.url, NOWHERE]
+            headers = ((b"authorization", b"Bearer x"),)
+            found = await find_producers(urls, Trust(None), headers)
+            assert found == {"p1": one.url, "p2": "http://inside:2"}
+            assert one.seen[0][1]["authorization"] == "Bearer x"
+            found = await find_producers([one.url, two.url], Trust(None))
+            assert found == {"p1": one.url, "p2": two.url}
+            await until(lambda: not (one._connections or two._connections))
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "words"),
+    [
+        (problem(401, "unauthorized"), Rejected, "status 401 unauthorized"),
+        (problem(403, "forbidden"), Rejected, "status 403 forbidden"),
+        (problem(404, "not_found"), InputError, "expected a producer of a queue, found none there"),
+        (answer(200, b"<html>"), InputError, "expected a producer of a queue, found none there"),
+        (RESET, Unreachable, "none of the producers can be reached"),
+    ],
+)
+def test_who_is_no_producer_or_lets_nobody_in_is_told(run, said, error, words):
+    async def main():
+        async with scripted(said) as there:
+            with pytest.raises(error, match=words):
+                await find_producers([there.url], Trust(None))
+            await until(lambda: not there._connections)
+
+    run(main())
+
+
+def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever(run, monkeypatch):
+    monkeypatch.setattr(directory_module, "ANSWER_S", 0.05)
+
+    async def main():
+        async with scripted(b"") as silent:
+            with pytest.raises(Unreachable, match=r"0\.05 s"):
+                await find_producers([silent.url], Trust(None))
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "e0"), (3, "e0; e1; e2"), (4, "e0; e1; e2; and 1 more")]
+)
+def test_of_many_reasons_the_first_are_told(count, words):
+    told = str(none_reached([NotDelivered(f"e{number}") for number in range(count)]))
+    assert told == f"none of the producers can be reached: {words}"
+
+
+# --- putting ----------------------------------------------------------------------------------
+
+
+def test_a_producer_hears_all_that_a_put_was_told(run):
+    async def main():
+        async with scripted(CREATED) as producer:
+            async with produce(producer.url, deadline_s=5.0, token=SHOWN) as queue:
+                assert await queue.put(b"one", content_type="text/plain") == "p1-1"
+                assert await queue.put(bytearray(b"two"), deadline_s=2.0) == "p1-1"
+                assert await queue.put(memoryview(b"three")) == "p1-1"
+            assert producer.bodies == [b"one", b"two", b"three"]
+            assert {line for line, _ in producer.seen} == {"POST /objects"}
+            told = [headers for _, headers in producer.seen]
+            assert {headers["authorization"] for headers in told} == {f"Bearer {SHOWN}"}
+            types = [headers["content-type"] for headers in told]
+            assert types == ["text/plain", *["application/octet-stream"] * 2]
+            for headers, limit_s in zip(told, (5.0, 2.0, 5.0), strict=True):
+                left_ms = float(headers["spillover-deadline-ms"])
+                assert 1_000 * limit_s - 1_000 < left_ms <= 1_000 * limit_s
+            await until(lambda: not producer._connections)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"content_type": "text/plain\r\nx: y"}, "content_type: expected printable ASCII"),
+        ({"content_type": "tëxt"}, "content_type: expected printable ASCII"),
+        ({"deadline_s": 0.0}, "deadline_s: expected seconds above 0 to 604800, got 0.0"),
+        ({"deadline_s": 604_801.0}, "deadline_s: expected seconds above 0 to 604800"),
+    ],
+)
+def test_what_a_put_cannot_mean_is_told_and_sends_nothing(run, told, words):
+    async def main():
+        async with scripted(CREATED) as producer, produce(producer.url) as queue:
+            with pytest.raises(InputError) as raised:
+                await queue.put(b"x", **told)
+            assert words in str(raised.value)
+            assert producer.seen == []
+
+    run(main())
+    if "deadline_s" in told:
+        with pytest.raises(InputError, match="deadline_s"):
+            produce(NOWHERE, **told)
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "next_is_asked"),
+    [
+        (problem(503, "draining"), None, True),
+        (problem(429, "queue_full"), None, True),
+        (problem(413, "too_large"), Rejected, False),
+        (answer(500), OutcomeUnknown, False),
+        (answer(200, {"id": "p1-1"}), OutcomeUnknown, False),
+        (answer(201, b"<html>"), NoProducer, False),
+        (RESET, OutcomeUnknown, False),
+    ],
+)
+def test_where_an_object_is_put_if_the_first_producer_does_not_take_it(
+    run, said, error, next_is_asked
+):
+    """Nowhere else where it may have been taken all the same, or would be by none."""
+
+    async def main():
+        taken = answer(201, {"id": "p2-1"})
+        async with (
+            scripted(said) as one,
+            scripted(taken) as two,
+            produce([one.url, two.url]) as queue,
+        ):
+            if error is None:
+                assert await queue.put(b"x") == "p2-1"
+            else:
+                with pytest.raises(error):
+                    await queue.put(b"x")
+            assert (len(one.seen), len(two.seen)) == (1, int(next_is_asked))
+
+    run(main())
+
+
+def test_what_no_producer_takes_is_told_by_the_last_that_answered(run):
+    """Also where others cannot be reached."""
+
+    async def main():
+        full = problem(429, "queue_full", retry_after="3")
+        async with scripted(problem(503, "draining")) as one, scripted(full) as two:
+            some = [one.url, two.url, NOWHERE], [NOWHERE, one.url]
+            for urls, error in zip(some, (QueueFull, Refused), strict=True):
+                async with produce(urls) as queue:
+                    with pytest.raises(Refused) as told:
+                        await queue.put(b"x")
+                    assert type(told.value) is error
+            with pytest.raises(Unreachable, match="none of the producers"):
+                async with produce(NOWHERE) as queue:
+                    await queue.put(b"x")
+
+    run(main())
+
+
+def test_a_producer_that_could_not_be_reached_is_asked_last_for_a_while(run, monkeypatch):
+    """And first again after that."""
+    now_s = [1_000.0]
+    monkeypatch.setattr(producing_module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+
+    async def main():
+        async with scripted(CREATED) as there, produce([NOWHERE, there.url]) as queue:
+            assert queue._in_turn() == [NOWHERE, there.url]
+            assert await queue.put(b"x") == "p1-1"
+            for passed_s, first in ((0.0, there.url), (0.99, there.url), (1.01, NOWHERE)):
+                now_s[0] = 1_000.0 + passed_s
+                assert queue._in_turn()[0] == first
+
+    run(main())
+
+
+def test_once_its_time_is_over_an_object_is_offered_to_nobody_else(run, monkeypatch):
+    """What the first one said is the answer, although the second one might have a place."""
+    times_s = iter([0.0, 0.0, 0.0, 5.0])
+    monkeypatch.setattr(producing_module, "time", SimpleNamespace(monotonic=times_s.__next__))
+
+    async def main():
+        async with scripted(problem(429, "queue_full")) as one, scripted(CREATED) as two:
+            async with produce([one.url, two.url], deadline_s=5.0) as queue:
+                with pytest.raises(QueueFull):
+                    await queue.put(b"x")
+            assert (len(one.seen), two.seen) == (1, [])
+
+    run(main())

@@ -1,0 +1,403 @@
+"""A producer among its peers, without its server: what it asks them and shows them, what it makes
+of their answers, and what becomes of callers that have gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from spillover.core.queue import events as ev
+from spillover.core.queue.settings import ProducerSettings
+from spillover.live.queue import shell as shell_module
+from spillover.live.queue import wire
+from spillover.live.queue.history import OBJECT, PROBE
+from spillover.live.queue.shell import QueueShell
+from spillover.live.queue.store import ObjectStore
+from support.loop import until
+from support.scripted_server import RESET, answer, scripted
+
+SETTINGS = ProducerSettings(
+    id="p1", buffers=1, visibility_s=60.0, waiting_limit=3, deliveries_max=3
+)
+SHOWN = ((b"authorization", b"Bearer of-p1"),)
+LEFT_S = 30.0
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch, caplog):
+    """What is logged: levels and messages in words. Other tests may just have had the same."""
+    monkeypatch.setattr(shell_module._log, "filters", [])
+    caplog.set_level(logging.INFO, "spillover.live.queue.shell")
+
+    def lines():
+        return [(one.levelname, str(one.msg)) for one in caplog.records]
+
+    return lines
+
+
+def alone_with(main, *answers):
+    """Run `main` with a producer p1 and its one peer p2, which gives these answers."""
+
+    async def run():
+        async with scripted(*answers) as peer, asyncio.timeout(20.0):
+            shell = QueueShell(
+                SETTINGS, {"p2": peer.url}, None, "http://127.0.0.1:1", headers=SHOWN
+            )
+            try:
+                await main(shell, peer)
+            finally:
+                await shell.close()
+
+    asyncio.run(run())
+
+
+async def put(shell, content):
+    admitted = await shell.ask(lambda ref: ev.Offered(ref, shell.now_s + LEFT_S, len(content)))
+    return await shell.object_read(admitted.ref, "text/plain", content)
+
+
+def take(shell, access, max_hops=2):
+    """A consumer's call that is under way."""
+    until_s = shell.now_s + LEFT_S
+    return asyncio.create_task(
+        shell.ask(lambda ref: ev.Taken(ref, "t", "c", max_hops, access, False, until_s))
+    )
+
+
+def probe_of(first):
+    """One that came here on its last hop, for a call that is held there."""
+    return ev.Probe(
+        id="far", first=first, consumer="c", hop=2, max_hops=2, access={"p1": 1.0},
+        avoid_visited=False, visited=(first,), left_s=LEFT_S,
+    )  # fmt: skip
+
+
+def words_of(shell, kind, name):
+    return [words for _, words in shell.history.story(kind, name)]
+
+
+def test_a_probe_goes_on_to_a_peer_and_shows_who_sends_it(told):
+    async def main(shell, peer):
+        asking = take(shell, {"p2": 1.0})
+        await until(lambda: peer.seen and shell._clients["p2"].idle)
+        ((line, headers),) = peer.seen
+        assert (line, headers["authorization"]) == ("POST /peer/v1/queue/probe", "Bearer of-p1")
+        probe = wire.decode_probe(peer.bodies[0])
+        assert (probe.id, probe.first, probe.consumer, probe.hop) == ("t", "p1", "c", 2)
+        assert probe.visited == ("p1",)
+        assert 0.0 < probe.left_s <= SETTINGS.probe_expiry_s
+        assert not shell.machine.parked_probes, "it is there now"
+        assert told() == []
+        assert words_of(shell, PROBE, "t")[-1] == "sent on to p2: hop 2"
+        asking.cancel()
+
+    alone_with(main, answer(202))
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"), [(answer(503), "status 503"), (answer(203), "status 203"), (RESET, None)]
+)
+def test_a_peer_that_a_probe_does_not_reach_is_named(told, said, problem):
+    """And the probe waits here instead."""
+
+    async def main(shell, peer):
+        asking = take(shell, {"p2": 1.0})
+        await until(lambda: len(shell.machine.parked_probes) == 1)
+        ((level, line),) = told()
+        assert level == "WARNING"
+        assert line.startswith("a peer cannot be reached peer=p2 problem=")
+        assert problem is None or line.endswith(f'problem="{problem}"')
+        assert words_of(shell, PROBE, "t")[1:] == [
+            "sent on to p2: hop 2",
+            "did not reach p2, which is passed over",
+        ]
+        asking.cancel()
+
+    alone_with(main, said)
+
+
+def test_an_object_is_offered_to_the_peer_that_holds_the_call(told):
+    """And stays with whom it was granted once that has taken it."""
+
+    async def main(shell, peer):
+        await put(shell, b"one")
+        shell.feed(ev.ProbeCame(probe_of("p2")))
+        await until(lambda: peer.seen and shell._clients["p2"].idle)
+        ((line, headers),) = peer.seen
+        assert (line, headers["authorization"]) == ("POST /peer/v1/queue/offer", "Bearer of-p1")
+        (grant,) = shell.machine.grants
+        assert wire.decode_offer(peer.bodies[0]) == ev.Offer("far", "p1", grant.id, 2)
+        assert shell.machine.objects.buffered == 0
+        assert words_of(shell, OBJECT, 1)[1:] == [
+            "granted to probe far, offered to p2, which holds the call",
+            "the offer is taken",
+        ]
+        assert told() == []
+
+    alone_with(main, answer(200, {"taken": True}))
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (answer(200, {"taken": False}), None),
+        (answer(201, {"taken": True}), 'a peer cannot be reached peer=p2 problem="status 201"'),
+        (answer(200, {"taken": 7}), "a peer says what no producer says peer=p2 problem="),
+    ],
+)
+def test_an_offer_that_is_not_taken_comes_back(told, said, line):
+    """Only what is no answer of a producer is told to operators."""
+
+    async def main(shell, peer):
+        await put(shell, b"one")
+        shell.feed(ev.ProbeCame(probe_of("p2")))
+        await until(lambda: peer.seen and shell.machine.objects.buffered == 1)
+        assert words_of(shell, OBJECT, 1)[-1] == "the offer is not taken: it is back"
+        assert [level for level, _ in told()] == ["WARNING"] * (line is not None)
+        assert line is None or told()[0][1].startswith(line)
+
+    alone_with(main, said)
+
+
+def test_who_asks_for_a_producer_that_is_no_peer_gets_nothing(told):
+    """A probe may name any producer as the one that holds its call: its object is free at once."""
+
+    async def main(shell, peer):
+        await put(shell, b"one")
+        shell.feed(ev.ProbeCame(probe_of("p9")))
+        assert (shell.machine.objects.buffered, len(shell.machine.grants)) == (1, 0)
+        assert words_of(shell, OBJECT, 1)[1:] == [
+            "granted to probe far, offered to p9, which holds the call",
+            "the offer is not taken: it is back",
+        ]
+        assert peer.seen == []
+
+    alone_with(main, answer(200, {"taken": True}))
+
+
+def test_a_consumer_is_led_to_the_first_peer_that_has_an_object():
+    """Whoever offers one later is told that it is not taken."""
+
+    async def main(shell, peer):
+        asking = take(shell, {"p2": 1.0})
+        await until(lambda: peer.seen)
+        offer = ev.Offer("t", "p2", "g", 2)
+        answers = [await shell.ask(lambda ref: ev.OfferCame(ref, offer)) for _ in range(2)]
+        assert [one.taken for one in answers] == [True, False]
+        led = await asking
+        assert (type(led), led.offer) == (ev.Direct, offer)
+        assert words_of(shell, PROBE, "t") == [
+            "consumer c asks here: up to 2 hops",
+            "sent on to p2: hop 2",
+            "p2 offers an object for it",
+            "answered with an object of p2",
+            "p2 offers an object for it",
+        ]
+        value = shell.metrics.registry.get_sample_value
+        labels = {"node": "p1", "outcome": "elsewhere"}
+        assert value("spillover_queue_takes_total", labels) == 1.0
+
+    alone_with(main, answer(202))
+
+
+def test_what_becomes_of_an_object_that_is_fetched_and_read_and_of_a_dead_one():
+    """Each step once, in the words that people are shown."""
+
+    async def main(shell, peer):
+        await put(shell, b"one")
+        shell.feed(ev.ProbeCame(probe_of("p2")))
+        (grant,) = shell.machine.grants
+        given = await shell.ask(lambda ref: ev.Fetched(ref, grant.id))
+        assert isinstance(given, ev.Give)
+        again = await shell.ask(lambda ref: ev.Fetched(ref, grant.id))
+        assert again.known is False
+        shell.feed(ev.Extended(0, grant.id))
+        shell.feed(ev.Sent(grant.id, whole=True))
+        assert shell.ask_now(lambda ref: ev.Extended(ref, grant.id, 30.0)).known
+        shell.ask_now(lambda ref: ev.Nacked(ref, grant.id))
+        given = await take(shell, {"p1": 1.0}, max_hops=1)
+        shell.feed(ev.Sent(given.grant, whole=True))
+        shell.feed(ev.ThrownAway(given.grant))
+        shell.ask_now(lambda ref: ev.Discard(ref, 1))
+        for _ in range(SETTINGS.deliveries_max - 2):
+            given = await take(shell, {"p1": 1.0}, max_hops=1)
+            shell.ask_now(lambda ref, grant=given.grant: ev.Nacked(ref, grant))
+        assert list(shell.machine.objects.dead) == [1]
+        shell.ask_now(lambda ref: ev.PutBack(ref, 1))
+        for _ in range(SETTINGS.deliveries_max):
+            given = await take(shell, {"p1": 1.0}, max_hops=1)
+            shell.ask_now(lambda ref, grant=given.grant: ev.Nacked(ref, grant))
+        shell.ask_now(lambda ref: ev.Discard(ref, 1))
+        assert (len(shell.bodies), shell.machine.objects.discarded) == (0, 1)
+        assert words_of(shell, OBJECT, 1)[1:10] == [
+            "granted to probe far, offered to p2, which holds the call",
+            "fetched by its consumer",
+            "its consumer still reads",
+            "sent",
+            "its consumer has asked for more time",
+            "given back by its consumer",
+            "granted to consumer c, probe t: delivery 2",
+            "sent",
+            "its consumer went away before it had read it",
+        ]
+        story = words_of(shell, OBJECT, 1)
+        assert story[-2:] == ["granted too often in vain: dead", "discarded by an operator"]
+        assert story.count("discarded by an operator") == 1, "it was not dead yet"
+        assert "put back by an operator" in story
+
+    alone_with(main, answer(202))
+
+
+def test_a_connection_to_a_peer_is_kept_for_the_next_probe_and_not_for_a_peer_that_is_gone():
+    async def main(shell, peer):
+        asking = take(shell, {"p2": 1.0})
+        client = shell._clients["p2"]
+        await until(lambda: client.idle)
+        left_s = client._sweep.when() - asyncio.get_running_loop().time()
+        assert shell_module.PEER_IDLE_S - 20.0 < left_s < shell_module.PEER_IDLE_S + 0.1
+        (connection,) = client._idle
+        opened = connection._transport.get_extra_info("socket")
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            gone_ms = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            assert gone_ms == 1_000 * shell_module.PEER_TIMEOUT_S
+        asking.cancel()
+
+    alone_with(main, answer(202))
+
+
+def test_who_waits_for_an_answer_as_the_producer_ends_waits_no_more():
+    """Nor does whoever waits for it to fail, which it did not."""
+
+    async def main(shell, peer):
+        asking = take(shell, {"p1": 1.0}, max_hops=1)
+        await until(lambda: len(shell.machine.takes) == 1)
+        failed = asyncio.ensure_future(asyncio.wait([shell.failed]))
+        await shell.close()
+        await asyncio.wait([asking, failed])
+        assert asking.cancelled()
+        assert shell.failed.cancelled()
+        shell.feed(ev.ProbeCame(probe_of("p2")))
+        assert shell.machine.parked_probes.keys() == {("p1", "t")}, "it hears nothing any more"
+
+    alone_with(main, answer(202))
+
+
+@pytest.mark.skipif(not DESCRIPTORS.exists(), reason="only Linux counts them there")
+def test_who_has_ended_leaves_no_file_open(tmp_path):
+    """Neither its clock's nor its store's; a process may have any number of them in turn."""
+
+    def opened():
+        return {path.name for path in DESCRIPTORS.iterdir()}
+
+    async def main():
+        before = opened()
+        store = ObjectStore(tmp_path, "p1", "test")
+        shell = QueueShell(SETTINGS, {}, store, "http://127.0.0.1:1")
+        asking = take(shell, {"p1": 1.0})
+        await until(lambda: len(shell.machine.takes) == 1)
+        assert not opened() <= before
+        await shell.close()
+        asking.cancel()
+        assert opened() <= before
+
+    asyncio.run(main())
+
+
+def test_the_first_thing_that_breaks_a_producer_is_what_it_has_failed_of():
+    async def main(shell, peer):
+        first = LookupError("a bug")
+        shell.fail(first)
+        shell.fail(ValueError("what came of it"))
+        assert shell.failed.exception() is first
+
+    alone_with(main, answer(202))
+
+
+def test_what_comes_for_a_consumer_that_has_just_gone_is_back_at_once():
+    """Its call has ended here, and the machine has not heard of that yet."""
+
+    async def main(shell, peer):
+        asking = take(shell, {"p1": 1.0}, max_hops=1)
+        await until(lambda: len(shell.machine.takes) == 1)
+        asking.cancel()
+        await until(asking.done)
+        await put(shell, b"one")
+        objects = shell.machine.objects
+        assert (objects.buffered, len(objects.granted)) == (1, 0)
+        assert words_of(shell, OBJECT, 1)[-1] == (
+            "its consumer went away before it was sent: it is back"
+        )
+
+    alone_with(main, answer(202))
+
+
+def test_a_place_for_a_producer_that_has_just_gone_is_for_the_next_one():
+    async def main(shell, peer):
+        await put(shell, b"one")
+        gone = asyncio.create_task(put(shell, b"two"))
+        await until(lambda: shell.machine.waiting == 1)
+        gone.cancel()
+        await until(gone.done)
+        waits = asyncio.create_task(put(shell, b"three"))
+        await until(lambda: shell.machine.waiting == 2)
+        given = await take(shell, {"p1": 1.0})
+        assert isinstance(given, ev.Give)
+        assert isinstance(await waits, ev.Accept)
+        assert (shell.machine.waiting, shell.machine.objects.buffered) == (0, 1)
+        assert bytes(shell.bodies[2].content) == b"three"
+
+    alone_with(main, answer(202))
+
+
+def test_how_long_those_wait_that_wait_longest(monkeypatch):
+    """Of each kind the first that came: its own time, whatever else came since."""
+    seen_s = []
+
+    async def at_its_own_time(shell, came):
+        """The clock before and after this, and never twice the same."""
+        before_s = shell.now_s
+        await until(lambda: shell.now_s > before_s)
+        began_s = shell.now_s
+        came()
+        seen_s.append((began_s, shell.now_s))
+        await until(lambda: shell.now_s > seen_s[-1][1])
+
+    def check(shell, *kinds):
+        later_s = shell.now_s + 100.0
+        with monkeypatch.context() as patch:
+            patch.setattr(QueueShell, "now_s", property(lambda _: later_s))
+            oldest_s = shell.oldest_s()
+            patch.setattr(QueueShell, "now_s", property(lambda _: later_s - 200.0))
+            assert set(shell.oldest_s().values()) == {0.0}, "clocks may differ a little"
+        for kind, (first_s, last_s) in zip(kinds, seen_s, strict=True):
+            assert later_s - last_s <= oldest_s.pop(kind) <= later_s - first_s
+        assert set(oldest_s.values()) == {0.0}
+
+    async def asked(shell, _):
+        until_s = shell.now_s + LEFT_S
+        access = {"p2": 1.0}
+        await at_its_own_time(shell, lambda: shell.feed(ev.ProbeCame(probe_of("p2"))))
+        await at_its_own_time(
+            shell, lambda: shell.feed(ev.Taken(-1, "t", "c", 1, access, False, until_s))
+        )
+        shell.feed(ev.ProbeCame(probe_of("p7")))
+        shell.feed(ev.Taken(-2, "u", "c", 1, access, False, until_s))
+        check(shell, "probe", "take")
+
+    async def offered(shell, _):
+        await put(shell, b"one")
+        one_s = shell.bodies[1].since_s
+        seen_s[:] = [(one_s, one_s)]
+        offered = ev.Offered(-1, shell.now_s + LEFT_S, 1), ev.Offered(-2, shell.now_s + LEFT_S, 1)
+        await at_its_own_time(shell, lambda: shell.feed(offered[0]))
+        shell.feed(offered[1])
+        check(shell, "object", "offer")
+
+    alone_with(asked, answer(503))
+    alone_with(offered, answer(503))
