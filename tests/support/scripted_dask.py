@@ -27,6 +27,8 @@ class ScriptedWorker:
         self.state = SimpleNamespace(tasks={})
         self.broken = None
         """What whoever asks it gets instead of an answer."""
+        self.answers = None
+        """An event: it says nothing before that is set."""
 
 
 class Sent:
@@ -132,6 +134,8 @@ class _Client:
         answers = {}
         for address in workers:
             worker = self.dask.workers[address]
+            if worker.answers is not None:
+                await worker.answers.wait()
             if worker.broken is not None:
                 raise worker.broken
             there = pickle.loads(pickle.dumps(function))  # noqa: S301 - made here

@@ -3,6 +3,7 @@ there: on a cluster that says what a test has it say. Real ones are in `test_das
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import threading
 
@@ -94,6 +95,54 @@ def test_another_process_at_a_workers_address_is_another_worker(play_dask):
     play_dask(main, ScriptedWorker("w1", 2), ScriptedWorker("w2"))
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_worker_that_is_replaced_before_anybody_looks(play_dask, fits):
+    """The scheduler tells: what was there is not known, and the new one is met, whatever the old
+    one was."""
+
+    async def main(dask):
+        async with DaskServers(dask) as rig:
+            if fits:
+                ref = rig.start(1)
+                await rig.sent(1)
+            dask.workers["w1"] = ScriptedWorker("w1", 2)
+            dask.tell({"action": "remove-worker", "worker": "w1"})
+            await rig.slots(3)
+            if fits:
+                assert (await rig.end(ref)).problem == unknown("the Dask worker w1 was lost")
+
+    replaced = ScriptedWorker("w1", python=None if fits else "2.7.18")
+    play_dask(main, replaced, ScriptedWorker("w2"))
+
+
+def test_who_goes_while_being_met_is_not_used(play_dask):
+    """One that came to its address is met by itself; and the old one's word counts no more, be it
+    that the scheduler went."""
+
+    async def main(dask):
+        async with DaskServers(dask) as rig:
+            slow, scheduler_goes = ScriptedWorker("w1", 5), ScriptedWorker("w2", 7)
+            for worker in (slow, scheduler_goes):
+                worker.answers = asyncio.Event()
+                dask.join(worker)
+            await until(lambda: len(rig.session._greeting) == 2)
+            dask.workers["w1"] = ScriptedWorker("w1", 2)
+            dask.tell({"action": "remove-worker", "worker": "w1"})
+            await rig.slots(2)
+            dask.lost = OSError("gone")
+            del dask.workers["w2"]
+            dask.tell({"action": "add-worker", "worker": "w9"})
+            await rig.slots(0)
+            dask.lost = None
+            await rig.slots(2)
+            for worker in (slow, scheduler_goes):
+                dask.do(worker.answers.set)
+            await dask.settled()
+            assert rig.session._pool.slots == 2
+
+    play_dask(main)
+
+
 def test_what_was_stopped_and_has_not_begun_is_no_sign_of_another_process(play_dask):
     """A worker says so, too, of what nobody wants any more."""
 
@@ -176,7 +225,8 @@ def test_what_anybody_tells_is_no_reason_to_look(play_dask):
             await rig.slots(1)
             await dask.settled()
             looks = dask.looks
-            for event in ("remove-worker", ["add-worker"], None, {"action": "retire"}, {}):
+            retired = {"action": "retire", "worker": "w1"}
+            for event in ("remove-worker", ["add-worker"], None, retired, {}):
                 dask.tell(event)
             await dask.settled()
             assert (dask.looks, rig.session._pool.slots) == (looks, 1)
@@ -234,6 +284,8 @@ def test_a_scheduler_that_is_lost_and_comes_back(play_dask, dask_log):
         async with DaskServers(dask) as rig:
             refs = [rig.start(n, keyed=n == 1) for n in range(3)]
             await rig.sent(2)
+            dask.join(ScriptedWorker("w2", 2, python="2.7.18"))
+            await until(lambda: rig.session._unfit)
             dask.away = OSError("nobody")
             dask.lost = OSError("gone")
             dask.tell({"action": "add-worker", "worker": "w9"})
@@ -250,8 +302,9 @@ def test_a_scheduler_that_is_lost_and_comes_back(play_dask, dask_log):
             assert isinstance(await rig.run(1), NotStarted)
             dask.away = dask.lost = None
             dask.workers["w1"].slots = 1
+            dask.workers["w2"].python = HERE
             await until(lambda: rig.health() == [False, True])
-            assert rig.session._pool.slots == 1
+            await rig.slots(3)
             ref = rig.start(5)
             (await rig.sent(3)).answer(dask_call.DONE, b"5")
             assert result(await rig.end(ref)) == 5
@@ -342,6 +395,7 @@ def test_after_its_end_nothing_is_told(play_dask):
             await rig.sent(1)
         assert dask.clients[0].status == "closed"
         assert not rig.session._thread.is_alive()
+        assert rig.session._thread.daemon, "where it does not end, the node does"
         rig.start(2)
         rig.workers.stop(1)
         rig.workers.ended(1, dask_call.DONE, b"1", "")
