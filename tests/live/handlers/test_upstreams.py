@@ -9,9 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from spillover.live.engine.timers import Timers
 from spillover.live.handlers.calls import Ended
 from spillover.live.handlers.http import upstreams as upstreams_module
-from spillover.live.handlers.http.upstreams import ALONE_S_MAX, Upstreams
+from spillover.live.handlers.http.upstreams import ALONE_S_MAX, CONNECTIONS_SPARE, Upstreams
+from spillover.live.handlers.make import make_workers
+from spillover.model.topology import Cluster
+from spillover.model.unlike_servers import TOKENS_MAX
 from spillover.model.upstream_urls import UpstreamUrl
 from support.loop import until
 
@@ -179,9 +183,29 @@ def test_a_failure_that_comes_at_once_does_not_make_it_the_least_busy(clock):
     with_upstreams(2, main)
 
 
+@pytest.mark.parametrize(
+    ("servers", "connections"), [(1, 2 * TOKENS_MAX), (TOKENS_MAX + 1, 2 * (TOKENS_MAX + 1))]
+)
+def test_connections_suffice_for_all_servers_there_may_ever_be(servers, connections):
+    """Twice, with some to spare: those of stopped requests are gone only a moment later. Their
+    number is changed while nodes run."""
+
+    async def main():
+        timers = Timers(asyncio.get_running_loop())
+        cluster = Cluster(id="a", servers=servers, handler="http:http://127.0.0.1:9,http://[::1]:9")
+        workers = make_workers(cluster, "test", timers, lambda *_: None, lambda _: None)
+        for upstream in workers.upstreams._all:
+            assert upstream.client.connections_max == connections + CONNECTIONS_SPARE
+        await workers.close()
+        timers.close()
+
+    asyncio.run(main())
+
+
 def test_the_node_hears_of_the_last_one_that_goes(clock, told):
     async def main(upstreams, health):
         first, second = upstreams._all
+        assert (first.client.idle, second.client.idle) == (1, 1), "the first look has left them"
         upstreams.unreachable(first, "refused")
         upstreams.unreachable(first, "refused again")
         assert health == []
@@ -190,8 +214,10 @@ def test_the_node_hears_of_the_last_one_that_goes(clock, told):
         upstreams.unreachable(second, "refused")
         assert health == [False]
         assert places(upstreams, 1) == [None]
+        assert upstreams.rest_s(FAR_S) is None, "it is not they who asked for that"
         await until(lambda: first.up and second.up)  # they were there all the time
         assert health == [False, True]
+        assert (first.client.idle, second.client.idle) == (2, 2), "another one could be made"
         words = "upstream cannot be reached"
         gone = [(words, one.name, "refused") for one in (first, second)]
         assert told()[:2] == gone
