@@ -104,6 +104,17 @@ def test_who_the_other_end_is_stands_in_its_dns_names(tmp_path, authority):
     assert certificate_of(SimpleNamespace(get_extra_info=lambda _: ends.client)).names == {NAME}
 
 
+def test_what_nobody_has_looked_at_says_nothing(tmp_path, authority):
+    """A certificate that was shown and not asked for, or none; and nothing without TLS."""
+    careless = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    careless.check_hostname, careless.verify_mode = False, ssl.CERT_NONE
+    ends = Ends(served(tmp_path, authority.sign(NAME), authority), careless)
+    ends.shake()
+    assert ends.client.getpeercert(binary_form=True)
+    for end in (ends.client, ends.server, None):
+        assert certificate_of(SimpleNamespace(get_extra_info=lambda _, end=end: end)) is None
+
+
 WRONG = {
     "expired": ((NAME,), {"ends": -DAY, "begins": -2 * DAY}),
     "not_yet_valid": ((NAME,), {"begins": DAY}),
@@ -144,6 +155,51 @@ def test_what_else_a_handshake_fails_for(tmp_path, authority):
     assert failures.reason_of(ConnectionAbortedError()) == "timeout"
     words = "its part of the handshake did not come within 5 s"
     assert failures.in_words(ConnectionAbortedError()) == words
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (9, "not_yet_valid"),
+        (10, "expired"),
+        (18, "untrusted"),
+        (19, "untrusted"),
+        (20, "untrusted"),
+        (62, "wrong_name"),
+        (63, "wrong_name"),
+        (64, "wrong_name"),
+        (65, "untrusted"),
+    ],
+)
+def test_what_openssl_says_of_a_certificate_is_one_of_few_reasons(code, reason):
+    """By its numbers, which are in <openssl/x509_vfy.h>."""
+    error = ssl.SSLCertVerificationError(1, "x")
+    error.verify_code, error.verify_message = code, "it is so."
+    assert failures.reason_of(error) == reason
+    assert failures.in_words(error) == "its certificate is not believed: it is so"
+
+
+def test_who_breaks_off_is_told_by_what_the_system_says():
+    """As a socket that is reset amidst the handshake; OpenSSL's own errors may have no word."""
+    assert failures.in_words(ConnectionResetError("It was RESET")) == (
+        "no handshake came about (it was reset)"
+    )
+    nameless = ssl.SSLError(1, "Some_Words")
+    nameless.reason = None
+    assert failures.reason_of(nameless) == "protocol"
+    assert "some words" in failures.in_words(nameless)
+    assert failures.is_of_handshake(nameless)
+    assert failures.is_of_handshake(ConnectionAbortedError())
+    assert not failures.is_of_handshake(ConnectionResetError())
+    assert failures.reason_of(TimeoutError()) == "timeout"
+    assert failures.reason_of(ConnectionResetError("reset")) == "protocol"
+
+
+@pytest.mark.parametrize("word", sorted(failures._NOT_TLS))
+def test_what_is_no_tls_at_all(word):
+    error = ssl.SSLError(1, "x")
+    error.reason = word
+    assert failures.reason_of(error) == "no_tls"
 
 
 @pytest.mark.parametrize("word", ["TLSV1_ALERT_UNKNOWN_CA", "TLSV13_ALERT_CERTIFICATE_REQUIRED"])

@@ -174,6 +174,68 @@ def test_what_is_read_before_a_pause_counts_is_kept(loop, material):
 
 
 @LOOPS
+def test_nothing_more_is_read_before_its_turn(loop, material):
+    """However much somebody says at once: it would be held in memory."""
+
+    class Waiting(Handshake):
+        def _do(self, step):
+            del step  # its turn does not come
+
+    async def main():
+        made, under_way = [], set()
+
+        def make():
+            made.append(Waiting(Echo(), server_context(material), under_way))
+            return made[-1]
+
+        server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"x" * 8_000_000)
+        await until(lambda: made and made[0]._received)
+        for _ in range(50):
+            await turn()
+        assert len(made[0]._received) < 1_000_000
+        writer.transport.abort()
+        made[0]._socket.abort()
+        await until(lambda: not under_way)
+        server.close()
+
+    run(loop, main())
+
+
+def test_what_a_socket_has_no_room_for_waits(material):
+    """A handshake says no more until there is room again, and then goes on."""
+
+    class Full(Handshake):
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            self.pause_writing()
+
+    async def main():
+        heard, running = [], asyncio.get_running_loop()
+
+        async def hear(reader, writer):
+            heard.append(await reader.read(65_536))
+            writer.close()
+
+        server = await asyncio.start_server(hear, "127.0.0.1", 0)
+        over, context = running.create_future(), client_context(material)
+        full = Full(Asker(), context, set(), "a.test.spillover", over)
+        await running.create_connection(lambda: full, *server.sockets[0].getsockname())
+        await until(lambda: not full._turns._waiting)
+        for _ in range(20):
+            await turn()
+        assert heard == []
+        full.resume_writing()
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await over
+        assert heard[0].startswith(b"\x16\x03"), "a hello"
+        server.close()
+
+    run(asyncio.new_event_loop, main())
+
+
+@LOOPS
 def test_who_leaves_before_the_end(loop, material):
     """At any moment: nothing is left under way, and who waits for it hears."""
 
