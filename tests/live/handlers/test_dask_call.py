@@ -30,6 +30,7 @@ class Point:
         ({"a": math.nan, "b": [math.inf]}, '{"a": null, "b": [null]}'),
         ([{"c": (1.5, -math.inf)}], '[{"c": [1.5, null]}]'),
         ({"é": 7}, '{"é": 7}'),
+        ({"é": math.nan}, '{"é": null}'),
         (bytearray(b"\0"), '"AA=="'),
         ({3}, "[3]"),
         (datetime(2026, 1, 2, tzinfo=UTC), '"2026-01-02T00:00:00+00:00"'),

@@ -57,6 +57,8 @@ def test_a_coding_that_says_nothing_is_none():
 
 
 PROBLEMS = {
+    "choices": (lambda: read(b"", status=300), "answered 300"),
+    "too early": (lambda: read(b"", status=199), "answered 199"),
     "redirect": (lambda: read(b"", status=302), "answered 302"),
     "not found": (lambda: read(b"{}", status=404), "answered 404"),
     "busy": (lambda: read(b"{}", status=503), "answered 503"),
