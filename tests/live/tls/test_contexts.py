@@ -15,8 +15,10 @@ from spillover.live.tls import failures
 from spillover.live.tls.certified import certificate_of
 from spillover.live.tls.contexts import client_context, server_context, trusting_context
 from spillover.live.tls.material import read_material
+from spillover.live.tls.pem_files import FILE_BYTES_MAX
+from spillover.model.errors import InputError
 from spillover.model.trust import CA_VARIABLE
-from support.certificates import Authority, put
+from support.certificates import Authority, put, weak
 
 NAME = "a.ring5.spillover"
 DAY = timedelta(days=1)
@@ -113,6 +115,40 @@ def test_what_nobody_has_looked_at_says_nothing(tmp_path, authority):
     assert ends.client.getpeercert(binary_form=True)
     for end in (ends.client, ends.server, None):
         assert certificate_of(SimpleNamespace(get_extra_info=lambda _, end=end: end)) is None
+
+
+def test_what_openssl_does_not_take_is_told_in_one_line(tmp_path, authority):
+    """As a key that is too short, which fits its certificate."""
+    files = put(tmp_path, "weak", weak(authority), authority)
+    material = read_material(files, NAME)
+    for make in (server_context, client_context):
+        with pytest.raises(InputError) as error:
+            make(material)
+        assert str(error.value).startswith(f"{files.cert}: expected what OpenSSL takes (")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"hello", "expected certificates in PEM, got something else"),
+        (b"-----BEGIN PRIVATE KEY-----\n", "expected certificates in PEM, got a private key"),
+        (b"", "expected PEM, got an empty file"),
+    ],
+)
+def test_a_bundle_without_any_certificate(tmp_path, content, told):
+    file = tmp_path / "bundle"
+    file.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        trusting_context(str(file))
+    assert str(error.value) == f"{file}: {told}"
+
+
+def test_a_bundle_may_be_longer_than_the_cas_of_a_federation(tmp_path, authority):
+    """As a system's is."""
+    file = tmp_path / "bundle"
+    file.write_bytes(b"# what it is for\n" * 70_000 + authority.pem)
+    assert file.stat().st_size > FILE_BYTES_MAX
+    assert len(trusting_context(str(file)).get_ca_certs()) == 1
 
 
 WRONG = {
