@@ -83,6 +83,57 @@ def test_what_is_a_problem(case):
     assert "\n" not in ended.problem
 
 
+@pytest.mark.parametrize(
+    ("status", "not_run_statuses", "is_rejected", "is_not_run"),
+    [
+        (300, (429, 503), False, False),
+        (399, (429, 503), False, False),
+        (400, (429, 503), True, False),
+        (429, (429, 503), False, True),
+        (429, (404,), True, False),
+        (404, (404,), False, True),
+        (499, (429, 503), True, False),
+        (500, (429, 503), False, False),
+        (503, (429, 503), False, True),
+        (503, (404,), False, False),
+    ],
+)
+def test_whose_fault_a_status_is(status, not_run_statuses, is_rejected, is_not_run):
+    """The client's, nobody's where the work was surely not done, else the service's."""
+    headers = {b"retry-after": b"7", b"content-type": JSON}
+    response = Response(status, headers, b"[1]", 0.0, 0.0)
+    ended = read_answer("http://h/run", response, not_run_statuses)
+    assert (ended.rejected, ended.not_run) == (is_rejected, is_not_run)
+    assert (ended.status, ended.body, ended.retry_after_s) == (status, b"[1]", 7.0)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_a_service_without_time_says_was_not_run(status):
+    """Unless a cluster says otherwise. Without a word it says none."""
+    ended = read(b"", status=status, type_=None)
+    assert (ended.not_run, ended.rejected, ended.body, ended.retry_after_s) == (
+        True,
+        False,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "type_", "said"),
+    [
+        (b"\xef\xbb\xbf[1]", JSON, b"[1]"),
+        (b"[1]", b"text/plain", b'"[1]"'),
+        (b"[1]", None, b'"[1]"'),
+        (b"[1", JSON, b'"[1"'),
+        (b'"\xff"', JSON, '"\\"\ufffd\\""'.encode()),
+        ('"\u00e9"'.encode(), JSON, '"\u00e9"'.encode()),
+    ],
+)
+def test_what_is_said_besides_is_json(body, type_, said):
+    assert read(body, status=400, type_=type_).body == said
+
+
 def test_what_a_service_says_of_its_error_is_for_the_log_alone():
     """It may tell what is nobody's business; short, in one line."""
     ended = read(b"secret \n \xff" + b"x" * 10_000, status=500)
