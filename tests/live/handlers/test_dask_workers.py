@@ -4,6 +4,7 @@ there: on a cluster that says what a test has it say. Real ones are in `test_das
 from __future__ import annotations
 
 import asyncio
+import logging
 import platform
 import threading
 
@@ -413,5 +414,32 @@ def test_why_nothing_can_be_started_is_told_in_few_words(play_dask):
             ref = rig.start(1)
             rig.workers.not_begun(ref, "x" * 1_000)
             assert (await rig.end(ref)).problem == "x" * PROBLEM_LENGTH_MAX
+
+    play_dask(main, ScriptedWorker("w1"))
+
+
+def test_what_is_stopped_as_it_comes_back_is_cancelled(play_dask):
+    """The node decides nothing more of it."""
+
+    async def main(dask):
+        async with DaskServers(dask) as rig:
+            ref = rig.start(1)
+            rig.workers.stop(ref)
+            rig.workers.not_begun(ref, "no workers")
+            assert (await rig.end(ref)).outcome is Outcome.CANCELLED
+            await dask.settled()
+            assert (len(rig.told), rig.workers._stopped) == (1, set())
+
+    play_dask(main, ScriptedWorker("w1"))
+
+
+def test_dask_says_nothing_by_itself(play_dask):
+    """What is amiss is told in the node's own words."""
+    logger = logging.getLogger("distributed")
+    logger.setLevel(logging.WARNING)
+
+    async def main(dask):
+        async with DaskServers(dask):
+            assert not logger.isEnabledFor(logging.ERROR)
 
     play_dask(main, ScriptedWorker("w1"))

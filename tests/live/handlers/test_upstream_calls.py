@@ -229,14 +229,14 @@ def test_who_stops_a_request_hears_its_end_at_once_and_once():
 
 
 def test_what_is_under_way_as_the_node_ends_is_let_go_of():
-    """And nobody hears of it."""
-    seen = []
+    """And nobody hears of it; no connection is left."""
 
     async def main(workers, upstreams):
         start(workers)
         start(workers, ref=2)
+        assert upstreams[0].client.idle == 1
         await workers.close()
-        seen.append((workers.let_go, workers._calls, workers.told))
+        assert (workers.let_go, workers._calls, workers.told) == ([1, 2], {}, [])
+        assert upstreams[0].client.idle == 0
 
     play(1, main)
-    assert seen == [([1, 2], {}, [])]
