@@ -103,6 +103,11 @@ def test_who_the_other_end_is_stands_in_its_dns_names(tmp_path, authority):
     ends.shake()
     found = certificate_of(SimpleNamespace(get_extra_info=lambda _: ends.server))
     assert found.names == {"b.ring5.spillover", "paris.example"}
+    leaf = read_material(put(tmp_path, "b", shown, authority), None).leaf
+    assert (found.der, found.not_after_s) == (
+        ssl.PEM_cert_to_DER_cert(shown[0].decode()),
+        leaf.not_valid_after_utc.timestamp(),
+    )
     assert certificate_of(SimpleNamespace(get_extra_info=lambda _: ends.client)).names == {NAME}
 
 
