@@ -144,6 +144,7 @@ def test_what_waits_ends_as_it_is_stopped(play_dask):
                 rig.workers.stop(refs[1])
             event = await rig.end(refs[1])
             assert event.outcome is Outcome.CANCELLED
+            assert 0.0 < event.service_s < 60.0
             rig.workers.stop(99)
             dask.sent[0].answer(dask_call.DONE, b"1")
             assert (await rig.sent(2)).id == "r3"

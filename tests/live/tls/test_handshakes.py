@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import ssl
 from collections import Counter
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -119,6 +121,61 @@ def test_turns_are_taken_in_order():
 
     asyncio.run(main())
     assert done == [*range(6), "last"]
+
+
+@LOOPS
+def test_a_step_that_breaks_holds_up_nobody(loop):
+    """Those behind it have their turn all the same, and later ones as well."""
+    done, told = [], []
+
+    def breaks():
+        raise MemoryError
+
+    async def main():
+        running = asyncio.get_running_loop()
+        running.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        turns = Turns.of(running)
+        assert Turns.of(running) is turns
+        for step in (breaks, partial(done.append, 1), breaks, breaks, partial(done.append, 2)):
+            turns.add(step)
+        await until(lambda: len(done) == 2)
+        turns.add(partial(done.append, 3))
+        await until(lambda: len(done) == 3)
+
+    run(loop, main())
+    assert done == [1, 2, 3]
+    assert [type(error) for error in told] == [MemoryError] * 3
+
+
+def test_where_nothing_is_encrypted_there_is_no_handshake():
+    assert at_door(Echo, None, set()) is Echo
+
+
+@pytest.mark.parametrize(
+    ("told", "address"),
+    [(("127.0.0.1", 7), "127.0.0.1"), (("::1", 7, 0, 0), "::1"), ("", None), (None, None)],
+)
+def test_who_is_at_the_other_end(told, address):
+    """Sockets of files have no address."""
+    transport = SimpleNamespace(get_extra_info={"peername": told}.__getitem__)
+    assert handshakes._address_of(transport) == address
+
+
+def test_each_loop_has_its_own_tls():
+    """As in connections that it opens itself; a loop that is made of another has that one's."""
+
+    class Derived(asyncio.SelectorEventLoop):
+        pass
+
+    for make, kind in (
+        (asyncio.new_event_loop, "asyncio.sslproto"),
+        (Derived, "asyncio.sslproto"),
+        (uvloop.new_event_loop, "uvloop.loop"),
+    ):
+        loop = make()
+        found = handshakes._kind_of(loop)
+        assert (found.__module__, found.__name__) == (kind, "SSLProtocol")
+        loop.close()
 
 
 @LOOPS

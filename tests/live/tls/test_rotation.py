@@ -276,12 +276,14 @@ def test_what_is_over(files, authority):
         credentials.on_look.append(
             lambda one, **_: seen.append([one.is_over(each) for each in shown])
         )
+        await credentials.look()
         put(Path(files.cert).parent, "a", new.sign(NAME), authority, new)
         await credentials.look()
         put(Path(files.cert).parent, "a", new.sign(NAME), new)
         await credentials.look()
         await credentials.look()
-        assert seen == [[True, False, False], [True, True, False], [True, False, False]]
+        before, after = [True, False, False], [True, True, False]
+        assert seen == [before, before, after, before]
 
     _run(main)
 
