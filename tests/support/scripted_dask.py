@@ -64,6 +64,8 @@ class ScriptedDask:
         self.lost = None
         """What asking for the workers raises."""
         self.looks = 0
+        self.is_silent = self.is_stuck = False
+        """It never says which workers there are; its clients never close."""
 
     def module(self):
         """To be imported as `distributed`."""
@@ -126,6 +128,8 @@ class _Client:
 
     async def nthreads(self):
         self.dask.looks += 1
+        if self.dask.is_silent:
+            await asyncio.Event().wait()
         if self.dask.lost is not None:
             raise self.dask.lost
         return {worker.address: worker.slots for worker in self.dask.workers.values()}
@@ -154,6 +158,8 @@ class _Client:
 
     async def close(self, timeout):  # noqa: ASYNC109 - as Dask has it
         assert timeout > 0.0
+        if self.dask.is_stuck:
+            await asyncio.Event().wait()
         self.status = "closed"
 
 

@@ -337,6 +337,44 @@ def test_a_result_that_breaks_with_the_connection_is_told_once_that_is_known(pla
     play_dask(main, ScriptedWorker("w1"))
 
 
+def test_a_scheduler_that_says_nothing_is_lost(play_dask, monkeypatch):
+    """After a while; what it says later of that question is nobody's business."""
+    monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 0.05)
+    monkeypatch.setattr(dask_connection, "STATUS_EVERY_S", 0.01)
+
+    async def main(dask):
+        async with DaskServers(dask) as rig:
+            ref = rig.start(1)
+            await rig.sent(1)
+            dask.is_silent = True
+            rig.session._there(rig.session._connection.look_now)
+            problem = f"the Dask scheduler at {dask.address} was lost: it said nothing for 0.05 s"
+            assert (await rig.end(ref)).problem == unknown(problem)
+            dask.is_silent = False
+            await until(lambda: rig.health() == [False, True])
+
+    play_dask(main, ScriptedWorker("w1"))
+
+
+@pytest.mark.parametrize("how", ["away", "stuck"])
+def test_a_node_ends_whatever_its_scheduler_does(play_dask, monkeypatch, how):
+    """Also while it looks for it, and where it does not let go of it."""
+    monkeypatch.setattr(dask_connection, "CLOSE_S", 0.05)
+
+    async def main(dask):
+        async with DaskServers(dask) as rig:
+            if how == "away":
+                dask.away = dask.lost = OSError("gone")
+                rig.session._there(rig.session._connection.look_now)
+                await until(lambda: len(dask.clients) >= 3)
+            else:
+                dask.is_stuck = True
+        assert not rig.session._thread.is_alive()
+        assert rig.session._connection.client is None
+
+    play_dask(main, ScriptedWorker("w1"))
+
+
 @pytest.mark.parametrize("fits", [False, True])
 def test_a_node_starts_where_a_worker_has_the_function(play_dask, fits):
     """Though others have not. Where none has it, the node does not start, and nothing is left."""
