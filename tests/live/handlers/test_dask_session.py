@@ -12,6 +12,7 @@ import pytest
 from spillover.core.overflow.events import NotStarted
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
 from spillover.live.handlers.dask import call as dask_call
+from spillover.live.handlers.dask import connection as dask_connection
 from spillover.model.request import Outcome
 from support.dask_clusters import FUNCTIONS, result
 from support.loop import until
@@ -126,6 +127,28 @@ def test_a_result_that_cannot_be_had_is_a_failure_and_its_slot_is_free(play_dask
             (await rig.sent(2)).answer(dask_call.DONE, b"1")
             assert result(await rig.end(refs[1])) == 1
             assert rig.health() == []
+
+    play_dask(main, ScriptedWorker("w1"))
+
+
+def test_a_connection_that_breaks_while_the_scheduler_is_asked(play_dask, monkeypatch):
+    """Is noticed long before a busy scheduler would count as lost: Dask goes on to connect."""
+    monkeypatch.setattr(dask_connection, "STATUS_EVERY_S", 0.01)
+    monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 3600.0)
+
+    async def main(dask):
+        async with DaskServers(dask) as rig:
+            ref = rig.start(1)
+            await rig.sent(1)
+            looks, dask.is_silent = dask.looks, True
+            rig.session._there(rig.session._connection.look_now)
+            await until(lambda: dask.looks > looks)
+            await dask.settled()
+            assert rig.told == []
+            dask.clients[0].status = "closed"
+            assert (
+                "was lost: ConnectionError: the connection broke; " in (await rig.end(ref)).problem
+            )
 
     play_dask(main, ScriptedWorker("w1"))
 
