@@ -8,6 +8,7 @@ import resource
 import sys
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import msgspec
@@ -81,28 +82,28 @@ def in_threads(function, main, **fields):
 
 def test_there_are_as_many_threads_as_there_ever_were_jobs_at_a_time():
     """None of which holds up the end of the process."""
-    threads, seen, go_on = ServerThreads(), [], threading.Event()
+    threads, seen = ServerThreads(), []
+    first, second = threading.Event(), threading.Event()
 
-    def job():
+    def job(go_on):
         seen.append(threading.current_thread())
         go_on.wait()
 
     for count in (1, 2):
-        threads.submit(job)
+        threads.submit(partial(job, first))
         waiting.until(lambda count=count: len(seen) == count)
-    go_on.set()
+    first.set()
     for _ in range(2):
         threads.ended()
     for count in (3, 4):
-        threads.submit(job)
+        threads.submit(partial(job, first))
         waiting.until(lambda count=count: len(seen) == count)
         threads.ended()
     assert {thread.name for thread in seen} == {"server-0", "server-1"}
-    go_on.clear()
     for _ in range(3):
-        threads.submit(job)
+        threads.submit(partial(job, second))
     waiting.until(lambda: len(seen) == 7)
-    go_on.set()
+    second.set()
     assert sorted(thread.name for thread in seen[4:]) == ["server-0", "server-1", "server-2"]
     assert all(thread.daemon for thread in seen)
 
