@@ -277,13 +277,15 @@ def test_what_is_over(files, authority):
             lambda one, **_: seen.append([one.is_over(each) for each in shown])
         )
         await credentials.look()
+        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+        assert await credentials.look(), "with the same CAs"
         put(Path(files.cert).parent, "a", new.sign(NAME), authority, new)
         await credentials.look()
         put(Path(files.cert).parent, "a", new.sign(NAME), new)
         await credentials.look()
         await credentials.look()
         before, after = [True, False, False], [True, True, False]
-        assert seen == [before, before, after, before]
+        assert seen == [before, before, before, after, before]
 
     _run(main)
 
@@ -296,8 +298,8 @@ def test_metrics_tell_when_it_ends_when_a_ca_ends_and_what_has_failed(files, aut
         "own": credentials.material.leaf.not_valid_after_utc.timestamp(),
         "ca": authority.certificate.not_valid_after_utc.timestamp(),
     }
-    counted = [one.labels for one in failures.samples if one.value]
-    assert counted == [{"cluster": "a", "side": "out", "reason": "wrong_name"}]
+    counted = [(one.labels, one.value) for one in failures.samples if one.value]
+    assert counted == [({"cluster": "a", "side": "out", "reason": "wrong_name"}, 1.0)]
 
 
 def test_what_was_vouched_for_once_is_not_for_good(files, authority):
