@@ -110,6 +110,7 @@ class _Client:
     def __init__(self, dask, address, options):
         self.dask, self.address, self.options = dask, address, options
         self.loop = asyncio.get_running_loop()
+        self.made_s = self.loop.time()
         self.status = "connecting"
         self.hear = None
         dask.clients.append(self)

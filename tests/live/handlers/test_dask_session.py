@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import json
 import threading
+from itertools import pairwise
+from operator import ge
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +17,7 @@ from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
 from spillover.live.handlers.dask import call as dask_call
 from spillover.live.handlers.dask import connection as dask_connection
 from spillover.model.request import Outcome
+from spillover.policy.backoff import backoff_s
 from support.dask_clusters import FUNCTIONS, result
 from support.loop import until
 from support.scripted_dask import DaskServers, ScriptedWorker
@@ -149,6 +153,26 @@ def test_a_connection_that_breaks_while_the_scheduler_is_asked(play_dask, monkey
             assert (
                 "was lost: ConnectionError: the connection broke; " in (await rig.end(ref)).problem
             )
+
+    play_dask(main, ScriptedWorker("w1"))
+
+
+def test_a_scheduler_that_is_away_is_looked_for_ever_more_calmly(play_dask, monkeypatch):
+    """Each pause is twice as long as the one before, by the same draw."""
+    monkeypatch.setattr(dask_connection, "AGAIN_FIRST_S", 0.008)
+
+    async def main(dask):
+        async with DaskServers(dask) as rig:
+            connection = rig.session._connection
+            connection._random = SimpleNamespace(random=lambda: 0.5)
+            dask.away = dask.lost = OSError("gone")
+            rig.session._there(connection.look_now)
+            await until(lambda: len(dask.clients) >= 6)
+            made_s = [client.made_s for client in dask.clients[1:6]]
+            pauses_s = [after_s - before_s for before_s, after_s in pairwise(made_s)]
+            expected_s = [backoff_s(n, 0.008, 9.0, 0.5) for n in (1, 2, 3, 4)]
+            assert expected_s[3] == 8 * expected_s[0]
+            assert all(map(ge, pauses_s, expected_s))
 
     play_dask(main, ScriptedWorker("w1"))
 
