@@ -20,10 +20,16 @@ from spillover.live.handlers.calls import Ended
 from spillover.live.handlers.python import handler as handler_module
 from spillover.live.handlers.python import processes as processes_module
 from spillover.live.handlers.python.functions import Context
-from spillover.live.handlers.python.handler import AsyncWorkers, SyncWorkers, call_named
+from spillover.live.handlers.python.handler import (
+    AsyncWorkers,
+    SyncWorkers,
+    call_named,
+    python_workers,
+)
 from spillover.live.handlers.python.pooled import PooledWorkers
 from spillover.live.handlers.python.processes import ServerProcesses
 from spillover.live.handlers.python.threads import ServerThreads
+from spillover.model.errors import InputError
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
 from support import HANDLERS, waiting
@@ -133,6 +139,11 @@ def test_where_there_is_no_thread_no_process_is_kept_for_it(no_threads):
         no_threads(False)
         assert played.workers._processes._calls == {}
         assert (await played.end()).outcome is Outcome.FAILED
+        await played.workers.close()
+        living = Process()
+        played.workers._processes._living.add(living)
+        await played.workers.close()
+        assert living.kills == 1, "none outlives the node"
 
     in_threads(len, main, workers="process")
 
@@ -186,6 +197,67 @@ def test_a_function_in_a_thread_sees_that_its_result_is_not_wanted():
         assert (played.workers._contexts, played.workers._stopped) == ({}, {})
 
     in_threads(f, main)
+
+
+def test_where_there_is_no_process_nothing_is_killed():
+    """A thread runs on, whatever a cluster says; nor is anything done to what has ended."""
+    running, go_on = [], threading.Event()
+
+    def f(payload):
+        running.append(payload)
+        go_on.wait()
+        return payload
+
+    async def main(played):
+        errors = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: errors.append(told))
+        played.workers.start(command())
+        await until(lambda: running)
+        played.workers.stop(1)
+        (timer,) = played.workers._stopped.values()
+        await until(lambda: timer.ring is None)
+        await turn()
+        assert (played.ends, errors) == ([], [])
+        go_on.set()
+        assert (await played.end()).outcome is Outcome.DONE
+        assert (played.workers._stopped, played.workers._contexts) == ({}, {})
+
+    in_threads(f, main, kill_after_ms=1.0)
+
+
+def test_what_has_ended_is_not_to_be_killed_any_more():
+    """Its timer goes with it."""
+    go_on = threading.Event()
+
+    async def main(played):
+        played.workers.start(command())
+        played.workers.stop(1)
+        (timer,) = played.workers._stopped.values()
+        due_in_s = timer.due_s - time.monotonic()
+        assert 3_500.0 < due_in_s <= 3_600.0
+        go_on.set()
+        await played.end()
+        assert timer.ring is None
+
+    in_threads(lambda payload: go_on.wait(60.0) and payload, main, kill_after_ms=3_600_000.0)
+
+
+def test_plain_functions_go_to_threads_or_processes_and_async_ones_to_the_loop(monkeypatch):
+    """Those cannot be held to the limits of a process."""
+    monkeypatch.chdir(HANDLERS)
+    monkeypatch.syspath_prepend(HANDLERS)
+    limits = [{}, {"kill_after_ms": 5.0}, {"memory_limit_bytes": 100_000_000}]
+    for function, kind in (("echo", SyncWorkers), ("soon", AsyncWorkers)):
+        for fields in limits:
+            handler = f"python:handlers_of_tests:{function}"
+            cluster = Cluster(id="a", servers=1, handler=handler, workers="process", **fields)
+            if kind is AsyncWorkers and fields:
+                with pytest.raises(InputError) as error:
+                    python_workers(cluster, "t.yaml", None, print)
+                expected = f"expected a plain function for it, {handler} is async"
+                assert str(error.value) == f"t.yaml: {next(iter(fields))}: {expected}"
+            else:
+                assert type(python_workers(cluster, "t.yaml", None, print)) is kind
 
 
 # --- on the loop ------------------------------------------------------------------------------
