@@ -4,6 +4,7 @@ a test has it say. How workers come and go is in `test_dask_workers`, real clust
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from itertools import pairwise
@@ -16,6 +17,8 @@ from spillover.core.overflow.events import NotStarted
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
 from spillover.live.handlers.dask import call as dask_call
 from spillover.live.handlers.dask import connection as dask_connection
+from spillover.live.handlers.dask import session as dask_session
+from spillover.model.errors import InputError
 from spillover.model.request import Outcome
 from spillover.policy.backoff import backoff_s
 from support.dask_clusters import FUNCTIONS, result
@@ -173,6 +176,41 @@ def test_a_scheduler_that_is_away_is_looked_for_ever_more_calmly(play_dask, monk
             expected_s = [backoff_s(n, 0.008, 9.0, 0.5) for n in (1, 2, 3, 4)]
             assert expected_s[3] == 8 * expected_s[0]
             assert all(map(ge, pauses_s, expected_s))
+
+    play_dask(main, ScriptedWorker("w1"))
+
+
+def test_a_node_starts_though_a_worker_says_nothing(play_dask, monkeypatch):
+    """It is used once it has answered."""
+    monkeypatch.setattr(dask_session, "OPEN_S", 0.05)
+    silent = ScriptedWorker("w1")
+
+    async def main(dask):
+        silent.answers = asyncio.Event()
+        async with DaskServers(dask) as rig:
+            await until(lambda: rig.health() == [False])
+            dask.do(silent.answers.set)
+            await until(lambda: rig.health() == [False, True])
+
+    play_dask(main, silent)
+
+
+def test_a_node_does_not_start_where_the_scheduler_says_nothing(play_dask, monkeypatch):
+    """It is not waited for as long as for a busy one."""
+    monkeypatch.setattr(dask_session, "OPEN_S", 0.1)
+    monkeypatch.setattr(dask_session, "CONNECT_S", 0.1)
+    monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 3600.0)
+    monkeypatch.setattr(dask_connection, "STATUS_EVERY_S", 0.01)
+
+    async def main(dask):
+        dask.is_silent = True
+        with pytest.raises(InputError) as error:
+            DaskServers(dask)
+        assert f"a Dask scheduler at {dask.address}, got: no answer within 0 s; " in str(
+            error.value
+        )
+        dask.clients[0].status = "broken"
+        await until(lambda: dask.clients[0].status == "closed")
 
     play_dask(main, ScriptedWorker("w1"))
 

@@ -387,6 +387,30 @@ def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, sai
     assert limit_s * 0.9 <= took_s < limit_s * 5 / 3
 
 
+def test_who_has_spoken_is_not_cut_off_for_silence(material):
+    """Its connection lives on when that time is over."""
+    made = []
+
+    async def main():
+        running = asyncio.get_running_loop()
+        call_later = running.call_later
+
+        def recorded(delay_s, callback, *args, **options):
+            handle = call_later(delay_s, callback, *args, **options)
+            if getattr(callback, "__name__", "") == "_said_nothing":
+                made.append((delay_s, handle))
+            return handle
+
+        running.call_later = recorded
+        server, port = await listen(material, set())
+        await call(material, port)
+        server.close()
+
+    asyncio.run(main())
+    ((delay_s, handle),) = made
+    assert (delay_s, handle.cancelled()) == (handshakes.HANDSHAKE_S, True)
+
+
 @LOOPS
 def test_whoever_gives_up_between_socket_and_handshake(loop, material, monkeypatch):
     """While the handshake waits for its turn: nothing comes of it, not a word."""
