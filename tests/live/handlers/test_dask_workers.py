@@ -402,6 +402,7 @@ def test_a_node_starts_where_no_worker_is_yet(play_dask, dask_log):
         async with DaskServers(dask) as rig:
             await until(lambda: rig.health() == [False])
             assert isinstance(await rig.run(1), NotStarted)
+            assert rig.session._requests == {}, "it is the node's again"
             dask.join(ScriptedWorker("w1"))
             await until(lambda: rig.health() == [False, True])
 
