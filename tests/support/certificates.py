@@ -11,8 +11,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
+    EllipticCurvePrivateKey,
     generate_private_key,
 )
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -54,9 +57,10 @@ class Authority:
         ends: timedelta = timedelta(days=90),
         usage: Sequence[x509.ObjectIdentifier] = BOTH,
         addresses: Sequence[str] = (),
+        key: EllipticCurvePrivateKey | RSAPrivateKey | None = None,
     ) -> tuple[bytes, bytes]:
         """Returns (certificate, key) in PEM. `begins` and `ends` are counted from now."""
-        key, now = generate_private_key(SECP256R1()), datetime.now(UTC)
+        key, now = key or generate_private_key(SECP256R1()), datetime.now(UTC)
         told = [x509.NameAttribute(NameOID.COMMON_NAME, (names or ("nobody",))[0])]
         builder = (
             x509.CertificateBuilder()
@@ -76,6 +80,11 @@ class Authority:
         signed = builder.sign(self._key, hashes.SHA256())
         form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
         return signed.public_bytes(Encoding.PEM), key.private_bytes(*form)
+
+
+def weak(authority: Authority, name: str = "a.ring5.spillover") -> tuple[bytes, bytes]:
+    """Returns what `sign` does, of a key that is too short for OpenSSL."""
+    return authority.sign(name, key=generate_rsa_key(65537, 1024))  # noqa: S505 - see above
 
 
 def put(

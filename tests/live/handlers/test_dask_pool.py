@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import pickle
+from types import SimpleNamespace
 
 import pytest
 
+from spillover.live.handlers.dask import call
 from spillover.live.handlers.dask import pool as pool_module
-from spillover.live.handlers.dask.pool import Pool, PoolWorker
+from spillover.live.handlers.dask.pool import Pool, PoolWorker, Shipped
 
 
 @pytest.fixture
@@ -69,3 +73,16 @@ def test_it_is_said_that_there_are_none(caplog, monkeypatch):
         "no worker slots that can be used",
     )
     assert record.msg.fields == {"upstream": "tcp://d", "slots": 0, "servers": 1}
+
+
+def test_functions_travel_whole(require):
+    """No worker has their module. Here they are what they are, and no other module is changed."""
+    require(importlib.util.find_spec("cloudpickle"), "the extra `dask`")
+    import cloudpickle
+
+    shipped = Shipped(call.stop)
+    there = pickle.loads(pickle.dumps(shipped))  # noqa: S301 - made here
+    assert there.__globals__ is not call.stop.__globals__
+    assert (there.__name__, shipped.__name__) == ("stop", "stop")
+    assert shipped("k", dask_worker=SimpleNamespace()) is False
+    assert call.__name__ not in cloudpickle.list_registry_pickle_by_value()

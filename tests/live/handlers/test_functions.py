@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import operator
+import sys
 import time
 from functools import partial
+from threading import Event
 
 import msgspec
 import pytest
 
 from spillover.core.overflow.events import Start
-from spillover.live.handlers.python.functions import is_async, takes_context
+from spillover.live.handlers.python.functions import (
+    Context,
+    import_function,
+    is_async,
+    load_function,
+    takes_context,
+)
 from spillover.live.handlers.python.handler import AsyncWorkers
+from spillover.model.errors import InputError
 from spillover.model.request import Outcome, Request
+from spillover.model.topology import HANDLERS_KNOWN
 from support.loop import until
 
 
@@ -68,6 +80,62 @@ def test_who_gets_a_context(function, takes):
     """Who cannot be called without a second argument, or names it so. Some of CPython's own
     functions do not tell what they take."""
     assert takes_context(function) is takes
+
+
+@pytest.mark.parametrize(
+    ("named", "function"),
+    [
+        ("json:dumps", json.dumps),
+        ("operator:add", operator.add),
+        ("operator:neg", operator.neg),
+        ("functools:partial", partial),
+        ("builtins:max", max),
+    ],
+)
+def test_a_function_is_found_by_its_name(named, function):
+    """If one or two arguments are enough, as far as it tells."""
+    assert load_function(f"python:{named}", "t.yaml: cluster a") is function
+
+
+@pytest.mark.parametrize(
+    ("handler", "told"),
+    [
+        ("python:operator:setitem", "expected setitem(payload) or setitem(payload, ctx)"),
+        ("python:operator:not_there", "expected a function 'not_there' in module 'operator'"),
+        ("python:math:pi", "expected a function 'pi' in module 'math'"),
+        ("python:nowhere:f", "cannot import 'nowhere': ModuleNotFoundError: "),
+        ("ruby:operator:add", f"expected {HANDLERS_KNOWN}, got 'ruby:operator:add'"),
+        ("python:operator", f"expected {HANDLERS_KNOWN}, got 'python:operator'"),
+        ("python:operator:", f"expected {HANDLERS_KNOWN}, got 'python:operator:'"),
+        ("python::add", f"expected {HANDLERS_KNOWN}, got 'python::add'"),
+    ],
+)
+def test_what_cannot_be_called_is_told_with_its_place(handler, told):
+    with pytest.raises(InputError) as error:
+        load_function(handler, "t.yaml: cluster a")
+    assert str(error.value).startswith(f"t.yaml: cluster a: handler: {told}")
+
+
+def test_the_working_directory_is_importable(tmp_path, monkeypatch):
+    """Before all else, and it stands there once."""
+    (tmp_path / "functions_here.py").write_text("def f(payload):\n    return payload\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = [*sys.path]
+    for _ in range(2):
+        assert import_function("python:functions_here:f", "it")(7) == 7
+    assert sys.path == [str(tmp_path), *before]
+
+
+def test_a_context_without_anybody_who_could_cancel_never_is():
+    """As in a worker process."""
+    context = Context("r", "t", "a", 5.0)
+    context.cancel()
+    assert not context.cancelled
+    told = Context("r", "t", "a", 5.0, Event())
+    assert not told.cancelled
+    told.cancel()
+    assert told.cancelled
 
 
 def test_what_is_cancelled_on_the_loop_has_taken_the_time_up_to_then():

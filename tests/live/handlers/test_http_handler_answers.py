@@ -57,6 +57,8 @@ def test_a_coding_that_says_nothing_is_none():
 
 
 PROBLEMS = {
+    "choices": (lambda: read(b"", status=300), "answered 300"),
+    "too early": (lambda: read(b"", status=199), "answered 199"),
     "redirect": (lambda: read(b"", status=302), "answered 302"),
     "not found": (lambda: read(b"{}", status=404), "answered 404"),
     "busy": (lambda: read(b"{}", status=503), "answered 503"),
@@ -79,6 +81,57 @@ def test_what_is_a_problem(case):
     assert ended.problem.startswith("upstream http://h/run ")
     assert says in ended.problem
     assert "\n" not in ended.problem
+
+
+@pytest.mark.parametrize(
+    ("status", "not_run_statuses", "is_rejected", "is_not_run"),
+    [
+        (300, (429, 503), False, False),
+        (399, (429, 503), False, False),
+        (400, (429, 503), True, False),
+        (429, (429, 503), False, True),
+        (429, (404,), True, False),
+        (404, (404,), False, True),
+        (499, (429, 503), True, False),
+        (500, (429, 503), False, False),
+        (503, (429, 503), False, True),
+        (503, (404,), False, False),
+    ],
+)
+def test_whose_fault_a_status_is(status, not_run_statuses, is_rejected, is_not_run):
+    """The client's, nobody's where the work was surely not done, else the service's."""
+    headers = {b"retry-after": b"7", b"content-type": JSON}
+    response = Response(status, headers, b"[1]", 0.0, 0.0)
+    ended = read_answer("http://h/run", response, not_run_statuses)
+    assert (ended.rejected, ended.not_run) == (is_rejected, is_not_run)
+    assert (ended.status, ended.body, ended.retry_after_s) == (status, b"[1]", 7.0)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_a_service_without_time_says_was_not_run(status):
+    """Unless a cluster says otherwise. Without a word it says none."""
+    ended = read(b"", status=status, type_=None)
+    assert (ended.not_run, ended.rejected, ended.body, ended.retry_after_s) == (
+        True,
+        False,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "type_", "said"),
+    [
+        (b"\xef\xbb\xbf[1]", JSON, b"[1]"),
+        (b"[1]", b"text/plain", b'"[1]"'),
+        (b"[1]", None, b'"[1]"'),
+        (b"[1", JSON, b'"[1"'),
+        (b'"\xff"', JSON, '"\\"\ufffd\\""'.encode()),
+        ('"\u00e9"'.encode(), JSON, '"\u00e9"'.encode()),
+    ],
+)
+def test_what_is_said_besides_is_json(body, type_, said):
+    assert read(body, status=400, type_=type_).body == said
 
 
 def test_what_a_service_says_of_its_error_is_for_the_log_alone():

@@ -9,9 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from spillover.live.engine.timers import Timers
 from spillover.live.handlers.calls import Ended
 from spillover.live.handlers.http import upstreams as upstreams_module
-from spillover.live.handlers.http.upstreams import ALONE_S_MAX, Upstreams
+from spillover.live.handlers.http.upstreams import ALONE_S_MAX, CONNECTIONS_SPARE, Upstreams
+from spillover.live.handlers.make import make_workers
+from spillover.model.errors import NotDelivered
+from spillover.model.topology import Cluster
+from spillover.model.unlike_servers import TOKENS_MAX
 from spillover.model.upstream_urls import UpstreamUrl
 from support.loop import until
 
@@ -49,8 +54,9 @@ def told(caplog, monkeypatch):
     return lines
 
 
-def with_upstreams(count, main, usual_s=0.0):
-    """So many, all of which can be reached, and what the node has heard of them."""
+def with_upstreams(count, main, usual_s=0.0, *, stays=True):
+    """So many, all of which can be reached, at first or as long as this runs, and what the node has
+    heard of them."""
 
     async def run():
         writers = []
@@ -63,6 +69,8 @@ def with_upstreams(count, main, usual_s=0.0):
         upstreams = Upstreams(urls, 4, usual_s, health.append)
         try:
             await until(lambda: not upstreams._looking)  # the first look has found them
+            if not stays:
+                server.close()
             await main(upstreams, health)
         finally:
             await upstreams.close()
@@ -179,9 +187,29 @@ def test_a_failure_that_comes_at_once_does_not_make_it_the_least_busy(clock):
     with_upstreams(2, main)
 
 
+@pytest.mark.parametrize(
+    ("servers", "connections"), [(1, 2 * TOKENS_MAX), (TOKENS_MAX + 1, 2 * (TOKENS_MAX + 1))]
+)
+def test_connections_suffice_for_all_servers_there_may_ever_be(servers, connections):
+    """Twice, with some to spare: those of stopped requests are gone only a moment later. Their
+    number is changed while nodes run."""
+
+    async def main():
+        timers = Timers(asyncio.get_running_loop())
+        cluster = Cluster(id="a", servers=servers, handler="http:http://127.0.0.1:9,http://[::1]:9")
+        workers = make_workers(cluster, "test", timers, lambda *_: None, lambda _: None)
+        for upstream in workers.upstreams._all:
+            assert upstream.client.connections_max == connections + CONNECTIONS_SPARE
+        await workers.close()
+        timers.close()
+
+    asyncio.run(main())
+
+
 def test_the_node_hears_of_the_last_one_that_goes(clock, told):
     async def main(upstreams, health):
         first, second = upstreams._all
+        assert (first.client.idle, second.client.idle) == (1, 1), "the first look has left them"
         upstreams.unreachable(first, "refused")
         upstreams.unreachable(first, "refused again")
         assert health == []
@@ -190,8 +218,10 @@ def test_the_node_hears_of_the_last_one_that_goes(clock, told):
         upstreams.unreachable(second, "refused")
         assert health == [False]
         assert places(upstreams, 1) == [None]
+        assert upstreams.rest_s(FAR_S) is None, "it is not they who asked for that"
         await until(lambda: first.up and second.up)  # they were there all the time
         assert health == [False, True]
+        assert (first.client.idle, second.client.idle) == (2, 2), "another one could be made"
         words = "upstream cannot be reached"
         gone = [(words, one.name, "refused") for one in (first, second)]
         assert told()[:2] == gone
@@ -199,3 +229,86 @@ def test_the_node_hears_of_the_last_one_that_goes(clock, told):
         assert sorted(told()[2:]) == [(words, one.name) for one in (first, second)]
 
     with_upstreams(2, main)
+
+
+def test_the_node_hears_of_one_that_is_back_while_the_others_want_to_be_left_alone(clock):
+    """It is the only one that can be asked. Where another one can, nothing is told."""
+
+    async def main(upstreams, health):
+        first, second = upstreams._all
+        upstreams.unreachable(first, "refused")
+        await until(lambda: first.up and not upstreams._looking)
+        assert health == []
+        upstreams.leave_alone(second, Ended(problem="busy", retry_after_s=5.0))
+        upstreams.unreachable(first, "refused")
+        await until(lambda: first.up and not upstreams._looking)
+        assert health == [True]
+        second.alone_until_s = clock.now_s
+        upstreams.unreachable(first, "refused")
+        await until(lambda: first.up and not upstreams._looking)
+        assert health == [True], "it need not be left alone any more"
+
+    with_upstreams(2, main)
+
+
+def test_who_is_looked_for_is_so_again_and_again(clock):
+    """And it is known why it was not found when that was last so."""
+
+    async def main(upstreams, health):
+        (only,) = upstreams._all
+        upstreams.unreachable(only, "gone")
+        assert upstreams.problem() == f"upstream {only.name} cannot be reached: gone"
+        await until(lambda: only.attempt >= 2)
+        assert not only.up
+        await until(lambda: only.reason != "gone")
+        assert health == [False]
+        assert len(upstreams._looking) == 1
+
+    with_upstreams(1, main, stays=False)
+
+
+def test_of_many_the_first_that_cannot_be_reached_is_named(clock):
+    async def main(upstreams, health):
+        second, third = upstreams._all[1:]
+        upstreams.unreachable(third, "no route")
+        upstreams.unreachable(second, "refused")
+        many = "none of 3 upstreams can be reached"
+        assert upstreams.problem() == f"{many}, {second.name} among them: refused"
+        assert upstreams.rest_s(FAR_S) is None
+        upstreams.leave_alone(upstreams._all[0], Ended(problem="busy", retry_after_s=5.0))
+        assert upstreams.rest_s(FAR_S) == 5.0, "of those that can be reached"
+
+    with_upstreams(3, main, stays=False)
+
+
+def test_a_success_speaks_for_an_upstream_and_one_that_is_passed_over_is_so_once(clock, told):
+    """The more of them, the more failures it takes; and its pause does not grow meanwhile."""
+
+    async def main(upstreams, health):
+        first = upstreams._all[0]
+        upstreams.failed(first, 1.0)
+        once = first.failures
+        assert once > 0.0
+        upstreams.worked(first, 1.0)
+        assert 0.0 <= first.failures < once
+        pause_s = fail_until_passed_over(upstreams, first, clock)
+        until_s = first.passed_over_until_s
+        for _ in range(100):
+            upstreams.failed(first, 1.0)
+        assert (first.passed_over_until_s, first.pause_s) == (until_s, 2 * pause_s)
+        assert len(told()) == 1
+
+    with_upstreams(2, main)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("http://h:1/run?key=secret: refused: by nobody", "refused: by nobody"),
+        ("it broke off", "it broke off"),
+        ("http://h: two\n lines", "two lines"),
+    ],
+)
+def test_why_something_failed_is_told_without_its_url(said, told):
+    """Whose query may hold what opens a service."""
+    assert upstreams_module.reason_of(NotDelivered(said)) == told

@@ -15,8 +15,10 @@ from spillover.live.tls import failures
 from spillover.live.tls.certified import certificate_of
 from spillover.live.tls.contexts import client_context, server_context, trusting_context
 from spillover.live.tls.material import read_material
+from spillover.live.tls.pem_files import FILE_BYTES_MAX
+from spillover.model.errors import InputError
 from spillover.model.trust import CA_VARIABLE
-from support.certificates import Authority, put
+from support.certificates import Authority, put, weak
 
 NAME = "a.ring5.spillover"
 DAY = timedelta(days=1)
@@ -101,7 +103,57 @@ def test_who_the_other_end_is_stands_in_its_dns_names(tmp_path, authority):
     ends.shake()
     found = certificate_of(SimpleNamespace(get_extra_info=lambda _: ends.server))
     assert found.names == {"b.ring5.spillover", "paris.example"}
+    leaf = read_material(put(tmp_path, "b", shown, authority), None).leaf
+    assert (found.der, found.not_after_s) == (
+        ssl.PEM_cert_to_DER_cert(shown[0].decode()),
+        leaf.not_valid_after_utc.timestamp(),
+    )
     assert certificate_of(SimpleNamespace(get_extra_info=lambda _: ends.client)).names == {NAME}
+
+
+def test_what_nobody_has_looked_at_says_nothing(tmp_path, authority):
+    """A certificate that was shown and not asked for, or none; and nothing without TLS."""
+    careless = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    careless.check_hostname, careless.verify_mode = False, ssl.CERT_NONE
+    ends = Ends(served(tmp_path, authority.sign(NAME), authority), careless)
+    ends.shake()
+    assert ends.client.getpeercert(binary_form=True)
+    for end in (ends.client, ends.server, None):
+        assert certificate_of(SimpleNamespace(get_extra_info=lambda _, end=end: end)) is None
+
+
+def test_what_openssl_does_not_take_is_told_in_one_line(tmp_path, authority):
+    """As a key that is too short, which fits its certificate."""
+    files = put(tmp_path, "weak", weak(authority), authority)
+    material = read_material(files, NAME)
+    for make in (server_context, client_context):
+        with pytest.raises(InputError) as error:
+            make(material)
+        assert str(error.value).startswith(f"{files.cert}: expected what OpenSSL takes (")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"hello", "expected certificates in PEM, got something else"),
+        (b"-----BEGIN PRIVATE KEY-----\n", "expected certificates in PEM, got a private key"),
+        (b"", "expected PEM, got an empty file"),
+    ],
+)
+def test_a_bundle_without_any_certificate(tmp_path, content, told):
+    file = tmp_path / "bundle"
+    file.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        trusting_context(str(file))
+    assert str(error.value) == f"{file}: {told}"
+
+
+def test_a_bundle_may_be_longer_than_the_cas_of_a_federation(tmp_path, authority):
+    """As a system's is."""
+    file = tmp_path / "bundle"
+    file.write_bytes(b"# what it is for\n" * 70_000 + authority.pem)
+    assert file.stat().st_size > FILE_BYTES_MAX
+    assert len(trusting_context(str(file)).get_ca_certs()) == 1
 
 
 WRONG = {
@@ -144,6 +196,51 @@ def test_what_else_a_handshake_fails_for(tmp_path, authority):
     assert failures.reason_of(ConnectionAbortedError()) == "timeout"
     words = "its part of the handshake did not come within 5 s"
     assert failures.in_words(ConnectionAbortedError()) == words
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (9, "not_yet_valid"),
+        (10, "expired"),
+        (18, "untrusted"),
+        (19, "untrusted"),
+        (20, "untrusted"),
+        (62, "wrong_name"),
+        (63, "wrong_name"),
+        (64, "wrong_name"),
+        (65, "untrusted"),
+    ],
+)
+def test_what_openssl_says_of_a_certificate_is_one_of_few_reasons(code, reason):
+    """By its numbers, which are in <openssl/x509_vfy.h>."""
+    error = ssl.SSLCertVerificationError(1, "x")
+    error.verify_code, error.verify_message = code, "it is so."
+    assert failures.reason_of(error) == reason
+    assert failures.in_words(error) == "its certificate is not believed: it is so"
+
+
+def test_who_breaks_off_is_told_by_what_the_system_says():
+    """As a socket that is reset amidst the handshake; OpenSSL's own errors may have no word."""
+    assert failures.in_words(ConnectionResetError("It was RESET")) == (
+        "no handshake came about (it was reset)"
+    )
+    nameless = ssl.SSLError(1, "Some_Words")
+    nameless.reason = None
+    assert failures.reason_of(nameless) == "protocol"
+    assert "some words" in failures.in_words(nameless)
+    assert failures.is_of_handshake(nameless)
+    assert failures.is_of_handshake(ConnectionAbortedError())
+    assert not failures.is_of_handshake(ConnectionResetError())
+    assert failures.reason_of(TimeoutError()) == "timeout"
+    assert failures.reason_of(ConnectionResetError("reset")) == "protocol"
+
+
+@pytest.mark.parametrize("word", sorted(failures._NOT_TLS))
+def test_what_is_no_tls_at_all(word):
+    error = ssl.SSLError(1, "x")
+    error.reason = word
+    assert failures.reason_of(error) == "no_tls"
 
 
 @pytest.mark.parametrize("word", ["TLSV1_ALERT_UNKNOWN_CA", "TLSV13_ALERT_CERTIFICATE_REQUIRED"])

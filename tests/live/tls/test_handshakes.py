@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import ssl
 from collections import Counter
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -122,6 +124,61 @@ def test_turns_are_taken_in_order():
 
 
 @LOOPS
+def test_a_step_that_breaks_holds_up_nobody(loop):
+    """Those behind it have their turn all the same, and later ones as well."""
+    done, told = [], []
+
+    def breaks():
+        raise MemoryError
+
+    async def main():
+        running = asyncio.get_running_loop()
+        running.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        turns = Turns.of(running)
+        assert Turns.of(running) is turns
+        for step in (breaks, partial(done.append, 1), breaks, breaks, partial(done.append, 2)):
+            turns.add(step)
+        await until(lambda: len(done) == 2)
+        turns.add(partial(done.append, 3))
+        await until(lambda: len(done) == 3)
+
+    run(loop, main())
+    assert done == [1, 2, 3]
+    assert [type(error) for error in told] == [MemoryError] * 3
+
+
+def test_where_nothing_is_encrypted_there_is_no_handshake():
+    assert at_door(Echo, None, set()) is Echo
+
+
+@pytest.mark.parametrize(
+    ("told", "address"),
+    [(("127.0.0.1", 7), "127.0.0.1"), (("::1", 7, 0, 0), "::1"), ("", None), (None, None)],
+)
+def test_who_is_at_the_other_end(told, address):
+    """Sockets of files have no address."""
+    transport = SimpleNamespace(get_extra_info={"peername": told}.__getitem__)
+    assert handshakes._address_of(transport) == address
+
+
+def test_each_loop_has_its_own_tls():
+    """As in connections that it opens itself; a loop that is made of another has that one's."""
+
+    class Derived(asyncio.SelectorEventLoop):
+        pass
+
+    for make, kind in (
+        (asyncio.new_event_loop, "asyncio.sslproto"),
+        (Derived, "asyncio.sslproto"),
+        (uvloop.new_event_loop, "uvloop.loop"),
+    ):
+        loop = make()
+        found = handshakes._kind_of(loop)
+        assert (found.__module__, found.__name__) == (kind, "SSLProtocol")
+        loop.close()
+
+
+@LOOPS
 def test_a_handshake_in_pieces(loop, material):
     """Each byte by itself, at both ends; and a first message that is longer than any buffer."""
 
@@ -171,6 +228,68 @@ def test_what_is_read_before_a_pause_counts_is_kept(loop, material):
         server.close()
 
     run(loop, main())
+
+
+@LOOPS
+def test_nothing_more_is_read_before_its_turn(loop, material):
+    """However much somebody says at once: it would be held in memory."""
+
+    class Waiting(Handshake):
+        def _do(self, step):
+            del step  # its turn does not come
+
+    async def main():
+        made, under_way = [], set()
+
+        def make():
+            made.append(Waiting(Echo(), server_context(material), under_way))
+            return made[-1]
+
+        server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"x" * 8_000_000)
+        await until(lambda: made and made[0]._received)
+        for _ in range(50):
+            await turn()
+        assert len(made[0]._received) < 1_000_000
+        writer.transport.abort()
+        made[0]._socket.abort()
+        await until(lambda: not under_way)
+        server.close()
+
+    run(loop, main())
+
+
+def test_what_a_socket_has_no_room_for_waits(material):
+    """A handshake says no more until there is room again, and then goes on."""
+
+    class Full(Handshake):
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            self.pause_writing()
+
+    async def main():
+        heard, running = [], asyncio.get_running_loop()
+
+        async def hear(reader, writer):
+            heard.append(await reader.read(65_536))
+            writer.close()
+
+        server = await asyncio.start_server(hear, "127.0.0.1", 0)
+        over, context = running.create_future(), client_context(material)
+        full = Full(Asker(), context, set(), "a.test.spillover", over)
+        await running.create_connection(lambda: full, *server.sockets[0].getsockname())
+        await until(lambda: not full._turns._waiting)
+        for _ in range(20):
+            await turn()
+        assert heard == []
+        full.resume_writing()
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await over
+        assert heard[0].startswith(b"\x16\x03"), "a hello"
+        server.close()
+
+    run(asyncio.new_event_loop, main())
 
 
 @LOOPS
@@ -266,6 +385,30 @@ def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, sai
     took_s = run(loop, main())
     assert failures == [TIMEOUT]
     assert limit_s * 0.9 <= took_s < limit_s * 5 / 3
+
+
+def test_who_has_spoken_is_not_cut_off_for_silence(material):
+    """Its connection lives on when that time is over."""
+    made = []
+
+    async def main():
+        running = asyncio.get_running_loop()
+        call_later = running.call_later
+
+        def recorded(delay_s, callback, *args, **options):
+            handle = call_later(delay_s, callback, *args, **options)
+            if getattr(callback, "__name__", "") == "_said_nothing":
+                made.append((delay_s, handle))
+            return handle
+
+        running.call_later = recorded
+        server, port = await listen(material, set())
+        await call(material, port)
+        server.close()
+
+    asyncio.run(main())
+    ((delay_s, handle),) = made
+    assert (delay_s, handle.cancelled()) == (handshakes.HANDSHAKE_S, True)
 
 
 @LOOPS

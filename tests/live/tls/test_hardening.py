@@ -5,13 +5,15 @@ clients are played by OpenSSL at its most lenient, which a lenient server is see
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import ssl
 import warnings
 
 import pytest
 
-from spillover.live.tls.contexts import client_context
+from spillover.live.tls.certified import certificate_of
+from spillover.live.tls.contexts import client_context, server_context
 from spillover.live.tls.handshakes import Front, at_door
 from spillover.live.tls.rotation import Credentials
 from support.certificates import Authority, put
@@ -176,3 +178,68 @@ def test_clients_are_held_to_the_same(credentials):
     for version in OLD:
         with pytest.raises(ssl.SSLError):
             shake(client, only(version, lenient(ssl.PROTOCOL_TLS_SERVER, credentials)))
+
+
+def test_nothing_is_resumed(credentials):
+    """By neither version: who vouched for a session from before may have gone."""
+    material = credentials.material
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        server, client = server_context(material), client_context(material)
+        client.maximum_version = version
+        session = None
+        for _ in range(2):
+            ours, theirs = _shaken(server, client, session)
+            assert ours.version() == {"TLSv1_2": "TLSv1.2", "TLSv1_3": "TLSv1.3"}[version.name]
+            assert not any(part in ours.cipher()[0] for part in ("CBC", "RSA-AES", "RC4", "SHA1"))
+            session = ours.session
+        if theirs.session_reused:
+            assert certificate_of(_Transport(theirs)) is None
+
+
+class _Transport:
+    def __init__(self, ssl_object):
+        self._ssl_object = ssl_object
+
+    def get_extra_info(self, name):
+        return {"ssl_object": self._ssl_object}[name]
+
+
+def _shaken(server, client, session=None):
+    """Both ends of a connection in memory, after their handshake."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    ours = client.wrap_bio(to_client, to_server, server_hostname=NAME, session=session)
+    for _ in range(5):
+        for end in (ours, theirs):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ours, theirs
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+def test_old_versions_are_refused(credentials, version):
+    """Where this OpenSSL knows them at all."""
+    material = credentials.material
+    server, client = server_context(material), client_context(material)
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        client.minimum_version = version
+        client.maximum_version = ssl.TLSVersion.TLSv1_1
+    client.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises(ssl.SSLError):
+        _shaken(server, client)
+
+
+@pytest.mark.parametrize(
+    "ciphers", ["AES128-SHA", "ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384", "NULL"]
+)
+def test_weak_suites_are_refused(credentials, ciphers):
+    """TLS 1.2 without forward secrecy or authenticated encryption."""
+    material = credentials.material
+    server, client = server_context(material), client_context(material)
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        client.set_ciphers(f"{ciphers}:@SECLEVEL=0")
+    except ssl.SSLError:
+        return  # this OpenSSL does not know them either
+    with pytest.raises(ssl.SSLError):
+        _shaken(server, client)

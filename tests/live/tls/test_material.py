@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import codecs
+import hashlib
+import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from spillover.live.tls.material import TlsFiles, faults_of, read_material
-from spillover.live.tls.pem_files import read_pem
+from spillover.live.tls.material import (
+    TlsFiles,
+    faults_of,
+    fingerprint,
+    is_ca,
+    names_of,
+    read_certificates,
+    read_material,
+)
+from spillover.live.tls.pem_files import read_pem, what_else
 from spillover.model.errors import InputError
 from support.certificates import Authority, put
 
@@ -134,6 +151,117 @@ def test_for_servers_and_clients_among_others(tmp_path, authority, usage):
     assert read_material(files, NAME).leaf
 
 
+def test_a_key_with_a_password(files, authority):
+    key = load_pem_private_key(Path(files.key).read_bytes(), None)
+    form = Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    Path(files.key).write_bytes(key.private_bytes(*form))
+    told = f"{files.key}: expected a key without a password"
+    assert _complaint(files) == told
+    assert [str(fault) for fault in faults_of(files, NAME, datetime.now(UTC))] == [told]
+
+
+def test_without_a_word_about_usage_it_is_for_all(tmp_path, authority):
+    """As many CAs of companies sign."""
+    assert read_material(put(tmp_path, "a", authority.sign(NAME, usage=()), authority), NAME).leaf
+
+
+def test_names_are_the_same_in_upper_case(tmp_path, authority):
+    files = put(tmp_path, "a", authority.sign(NAME.upper()), authority)
+    assert read_material(files, NAME).leaf
+
+
+def test_where_any_name_will_do_it_may_be_for_servers_alone(tmp_path, authority):
+    """A service that nobody but clients calls; it has to hold all the same."""
+    signed = authority.sign("else", usage=[ExtendedKeyUsageOID.SERVER_AUTH])
+    files = put(tmp_path, "a", signed, authority)
+    assert read_material(files, None).leaf
+    assert "it has ended" in _complaint(files, None, datetime.now(UTC) + timedelta(days=91))
+
+
+def test_each_ca_of_the_file_has_to_be_one(tmp_path, authority, signed):
+    """Also behind others; and one that will hold later is none yet."""
+    files = put(tmp_path, "a", signed, authority)
+    ca = Path(files.ca)
+    ca.write_bytes(authority.pem + signed[0])
+    assert "expected certificates of CAs, got one for a.ring5.spillover" in _complaint(files)
+    later, before = Authority("later"), datetime.now(UTC) - timedelta(days=31)
+    ca.write_bytes(later.pem)
+    (fault,) = faults_of(files, None, before)[1:]
+    assert str(fault).startswith(f"{ca}: expected a CA that holds now, got one for no DNS name")
+
+
+def test_a_ca_holds_from_its_first_instant_to_its_last(tmp_path, signed):
+    """As each certificate does: the end itself is no part of it."""
+    ca = Authority("short", lasts=timedelta(days=3))
+    files = put(tmp_path, "a", signed, ca)
+    begins, ends = ca.certificate.not_valid_before_utc, ca.certificate.not_valid_after_utc
+    instant = timedelta(seconds=1)
+    for now, holds in ((begins - instant, False), (begins, True), (ends - instant, True)):
+        faults = [fault.source for fault in faults_of(files, None, now)]
+        assert (files.ca not in faults) is holds
+    assert files.ca in [fault.source for fault in faults_of(files, None, ends)]
+
+
+def test_a_certificate_holds_from_its_first_instant(files):
+    begins = read_material(files, NAME).leaf.not_valid_before_utc
+    assert read_material(files, NAME, begins).leaf
+    told = _complaint(files, now=begins - timedelta(seconds=1))
+    assert f"it begins at {begins:%Y-%m-%d %H:%M:%S} UTC, now it is " in told
+
+
+def test_without_cas_nobody_is_vouched_for(files):
+    alone = TlsFiles(cert=files.cert, key=files.key, ca=None)
+    material = read_material(alone, NAME)
+    assert (material.cas, material.cas_not_after_s) == ((), math.inf)
+    assert material.is_as_in_files()
+    assert not material.vouches_for(material.leaf.public_bytes(Encoding.DER))
+    assert faults_of(alone, NAME, datetime.now(UTC)) == []
+
+
+def test_the_certificates_of_a_file(files, authority):
+    """Each of them, in order, with who may sign others; and by what one is found."""
+    Path(files.ca).write_bytes(authority.pem + Path(files.cert).read_bytes())
+    ca, leaf = read_certificates(files.ca)
+    assert (is_ca(ca), is_ca(leaf), names_of(ca)) == (True, False, ())
+    assert names_of(leaf) == (NAME, "paris.example")
+    digest = hashlib.sha256(leaf.public_bytes(Encoding.DER)).hexdigest().upper()
+    assert fingerprint(leaf) == ":".join(digest[at : at + 2] for at in range(0, 64, 2))
+
+
+@pytest.mark.parametrize("which", ["cert", "key", "ca"])
+def test_what_can_no_longer_be_read_is_not_as_it_was(files, which):
+    material = read_material(files, NAME)
+    Path(getattr(files, which)).unlink()
+    assert not material.is_as_in_files()
+
+
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
+def test_what_an_editor_of_windows_has_saved(files, signed, mark):
+    """OpenSSL would pass over its first certificate."""
+    Path(files.cert).write_bytes(mark + signed[0])
+    assert "got a byte order mark (BOM) before it: save it as plain ASCII" in _complaint(files)
+
+
+def test_a_path_that_is_none(files):
+    """It is shown as it can be shown."""
+    names = {"cert": "a\0\nb", "key": files.key, "ca": files.ca}
+    told = "a\\x00\\nb: expected a file that can be read (embedded null byte)"
+    assert _complaint(TlsFiles(**names)) == told
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"-----BEGIN PRIVATE KEY-----", "a private key"),
+        (b"-----BEGIN CERTIFICATE-----\n-----BEGIN EC PRIVATE KEY-----", "a private key"),
+        (b"-----BEGIN CERTIFICATE-----", "a certificate"),
+        (b"hello", "something else"),
+    ],
+)
+def test_what_else_stands_there(content, told):
+    assert what_else(content) == told
+
+
 @pytest.mark.parametrize("which", ["cert", "key", "ca"])
 def test_no_file(files, which):
     path = Path(getattr(files, which))
@@ -180,6 +308,9 @@ def test_what_ended_vouches_for_nobody(tmp_path, authority, signed):
 
 
 def test_a_key_that_anybody_can_read_is_told(files):
+    for mode in (0o600, 0o640, 0o660, 0o610):
+        Path(files.key).chmod(mode)
+        assert read_material(files, NAME).warnings == ()
     Path(files.key).chmod(0o644)
     (warning,) = read_material(files, NAME).warnings
     assert warning.startswith(f"{files.key}: anybody on this machine can read the key (mode 644)")
@@ -203,8 +334,6 @@ def test_who_vouches_for_whom(files, tmp_path, authority):
     other = Authority("old CA")  # the same name, another key
     for one, is_vouched_for in ((authority, True), (other, False)):
         certificate = read_material(put(tmp_path, "b", one.sign("b"), one), "b").leaf
-        from cryptography.hazmat.primitives.serialization import Encoding
-
         assert material.vouches_for(certificate.public_bytes(Encoding.DER)) is is_vouched_for
     assert not material.vouches_for(b"nothing")
 

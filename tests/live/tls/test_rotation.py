@@ -9,7 +9,6 @@ import ssl
 import sys
 import threading
 import time
-import warnings
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -17,17 +16,18 @@ from types import SimpleNamespace
 
 import pytest
 import uvloop
+from cryptography import x509
 
 from spillover.live.process.logs import OncePerPeriod
 from spillover.live.tls import handshakes
 from spillover.live.tls.certified import PeerCertificate, certificate_of
-from spillover.live.tls.contexts import client_context, server_context, trusting_context
+from spillover.live.tls.contexts import client_context, trusting_context
 from spillover.live.tls.handshakes import at_door
-from spillover.live.tls.material import read_material
+from spillover.live.tls.material import described, read_material
 from spillover.live.tls.metrics import TlsMetrics
 from spillover.live.tls.rotation import Credentials
 from spillover.model.errors import InputError
-from support.certificates import Authority, put
+from support.certificates import Authority, put, weak
 from support.loop import until
 
 NAME = "a.ring5.spillover"
@@ -61,8 +61,8 @@ def test_what_is_not_quite_right_is_told_from_the_start(files, caplog):
     assert "anybody on this machine can read the key" in told
 
 
-def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors):
-    """It is told once; as soon as the files are right they hold."""
+def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors, caplog):
+    """It is told once; as soon as the files are right they hold, and that is told."""
 
     async def main():
         credentials = Credentials(files, NAME)
@@ -83,6 +83,9 @@ def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors):
         assert not await credentials.look()
         assert credentials.client is not before[1]
         assert len(errors()) == 2
+        renewed = [one.msg for one in caplog.records if one.msg.words == "certificates are renewed"]
+        told = [{"certificate": described(credentials.material.leaf)}]
+        assert [one.fields for one in renewed] == told
 
     _run(main)
 
@@ -127,6 +130,41 @@ def test_what_is_written_while_it_is_read_waits_for_the_next_look(files, authori
         assert credentials.material is before
         assert await credentials.look()
         assert credentials.material.is_as_in_files()
+
+    _run(main)
+
+
+def test_what_openssl_does_not_take_changes_nothing(files, authority, errors):
+    """Though it can be read, and fits."""
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        before = credentials.material, credentials.client
+        put(Path(files.cert).parent, "a", weak(authority), authority)
+        for _ in range(2):
+            assert not await credentials.look()
+        assert (credentials.material, credentials.client) == before
+        (told,) = errors()
+        assert "expected what OpenSSL takes (" in told
+
+    _run(main)
+
+
+def test_no_file_ends_a_service_that_runs(files, authority, errors, monkeypatch):
+    """Whatever the library that reads it raises."""
+
+    def surprised(content):
+        raise LookupError(len(content))
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+        with monkeypatch.context() as patched:
+            patched.setattr(x509, "load_pem_x509_certificates", surprised)
+            assert not await credentials.look()
+        (told,) = errors()
+        assert f"{files.cert}: expected certificates that can be read, got LookupError: " in told
+        assert await credentials.look()
 
     _run(main)
 
@@ -238,12 +276,16 @@ def test_what_is_over(files, authority):
         credentials.on_look.append(
             lambda one, **_: seen.append([one.is_over(each) for each in shown])
         )
+        await credentials.look()
+        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+        assert await credentials.look(), "with the same CAs"
         put(Path(files.cert).parent, "a", new.sign(NAME), authority, new)
         await credentials.look()
         put(Path(files.cert).parent, "a", new.sign(NAME), new)
         await credentials.look()
         await credentials.look()
-        assert seen == [[True, False, False], [True, True, False], [True, False, False]]
+        before, after = [True, False, False], [True, True, False]
+        assert seen == [before, before, before, after, before]
 
     _run(main)
 
@@ -256,8 +298,8 @@ def test_metrics_tell_when_it_ends_when_a_ca_ends_and_what_has_failed(files, aut
         "own": credentials.material.leaf.not_valid_after_utc.timestamp(),
         "ca": authority.certificate.not_valid_after_utc.timestamp(),
     }
-    counted = [one.labels for one in failures.samples if one.value]
-    assert counted == [{"cluster": "a", "side": "out", "reason": "wrong_name"}]
+    counted = [(one.labels, one.value) for one in failures.samples if one.value]
+    assert counted == [({"cluster": "a", "side": "out", "reason": "wrong_name"}, 1.0)]
 
 
 def test_what_was_vouched_for_once_is_not_for_good(files, authority):
@@ -395,71 +437,6 @@ async def _is_refused(port, context):
     async with _greeted(port, context) as (reader, _):
         with contextlib.suppress(ssl.SSLError, ConnectionResetError):
             assert await reader.read() == b""
-
-
-def test_nothing_is_resumed(files, authority, tmp_path):
-    """By neither version: who vouched for a session from before may have gone."""
-    material = read_material(files, NAME)
-    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
-        server, client = server_context(material), client_context(material)
-        client.maximum_version = version
-        session = None
-        for _ in range(2):
-            ours, theirs = _shaken(server, client, session)
-            assert ours.version() == {"TLSv1_2": "TLSv1.2", "TLSv1_3": "TLSv1.3"}[version.name]
-            assert not any(part in ours.cipher()[0] for part in ("CBC", "RSA-AES", "RC4", "SHA1"))
-            session = ours.session
-        if theirs.session_reused:
-            assert certificate_of(_Transport(theirs)) is None
-
-
-class _Transport:
-    def __init__(self, ssl_object):
-        self._ssl_object = ssl_object
-
-    def get_extra_info(self, name):
-        return {"ssl_object": self._ssl_object}[name]
-
-
-def _shaken(server, client, session=None):
-    """Both ends of a connection in memory, after their handshake."""
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    theirs = server.wrap_bio(to_server, to_client, server_side=True)
-    ours = client.wrap_bio(to_client, to_server, server_hostname=NAME, session=session)
-    for _ in range(5):
-        for end in (ours, theirs):
-            with contextlib.suppress(ssl.SSLWantReadError):
-                end.do_handshake()
-    return ours, theirs
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
-def test_old_versions_are_refused(files, version):
-    """Where this OpenSSL knows them at all."""
-    material = read_material(files, NAME)
-    server, client = server_context(material), client_context(material)
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        client.minimum_version = version
-        client.maximum_version = ssl.TLSVersion.TLSv1_1
-    client.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.raises(ssl.SSLError):
-        _shaken(server, client)
-
-
-@pytest.mark.parametrize(
-    "ciphers", ["AES128-SHA", "ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384", "NULL"]
-)
-def test_weak_suites_are_refused(files, ciphers):
-    """TLS 1.2 without forward secrecy or authenticated encryption."""
-    material = read_material(files, NAME)
-    server, client = server_context(material), client_context(material)
-    client.maximum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        client.set_ciphers(f"{ciphers}:@SECLEVEL=0")
-    except ssl.SSLError:
-        return  # this OpenSSL does not know them either
-    with pytest.raises(ssl.SSLError):
-        _shaken(server, client)
 
 
 def test_short_certificates_end(files, authority):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from spillover.live.http import securing
 from spillover.live.http.securing import Unbelieved
@@ -48,6 +50,27 @@ def test_it_is_told_which_one_is_shown(material, callers):
         async with serving(server_context(material, callers=callers)) as (port, _):
             told = await Unbelieved("b.test.spillover").look("127.0.0.1", port)
             assert told == f"; it shows {described(material.leaf)}"
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_read_is_not_told(material, monkeypatch):
+    """Where nothing is installed that reads certificates, and where one is none."""
+    der = material.leaf.public_bytes(Encoding.DER)
+    assert unbelieved._in_words(der) == described(material.leaf)
+    assert unbelieved._in_words(b"nothing") is None
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    assert unbelieved._in_words(der) is None
+
+
+def test_who_was_looked_at_is_let_go_of(material):
+    """At once: it may have few connections."""
+
+    async def main():
+        context = server_context(material, callers=ssl.CERT_NONE)
+        async with serving(context) as (port, came):
+            assert await unbelieved.certificate_shown("127.0.0.1", port, "a.test.spillover")
+            await until(lambda: came and came[0].is_closing())
 
     asyncio.run(main())
 

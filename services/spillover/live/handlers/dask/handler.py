@@ -28,16 +28,12 @@ from spillover.live.handlers.dask import call as dask_call
 from spillover.live.handlers.dask.pool import DaskRequest
 from spillover.live.handlers.dask.session import DaskSession
 from spillover.live.handlers.ends import event_of
-from spillover.live.process.logs import OncePerPeriod
 from spillover.model.dask_target import DaskTarget
 from spillover.model.errors import InputError
 from spillover.model.extras import how_to_get, is_installed
 from spillover.model.ids import told_inside
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
-
-_log = logging.getLogger(__name__)
-_log.addFilter(OncePerPeriod())
 
 
 class DaskWorkers:

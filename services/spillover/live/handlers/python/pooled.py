@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -14,10 +13,6 @@ from spillover.live.handlers.calls import Ended, failed
 from spillover.live.handlers.ends import event_of
 from spillover.live.handlers.python.processes import ServerProcesses
 from spillover.live.handlers.python.threads import ServerThreads
-from spillover.live.process.logs import OncePerPeriod
-
-_log = logging.getLogger(__name__)
-_log.addFilter(OncePerPeriod())
 
 
 class PooledWorkers:

@@ -1,0 +1,474 @@
+"""Plain functions in threads, one for each server: how many there are, what a function can know,
+and what becomes of work where there is no thread, or no process behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+import threading
+import time
+from functools import partial
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from spillover.core.overflow.events import Start
+from spillover.live.engine.timers import Timers
+from spillover.live.handlers.calls import Ended
+from spillover.live.handlers.python import handler as handler_module
+from spillover.live.handlers.python import processes as processes_module
+from spillover.live.handlers.python.functions import Context
+from spillover.live.handlers.python.handler import (
+    AsyncWorkers,
+    SyncWorkers,
+    call_named,
+    python_workers,
+)
+from spillover.live.handlers.python.pooled import PooledWorkers
+from spillover.live.handlers.python.processes import ServerProcesses
+from spillover.live.handlers.python.threads import ServerThreads
+from spillover.model.errors import InputError
+from spillover.model.request import Outcome, Request
+from spillover.model.topology import Cluster
+from support import HANDLERS, waiting
+from support.loop import turn, until
+
+NO_ROOM_BYTES = 1 << 62
+"""For the stack of a thread: no system has it."""
+
+
+def command(ref=1, *, began_s=None, deadline_s=60.0, type_="render"):
+    request = Request(f"r{ref}", keyed=False, work=msgspec.Raw(b"[1]"), type=type_)
+    began_s = time.monotonic() if began_s is None else began_s
+    return Start(ref, request, began_s, began_s + deadline_s)
+
+
+@pytest.fixture
+def no_threads():
+    """`no_threads(True)`: from now on the system gives none."""
+    yield lambda is_so: threading.stack_size(NO_ROOM_BYTES if is_so else 0)
+    threading.stack_size(0)
+
+
+class Played:
+    """What is run with workers in a loop, and what they say."""
+
+    def __init__(self, make, main):
+        self.ends = []
+
+        async def limited():
+            self.timers = Timers(asyncio.get_running_loop())
+            self.workers = make(self)
+            try:
+                await main(self)
+            finally:
+                await self.workers.close()
+                self.timers.close()
+
+        asyncio.run(asyncio.wait_for(limited(), 20.0))
+
+    def on_end(self, event, at_s):
+        assert at_s is None
+        self.ends.append(event)
+
+    async def end(self, count=1):
+        await until(lambda: len(self.ends) == count)
+        return self.ends[-1]
+
+
+def in_threads(function, main, **fields):
+    cluster = Cluster(id="a", servers=4, handler="python:m:f", **fields)
+    return Played(lambda played: SyncWorkers(function, cluster, played.timers, played.on_end), main)
+
+
+# --- threads ----------------------------------------------------------------------------------
+
+
+def test_there_are_as_many_threads_as_there_ever_were_jobs_at_a_time():
+    """None of which holds up the end of the process."""
+    threads, seen = ServerThreads(), []
+    first, second = threading.Event(), threading.Event()
+
+    def job(go_on):
+        seen.append(threading.current_thread())
+        go_on.wait()
+
+    for count in (1, 2):
+        threads.submit(partial(job, first))
+        waiting.until(lambda count=count: len(seen) == count)
+    first.set()
+    for _ in range(2):
+        threads.ended()
+    for count in (3, 4):
+        threads.submit(partial(job, first))
+        waiting.until(lambda count=count: len(seen) == count)
+        threads.ended()
+    assert {thread.name for thread in seen} == {"server-0", "server-1"}
+    for _ in range(3):
+        threads.submit(partial(job, second))
+    waiting.until(lambda: len(seen) == 7)
+    second.set()
+    assert sorted(thread.name for thread in seen[4:]) == ["server-0", "server-1", "server-2"]
+    assert all(thread.daemon for thread in seen)
+
+
+def test_where_there_is_no_thread_a_request_fails_and_the_next_one_does_not(no_threads):
+    """Not while it is being started: whoever starts it is not done with that."""
+
+    async def main(played):
+        no_threads(True)
+        played.workers.start(command(1))
+        assert played.ends == []
+        event = await played.end()
+        assert (event.outcome, event.ref) == (Outcome.FAILED, 1)
+        assert event.problem == "RuntimeError: can't start new thread"
+        no_threads(False)
+        played.workers.start(command(2))
+        assert (await played.end(2)).outcome is Outcome.DONE
+        assert played.workers._contexts == {}
+
+    in_threads(len, main)
+
+
+def test_where_there_is_no_thread_no_process_is_kept_for_it(no_threads):
+    async def main(played):
+        no_threads(True)
+        played.workers.start(command(1))
+        no_threads(False)
+        assert played.workers._processes._calls == {}
+        assert (await played.end()).outcome is Outcome.FAILED
+        await played.workers.close()
+        living = Process()
+        played.workers._processes._living.add(living)
+        await played.workers.close()
+        assert living.kills == 1, "none outlives the node"
+
+    in_threads(len, main, workers="process")
+
+
+def test_work_that_raises_is_a_failure_and_its_thread_goes_on():
+    """Whatever it is: else a server would be lost for good."""
+
+    def work(ref):
+        if ref == 1:
+            raise SystemExit(3)
+        return Ended(b"1")
+
+    async def main(played):
+        for ref in (1, 2):
+            played.workers.run(command(ref), work, ref)
+            await played.end(ref)
+        assert [event.outcome for event in played.ends] == [Outcome.FAILED, Outcome.DONE]
+        assert played.ends[0].problem == "SystemExit: 3"
+        assert played.workers._threads._started == 1
+
+    Played(lambda played: PooledWorkers(played.on_end), main)
+
+
+def test_a_function_in_a_thread_sees_that_its_result_is_not_wanted():
+    """And no other one does. What it returns is told all the same, and nothing of it is kept."""
+    running, go_on, seen = [], threading.Event(), {}
+
+    def f(payload, ctx):
+        running.append(ctx)
+        go_on.wait()
+        seen[ctx.id] = ctx.cancelled
+        return payload
+
+    async def main(played):
+        played.workers.start(command(1, began_s=time.monotonic() - 5.0))
+        played.workers.start(command(2))
+        await until(lambda: len(running) == 2)
+        played.workers.stop(1)
+        played.workers.stop(9)
+        for ctx in running:
+            assert (ctx.type, ctx.cluster, ctx.cancelled) == ("render", "a", ctx.id == "r1")
+        left_ms = {ctx.id: ctx.remaining_ms for ctx in running}
+        assert 50_000.0 < left_ms["r1"] < 55_000.0 < left_ms["r2"] < 60_000.0
+        go_on.set()
+        await played.end(2)
+        assert seen == {"r1": True, "r2": False}
+        ends = {event.ref: event for event in played.ends}
+        assert {event.outcome for event in played.ends} == {Outcome.DONE}
+        assert ends[1].service_s >= 5.0
+        assert ends[2].service_s < 5.0
+        assert (played.workers._contexts, played.workers._stopped) == ({}, {})
+
+    in_threads(f, main)
+
+
+def test_where_there_is_no_process_nothing_is_killed():
+    """A thread runs on, whatever a cluster says; nor is anything done to what has ended."""
+    running, go_on = [], threading.Event()
+
+    def f(payload):
+        running.append(payload)
+        go_on.wait()
+        return payload
+
+    async def main(played):
+        errors = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: errors.append(told))
+        played.workers.start(command())
+        await until(lambda: running)
+        played.workers.stop(1)
+        (timer,) = played.workers._stopped.values()
+        await until(lambda: timer.ring is None)
+        await turn()
+        assert (played.ends, errors) == ([], [])
+        go_on.set()
+        assert (await played.end()).outcome is Outcome.DONE
+        assert (played.workers._stopped, played.workers._contexts) == ({}, {})
+
+    in_threads(f, main, kill_after_ms=1.0)
+
+
+def test_what_has_ended_is_not_to_be_killed_any_more():
+    """Its timer goes with it."""
+    go_on = threading.Event()
+
+    async def main(played):
+        played.workers.start(command())
+        played.workers.stop(1)
+        (timer,) = played.workers._stopped.values()
+        due_in_s = timer.due_s - time.monotonic()
+        assert 3_500.0 < due_in_s <= 3_600.0
+        go_on.set()
+        await played.end()
+        assert timer.ring is None
+
+    in_threads(lambda payload: go_on.wait(60.0) and payload, main, kill_after_ms=3_600_000.0)
+
+
+def test_plain_functions_go_to_threads_or_processes_and_async_ones_to_the_loop(monkeypatch):
+    """Those cannot be held to the limits of a process."""
+    monkeypatch.chdir(HANDLERS)
+    monkeypatch.syspath_prepend(HANDLERS)
+    limits = [{}, {"kill_after_ms": 5.0}, {"memory_limit_bytes": 100_000_000}]
+    for function, kind in (("echo", SyncWorkers), ("soon", AsyncWorkers)):
+        for fields in limits:
+            handler = f"python:handlers_of_tests:{function}"
+            cluster = Cluster(id="a", servers=1, handler=handler, workers="process", **fields)
+            if kind is AsyncWorkers and fields:
+                with pytest.raises(InputError) as error:
+                    python_workers(cluster, "t.yaml", None, print)
+                expected = f"expected a plain function for it, {handler} is async"
+                assert str(error.value) == f"t.yaml: {next(iter(fields))}: {expected}"
+            else:
+                assert type(python_workers(cluster, "t.yaml", None, print)) is kind
+
+
+# --- on the loop ------------------------------------------------------------------------------
+
+
+def on_the_loop(function, main):
+    return Played(lambda played: AsyncWorkers(function, "a", played.on_end), main)
+
+
+def test_what_runs_on_the_loop_is_cancelled_with_the_node_and_waited_for():
+    """It may let go of what it holds, and knows why."""
+    seen = []
+
+    async def f(payload, ctx):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await turn()
+            seen.append((ctx.id, ctx.cancelled))
+
+    async def main(played):
+        for ref in (1, 2):
+            played.workers.start(command(ref))
+        await turn()
+        await played.workers.close()
+        assert sorted(seen) == [("r1", True), ("r2", True)]
+        await until(lambda: not played.workers._running)
+        assert [event.outcome for event in played.ends] == [Outcome.CANCELLED] * 2
+
+    on_the_loop(f, main)
+
+
+def test_what_does_not_heed_that_the_node_ends_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(handler_module, "END_S", 0.01)
+    told, go_on = [], asyncio.Event()
+
+    async def f(payload):
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                told.append(payload)
+
+    async def main(played):
+        played.workers.start(command())
+        await turn()
+        await played.workers.close()
+        assert (told, played.ends) == ([[1]], [])
+        go_on.set()
+        assert (await played.end()).outcome is Outcome.DONE
+
+    on_the_loop(f, main)
+
+
+# --- processes, without one -------------------------------------------------------------------
+
+
+class Process:
+    """What the system says of one."""
+
+    def __init__(self, exitcode=None, *, is_alive=True):
+        self.exitcode, self.lives, self.kills = exitcode, is_alive, 0
+
+    def is_alive(self):
+        return self.lives
+
+    def kill(self):
+        self.kills += 1
+        self.lives = False
+        self.exitcode = -9
+
+
+class Pipe:
+    """Says what it is to say, after so many looks."""
+
+    def __init__(self, said=None, *, looks=0, then=lambda: None):
+        self.said, self.looks, self.then, self.sent = said, looks, then, []
+
+    def send(self, what):
+        self.sent.append(what)
+
+    def poll(self, for_s=0.0):
+        del for_s
+        self.looks -= 1
+        if self.looks < 0:
+            self.then()
+        return self.looks < 0 and self.said is not None
+
+    def recv(self):
+        return self.said
+
+
+@pytest.fixture
+def of_servers():
+    made = ServerProcesses()
+    yield made
+    made.close()
+
+
+def call_on(of_servers, process, pipe, ref=7):
+    """A call in the process of this thread."""
+    of_servers._own.process, of_servers._own.pipe = process, pipe
+    of_servers.announce(ref)
+    return of_servers.call(ref, len, b"x")
+
+
+def test_a_call_goes_to_the_process_and_its_end_comes_back(of_servers):
+    """Whose process is used again."""
+    process, pipe = Process(), Pipe(Ended(b"1"), looks=2)
+    assert call_on(of_servers, process, pipe) == Ended(b"1")
+    assert pipe.sent == [(len, (b"x",))]
+    assert (process.kills, of_servers._own.process, of_servers._calls) == (0, process, {})
+
+
+def test_a_process_that_was_out_of_memory_is_not_used_again(of_servers):
+    process = Process()
+    ended = call_on(of_servers, process, Pipe(Ended(problem="m", out_of_memory=True)))
+    assert (ended.problem, process.kills, of_servers._own.process) == ("m", 1, None)
+
+
+def test_what_was_killed_as_it_returned_keeps_its_end_and_not_its_process(of_servers):
+    """Nobody knows how far the kill has come."""
+    process = Process()
+    pipe = Pipe(Ended(b"1"), then=lambda: of_servers.kill(7))
+    ended = call_on(of_servers, process, pipe)
+    assert (ended.result, ended.killed) == (b"1", False)
+    assert process.kills >= 1
+    assert of_servers._own.process is None
+
+
+@pytest.mark.parametrize(
+    ("exitcode", "told"),
+    [(7, "exit status 7"), (0, "exit status 0"), (-11, "signal 11"), (None, "how is not known")],
+)
+def test_how_a_process_has_died_is_told(of_servers, exitcode, told):
+    """Though its pipe does not break, where a child holds it."""
+    process = Process(exitcode)
+
+    def die():
+        process.lives = False
+
+    ended = call_on(of_servers, process, Pipe(looks=1, then=die))
+    assert (ended.problem, ended.killed) == (f"the worker process died ({told})", False)
+    assert (of_servers._own.process, of_servers._calls) == (None, {})
+
+
+def test_what_is_killed_while_it_runs_has_not_failed_by_itself(of_servers):
+    process = Process()
+    ended = call_on(of_servers, process, Pipe(looks=1, then=lambda: of_servers.kill(7)))
+    assert (ended.problem, ended.killed) == ("the worker process died (signal 9)", True)
+    kills = process.kills
+    of_servers.kill(7)
+    assert process.kills == kills, "it is over"
+
+
+def test_what_is_killed_before_it_begins_does_not(of_servers):
+    process, pipe = Process(), Pipe(Ended(b"1"))
+    of_servers._own.process, of_servers._own.pipe = process, pipe
+    of_servers.announce(7)
+    of_servers.kill(7)
+    ended = of_servers.call(7, len, b"x")
+    assert (ended.problem, ended.killed) == ("it was ended before it began", True)
+    assert (pipe.sent, process.kills, of_servers._calls) == ([], 0, {})
+
+
+def test_once_the_node_ends_no_process_is_started(of_servers):
+    """Those that live are killed."""
+    living = Process()
+    of_servers._living.add(living)
+    of_servers.close()
+    assert (living.kills, of_servers._living) == (1, set())
+    of_servers.announce(7)
+    ended = of_servers.call(7, len, b"x")
+    assert ended.problem == "no worker process could be started: the node ends"
+    assert (ended.killed, of_servers._calls) == (False, {})
+
+
+def test_who_does_not_go_is_waited_for_so_long(monkeypatch):
+    """In all, and for nobody once all are gone."""
+    monkeypatch.setattr(processes_module, "JOIN_S", 0.05)
+    began_s = time.monotonic()
+    processes_module._await_gone([Process(is_alive=False), Process()])
+    assert time.monotonic() - began_s >= 0.05
+    monkeypatch.setattr(processes_module, "JOIN_S", 3600.0)
+    processes_module._await_gone([Process(is_alive=False)])
+
+
+@pytest.mark.parametrize(
+    ("hard", "limit"), [(resource.RLIM_INFINITY, 1_000), (2_000, 1_000), (500, 500)]
+)
+def test_no_more_memory_than_the_system_allows_anyway(monkeypatch, hard, limit):
+    """Of data: who asks for more than the hard limit would get an error."""
+    asked = []
+    limits = SimpleNamespace(
+        RLIMIT_DATA=resource.RLIMIT_DATA,
+        RLIM_INFINITY=resource.RLIM_INFINITY,
+        getrlimit=lambda which: (which, hard),
+        setrlimit=lambda *told: asked.append(told),
+    )
+    monkeypatch.setitem(sys.modules, "resource", limits)
+    processes_module._limit_memory(1_000)
+    assert asked == [(resource.RLIMIT_DATA, (limit, limit))]
+
+
+def test_in_a_process_functions_are_known_by_name(monkeypatch):
+    """Imported once; one that cannot be had is a failure in one line."""
+    monkeypatch.chdir(HANDLERS)
+    monkeypatch.syspath_prepend(HANDLERS)
+    context = Context("r1", "render", "a", 5.0)
+    told = call_named("python:handlers_of_tests:with_context", b"1", context)
+    assert told.result == b'["r1","render","a",5.0,false]'
+    assert call_named("python:handlers_of_tests:call_me", b"1", context).result == b"1"
+    ended = call_named("python:handlers_of_tests:nothing", b"1", context)
+    assert "worker process: handler: expected a function 'nothing'" in ended.problem
