@@ -48,7 +48,7 @@ def server(*connections):
                     opened.sendall(one)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}", requests
         thread.join(10.0)
