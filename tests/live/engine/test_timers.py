@@ -349,28 +349,32 @@ def test_cancelled_timers_are_swept_out_once_they_are_most_and_many(count, befor
     loop.close()
 
 
-def test_any_timers_ring_that_are_due_and_no_others():
-    """As in a list that is sorted anew each time."""
-    loop, draw = asyncio.new_event_loop(), random.Random(7)
-    timers, rung, expected = Timers(loop), [], []
-    there = {}
-    start_s = time.monotonic() + 3600.0
+@pytest.mark.parametrize("wakes", [False, True])
+def test_any_timers_ring_that_are_due_and_no_others(wakes):
+    """As in a list that is sorted anew each time; whether an alarm wakes them or others do."""
+    loop, draw, now_s = asyncio.new_event_loop(), random.Random(7), [0.0]
+    timers = Timers(loop, partial(LoopAlarm, clock=lambda: now_s[0]))
+    there, rung, expected = {}, [], []
     for number in range(3000):
         act = draw.random()
         if act < 0.55 or not there:
-            due_s = start_s + draw.randrange(1000)
+            due_s = float(draw.randrange(1000))
             there[number] = due_s, timers.at(due_s, lambda _, number=number: rung.append(number))
         elif act < 0.98:
             one = draw.choice(list(there))
             there.pop(one)[1].cancel()
         else:
-            now_s = start_s + draw.randrange(300)
-            due = sorted((due_s, one) for one, (due_s, _) in there.items() if due_s <= now_s)
+            now_s[0] = draw.randrange(300)
+            due = sorted((due_s, one) for one, (due_s, _) in there.items() if due_s <= now_s[0])
             expected += [one for _, one in due]
             for _, one in due:
                 del there[one]
-            timers.run_due(now_s)
+            timers._wake() if wakes else timers.run_due(now_s[0])
             assert rung == expected
+            if wakes:
+                assert timers.next_s == min(
+                    (due_s for due_s, _ in there.values()), default=math.inf
+                )
         held = [timer for _, _, timer in timers._heap]
         assert timers._cancelled == sum(timer.ring is None for timer in held)
     assert len(expected) > 50

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from spillover.inputs.topology_file import short_text
+from spillover.live.membership import store
 from spillover.live.membership.store import AWAY, ConfigurationStore
 from spillover.model.configuration import Configuration, Stamp, of_file
-from spillover.model.errors import StoreUnreachable
+from spillover.model.errors import StoreRefused, StoreUnreachable
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from support.loop import until
@@ -124,3 +125,34 @@ def test_redis_goes_and_comes_back(redis_servers, tmp_path, caplog):
             with_store(server.url, "f", main)
     said = [record.getMessage().partition(" reason=")[0] for record in caplog.records]
     assert said == [AWAY, "the store of the configuration can be read again"]
+
+
+def test_who_listens_to_what_cannot_be_read_says_so_and_tries_again(
+    redis_server, redis_servers, caplog, monkeypatch
+):
+    """Once for all attempts; and that all is well, once it is."""
+    monkeypatch.setattr(store._log, "filters", [])  # other tests may just have said the same
+    name = redis_servers.new_name()
+    key = f"{{spillover:{name}}}:configuration"
+    redis_server.client.set(key, "no configuration is kept so")
+
+    async def main(kept):
+        heard: list[Configuration] = []
+        listening = asyncio.create_task(kept.listen(heard.append))
+        await until(lambda: kept.failures >= 3)
+        with pytest.raises(StoreRefused, match="WRONGTYPE"):
+            await kept.put(FIRST, Stamp(0))
+        assert heard == []
+        redis_server.client.delete(key)
+        assert await kept.put(FIRST, Stamp(0)) is None
+        await until(lambda: heard)
+        assert (heard[-1], kept.failures) == (FIRST, 0)
+        listening.cancel()
+        await asyncio.wait([listening])
+        assert listening.cancelled()
+
+    with caplog.at_level(logging.INFO):
+        with_store(redis_server.url, name, main)
+    said = [record.getMessage().partition(" reason=")[0] for record in caplog.records]
+    assert said == [AWAY, "the store of the configuration can be read again"]
+    assert "WRONGTYPE" in caplog.records[0].getMessage()
