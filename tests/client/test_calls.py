@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import time
 
 import pytest
@@ -153,6 +154,40 @@ def test_a_node_is_not_asked_again_beyond_the_time_in_which_it_may_come_back(pau
     run(main)
 
 
+ENDED = {"id": "x", "state": "done", "result": 7, "cluster": "z", "path": ["z"], "hops": 0}
+DONE = answer(200, {**ENDED, "timing_ms": {}})
+
+
+@pytest.mark.parametrize(("timeout_s", "least_ms", "most_ms"), [
+    (None, 60_000, 60_000), (3600.0, 60_000, 60_000), (30.0, 20_000, 30_000),
+])  # fmt: skip
+def test_a_node_is_told_how_long_an_end_is_waited_for(pauses, timeout_s, least_ms, most_ms):
+    """A minute at most. One that has it not wait is asked again after half a second."""
+
+    async def main():
+        async with scripted(QUEUED, QUEUED, DONE) as server, AsyncSpillover(server.url) as client:
+            assert (await client.job("a/b").result(timeout_s)).result == 7
+            for words, _ in server.seen:
+                path, _, wait_ms = words.partition("?wait_ms=")
+                assert path == "GET /requests/a%2Fb"
+                assert least_ms <= int(wait_ms) <= most_ms
+
+    run(main)
+    assert pauses == [0.5, 0.5]
+
+
+def test_a_node_that_had_it_wait_is_asked_again_at_once(pauses, monkeypatch):
+    monkeypatch.setattr("spillover.client.job.PAUSE_S", 0.0)
+
+    async def main():
+        async with scripted(QUEUED, DONE) as server, AsyncSpillover(server.url) as client:
+            assert (await client.job("x").result()).result == 7
+            assert len(server.seen) == 2
+
+    run(main)
+    assert pauses == []
+
+
 # --- what nobody waits for any more --------------------------------------------------------------
 
 
@@ -228,3 +263,62 @@ def test_only_what_was_sent_can_have_run_out_of_time(error, late, kind):
     call = Call(b"", (), "k", time.monotonic() + (-1.0 if late else 1000.0))
     told = client._calls._without_answer("http://127.0.0.1:1", call, error)
     assert (type(told), told.node, told.id) == (kind, "http://127.0.0.1:1", "k")
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"),
+    [(None, False), (ValueError, False), (KeyboardInterrupt, True), (asyncio.CancelledError, True)],
+)
+def test_jobs_without_a_key_end_with_who_is_interrupted(kind, ends):
+    """But not those whose deadline has passed, or whose end is known."""
+
+    async def main():
+        async with scripted(answer(200)) as server:
+            client = AsyncSpillover(server.url)
+            now_s = time.monotonic()
+            client._calls._begin(asyncio.get_running_loop())
+            for name, left_s in (("late", 0.0), ("known", 1000.0), ("open", 1000.0)):
+                client._remember(name, server.url, now_s + left_s)
+            client._forget("known")
+            client._forget("known")
+            await client.__aexit__(kind, None, None)
+            assert cancels(server) == (["DELETE /requests/open"] if ends else [])
+            assert client.stats.called_off == ends
+
+    run(main)
+
+
+def test_jobs_whose_deadline_has_passed_are_not_remembered():
+    """The first that was submitted is the first that is looked at."""
+    client = AsyncSpillover("http://127.0.0.1:1")
+    now_s = time.monotonic()
+    for number in range(3):
+        client._remember(f"late {number}", "http://a", now_s - 1.0)
+    client._remember("open", "http://a", now_s + 1000.0)
+    client._remember("late", "http://a", now_s - 1.0)
+    assert list(client._unnamed) == ["open", "late"]
+    assert client._unnamed["open"] == ("http://a", now_s + 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "allowed"),
+    [
+        (100, 1000, 50),
+        (100, 49, 49),
+        (1, 1000, 1),
+        (0, 1000, 1),
+        (resource.RLIM_INFINITY, 1000, 1000),
+    ],
+)
+def test_no_more_than_half_of_the_files_that_may_be_open_are_connections(
+    monkeypatch, files, given, allowed
+):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, resource.RLIM_INFINITY))
+    client = AsyncSpillover("http://127.0.0.1:1", connections_max=given)
+    client._calls._begin(asyncio.new_event_loop())
+    slots = client._calls._slots
+    count = 0
+    while slots.take():
+        count += 1
+    assert count == allowed
+    client._calls._loop.close()
