@@ -47,7 +47,9 @@ class Server:
         self.open.append(own)
         with suppress(asyncio.IncompleteReadError, OSError):
             while True:
-                path = (await reader.readuntil(b"\r\n\r\n")).split()[1]
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert b"content-length" not in head.lower()
+                path = head.split()[1]
                 own.append(path)
                 if path in self.hangs_up_on:
                     break
