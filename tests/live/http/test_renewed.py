@@ -244,3 +244,28 @@ def test_a_client_that_gives_up_before_a_connection_counts_leaves_none(run, file
             assert server.asked == [[b"/slow"]]
 
     run(main())
+
+
+def test_a_client_that_gives_up_within_a_handshake_leaves_no_socket(run, monkeypatch):
+    """Whatever time the handshake would have had."""
+    monkeypatch.setattr("spillover.live.tls.handshakes.HANDSHAKE_S", 3600.0)
+    said, ended = [], []
+
+    async def say_nothing(reader, writer):
+        said.append(await reader.read(1))
+        with suppress(OSError):
+            ended.append(await reader.read())
+        writer.close()
+
+    async def main():
+        async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            client = HttpClient(f"https://127.0.0.1:{port}")
+            asked = get(client)
+            await until(lambda: said)
+            asked.cancel()
+            await until(lambda: ended)
+            assert (client.idle, client.busy) == (0, 0)
+            await client.close()
+
+    run(main())
