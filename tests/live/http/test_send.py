@@ -162,6 +162,7 @@ def test_a_client_that_closes_tells_who_still_waits_for_a_connection(run):
             await until(exchange.opening.done)
             await client.close()
             assert ([type(came_to) for came_to in told], heads) == ([NotDelivered], [])
+            assert (client.idle, client.busy) == (0, 0)
 
     run(main())
 

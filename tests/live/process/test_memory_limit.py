@@ -31,6 +31,7 @@ CASES = {
         9,
     ),
     "version 2, the least": ("0::/s/app\n", {f"s/app/{V2}": "8388608", f"s/{V2}": "9437184"}, 8),
+    "version 2, a path with colons": ("0::/a:b:c\n", {f"a:b:c/{V2}": "134217728\n"}, 128),
     "version 2, in a container": ("0::/\n", {V2: "134217728\n"}, 128),
     "version 2, path of the host": ("0::/docker/abc\n", {V2: "134217728\n"}, 128),
     "version 1": ("5:cpu:/x\n4:memory:/app\n", {f"memory/app/{V1}": "134217728\n"}, 128),
