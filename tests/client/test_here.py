@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from spillover.client import Cancelled, OutcomeUnknown, Refused, Retries, Spillover
+from spillover.live.http import blocking
 from support.waiting import until
 
 
@@ -122,7 +123,9 @@ def test_no_more_than_allowed_are_under_way(bed):
 
 
 @pytest.mark.parametrize("at_most_once", [False, True])
-def test_a_client_that_is_closed_ends_what_threads_wait_for(bed, at_most_once):
+def test_a_client_that_is_closed_ends_what_threads_wait_for(bed, at_most_once, monkeypatch):
+    """At once, and not when they look at the clock the next time."""
+    monkeypatch.setattr(blocking, "LOOK_S", 15.0)
     spillover = Spillover(bed.url)
     with ThreadPoolExecutor(3) as pool:
         long = {"service_ms": 60_000}
