@@ -56,3 +56,20 @@ def test_whatever_it_is_nothing_was_sent(run, monkeypatch, failed):
 def test_a_handshake_has_a_time_of_its_own(scheme, more_s):
     client = HttpClient(f"{scheme}://127.0.0.1:1", connect_timeout_s=2.5)
     assert client._opening._timeout_s == 2.5 + more_s
+
+
+def test_who_is_not_there_is_not_one_that_is_not_believed(run):
+    """What is at fault is no certificate."""
+
+    async def main():
+        with socket.socket() as taken:  # and nobody listens
+            taken.bind(("127.0.0.1", 0))
+            told = []
+            url = f"https://127.0.0.1:{taken.getsockname()[1]}"
+            client = HttpClient(url, on_tls_failure=told.append)
+            with pytest.raises(NotDelivered, match="Connection refused") as error:
+                await client.request("GET", "/", timeout_s=20.0)
+            assert (type(error.value), told) == (NotDelivered, [])
+            await client.close()
+
+    run(main())
