@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -225,6 +227,20 @@ def test_a_line_that_was_torn_is_ended_before_the_next(pipe):
     assert last.endswith("INFO after")
     logger.info("more")
     assert os.read(pipe[0], 1 << 20).decode().count("\n") == 1
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(pipe):
+    """Not even for a moment: forty lines that do not fit would take as many."""
+    os.set_blocking(pipe[1], False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(pipe[1], b"." * 4096)
+    logger, handler = logger_to(pipe[1], TextLines())
+    began_s = time.monotonic()
+    for _ in range(40):
+        logger.info("lost")
+    assert handler.lost == 40
+    assert time.monotonic() - began_s < 20.0
 
 
 def test_a_pipe_that_nobody_reads_does_not_hold_up_the_writer(pipe):
