@@ -3,6 +3,7 @@ None of a variable that is not set, text where a number belongs, "no" where Fals
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import os
 
@@ -73,6 +74,11 @@ def test_of_a_request(name, value):
         assert complaint(client.run, 1, **{name: value}).startswith(f"{name}: expected ")
 
 
+async def all_of(answers):
+    return [answer async for answer in answers]
+
+
+@pytest.mark.parametrize("awaits", [False, True])
 @each(
     at_most=["5", 0, None],
     ordered=["no", 1],
@@ -81,10 +87,15 @@ def test_of_a_request(name, value):
     key=["fixed"],
     payloads=[None, 5],
 )
-def test_of_many_requests(name, value):
-    with Spillover(NOWHERE) as client:
-        given = {"payloads": [1], name: value}
-        assert complaint(lambda: list(client.map(**given))).startswith(f"{name}: expected ")
+def test_of_many_requests(awaits, name, value):
+    given = {"payloads": [1], name: value}
+    if awaits:
+        client = AsyncSpillover(NOWHERE)
+        said = complaint(lambda: asyncio.run(all_of(client.map(**given))))
+    else:
+        with Spillover(NOWHERE) as client:
+            said = complaint(lambda: list(client.map(**given)))
+    assert said.startswith(f"{name}: expected ")
 
 
 def test_of_a_job():

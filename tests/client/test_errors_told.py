@@ -11,6 +11,7 @@ from spillover.client import (
     Cancelled,
     Expired,
     Failed,
+    NotANode,
     OutcomeUnknown,
     Refused,
     Rejected,
@@ -48,7 +49,8 @@ def test_a_refusal_says_when_to_come_again(status):
     soon = told_by(status, "queue_full", headers={b"retry-after": b"7"})
     assert soon.retry_after_s == 7.0
     assert str(soon).endswith("try again in 7 s")
-    for nonsense in (b"soon", b"-1", b"9" * 400):
+    assert told_by(status, "x", headers={b"retry-after": b"9" * 8}).retry_after_s == 99_999_999.0
+    for nonsense in (b"soon", b"-1", b"9" * 9, b"9" * 400, b""):
         assert told_by(status, "x", headers={b"retry-after": nonsense}).retry_after_s is None
 
 
@@ -111,6 +113,119 @@ def test_without_an_answer_it_is_told_whether_it_can_have_run():
     assert type(lost) is OutcomeUnknown
     assert str(lost).startswith(
         f"the connection to node {NODE} broke before its answer: it broke. "
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (f"{NODE}: cannot connect: refused", "cannot connect: refused"),
+        (f"POST {NODE}/requests: refused", "refused"),
+        (f"no time for {NODE}", f"no time for {NODE}"),
+        ("somebody: else", "somebody: else"),
+        ("", ""),
+    ],
+)
+def test_why_is_told_without_the_call_that_stands_before_it(said, why):
+    unsent = str(without_answer(NODE, "r1", NotDelivered(said)))
+    assert unsent == f"no node can be reached at {NODE}: {why}. Nothing was sent"
+
+
+ID = {b"spillover-request-id": b"r1"}
+REPLAYED = {b"spillover-replayed": b"true"}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "kind"),
+    [
+        (202, ID, None),
+        (200, ID, None),
+        (409, ID | REPLAYED, None),
+        (202, {}, NotANode),
+        (200, {}, NotANode),
+        (409, REPLAYED, NotANode),
+        (429, ID, Refused),
+        (400, ID, Rejected),
+    ],
+)
+def test_a_job_is_accepted_by_a_node_that_knows_its_name(status, headers, kind):
+    """Also one that has ended there before, however that was."""
+    body = json.dumps({"reason": "some_reason"}).encode()
+    answer = Response(status, headers, body, 0.0, 0.0)
+    if kind is None:
+        assert wire.read_accepted(NODE, "r1", answer) == NODE
+        return
+    with pytest.raises(PeerError) as error:
+        wire.read_accepted(NODE, "r1", answer)
+    assert (type(error.value), error.value.node, error.value.id) == (kind, NODE, "r1")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "state"),
+    [
+        (200, {"id": "r1", "state": "done"}, "done"),
+        (202, {"id": "r1", "state": "forwarded"}, "forwarded"),
+        (404, {"reason": "unknown_request"}, "unknown"),
+        (404, {"reason": "not_found"}, Rejected),
+        (503, {"reason": "draining"}, Refused),
+        (200, {"id": "r1"}, NotANode),
+        (200, {"id": "r1", "state": "lost"}, NotANode),
+        (404, {}, NotANode),
+    ],
+)
+def test_a_node_says_where_a_job_is(status, body, state):
+    answer = Response(status, {}, json.dumps(body).encode(), 0.0, 0.0)
+    if isinstance(state, str):
+        assert wire.read_state(NODE, "r1", answer) == state
+        return
+    with pytest.raises(PeerError) as error:
+        wire.read_state(NODE, "r1", answer)
+    assert (type(error.value), error.value.node, error.value.id) == (state, NODE, "r1")
+
+
+@pytest.mark.parametrize(
+    ("state", "problem", "end"),
+    [
+        ("running", None, "running"),
+        ("queued", None, "queued"),
+        ("unknown", None, OutcomeUnknown),
+        ("failed", {"reason": "handler_failed", "status": 502}, Failed),
+        ("failed", {"reason": "another", "status": 500}, Failed),
+        ("failed", {"reason": "another", "status": 422}, Rejected),
+        ("expired", {"reason": "deadline_exceeded", "status": 504}, Expired),
+        ("cancelled", {"reason": "cancelled", "status": 409}, Cancelled),
+        ("cancelled", None, NotANode),
+    ],
+)
+def test_a_job_that_has_not_ended_is_somewhere_and_each_end_has_its_error(state, problem, end):
+    body = {"id": "r1", "state": state} | ({"problem": problem} if problem else {})
+    answer = Response(200, {}, json.dumps(body).encode(), 0.0, 0.0)
+    if isinstance(end, str):
+        assert wire.read_end(NODE, "r1", state, answer) == end
+        return
+    with pytest.raises(PeerError) as error:
+        wire.read_end(NODE, "r1", state, answer)
+    assert (type(error.value), error.value.node, error.value.id) == (end, NODE, "r1")
+
+
+@pytest.mark.parametrize("headers", [{}, REPLAYED])
+def test_an_answer_says_whether_it_is_that_of_an_earlier_request(headers):
+    fields = {"id": "r1", "result": 1, "cluster": "a", "path": ["a"], "hops": 0, "timing_ms": {}}
+    answer = Response(200, headers, json.dumps(fields).encode(), 0.0, 0.0)
+    assert wire.read_answer(NODE, "r1", answer).replayed is bool(headers)
+    assert wire.read_end(NODE, "r1", "done", answer).result == 1
+
+
+@pytest.mark.parametrize(("left_s", "told_ms"), [(1.5, b"1500"), (0.0019, b"1"), (-3.0, b"1")])
+def test_a_deadline_is_told_in_milliseconds_and_never_as_none(left_s, told_ms):
+    assert wire.deadline_header(left_s) == (b"spillover-deadline-ms", told_ms)
+
+
+def test_what_is_usual_is_not_said():
+    assert wire.option_headers("default", 0) == ()
+    assert wire.option_headers("gpu", 9) == (
+        (b"spillover-type", b"gpu"),
+        (b"spillover-priority", b"9"),
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from spillover.client import Cancelled, OutcomeUnknown, Refused, Retries, Spillover
+from spillover.live.http import blocking
 from support.waiting import until
 
 
@@ -48,7 +49,7 @@ def server(*connections):
                     opened.sendall(one)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}", requests
         thread.join(10.0)
@@ -122,7 +123,9 @@ def test_no_more_than_allowed_are_under_way(bed):
 
 
 @pytest.mark.parametrize("at_most_once", [False, True])
-def test_a_client_that_is_closed_ends_what_threads_wait_for(bed, at_most_once):
+def test_a_client_that_is_closed_ends_what_threads_wait_for(bed, at_most_once, monkeypatch):
+    """At once, and not when they look at the clock the next time."""
+    monkeypatch.setattr(blocking, "LOOK_S", 15.0)
     spillover = Spillover(bed.url)
     with ThreadPoolExecutor(3) as pool:
         long = {"service_ms": 60_000}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import sys
 
 import msgspec
@@ -428,3 +429,12 @@ def test_a_file_without_cas_is_told_at_once(tmp_path):
 def test_a_wrong_option_is_told_at_once(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         AsyncSpillover("http://x", **wrong)
+
+
+def test_what_is_missing_to_read_redis_is_told_with_how_to_get_it(monkeypatch):
+    def found(package):
+        return None if package == "redis" else importlib.util.find_spec(package)
+
+    monkeypatch.setattr("spillover.model.extras.find_spec", found)
+    with pytest.raises(InputError, match="redis: redis_url needs the extra `leases`"):
+        AsyncSpillover("http://x", redis_url="redis://127.0.0.1", federation="f", follow=True)

@@ -84,11 +84,12 @@ class Scripted:
 
 
 @asynccontextmanager
-async def scripted(*answers):
-    """A server for as long as the block lasts."""
+async def scripted(*answers, tls=None):
+    """A server for as long as the block lasts; of https with a context."""
     script = Scripted(answers)
-    server = await asyncio.start_server(script.talk, "127.0.0.1", 0)
-    script.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(script.talk, "127.0.0.1", 0, ssl=tls)
+    scheme = "http" if tls is None else "https"
+    script.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield script
     finally:
@@ -98,13 +99,13 @@ async def scripted(*answers):
 
 
 @contextmanager
-def scripted_aside(*answers):
+def scripted_aside(*answers, tls=None):
     """The same in a thread of its own, for what runs a loop itself, as commands do."""
     begun = Future()
 
     async def serve():
         ended = asyncio.Event()
-        async with scripted(*answers) as script:
+        async with scripted(*answers, tls=tls) as script:
             begun.set_result((script, asyncio.get_running_loop(), ended))
             await ended.wait()
 

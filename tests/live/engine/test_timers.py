@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import logging
 import math
 import random
 import sys
@@ -12,9 +14,9 @@ from functools import partial
 import pytest
 import uvloop
 
-from spillover.live.engine.alarms import LoopAlarm, TimerFdAlarm
+from spillover.live.engine.alarms import LoopAlarm, TimerFdAlarm, finest_alarm
 from spillover.live.engine.timers import Timers
-from support.loop import turn
+from support.loop import turn, until
 
 LIMIT_S = 20.0
 
@@ -324,3 +326,107 @@ def test_timers_go_by_the_clock_of_their_alarm():
         assert due_s <= bell.at[0] + ahead_s
 
     asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+
+
+def far_off(count):
+    """Timers of a loop that never gets to ring them, and as many timers of an hour."""
+    loop = asyncio.new_event_loop()
+    timers = Timers(loop)
+    return loop, timers, [timers.at(time.monotonic() + 3600.0, print) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("count", "before"), [(200, 100), (100, 64)])
+def test_cancelled_timers_are_swept_out_once_they_are_most_and_many(count, before):
+    """Each sweep looks at all: one for each that is cancelled would cost more than it saves."""
+    loop, timers, made = far_off(count)
+    for timer in made[:before]:
+        timer.cancel()
+    assert len(timers) == count
+    made[before].cancel()
+    assert len(timers) == count - before - 1
+    made[before].cancel()
+    timers.close()
+    loop.close()
+
+
+@pytest.mark.parametrize("wakes", [False, True])
+def test_any_timers_ring_that_are_due_and_no_others(wakes):
+    """As in a list that is sorted anew each time; whether an alarm wakes them or others do."""
+    loop, draw, now_s = asyncio.new_event_loop(), random.Random(7), [0.0]
+    timers = Timers(loop, partial(LoopAlarm, clock=lambda: now_s[0]))
+    there, rung, expected = {}, [], []
+    for number in range(3000):
+        act = draw.random()
+        if act < 0.55 or not there:
+            due_s = float(draw.randrange(1000))
+            there[number] = due_s, timers.at(due_s, lambda _, number=number: rung.append(number))
+        elif act < 0.98:
+            one = draw.choice(list(there))
+            there.pop(one)[1].cancel()
+        else:
+            now_s[0] = draw.randrange(300)
+            due = sorted((due_s, one) for one, (due_s, _) in there.items() if due_s <= now_s[0])
+            expected += [one for _, one in due]
+            for _, one in due:
+                del there[one]
+            timers._wake() if wakes else timers.run_due(now_s[0])
+            assert rung == expected
+            if wakes:
+                assert timers.next_s == min(
+                    (due_s for due_s, _ in there.values()), default=math.inf
+                )
+        held = [timer for _, _, timer in timers._heap]
+        assert timers._cancelled == sum(timer.ring is None for timer in held)
+    assert len(expected) > 50
+    timers.close()
+    loop.close()
+
+
+@pytest.mark.parametrize("before_s", [0.0, 1.0, 1e9])
+def test_what_is_due_already_wakes_at_once_and_once(run, kind, before_s):
+    """Also at the very beginning of the clock."""
+
+    async def main():
+        woken = []
+        alarm = kind[1](asyncio.get_running_loop(), lambda: woken.append(time.monotonic()))
+        alarm.set(time.monotonic() - before_s)
+        await until(lambda: woken)
+        await turn(0.01)
+        assert len(woken) == 1
+        alarm.set(time.monotonic() + 3600.0)
+        alarm.set(time.monotonic() + 0.005)
+        await until(lambda: len(woken) == 2)
+        alarm.set(time.monotonic() + 0.005)
+        alarm.set(time.monotonic() + 3600.0)
+        await turn(0.02)
+        assert len(woken) == 2, "it was moved"
+        alarm.set(time.monotonic() + 0.005)
+        alarm.close()
+        alarm.close()
+        await turn(0.02)
+        assert len(woken) == 2
+
+    run(main())
+
+
+class WithoutTimers:
+    """A C library that has no timerfd, or gives none."""
+
+    def __init__(self, *, knows):
+        if knows:
+            self.timerfd_settime = None
+            self.timerfd_create = lambda *_: -1
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_without_the_finest_alarm_it_is_that_of_the_loop_and_told(monkeypatch, caplog, knows):
+    loop = asyncio.new_event_loop()
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: WithoutTimers(knows=knows))
+    with caplog.at_level(logging.WARNING):
+        assert isinstance(finest_alarm(loop, print), LoopAlarm)
+        monkeypatch.setattr(sys, "platform", "darwin")
+        assert isinstance(finest_alarm(loop, print), LoopAlarm)
+    loop.close()
+    (record,) = caplog.records
+    assert record.getMessage().startswith("no timerfd timer_grain_ms=1 reason=")

@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 import threading
 
 import pytest
 
 from spillover.live.http import blocking
-from spillover.live.http.blocking import BlockingClient
-from spillover.live.http.connection import Response
+from spillover.live.http.blocking import BlockingClient, _Line
+from spillover.live.http.connection import Connection, Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 from support.waiting import until
 
@@ -166,3 +167,155 @@ def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_said():
         assert isinstance(error, OutcomeUnknown)
         assert "no complete answer within 0.2 s" in str(error)
         assert not client._lines
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0])
+def test_what_has_no_time_left_is_not_sent(timeout_s):
+    with serving() as (client, heads):
+        (error,) = carried(client, timeout_s)
+        assert isinstance(error, NotDelivered)
+        assert str(error).endswith("no time was left to send it")
+        assert (heads, client._lines) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("failed", "why"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+        (TimeoutError("timed out"), "timed out"),
+        (TimeoutError(), "no connection in time"),
+    ],
+)
+def test_it_is_told_why_nobody_can_be_reached(monkeypatch, failed, why):
+    def opened(*_):
+        raise failed
+
+    with serving() as (client, _):
+        monkeypatch.setattr(socket, "create_connection", opened)
+        (error,) = carried(client)
+        monkeypatch.undo()
+        assert isinstance(error, NotDelivered)
+        assert str(error) == f"{client._server.url}: cannot connect: {why}"
+
+
+def test_who_waits_looks_at_the_clock_now_and_then_and_in_the_end(monkeypatch):
+    """In steps that are no longer than what is left."""
+    monkeypatch.setattr(blocking, "LOOK_S", 0.05)
+    waited = []
+    read = _Line.read
+
+    def noted(line, exchange, within_s):
+        waited.append(within_s)
+        read(line, exchange, within_s)
+
+    monkeypatch.setattr(_Line, "read", noted)
+    with serving(answer=b"") as (client, _):
+        (error,) = carried(client, 0.12)
+        assert "no complete answer within 0.12 s" in str(error)
+    assert all(0.0 < one <= 0.05 for one in waited)
+
+
+def test_what_is_not_on_its_way_need_not_be_woken():
+    """It has ended meanwhile, or has no connection yet."""
+    with serving() as (client, heads):
+        exchange = client.begin("GET", "/", lambda _: None)
+        client.interrupt(exchange)
+        client.carry(exchange, "/", (), b"", LIMIT_S)
+        client.interrupt(exchange)
+        assert isinstance(carried(client)[0], Response)
+        assert [len(of_one) for of_one in heads] == [2]
+
+
+# --- the socket, as a connection has it ---------------------------------------------------------
+
+
+@contextlib.contextmanager
+def lined():
+    """A line, what its connection carries and comes to, and the other end."""
+    here, there = socket.socketpair()
+    ends = []
+    with here, there:
+        client = BlockingClient(
+            "http://h",
+            (),
+            connect_timeout_s=1.0,
+            idle_s_max=1.0,
+            body_limit_bytes=1000,
+            user_timeout_s=1.0,
+        )
+        connection = Connection(client)
+        line = client._lines[connection] = _Line(here, connection)
+        connection.connection_made(line)
+        exchange = client.begin("GET", "/", ends.append)
+        yield line, connection, exchange, ends, there
+
+
+@pytest.mark.parametrize(
+    ("within_s", "limit"),
+    [(0.25, (0, 250_000)), (1.0, (1, 1)), (2.5, (2, 500_000)), (1e-9, (0, 1))],
+)
+def test_a_socket_waits_as_long_as_it_is_told(within_s, limit):
+    """To the microsecond, and at least for one: nothing would be for ever."""
+    with lined() as (line, connection, exchange, ends, there):
+        connection.send(exchange, b"GET / HTTP/1.1\r\n\r\n", (b"",))
+        there.sendall(OK[:5])
+        line.read(exchange, within_s)
+        told = line._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)
+        seconds, microseconds = struct.unpack("ll", told)
+        rounding = 10_000  # kernels count in ticks of their own
+        assert seconds * 1_000_000 + microseconds == pytest.approx(
+            limit[0] * 1_000_000 + limit[1], abs=rounding
+        )
+        assert seconds or microseconds
+        assert ends == []
+
+
+def test_an_answer_may_come_in_parts_and_nothing_for_a_while():
+    with lined() as (line, connection, exchange, ends, there):
+        connection.send(exchange, b"GET / HTTP/1.1\r\n\r\n", (b"",))
+        assert there.recv(100) == b"GET / HTTP/1.1\r\n\r\n"
+        line.read(exchange, 1e-6)
+        there.sendall(OK[:5])
+        line.read(exchange, LIMIT_S)
+        line.read(exchange, 1e-6)
+        assert ends == []
+        there.sendall(OK[5:])
+        line.read(exchange, LIMIT_S)
+        assert [one.body for one in ends] == [b"ok"]
+
+
+def test_what_becomes_of_a_write_is_told_to_who_reads():
+    """The other end has closed; what is read of it would look like an end, too."""
+    with lined() as (line, connection, exchange, ends, there):
+        there.close()
+        connection.send(exchange, b"GET / HTTP/1.1\r\n\r\n", (b"",))
+        assert ends == []
+        line.read(exchange, LIMIT_S)
+        (error,) = ends
+        assert isinstance(error, OutcomeUnknown)
+        assert "broke before the answer was whole: [Errno" in str(error)
+
+
+def test_a_connection_is_quiet_until_anything_comes():
+    with lined() as (line, _, _, _, there):
+        assert line.is_quiet()
+        there.sendall(b"x")
+        assert not line.is_quiet()
+        assert line._socket.recv(10) == b"x", "it was only looked at"
+        assert line.is_quiet()
+        there.close()
+        assert not line.is_quiet()
+        line.abort()
+        assert not line.is_quiet()
+        assert line.is_closing()
+
+
+def test_a_line_that_is_given_up_is_closed_at_both_ends():
+    with lined() as (line, connection, _, _, there):
+        assert not line.is_closing()
+        connection.close()
+        assert line.is_closing()
+        assert there.recv(1) == b""
+        assert line._socket.fileno() == -1
+        assert not connection.pool._lines
+        line.abort()

@@ -8,7 +8,7 @@ import pytest
 
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.client import HttpClient
-from spillover.live.http.head import Server
+from spillover.live.http.head import STARTS_MAX, Server
 from spillover.model.errors import InputError
 
 
@@ -17,6 +17,7 @@ from spillover.model.errors import InputError
     [
         *("", "127.0.0.1:80", "ftp://h", "http://", "http://h:0", "http://h:99999", "http://h:x"),
         *("http://u:p@h", "http://h?q", "http://h#f", "http://h\r\n", "http://h h", "http://[::1"),
+        *("http://@h", "https://", "http://h\t", "http:///x", "http://:80", "HTTP//h"),
     ],
 )
 def test_bad_base_urls_are_input_errors(url):
@@ -31,6 +32,37 @@ def test_bad_base_urls_are_input_errors(url):
 )
 def test_a_url_without_a_port_means_that_of_its_scheme(url, port):
     assert Server(url).port == port
+
+
+@pytest.mark.parametrize(
+    ("method", "length", "told"),
+    [
+        ("GET", 0, b""),
+        ("DELETE", 0, b""),
+        ("OPTIONS", 0, b""),
+        ("GET", 5, b"Content-Length: 5\r\n"),
+        *((method, 0, b"Content-Length: 0\r\n") for method in ("PATCH", "POST", "PUT")),
+        ("POST", 7, b"Content-Length: 7\r\n"),
+    ],
+)
+def test_a_head_says_how_long_its_body_is_where_it_may_have_one(method, length, told):
+    server = Server("https://h:8443/base/", [(b"Always", b"1")])
+    assert (server.host, server.port, server.is_secure) == ("h", 8443, True)
+    assert server.url == "https://h:8443/base"
+    for headers, lines in (((), b""), ([(b"A", b"b"), (b"C", b"d")], b"A: b\r\nC: d\r\n")):
+        start = b"%b /base/x?y HTTP/1.1\r\nHost: h:8443\r\nAlways: 1\r\n" % method.encode()
+        for _ in range(2):
+            head = server.head(method, "/x?y", headers, length)
+            assert head == start + told + lines + b"\r\n"
+
+
+def test_of_many_paths_a_few_are_remembered_and_all_are_right():
+    server = Server("http://h")
+    for number in [*range(10 * STARTS_MAX), *range(10 * STARTS_MAX)]:
+        head = server.head("GET", f"/{number}", (), 0)
+        assert head == b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number
+    assert len(server._starts) <= STARTS_MAX
+    assert not Server("http://h").is_secure
 
 
 @pytest.mark.parametrize(

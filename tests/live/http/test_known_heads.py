@@ -65,6 +65,24 @@ def test_what_is_known_is_bounded():
     assert number in heads.meanings.values()
 
 
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_head_is_known_up_to_a_length(over):
+    """Who sends longer ones sends few of them."""
+    start = b"GET / HTTP/1.1\r\nContent-Length: \r\nx: "
+    head = start + b"y" * (HEAD_BYTES_MAX + over - len(start) - 4) + b"\r\n\r\n"
+    heads = KnownHeads()
+    heads.learn(head, "meaning")
+    assert heads.meanings == ({} if over else {head: "meaning"})
+
+
+def test_what_has_come_lately_is_known_after_all_was_forgotten():
+    heads = KnownHeads()
+    for number in range(KNOWN_MAX + 1):
+        assert len(heads.meanings) == number
+        heads.learn(b"\r\nContent-Length: \r\nx: %d\r\n" % number, number)
+    assert list(heads.meanings.values()) == [KNOWN_MAX]
+
+
 def test_a_connection_that_ends_with_its_answer_does_so_each_time(run):
     """What is known of a head must not have it taken for one that goes on."""
 

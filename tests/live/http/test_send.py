@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from functools import partial
 
 import pytest
 
+from spillover.live.http import client as http_client
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 from support import loop
@@ -160,6 +162,7 @@ def test_a_client_that_closes_tells_who_still_waits_for_a_connection(run):
             await until(exchange.opening.done)
             await client.close()
             assert ([type(came_to) for came_to in told], heads) == ([NotDelivered], [])
+            assert (client.idle, client.busy) == (0, 0)
 
     run(main())
 
@@ -176,6 +179,71 @@ def test_a_sweep_leaves_those_that_are_young(run):
             client._close_expired()
             assert client.idle == 2
             assert oldest not in client._idle
+
+    run(main())
+
+
+def test_the_next_sweep_is_when_the_next_one_is_too_old(run):
+    """Half a minute after the first is idle; and where all are gone there is none."""
+
+    async def main():
+        now_s = asyncio.get_running_loop().time
+        async with serving(OK) as (client, _):
+            assert client._sweep is None
+            await client.warm(3)
+            assert 20.0 < client._sweep.when() - now_s() <= 30.0
+            for connection, age_s in zip(client._idle, (31.0, 21.0, 11.0), strict=True):
+                connection.idle_since_s = time.monotonic() - age_s
+            client._sweep.cancel()
+            client._close_expired()
+            assert client.idle == 2
+            assert 4.0 < client._sweep.when() - now_s() <= 9.1
+            for connection in client._idle:
+                connection.idle_since_s -= 30.0
+            client._sweep.cancel()
+            client._close_expired()
+            assert (client.idle, client._sweep) == (0, None)
+            await client.warm(1)
+            assert client._sweep is not None
+
+    run(main())
+
+
+def test_a_sweep_closes_so_many_at_once_and_the_rest_soon(run, monkeypatch):
+    """It must not hold up the loop."""
+    monkeypatch.setattr(http_client, "SWEEP_AT_ONCE", 2)
+
+    async def main():
+        async with serving(OK) as (client, _):
+            await client.warm(5)
+            for connection in client._idle:
+                connection.idle_since_s -= 31.0
+            client._sweep.cancel()
+            left = []
+            while client.idle:
+                client._close_expired()
+                left.append(client.idle)
+                if client._sweep is not None:
+                    assert client._sweep.when() - asyncio.get_running_loop().time() < 1.0
+                    client._sweep.cancel()
+            assert left == [3, 1, 0]
+
+    run(main())
+
+
+def test_of_many_connections_a_few_are_opened_at_a_time(run, monkeypatch):
+    """Fewer than may wait at a server's door."""
+    monkeypatch.setattr(http_client, "WARM_AT_ONCE", 2)
+
+    async def main():
+        async with serving(OK) as (client, _):
+            most, warming = 0, asyncio.ensure_future(client.warm(5))
+            while not warming.done():
+                await turn()
+                most = max(most, len(client._connecting))
+            assert (most, client.idle, client.busy) == (2, 5, 0)
+            await client.warm(4)
+            assert client.idle == 5
 
     run(main())
 

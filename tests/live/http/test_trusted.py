@@ -4,6 +4,7 @@ connection."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from spillover.live.http import securing
+from spillover.live.http import securing, trusted
 from spillover.live.http.client import HttpClient
 from spillover.live.http.trusted import TrustedCas
 from spillover.model.errors import InputError, NotBelieved
@@ -28,7 +29,9 @@ def of_service(tmp_path):
     return put(tmp_path, "service", authority.sign("localhost"), authority)
 
 
-def test_a_file_that_changes_counts_from_the_next_connection_on(of_service, tmp_path, monkeypatch):
+def test_a_file_that_changes_counts_from_the_next_connection_on(
+    of_service, tmp_path, monkeypatch, caplog
+):
     """Also where the environment names it; and one that is no such file leaves them, and is told
     once."""
     file = tmp_path / "trusted.crt"
@@ -42,6 +45,8 @@ def test_a_file_that_changes_counts_from_the_next_connection_on(of_service, tmp_
         await reader.readuntil(b"\r\n\r\n")
         writer.write(OK)
         writer.close()
+
+    caplog.set_level(logging.INFO, trusted.__name__)
 
     async def main():
         async with await asyncio.start_server(serve, "localhost", 0, ssl=context) as server:
@@ -62,6 +67,11 @@ def test_a_file_that_changes_counts_from_the_next_connection_on(of_service, tmp_
             assert [one.status for one in await asked()] == [200, 200]
             file.unlink()
             assert [one.status for one in await asked()] == [200, 200]
+            said = [one.msg for one in caplog.records if one.name == trusted.__name__]
+            assert {one.fields["file"] for one in said if "renewed" in one.words} == {str(file)}
+            reasons = [one.fields["reason"] for one in said if "stay as they were" in one.words]
+            assert len(reasons) == 4, "of each client, twice"
+            assert all(str(file) in reason for reason in reasons)
             for client in clients:
                 await client.close()
 
@@ -109,19 +119,19 @@ def test_a_pipe_is_no_file_of_cas(of_service, tmp_path, caplog):
     os.mkfifo(pipe)
     with pytest.raises(InputError, match="pipe: expected a file, got something else"):
         TrustedCas(str(pipe))
-    trusted = TrustedCas(of_service.ca)
-    before = trusted.context()
+    cas = TrustedCas(of_service.ca)
+    before = cas.context()
     pipe.replace(of_service.ca)
     for _ in range(2):
-        assert trusted.context() is before
+        assert cas.context() is before
     (told,) = caplog.records
     assert "stay as they were" in told.msg.words
     assert "got something else" in told.msg.fields["reason"]
 
 
 def test_what_does_not_change_is_not_read_again(of_service):
-    trusted = TrustedCas(of_service.ca)
-    first = trusted.context()
-    assert trusted.context() is first
+    cas = TrustedCas(of_service.ca)
+    first = cas.context()
+    assert cas.context() is first
     with pytest.raises(InputError, match="expected a file"):
         TrustedCas(of_service.ca + ".none")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import socket
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from spillover.inputs.topology_file import short_text
 from spillover.live.engine.timers import Timers
 from spillover.live.membership import shell
 from spillover.live.membership.shell import ConfigurationShell, NotTaken
+from spillover.live.membership.store import ConfigurationStore
 from spillover.live.membership.wire import encode_configuration
 from spillover.model.configuration import Stamp, of_file
 from spillover.model.errors import PeerError
@@ -36,7 +38,7 @@ class Node:
     """A node around it: whom it has asked, and what it has been told. `answers` are what neighbors
     say, by name; one that is not there says nothing."""
 
-    def __init__(self, answers):
+    def __init__(self, answers, store=None):
         self.answers = answers
         self.asked, self.cut_off, self.adopted, self.superseded, self.failures = [], [], [], [], []
         self.timers = Timers(asyncio.get_running_loop())
@@ -46,6 +48,7 @@ class Node:
             adopt=self.adopted.append,
             tell_superseded=self.superseded.append,
             fail=self.failures.append,
+            store=store,
         )
 
     async def ask(self, neighbor):
@@ -62,15 +65,16 @@ class Node:
         return answer
 
 
-def with_node(answers, main):
+def with_node(answers, main, store_of=lambda: None):
     async def run():
-        node = Node(answers)
+        node = Node(answers, store_of())
         try:
             async with asyncio.timeout(20.0):
                 await main(node)
         finally:
             node.shell.close()
             node.timers.close()
+            await asyncio.gather(*node.shell._tasks, return_exceptions=True)  # its last words
 
     asyncio.run(run())
 
@@ -189,3 +193,55 @@ def test_a_bug_in_asking_ends_the_node():
         await until(lambda: node.failures == [bug])
 
     with_node({"b": bug}, main)
+
+
+# --- with a store ---------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_stored_is_not_taken(caplog, monkeypatch):
+    """Whoever proposed it is told, and so is the log."""
+    pytest.importorskip("redis")
+    monkeypatch.setattr(shell._log, "filters", [])
+    with socket.socket() as taken:  # and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        url = f"redis://127.0.0.1:{taken.getsockname()[1]}/0"
+
+        async def main(node):
+            with pytest.raises(NotTaken) as refused:
+                await node.shell.propose(AT_FIRST.stamp.version, replace(PLAIN, max_hops=5), "text")
+            assert refused.value.refused.reason is Reason.STORE_UNREACHABLE
+            assert (node.adopted, node.failures) == ([], [])
+            assert node.shell.machine.current == AT_FIRST
+
+        with caplog.at_level(logging.WARNING, shell.__name__):
+            with_node({}, main, lambda: ConfigurationStore(url, "plain"))
+    said = [one for one in caplog.records if one.name == shell.__name__]
+    assert [one.msg.words for one in said] == ["the configuration is not stored"]
+    assert "cannot be reached" in said[0].getMessage()
+
+
+def test_what_the_store_has_counts_here_and_is_not_taken_anew(
+    redis_server, redis_servers, caplog, monkeypatch
+):
+    """It is heard of at the start, and by whoever comes too late with another one."""
+    monkeypatch.setattr(shell._log, "filters", [])
+    name = redis_servers.new_name()
+
+    async def main(node):
+        other = ConfigurationStore(redis_server.url, name)
+        version, topology = AT_FIRST.stamp.version, replace(PLAIN, max_hops=5)
+        stamp = await node.shell.propose(version, topology, short_text(topology))
+        assert stamp == Stamp(version + 1, "a", 1)
+        second = next_of(await other.get(), "b", 6)
+        assert await other.put(second, stamp) is None
+        await until(lambda: node.shell.machine.current == second)
+        with pytest.raises(NotTaken) as refused:
+            await node.shell.propose(version + 1, topology, short_text(topology))
+        assert refused.value.refused.reason is Reason.VERSION_CONFLICT
+        assert [one.stamp for one in node.adopted] == [stamp, second.stamp]
+        assert node.failures == []
+        await other.close()
+
+    with caplog.at_level(logging.WARNING, shell.__name__):
+        with_node({}, main, lambda: ConfigurationStore(redis_server.url, name))
+    assert [one.msg.words for one in caplog.records if one.name == shell.__name__] == []

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from dataclasses import replace
 
 import pytest
 
 from spillover.inputs.topology_file import short_text
+from spillover.live.membership import store
 from spillover.live.membership.store import AWAY, ConfigurationStore
 from spillover.model.configuration import Configuration, Stamp, of_file
-from spillover.model.errors import StoreUnreachable
+from spillover.model.errors import StoreRefused, StoreUnreachable
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from support.loop import until
@@ -124,3 +126,56 @@ def test_redis_goes_and_comes_back(redis_servers, tmp_path, caplog):
             with_store(server.url, "f", main)
     said = [record.getMessage().partition(" reason=")[0] for record in caplog.records]
     assert said == [AWAY, "the store of the configuration can be read again"]
+
+
+def test_who_listens_to_what_cannot_be_read_says_so_and_tries_again(
+    redis_server, redis_servers, caplog, monkeypatch
+):
+    """Once for all attempts; and that all is well, once it is."""
+    monkeypatch.setattr(store._log, "filters", [])  # other tests may just have said the same
+    name = redis_servers.new_name()
+    key = f"{{spillover:{name}}}:configuration"
+    redis_server.client.set(key, "no configuration is kept so")
+
+    async def main(kept):
+        heard: list[Configuration] = []
+        listening = asyncio.create_task(kept.listen(heard.append))
+        await until(lambda: kept.failures >= 3)
+        with pytest.raises(StoreRefused, match="WRONGTYPE"):
+            await kept.put(FIRST, Stamp(0))
+        assert heard == []
+        redis_server.client.delete(key)
+        assert await kept.put(FIRST, Stamp(0)) is None
+        await until(lambda: heard)
+        assert (heard[-1], kept.failures) == (FIRST, 0)
+        listening.cancel()
+        await asyncio.wait([listening])
+        assert listening.cancelled()
+
+    with caplog.at_level(logging.INFO):
+        with_store(redis_server.url, name, main)
+    said = [record.getMessage().partition(" reason=")[0] for record in caplog.records]
+    assert said == [AWAY, "the store of the configuration can be read again"]
+    assert "WRONGTYPE" in caplog.records[0].getMessage()
+
+
+def test_a_redis_that_was_never_there_is_told_once(caplog, monkeypatch):
+    """Whoever listens tries again, less and less often."""
+    pytest.importorskip("redis")
+    monkeypatch.setattr(store._log, "filters", [])
+    with socket.socket() as taken:  # and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+
+        async def main(kept):
+            listening = asyncio.create_task(kept.listen(print))
+            await until(lambda: kept.failures >= 3)
+            listening.cancel()
+            await asyncio.wait([listening])
+            assert listening.cancelled()
+
+        with caplog.at_level(logging.INFO):
+            with_store(f"redis://{place}/0", "f", main)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"{AWAY} reason=")
+    assert place in said

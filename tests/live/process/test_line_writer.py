@@ -6,6 +6,7 @@ import os
 import re
 import threading
 
+from spillover.live.process import line_writer
 from spillover.live.process.line_writer import LINES_MAX, LineWriter
 
 
@@ -42,6 +43,41 @@ def test_a_reader_that_reads_no_more_stops_nobody(caplog):
         r"nobody reads the lines dropped=(\d+)", caplog.text
     )  # twice, if the thread began late
     assert sum(map(int, dropped)) == count - len(numbers)
+
+
+def test_so_many_lines_are_kept_and_the_others_are_told_of_as_a_number(caplog, monkeypatch):
+    """Once, before the next ones are written."""
+    monkeypatch.setattr(line_writer, "LINES_MAX", 3)
+    reading, writing = os.pipe()
+    lines = LineWriter(writing)
+    with lines._changed:  # nobody takes any meanwhile
+        for number in range(5):
+            lines.write(str(number))
+    assert os.read(reading, 100) == b"0\n1\n2\n"
+    lines.write("5")
+    lines.close()
+    assert not lines._thread.is_alive()
+    assert os.read(reading, 100) == b"5\n"
+    assert [record.msg.fields for record in caplog.records] == [{"dropped": 2}]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_reader_that_does_not_read_is_not_waited_for_in_the_end(monkeypatch):
+    monkeypatch.setattr(line_writer, "CLOSE_S", 0.01)
+    reading, writing = os.pipe()
+    lines = LineWriter(writing)
+    assert lines._thread.daemon, "it must not keep the process"
+    lines.write("x" * (1 << 20))
+    lines.close()
+    assert lines._thread.is_alive()
+    left = (1 << 20) + 1
+    while left:
+        left -= len(os.read(reading, left))
+    lines._thread.join(20.0)
+    assert not lines._thread.is_alive()
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_reader_that_has_gone_ends_nobody(caplog):

@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -123,6 +125,122 @@ def test_one_of_a_kind_in_a_period(pipe, monkeypatch):
     for number in range(2 * logs.KINDS_MAX):
         once.filter(logging.makeLogRecord({"msg": Message("silent", neighbor=str(number))}))
     assert len(once._next_s) <= logs.KINDS_MAX + 2
+
+
+class Clock:
+    """Records at times that a test says, and what a filter made of them."""
+
+    def __init__(self, monkeypatch):
+        self.now_s = 100.0
+        self.once = OncePerPeriod()
+        monkeypatch.setattr(logs.time, "monotonic", lambda: self.now_s)
+
+    def say(self, words, **fields):
+        """What is let through, as text; None of what is held back."""
+        record = logging.makeLogRecord({"msg": Message(words, **fields) if fields else words})
+        return str(record.msg) if self.once.filter(record) else None
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def test_what_is_held_back_is_told_once_the_second_is_over(clock):
+    """To the instant; of a line that is no message, in words."""
+    assert clock.say("away", left=1) == "away left=1"
+    assert clock.say("plain") == "plain"
+    clock.now_s = 100.0 + logs.PERIOD_S - 0.001
+    assert [clock.say("away", left=2) for _ in range(3)] == [None] * 3
+    assert clock.say("plain") is None
+    clock.now_s = 100.0 + logs.PERIOD_S
+    assert clock.say("away", left=3) == "away left=3 held_back=3"
+    assert clock.say("plain") == "plain (and 1 more since the last such line)"
+    clock.now_s += logs.PERIOD_S
+    assert clock.say("away", left=4) == "away left=4"
+    assert clock.say("plain") == "plain"
+
+
+@pytest.mark.parametrize("field", ["neighbor", "peer", "upstream", "worker", "failure"])
+def test_who_it_is_about_makes_another_kind_and_what_else_is_said_does_not(clock, field):
+    for who in ("a", "b", None):
+        assert clock.say("away", reason="x", **{field: who}) is not None
+        assert clock.say("away", reason="y", **{field: who}) is None
+
+
+def test_beyond_a_bound_all_further_kinds_are_one(clock):
+    """Until some of those before have said nothing for a second."""
+    for number in range(logs.KINDS_MAX):
+        assert clock.say("away", neighbor=number) is not None
+    assert clock.say("away", neighbor=0) is None
+    assert clock.say("away", neighbor="new") is not None
+    assert clock.say("away", neighbor="newer") is None, "as if it were the same"
+    assert clock.say("back", neighbor="new") is not None
+    clock.now_s += logs.PERIOD_S
+    assert clock.say("away", neighbor="new").endswith("neighbor=new")
+    assert clock.say("away", neighbor="newer").endswith("neighbor=newer")
+    assert clock.say("away", neighbor=0).endswith("neighbor=0"), "and of it nothing is known"
+    assert len(clock.once._next_s) == 3
+    assert len(clock.once._held_back) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("word", "word"),
+        ("zwölf", "zwölf"),
+        ("two words", '"two words"'),
+        ("zwei Wörter", '"zwei Wörter"'),
+        ('a"b', '"a\\"b"'),
+        ("a=b", '"a=b"'),
+        ("", '""'),
+        ("line\n\u2028 zwölf", '"line\\n\\u2028 zw\\u00f6lf"'),
+        (0.5, "0.5"),
+        (["a", None], '["a", null]'),
+        (Path("a"), '"a"'),
+    ],
+)
+def test_a_value_is_a_word_or_json(value, told):
+    assert str(Message("said", value=value)) == f"said value={told}"
+
+
+def test_a_line_that_was_torn_is_ended_before_the_next(pipe):
+    """Nothing else is to be taken for its end."""
+    os.set_blocking(pipe[1], False)
+    logger, handler = logger_to(pipe[1], TextLines())
+    filler = 0
+    while True:
+        try:
+            filler += os.write(pipe[1], b"." * 4096)
+        except BlockingIOError:
+            break
+    read = os.read(pipe[0], 3 * 4096)
+    logger.info("torn %s", "x" * 20_000)
+    assert handler.lost == 1
+    while len(read) < filler + 4096:
+        read += os.read(pipe[0], 1 << 20)
+    logger.info("after")
+    read += os.read(pipe[0], 1 << 20)
+    first, second, last = read[filler:].decode().splitlines()
+    assert "INFO torn xxx" in first
+    assert second.endswith("WARNING log lines could not be written lost=1")
+    assert last.endswith("INFO after")
+    logger.info("more")
+    assert os.read(pipe[0], 1 << 20).decode().count("\n") == 1
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(pipe):
+    """Not even for a moment: forty lines that do not fit would take as many."""
+    os.set_blocking(pipe[1], False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(pipe[1], b"." * 4096)
+    logger, handler = logger_to(pipe[1], TextLines())
+    began_s = time.monotonic()
+    for _ in range(40):
+        logger.info("lost")
+    assert handler.lost == 40
+    assert time.monotonic() - began_s < 20.0
 
 
 def test_a_pipe_that_nobody_reads_does_not_hold_up_the_writer(pipe):

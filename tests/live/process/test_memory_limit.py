@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 
 import pytest
 
+from spillover.live.process import memory_limit
 from spillover.live.process.allocator import GIVE_BACK_S, GIVEN_BACK_BYTES, FreedMemory
 from spillover.live.process.memory_limit import (
     HELD_BYTES_MIN,
@@ -29,6 +31,7 @@ CASES = {
         9,
     ),
     "version 2, the least": ("0::/s/app\n", {f"s/app/{V2}": "8388608", f"s/{V2}": "9437184"}, 8),
+    "version 2, a path with colons": ("0::/a:b:c\n", {f"a:b:c/{V2}": "134217728\n"}, 128),
     "version 2, in a container": ("0::/\n", {V2: "134217728\n"}, 128),
     "version 2, path of the host": ("0::/docker/abc\n", {V2: "134217728\n"}, 128),
     "version 1": ("5:cpu:/x\n4:memory:/app\n", {f"memory/app/{V1}": "134217728\n"}, 128),
@@ -64,6 +67,40 @@ def test_the_default_is_a_share_and_never_too_little():
     """A quarter; of it an equal part for each of several nodes; 64 MiB where that is less."""
     assert default_held_limit_bytes() == max(HELD_BYTES_MIN, memory_limit_bytes() // HELD_SHARE)
     assert default_held_limit_bytes(10**6) == HELD_BYTES_MIN
+
+
+@pytest.mark.parametrize(
+    ("pages", "soft", "processes", "expected_mib"),
+    [
+        (2**21, {}, 1, 2048),
+        (2**21, {}, 2, 1024),
+        (2**21, {}, 1000, 64),
+        (2**15, {}, 1, 64),
+        (2**21, {resource.RLIMIT_DATA: 2**30}, 1, 256),
+        (2**21, {resource.RLIMIT_AS: 2**30}, 2, 128),
+        (2**21, {resource.RLIMIT_DATA: 2**31, resource.RLIMIT_AS: 2**30}, 1, 256),
+        (2**18, {resource.RLIMIT_DATA: 2**40}, 1, 256),
+        (None, {}, 1, 256),
+    ],
+)
+def test_the_default_is_a_quarter_of_the_least_limit(
+    monkeypatch, tmp_path, pages, soft, processes, expected_mib
+):
+    """Of pages of 4 KiB; a machine that does not tell is taken to have 1 GiB."""
+
+    def told(name):
+        if pages is None:
+            raise ValueError(name)
+        return {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": pages}[name]
+
+    monkeypatch.setattr(os, "sysconf", told)
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda kind: (soft.get(kind, resource.RLIM_INFINITY), 0)
+    )
+    monkeypatch.setattr(
+        memory_limit.memory_limit_bytes, "__defaults__", (tmp_path / "no", tmp_path)
+    )
+    assert default_held_limit_bytes(processes) == expected_mib * MIB
 
 
 @pytest.mark.processes

@@ -17,7 +17,7 @@ def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, OverflowError, TypeError, ValueError) as error:  # of names that are none, too
         listening.close()
         reason = getattr(error, "strerror", None) or str(error)
         expected = f"expected an address that can be bound, got {host}:{port} ({reason})"

@@ -1,0 +1,324 @@
+"""How a client's requests are carried: which of them a thread sends by itself, what retries cost,
+how often a node is asked again, and what is left of what nobody waits for any more."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import time
+
+import pytest
+
+from spillover.client import AsyncSpillover, Retries, Spillover, Unreachable
+from spillover.client.call import Call
+from spillover.client.wire import encode_payload
+from spillover.live.http.blocking import BODY_MAX_BYTES
+from spillover.model.errors import Expired, NotDelivered, OutcomeUnknown
+from support.loop import until
+from support.scripted_server import answer, done, problem, scripted, scripted_aside
+
+LIMIT_S = 20.0
+PAGE = answer(500, b"<html></html>", kind="text/html")
+QUEUED = answer(200, {"id": "x", "state": "queued"})
+
+
+def run(main):
+    asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+
+
+def hosts(client):
+    """Whom threads have asked by themselves."""
+    return list(client._client._calls._blocking)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_thread_sends_what_is_small_by_itself(more):
+    """What is large might have to be read while it is written. Both count the same."""
+    payload = "x" * (BODY_MAX_BYTES - len(encode_payload("")) + more)
+    with scripted_aside(done(7)) as server, Spillover(server.url) as client:
+        for count in (1, 2):
+            assert client.run(payload).result == 7
+            assert client.stats == (count, count, 0, 0, 0, 0)
+        assert hosts(client) == ([] if more else [server.url])
+
+
+def test_a_thread_sends_nothing_by_itself_where_that_has_to_be_secret(nowhere):
+    url = nowhere.replace("http:", "https:")
+    with Spillover(url, retries=Retries(rounds=1)) as client:
+        with pytest.raises(Unreachable):
+            client.run(1)
+        assert hosts(client) == []
+
+
+def test_a_thread_sends_nothing_by_itself_while_a_node_rests(nowhere):
+    with scripted_aside(done(7)) as server, Spillover([nowhere, server.url]) as client:
+        client.nodes.failed(nowhere, time.monotonic(), 3600.0)
+        for _ in range(3):
+            assert client.run(1).result == 7
+        assert client.stats.retries == 0
+        assert hosts(client) == []
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_each_request_earns_its_share_of_a_retry(awaits):
+    """Whoever sends it: one that may be refused twice has two tokens by three requests."""
+    full = problem(429, "queue_full", retry_after="0")
+    answers = [done(1), done(2), full, full, done(3)]
+    options = {"retries": Retries(share=0.7, floor_per_s=0.0)}
+
+    async def ask(url):
+        async with AsyncSpillover(url, **options) as client:
+            return [(await client.run(1, deadline_s=5.0)).result for _ in range(3)]
+
+    with scripted_aside(*answers) as server:
+        if awaits:
+            results = asyncio.run(ask(server.url))
+        else:
+            with Spillover(server.url, **options) as client:
+                results = [client.run(1, deadline_s=5.0).result for _ in range(3)]
+    assert results == [1, 2, 3]
+
+
+# --- a node that is asked about a job ------------------------------------------------------------
+
+
+class Draw(random.Random):
+    """Draws always the same."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self._draw = draw
+
+    def random(self):
+        return self._draw
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """All that was waited for: nothing of it is waited here."""
+    noted = []
+
+    async def sleep(pause_s):
+        noted.append(pause_s)
+
+    monkeypatch.setattr("spillover.client.calls.asyncio.sleep", sleep)
+    return noted
+
+
+@pytest.mark.parametrize(("draw", "told_s"), [(0.0, None), (0.5, None), (0.0, 3)])
+def test_pauses_double_up_to_two_seconds(pauses, draw, told_s):
+    """A draw takes some of it away, so that not all come back at once; what the node asks for is
+    waited for besides."""
+    headers = {} if told_s is None else {"retry_after": told_s}
+    stumbles = [problem(503, "draining", **headers)] * 7
+
+    async def main():
+        async with (
+            scripted(*stumbles, QUEUED) as server,
+            AsyncSpillover(server.url, retries=Retries(comeback_s=100.0)) as client,
+        ):
+            client._calls._rng = Draw(draw)
+            assert await client.job("x").state() == "queued"
+
+    run(main)
+    whole_s = [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+    share = 1.0 - draw / 2.0
+    assert pauses == pytest.approx([(told_s or 0.0) + share * one for one in whole_s])
+
+
+@pytest.mark.parametrize(
+    "said", [problem(408, "timeout"), problem(429, "queue_full"), PAGE], ids=["408", "429", "500"]
+)
+def test_a_node_that_says_later_is_asked_again(pauses, said):
+    async def main():
+        async with scripted(said, QUEUED) as server, AsyncSpillover(server.url) as client:
+            assert await client.job("x").state() == "queued"
+            assert len(server.seen) == 2
+
+    run(main)
+
+
+def test_a_node_is_not_asked_again_beyond_the_time_in_which_it_may_come_back(pauses):
+    """Not even once where the first pause would be as long."""
+
+    async def main():
+        async with (
+            scripted(problem(503, "draining", retry_after=10)) as server,
+            AsyncSpillover(server.url, retries=Retries(comeback_s=10.0)) as client,
+        ):
+            with pytest.raises(OutcomeUnknown, match="cannot be asked"):
+                await client.job("x").state()
+            assert (len(server.seen), pauses) == (1, [])
+
+    run(main)
+
+
+ENDED = {"id": "x", "state": "done", "result": 7, "cluster": "z", "path": ["z"], "hops": 0}
+DONE = answer(200, {**ENDED, "timing_ms": {}})
+
+
+@pytest.mark.parametrize(("timeout_s", "least_ms", "most_ms"), [
+    (None, 60_000, 60_000), (3600.0, 60_000, 60_000), (30.0, 20_000, 30_000),
+])  # fmt: skip
+def test_a_node_is_told_how_long_an_end_is_waited_for(pauses, timeout_s, least_ms, most_ms):
+    """A minute at most. One that has it not wait is asked again after half a second."""
+
+    async def main():
+        async with scripted(QUEUED, QUEUED, DONE) as server, AsyncSpillover(server.url) as client:
+            assert (await client.job("a/b").result(timeout_s)).result == 7
+            for words, _ in server.seen:
+                path, _, wait_ms = words.partition("?wait_ms=")
+                assert path == "GET /requests/a%2Fb"
+                assert least_ms <= int(wait_ms) <= most_ms
+
+    run(main)
+    assert pauses == [0.5, 0.5]
+
+
+def test_a_node_that_had_it_wait_is_asked_again_at_once(pauses, monkeypatch):
+    monkeypatch.setattr("spillover.client.job.PAUSE_S", 0.0)
+
+    async def main():
+        async with scripted(QUEUED, DONE) as server, AsyncSpillover(server.url) as client:
+            assert (await client.job("x").result()).result == 7
+            assert len(server.seen) == 2
+
+    run(main)
+    assert pauses == []
+
+
+# --- what nobody waits for any more --------------------------------------------------------------
+
+
+def cancels(server):
+    return [words for words, _ in server.seen if words.startswith("DELETE")]
+
+
+def with_one_called_off(answers, check, monkeypatch):
+    """Run `check(client, server)` after a request that had no answer was cancelled. As long as it
+    has not ended at its node, that is asked for it."""
+    monkeypatch.setattr("spillover.client.calls.PARTING_S", 3600.0)
+
+    async def main():
+        async with scripted(b"", *answers) as server, AsyncSpillover(server.url) as client:
+            running = asyncio.create_task(client.run(1))
+            await until(lambda: server.seen)
+            running.cancel()
+            await check(client, server)
+            await until(lambda: not client._calls._partings)
+
+    run(main)
+
+
+def test_what_was_called_off_leaves_nothing_behind(monkeypatch):
+    """Neither its connection, which waits for an answer, nor what has asked for its end."""
+
+    async def check(client, server):
+        await until(lambda: "POST" not in "".join(server._connections.values()))
+        assert len(cancels(server)) == 1
+        assert client.stats == (1, 0, 0, 0, 1, 0)
+
+    with_one_called_off([answer(200)], check, monkeypatch)
+
+
+@pytest.mark.parametrize("not_yet", [answer(202), problem(404, "unknown_request")])
+def test_it_is_called_off_until_it_has_ended(monkeypatch, not_yet):
+    """The word of it may come before the request, and another cluster may take its time."""
+
+    async def check(client, server):
+        await until(lambda: len(cancels(server)) == 4)
+
+    with_one_called_off([not_yet] * 3 + [answer(200)], check, monkeypatch)
+
+
+def test_what_has_its_answer_and_is_not_known_has_ended(monkeypatch):
+    """Its node has forgotten it. Where another cluster takes its time it has not ended."""
+
+    async def check(client, server):
+        await until(lambda: len(cancels(server)) >= 2)
+        for writer, request in server._connections.items():
+            if request.startswith("POST"):
+                writer.write(done(7))
+        server.answers(answer(202))
+        before = len(cancels(server))
+        await until(lambda: len(cancels(server)) >= before + 4)
+        assert client._calls._partings
+        server.answers(problem(404, "unknown_request"))
+
+    with_one_called_off([problem(404, "unknown_request")], check, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("error", "late", "kind"),
+    [
+        (OutcomeUnknown("x"), False, OutcomeUnknown),
+        (OutcomeUnknown("x"), True, Expired),
+        (NotDelivered("x"), False, Unreachable),
+        (NotDelivered("x"), True, Unreachable),
+    ],
+)
+def test_only_what_was_sent_can_have_run_out_of_time(error, late, kind):
+    client = AsyncSpillover("http://127.0.0.1:1")
+    call = Call(b"", (), "k", time.monotonic() + (-1.0 if late else 1000.0))
+    told = client._calls._without_answer("http://127.0.0.1:1", call, error)
+    assert (type(told), told.node, told.id) == (kind, "http://127.0.0.1:1", "k")
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"),
+    [(None, False), (ValueError, False), (KeyboardInterrupt, True), (asyncio.CancelledError, True)],
+)
+def test_jobs_without_a_key_end_with_who_is_interrupted(kind, ends):
+    """But not those whose deadline has passed, or whose end is known."""
+
+    async def main():
+        async with scripted(answer(200)) as server:
+            client = AsyncSpillover(server.url)
+            now_s = time.monotonic()
+            client._calls._begin(asyncio.get_running_loop())
+            for name, left_s in (("late", 0.0), ("known", 1000.0), ("open", 1000.0)):
+                client._remember(name, server.url, now_s + left_s)
+            client._forget("known")
+            client._forget("known")
+            await client.__aexit__(kind, None, None)
+            assert cancels(server) == (["DELETE /requests/open"] if ends else [])
+            assert client.stats.called_off == ends
+
+    run(main)
+
+
+def test_jobs_whose_deadline_has_passed_are_not_remembered():
+    """The first that was submitted is the first that is looked at."""
+    client = AsyncSpillover("http://127.0.0.1:1")
+    now_s = time.monotonic()
+    for number in range(3):
+        client._remember(f"late {number}", "http://a", now_s - 1.0)
+    client._remember("open", "http://a", now_s + 1000.0)
+    client._remember("late", "http://a", now_s - 1.0)
+    assert list(client._unnamed) == ["open", "late"]
+    assert client._unnamed["open"] == ("http://a", now_s + 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "allowed"),
+    [
+        (100, 1000, 50),
+        (100, 49, 49),
+        (1, 1000, 1),
+        (0, 1000, 1),
+        (resource.RLIM_INFINITY, 1000, 1000),
+    ],
+)
+def test_no_more_than_half_of_the_files_that_may_be_open_are_connections(
+    monkeypatch, files, given, allowed
+):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, resource.RLIM_INFINITY))
+    client = AsyncSpillover("http://127.0.0.1:1", connections_max=given)
+    client._calls._begin(asyncio.new_event_loop())
+    slots = client._calls._slots
+    count = 0
+    while slots.take():
+        count += 1
+    assert count == allowed
+    client._calls._loop.close()
