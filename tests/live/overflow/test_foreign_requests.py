@@ -58,26 +58,26 @@ class Desk:
     def resume(self):
         """Of a source."""
 
-    def close(self, problem):
+    def close(self, _):
         """Of a source."""
 
 
 class Outlet(list):
     """The connection of a neighbor, which writes down what leaves on it."""
 
-    def begin(self, frame, on_flow):
+    def begin(self, *_):
         self.append("begin")
 
-    def write(self, frame_head, data):
+    def write(self, _, data):
         self.append(data)
 
-    def end(self, frame):
+    def end(self, _):
         self.append("end")
 
     def break_off(self):
         self.append("broken")
 
-    def stay(self, now_s, waited_s):
+    def stay(self, *_):
         return Stay(0.0, 0.0, 0.0)
 
 
