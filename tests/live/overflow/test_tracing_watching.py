@@ -246,9 +246,15 @@ def test_events_of_what_is_not_traced_or_not_under_way_change_nothing(here, capl
         for event in (ev.ForwardRefused(1), ev.ForwardLost(1), ev.NotStarted(1, "busy")):
             at.tracing._hear(event, 1.0)
         answer = Answer(DONE, ("a", "b"))
-        for event in (ev.ForwardAnswered(1, answer, 0, 0), ev.ServiceEnded(1, DONE, 0.1)):
+        for number, event in enumerate(
+            [
+                ev.ForwardAnswered(1, answer, 0, 0),
+                ev.ServiceEnded(1, DONE, 0.1),
+                ev.ServiceEnded(1, FAILED, 0.1, upstream_status=500),
+            ]
+        ):
             at.tracing._hear(event, 1.0)
-            ref = at.take(f"yes{type(event).__name__}").ref
+            ref = at.take(f"yes{number}").ref
             visit = at.tracing._open[ref]
             visit.under_way = None
             event.ref = ref
@@ -290,7 +296,7 @@ def test_a_client_that_leaves_has_no_status_and_a_refusal_has_its_own(here):
         assert refused.reason is Refusal.QUEUE_FULL
         visit = at.recorder[-1]
         assert (visit.request_id, visit.status, visit.error) == ("late", 429, "queue_full")
-        assert visit.attempts == []
+        assert (visit.attempts, visit.ended_s) == ([], visit.began_s)
         for one in (entry, last):
             at.feed(ev.ServiceEnded(one.ref, DONE, 0.5))
         assert (len(at.recorder), at.tracing._open, at.tracing._by_id) == (4, {}, {})
