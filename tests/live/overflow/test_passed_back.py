@@ -150,6 +150,8 @@ def test_over_a_link_all_leaves_in_order_and_late_and_that_is_told(back):
     assert way.take() == [("head", HEAD, SO_FAR, Stay(2.0, 0.0, 2.0)), "began", b"one", "resume"]
     way.advance(1)
     assert way.take() == [("end", FIELDS, ANSWER), "left"]
+    way.sink.break_off(None)
+    assert way.take() == [], "it is whole"
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 2.0])

@@ -4,6 +4,7 @@ that dies at every byte of it, and neighbors that say something else."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -16,12 +17,19 @@ from spillover.live.engine.timers import Timers
 from spillover.live.overflow.agreement import Agreement, Terms
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.passed_link import PassedLink
-from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_whole, piece_head
+from spillover.live.overflow.passed_wire import (
+    decode_pass,
+    encode_end,
+    encode_head,
+    encode_whole,
+    piece_head,
+)
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import STREAM
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.live.overflow.wire import Caller, Stay, encode_answer
+from spillover.model.load import LoadNow
 from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import DONE, FAILED, Answer, Request
 from spillover.model.topology import Cluster, Topology
@@ -76,11 +84,11 @@ class Home:
         else:
             self.ends[event.ref].append(event)
 
-    def hand_over(self, ref, sink):
+    def hand_over(self, ref, sink, deadline_s=1e12, **told):
         self.relays.open(ref, sink)
         work = PassedRequest("GET", b"/", (), b"").encode()
         request = Request(f"r{ref}", False, work, ("a",))
-        self.link.forward(ev.Forward(ref, 0, request, 1e12))
+        self.link.forward(ev.Forward(ref, 0, request, deadline_s, **told))
         return request
 
     async def close(self):
@@ -135,14 +143,15 @@ def test_an_answer_cut_off_anywhere_is_lost_and_never_answered(run):
 @asynccontextmanager
 async def answering(*answers):
     """A neighbor that answers so, one request after the other, and a home that asks it; then it
-    says nothing more. `left` is set once its connection has been closed at the other end."""
-    left = asyncio.Event()
+    says nothing more. `left` is set once its connection has been closed at the other end, `asked`
+    has the bodies of what it was asked."""
+    left, asked = asyncio.Event(), []
 
     async def answer(reader, writer):
         for bytes_ in answers:
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0])
-            await reader.readexactly(length)
+            asked.append(await reader.readexactly(length))
             writer.write(bytes_)
         with suppress(ConnectionError):
             await reader.read()
@@ -151,7 +160,7 @@ async def answering(*answers):
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     home = Home(server.sockets[0].getsockname()[1])
-    home.left = left
+    home.left, home.asked = left, asked
     try:
         yield home
     finally:
@@ -201,6 +210,24 @@ def test_how_long_both_ways_took_is_told_with_the_answer(answer):
                 assert 0.0 < answered.opening_s < 2.0
                 assert sink.body == b"some"
                 assert home.became == ["answered"] * ref
+
+    asyncio.run(main())
+
+
+def test_a_request_is_handed_over_with_what_is_left_of_its_deadline():
+    """And with the load here, and whether the neighbor has asked for it."""
+    load = LoadNow(1, 2, 3, 0.5, True)
+
+    async def main():
+        async with answering(AT_ONCE_ANSWER, AT_ONCE_ANSWER) as home:
+            for ref, told in ((1, {"load": load, "pulled": True}), (2, {})):
+                home.hand_over(ref, Got(), time.monotonic() + 100.0, **told)
+                await until(lambda ref=ref: home.ends[ref])
+            first, second = map(decode_pass, home.asked)
+            assert 90.0 < first.remaining_s <= 100.0
+            assert (first.load, first.pulled) == (load, True)
+            assert (second.load, second.pulled) == (None, False)
+            assert PassedRequest.decode(first.request.work).method == "GET"
 
     asyncio.run(main())
 
