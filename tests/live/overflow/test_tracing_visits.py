@@ -289,3 +289,71 @@ def test_a_reason_makes_no_error_of_what_a_caller_has_done(visit, status, told):
     assert server.status.is_unset == (told is None)
     assert server.status.description == (told and "words")
     assert server.attributes["http.response.status_code"] == status
+
+
+def test_which_methods_are_known_the_environment_can_say(visit, monkeypatch):
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_HTTP_KNOWN_METHODS", "GET, BREW")
+    for method, name in (("BREW", "BREW"), ("GET", "GET"), ("POST", "HTTP")):
+        visit.method = method
+        visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
+        server = spans_of(visit)[0]
+        assert server.name == name
+        assert server.attributes["http.request.method"] == ("_OTHER" if name == "HTTP" else name)
+
+
+@pytest.mark.parametrize(
+    ("urls", "own", "door"),
+    [
+        ({}, (None, None), (None, None)),
+        ({"url": "http://a:81"}, ("a", 81), ("a", 81)),
+        ({"url": "http://a:81", "proxy_url": "http://d"}, ("a", 81), ("d", 80)),
+        ({"proxy_url": "http://d"}, (None, None), ("d", 80)),
+    ],
+)
+def test_by_which_door_a_request_came_in_as_far_as_the_cluster_has_any(visit, urls, own, door):
+    visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
+    for visit.route, expected in (("/requests", own), (None, door)):
+        told = spans_of(visit, Cluster(id="a", servers=1, **urls))[0].attributes
+        assert (told.get("server.address"), told.get("server.port")) == expected
+        assert told.get("url.scheme") == (expected[0] and "http")
+
+
+def test_all_spans_of_a_visit_are_in_the_same_state_of_its_trace(visit):
+    """Sampled, by the tracestate that goes along; where there is none, none is told."""
+    visit.begin(2, 11.0)
+    for visit.place, header in ((PLACE, "x=y"), (PLACE._replace(state="", parent_id=7), "")):
+        visit.end(12.0, 0.0, Answer(DONE, ("a",)), 200, "")
+        spans = spans_of(visit)
+        assert [span.context.trace_state.to_header() for span in spans] == [header] * 3
+        assert all(span.context.trace_flags.sampled for span in spans)
+        assert not any(span.context.is_remote for span in spans)
+        assert [span.parent.trace_state.to_header() for span in spans[1:]] == [header] * 2
+        assert not any(span.parent.is_remote for span in spans[1:])
+
+
+def test_work_that_calls_nobody_tells_how_it_failed(visit):
+    """It has no status, nor is it a call after which others are others."""
+    visit.begin(2, 10.0)
+    visit.end_attempt(11.0, "handler_failed", "it broke")
+    attempt = visit.begin(3, 11.0)
+    attempt.method, attempt.url = "GET", URL
+    visit.end_attempt(12.0, None)
+    visit.end(12.0, 0.0, Answer(DONE, ("a",)), 200, "")
+    _, run, call = spans_of(visit)
+    assert (run.name, run.kind, dict(run.attributes)) == (
+        "run", SpanKind.INTERNAL, {"error.type": "handler_failed"},
+    )  # fmt: skip
+    assert (run.status.is_unset, run.status.description) == (False, "it broke")
+    assert "http.request.resend_count" not in call.attributes
+    assert call.attributes["server.address"] == "h"
+    assert "url.scheme" not in call.attributes
+    assert (call.name, call.status.is_unset) == ("GET", True)
+
+
+def test_who_made_a_span_is_told_with_it(visit):
+    visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
+    made = SpanMaker(Resource({"service.name": "x"}), Cluster(id="a", servers=1), NUMBERS.__next__)
+    for span in made.spans(visit):
+        assert span.resource.attributes["service.name"] == "x"
+        assert span.instrumentation_scope.name == "spillover"
+        assert span.instrumentation_scope.version
