@@ -237,8 +237,10 @@ def test_a_request_that_is_cut_off_is_refused(length):
     """Where what is JSON is not whole; the rest is for who passes it on to read."""
     request = Request("r", False, PassedRequest("GET", b"/", (), b"").encode(), ("a",))
     whole = b"".join(encode_pass(request, UNSAID, 1.5, None, pulled=False))
+    told_bytes = len(whole) - len(request.work)
     with pytest.raises(MalformedMessage):
-        decode_pass(whole[: min(length, len(whole) - len(request.work) - 1)])
+        decode_pass(whole[: min(length, told_bytes - 1)])
+    assert decode_pass(whole[:told_bytes]).request.work == b""
 
 
 def test_an_answer_of_a_failure_is_whole_too():
