@@ -149,7 +149,7 @@ def test_a_changed_topology_is_gone_by_everywhere(here):
         shell, changes = at.shell, []
         shell.on_change.append(lambda: changes.append(shell.topology.max_hops))
         clusters = tuple(
-            replace(one, passed_stall_ms=7000.0) if one.id == "a" else one
+            replace(one, handler="proxy:http://h", passed_stall_ms=7000.0) if one.id == "a" else one
             for one in shell.topology.clusters
         )
         changed = replace(
