@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from itertools import count
 from types import SimpleNamespace
 
@@ -153,18 +154,37 @@ def test_results_alone_are_waited_for_until_they_are_fetched_or_their_time_is_ov
     run(main())
 
 
-def test_neighbors_requests_are_waited_for_as_the_own_are(run, caplog):
+def test_neighbors_requests_are_waited_for_as_the_own_are(run, caplog, monkeypatch):
     """And the end of either is seen at once, not only at the next look."""
+    monkeypatch.setattr(ending, "LOOK_EVERY_S", 9.0)
 
     async def main():
         held, take = home()
         entry, foreign = take("x"), Foreign(2)
         assert Left.of(held, foreign) == (3, 0)
         loop = asyncio.get_running_loop()
-        for end in (foreign.end, lambda: held.answered(entry.ref, ANSWER), foreign.end):
-            loop.call_later(0.01, end)
-        assert await ended(held, 60.0, 60.0, foreign) < ending.LOOK_EVERY_S
+        ends = (foreign.end, lambda: held.answered(entry.ref, ANSWER), foreign.end)
+        for number, end in enumerate(ends):
+            loop.call_later(0.02 * number, end)
+        assert await ended(held, 60.0, 60.0, foreign) < 5.0
         assert waits(caplog) == [("3 requests under way", 60.0)]
+
+    run(main())
+
+
+def test_what_has_ended_before_is_no_sign(run, monkeypatch):
+    """It looks when something ends, and now and then; not all the while."""
+    looks = []
+    clock = SimpleNamespace(monotonic=lambda: looks.append(1) or time.monotonic())
+    monkeypatch.setattr(ending, "time", clock)
+
+    async def main():
+        held, take = home()
+        first, _ = take("x"), take("y")
+        held.answered(first.ref, ANSWER)
+        assert held.settled.is_set()
+        await ended(held, 0.1, 60.0)
+        assert len(looks) < 10
 
     run(main())
 
