@@ -15,6 +15,7 @@ from spillover.core.overflow import events as ev
 from spillover.live.overflow import shell as module
 from spillover.live.overflow.report_lines import NothingToDo, Question, decode_line
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.logs import REQUESTS_LOGGER
 from spillover.model.errors import InputError, NotDelivered
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import DONE, Answer, Outcome, Refusal, Request
@@ -82,6 +83,7 @@ def test_the_end_of_a_node_closes_all_it_has_and_tells_all_who_wait(here):
         stream = shell.streams.open(at.handles["b"], lambda _: None)
         for name in ("first", "second"):
             shell.on_close.append(lambda name=name: order.append((name, stream.ended)))
+        shell.on_close.append(lambda: told.append(at.take("late").reason))
         entry = at.take()
         shell.waiters.wait(entry.ref, told.append)
         _, foreign = at.take_over()
@@ -90,7 +92,7 @@ def test_the_end_of_a_node_closes_all_it_has_and_tells_all_who_wait(here):
         await shell.close()
         assert order == [("first", False), ("second", False)]
         assert stream.ended
-        assert told == [None]
+        assert told == [Refusal.DRAINING, None]
         assert foreign.cancelled()
         assert not any(shell.left)
         assert (shell.home_requests.closed, shell.foreign_requests.closed) == (True, True)
@@ -185,6 +187,63 @@ def test_forwards_are_counted_as_they_leave_pulled_ones_twice(here):
             at.say(ev.Forward(*told, pulled=pulled))
         assert (at.counted(), at.counted("c")) == ((1, 2), (0, 0))
         assert len(at.shell.links.by_handle[at.handles["b"]]._ways) == 3
+
+    here(check)
+
+
+def test_what_nobody_waits_for_any_more_is_recalled(here):
+    async def check(at):
+        request = Request("r1", True, msgspec.Raw(b"1"), ("a",))
+        at.say(ev.Forward(1, at.handles["b"], request, time.monotonic() + 600.0))
+        at.say(ev.Recall(1, at.handles["b"]))
+        assert at.shell.metrics.came_back("b")["recalled"] == 1
+        assert at.shell.links.by_handle[at.handles["b"]]._ways == {}
+
+    here(check)
+
+
+def test_each_request_of_a_client_is_in_the_log_where_that_is_asked_for(here, caplog):
+    async def check(at):
+        for level, lines in ((logging.WARNING, 0), (logging.INFO, 1)):
+            caplog.set_level(level, REQUESTS_LOGGER)
+            entry = at.take(f"x{lines}")
+            ref, _ = at.take_over(f"y{lines}")
+            for one in (entry.ref, ref):
+                at.feed(ev.ServiceEnded(one, DONE, 0.1, b"1"))
+            said = [one.msg.fields["request_id"] for one in caplog.records]
+            assert said == [f"x{lines}"] * lines
+
+    here(check)
+
+
+def test_the_limits_of_what_passes_are_those_of_the_cluster_from_the_start(here):
+    async def check(at):
+        assert (at.shell.relays.stall_s, at.shell.relays.idle_s) == (7.0, 8.0)
+
+    limits = {"passed_stall_ms": 7000.0, "passed_idle_ms": 8000.0}
+    here(check, handler="proxy:http://127.0.0.1:9", **limits)
+
+
+def test_what_is_read_and_written_takes_the_place_of_answers_that_are_kept(here):
+    async def check(at):
+        shell, held = at.shell, at.shell.machine.held
+        shell.room.make()
+        assert shell.names._limit_bytes == held.limit_bytes
+        shell.moving.add(held.limit_bytes // 4)
+        await until(lambda: held.moving_bytes)
+        assert shell.names._limit_bytes == held.limit_bytes - held.limit_bytes // 4
+
+    here(check)
+
+
+def test_reports_that_say_the_same_are_said_a_few_times(here):
+    """At the period of the topology they would be said again and again."""
+
+    async def check(at):
+        heard = at.listen("b")
+        for _ in range(50):
+            at.say(ev.Publish(REPORT))
+        assert 1 <= len(heard) < 25
 
     here(check)
 

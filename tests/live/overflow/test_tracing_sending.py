@@ -254,6 +254,18 @@ def test_an_exporter_that_fails_is_told_of_and_not_waited_for_at_the_end(sending
     ]
 
 
+@pytest.mark.parametrize("value", [None, ""])
+def test_what_the_environment_does_not_say_is_as_for_others(monkeypatch, exporter, value):
+    """By OpenTelemetry's own defaults."""
+    for name in ("MAX_QUEUE_SIZE", "MAX_EXPORT_BATCH_SIZE", "SCHEDULE_DELAY"):
+        if value is None:
+            monkeypatch.delenv(f"OTEL_BSP_{name}", raising=False)
+        else:
+            monkeypatch.setenv(f"OTEL_BSP_{name}", value)
+    spans = SpanSender(lambda _: [], exporter)
+    assert (spans._waiting_max, spans._batch_max, spans._delay_s) == (2048, 512, 5.0)
+
+
 def test_what_has_not_left_when_the_node_ends_is_told(sending, exporter, caplog):
     exporter.may_answer.clear()
     spans = sending()

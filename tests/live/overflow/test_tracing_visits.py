@@ -123,7 +123,8 @@ def test_the_status_of_a_call_is_that_of_its_own_answer(visit):
     """None of one that was cancelled or has failed."""
 
     async def main():
-        loop, calls = asyncio.get_running_loop(), []
+        loop, calls, wrongs = asyncio.get_running_loop(), [], []
+        loop.set_exception_handler(lambda _, told: wrongs.append(told))
         way = Way(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__)
         for _ in range(3):
             way, asked = way.sent_to("GET", URL), loop.create_future()
@@ -134,6 +135,7 @@ def test_the_status_of_a_call_is_that_of_its_own_answer(visit):
         calls[2].set_result(SimpleNamespace(status=204))
         while any(call._callbacks for call in calls):
             await turn(0)
+        assert wrongs == []
 
     asyncio.run(main())
     assert [one.status for one in visit.attempts] == [None, None, 204]
