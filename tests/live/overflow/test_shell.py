@@ -105,6 +105,14 @@ def test_the_end_of_a_node_closes_all_it_has_and_tells_all_who_wait(here):
     here(check)
 
 
+def test_each_start_of_a_node_is_another_epoch_and_a_later_one(here):
+    async def check(at):
+        assert at.shell.machine.settings.epoch == at.shell.epoch
+        assert at.shell.epoch == pytest.approx(time.time() * 1e3, abs=60_000)
+
+    here(check)
+
+
 def test_what_would_be_lost_is_what_is_under_way_and_what_nobody_has_fetched(here):
     async def check(at):
         entry = at.take(asynchronous=True)
