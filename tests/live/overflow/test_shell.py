@@ -11,6 +11,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from spillover.core.driver import LATE_S_MIN
 from spillover.core.overflow import events as ev
 from spillover.live.overflow import shell as module
 from spillover.live.overflow.report_lines import NothingToDo, Question, decode_line
@@ -369,6 +370,29 @@ def test_a_failure_ends_the_node_with_the_first_reason():
             assert [str(one) for one in raised.value.exceptions] == ["first"]
         finally:
             await at.shell.close()
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_is_held_up_tells_the_machine_for_how_long():
+    """It must not take neighbors for silent that it has not heard for that reason."""
+
+    async def main():
+        heard = []
+        topology = topology_of("b", "a", "c").with_urls(URLS)
+        shell = NodeShell(topology, "a", journal=lambda event, _: heard.append(event))
+        running = asyncio.ensure_future(shell.run())
+        try:
+            await until(lambda: sum(isinstance(one, ev.TimerFired) for one in heard) >= 2)
+            held_up_s = 1.5 * LATE_S_MIN
+            began_s = time.monotonic()
+            while time.monotonic() < began_s + held_up_s:
+                """The loop is late."""
+            late = await until(lambda: [one for one in heard if isinstance(one, ev.HeldUp)])
+            assert max(one.late_s for one in late) >= LATE_S_MIN
+        finally:
+            running.cancel()
+            await shell.close()
 
     asyncio.run(main())
 
