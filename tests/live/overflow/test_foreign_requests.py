@@ -266,6 +266,29 @@ def test_what_passes_through_is_taken_with_all_that_came_with_it(with_desk):
     with_desk(check)
 
 
+def test_what_is_handed_over_is_told_with_all_that_came_with_it(with_desk):
+    async def check(desk):
+        request = Request("x", keyed=True, work=msgspec.Raw(b"1"), path=("a",))
+        ref, _ = desk.held.take(request, 5.0, 1, LOAD, True)
+        assert desk.events == [ev.Arrived(ref, request, 5.0, 1, LOAD, True)]
+
+    with_desk(check)
+
+
+def test_an_answer_that_begins_for_nobody_harms_nobody(with_desk):
+    """Whoever asked has gone a moment before."""
+
+    async def check(desk):
+        ref, future = desk.take_passed(Outlet())
+        future.cancel()
+        desk.begin(ref)
+        desk.relays.began(ev.Began(ref, 0, ev.SoFar(("a", "b"), 0.0, 0.0, 0.0)))
+        desk.waiters.tell(ref, DONE)
+        assert len(desk.held) == 0
+
+    with_desk(check)
+
+
 def test_an_answer_that_begins_is_nobodys_to_settle_and_is_open_until_its_end_has_left(with_desk):
     async def check(desk):
         ref, future, relay, outlet = passing(desk)
