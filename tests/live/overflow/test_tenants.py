@@ -44,7 +44,7 @@ class Here:
         """{tenant: value} of one metric, where it is not 0."""
         return {
             sample.labels["tenant"]: sample.value
-            for family in self.tenants.collect()
+            for family in self.shell.metrics.registry.collect()
             for sample in family.samples
             if sample.name == f"spillover_tenant_{name}" and sample.value
             and labels.items() <= sample.labels.items()
