@@ -140,6 +140,7 @@ def test_what_a_cut_link_held_back_leaves_in_order_once_it_is_healed(driven):
     assert driven.take() == []
     assert first.waiting
     assert not report.waiting
+    assert len(driven.emulated_link) == 2
     driven.emulated_link.set_faults(cut=False)
     driven.send()
     driven.advance()

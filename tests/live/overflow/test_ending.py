@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
+from itertools import count
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -17,6 +20,7 @@ from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.model.request import DONE, Answer, Request
+from support.loop import turn
 
 ANSWER = Answer(DONE, ("a",), msgspec.Raw(b"1"), None)
 
@@ -44,13 +48,17 @@ def test_what_is_lost_is_told_if_anything_is(left, told, caplog):
 
 
 class Foreign:
-    """Neighbors' requests, of which there are none."""
+    """Neighbors' requests, so many of them."""
 
-    def __init__(self):
-        self.settled = asyncio.Event()
+    def __init__(self, number=0):
+        self.settled, self.number = asyncio.Event(), number
 
     def __len__(self):
-        return 0
+        return self.number
+
+    def end(self):
+        self.number -= 1
+        self.settled.set()
 
 
 class Clockwork:
@@ -60,11 +68,11 @@ class Clockwork:
         pass
 
 
-def home():
+def home(kept_s=60.0):
     """A node's own requests, and what takes one in."""
     refs, fed, waiters = iter(range(1, 100)), [], Waiters()
     relays = Relays(fed.append, waiters, Clockwork())
-    names = IdempotencyTable(60.0, 100, 10**6)
+    names = IdempotencyTable(kept_s, 100, 10**6)
     held = HomeRequests("a", names, lambda: next(refs), fed.append, waiters, relays)
 
     def take(name, *, asynchronous=False):
@@ -75,12 +83,16 @@ def home():
     return held, take
 
 
-async def ended(held, timeout_s, results_timeout_s):
-    """How long is waited."""
+async def ended(held, timeout_s, results_timeout_s, foreign=None):
+    """How long is waited. Nothing goes on behind it."""
     loop = asyncio.get_running_loop()
-    began_s = loop.time()
-    await ending.wait_for_the_end(held, Foreign(), timeout_s, results_timeout_s)
-    return loop.time() - began_s
+    before, began_s = asyncio.all_tasks(), loop.time()
+    foreign = foreign or Foreign()
+    await ending.wait_for_the_end(held, foreign, timeout_s, results_timeout_s)
+    took_s = loop.time() - began_s
+    await turn()
+    assert asyncio.all_tasks() == before
+    return took_s
 
 
 def waits(caplog):
@@ -138,5 +150,92 @@ def test_results_alone_are_waited_for_until_they_are_fetched_or_their_time_is_ov
         asyncio.get_running_loop().call_later(0.05, held.fetch, entry)
         assert await ended(held, 60.0, 50.0) < 5.0
         assert waits(caplog)[1:] == [("1 result that nobody has fetched", 50.0)]
+
+    run(main())
+
+
+def test_neighbors_requests_are_waited_for_as_the_own_are(run, caplog, monkeypatch):
+    """And the end of either is seen at once, not only at the next look."""
+    monkeypatch.setattr(ending, "LOOK_EVERY_S", 9.0)
+
+    async def main():
+        held, take = home()
+        entry, foreign = take("x"), Foreign(2)
+        assert Left.of(held, foreign) == (3, 0)
+        loop = asyncio.get_running_loop()
+        ends = (foreign.end, lambda: held.answered(entry.ref, ANSWER), foreign.end)
+        for number, end in enumerate(ends):
+            loop.call_later(0.02 * number, end)
+        assert await ended(held, 60.0, 60.0, foreign) < 5.0
+        assert waits(caplog) == [("3 requests under way", 60.0)]
+
+    run(main())
+
+
+def test_what_has_ended_before_is_no_sign(run, monkeypatch):
+    """It looks when something ends, and now and then; not all the while."""
+    looks = []
+    clock = SimpleNamespace(monotonic=lambda: looks.append(1) or time.monotonic())
+    monkeypatch.setattr(ending, "time", clock)
+
+    async def main():
+        held, take = home()
+        first, _ = take("x"), take("y")
+        held.answered(first.ref, ANSWER)
+        assert held.settled.is_set()
+        await ended(held, 0.1, 60.0)
+        assert len(looks) < 10
+
+    run(main())
+
+
+def test_what_is_waited_for_is_told_again_every_three_seconds(run, caplog, monkeypatch):
+    """With what is left of the time. A second passes between two looks."""
+    monkeypatch.setattr(ending, "time", SimpleNamespace(monotonic=count(1000.0).__next__))
+    monkeypatch.setattr(ending, "LOOK_EVERY_S", 0.001)
+
+    async def main():
+        held, take = home()
+        take("x")
+        await ended(held, 10.0, 60.0)
+        assert waits(caplog) == [("1 request under way", left_s) for left_s in (9.0, 6.0, 3.0)]
+
+    run(main())
+
+
+def test_results_that_grow_too_old_are_waited_for_no_more(run, caplog, monkeypatch):
+    """Nobody gives a sign of that."""
+    monkeypatch.setattr(ending, "LOOK_EVERY_S", 0.02)
+
+    async def main():
+        held, take = home(kept_s=0.1)
+        entry = take("x", asynchronous=True)
+        held.answered(entry.ref, ANSWER)
+        assert await ended(held, 60.0, 50.0) < 10.0
+
+    run(main())
+
+
+def test_the_time_for_results_begins_with_the_last_of_them(run, caplog):
+    """Its client has as long as that of the first one; requests under way do not shorten it."""
+
+    async def main():
+        held, take = home()
+        early, late = take("x", asynchronous=True), take("y", asynchronous=True)
+        held.answered(early.ref, ANSWER)
+        asyncio.get_running_loop().call_later(0.1, held.answered, late.ref, ANSWER)
+        assert 0.25 - 0.01 <= await ended(held, 60.0, 0.15) < 10.0
+        assert waits(caplog) == [("1 request under way and 1 result that nobody has fetched", 60.0)]
+
+    run(main())
+
+
+def test_results_are_not_waited_for_longer_than_requests(run, caplog):
+    async def main():
+        held, take = home()
+        entry = take("x", asynchronous=True)
+        held.answered(entry.ref, ANSWER)
+        assert await ended(held, 0.1, 50.0) < 10.0
+        assert waits(caplog) == [("1 result that nobody has fetched", 0.1)]
 
     run(main())

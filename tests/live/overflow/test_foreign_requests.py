@@ -14,10 +14,14 @@ from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
+from spillover.live.overflow.wire import UNSAID, Forwarded, Stay
 from spillover.model.ids import request_id_of
+from spillover.model.load import LoadNow
+from spillover.model.passed import PassedHead
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 DONE = Answer(Outcome.DONE, ("a", "b"), None, None)
+LOAD = LoadNow(1, 2, 3, 0.5, False)
 
 
 class Desk:
@@ -30,12 +34,51 @@ class Desk:
         self.refs = iter(range(1, 100))
         self.waiters = Waiters()
         fed = (lambda: next(self.refs), self.events.append)
-        relays = Relays(self.events.append, self.waiters, self.timers)
-        self.held = ForeignRequests(*fed, self.links, self.waiters, relays)
+        self.relays = Relays(self.events.append, self.waiters, self.timers)
+        self.held = ForeignRequests(*fed, self.links, self.waiters, self.relays)
 
     def take(self, name="x", origin=0):
         request = Request(name, keyed=True, work=msgspec.Raw(b"1"), path=("a",))
         return self.held.take(request, 1e9, origin)
+
+    def take_passed(self, outlet, name="x", origin=0):
+        request = Request(name, keyed=True, work=b"", path=("a",))
+        forwarded = Forwarded(UNSAID, request, 1.0, LOAD, pulled=True)
+        return self.held.take_passed(forwarded, 1e9, origin, outlet)
+
+    def begin(self, ref):
+        """The answer to one that passes through begins. Returns its relay."""
+        so_far = ev.SoFar(("b",), 0.0, 0.0, 0.0)
+        began = ev.ResponseBegan(ref, so_far=so_far, leg_s=0.0)
+        return self.relays.begin(began, self, PassedHead(200, b"OK", ()))
+
+    def pause(self):
+        """Of a source."""
+
+    def resume(self):
+        """Of a source."""
+
+    def close(self, _):
+        """Of a source."""
+
+
+class Outlet(list):
+    """The connection of a neighbor, which writes down what leaves on it."""
+
+    def begin(self, *_):
+        self.append("begin")
+
+    def write(self, _, data):
+        self.append(data)
+
+    def end(self, _):
+        self.append("end")
+
+    def break_off(self):
+        self.append("broken")
+
+    def stay(self, *_):
+        return Stay(0.0, 0.0, 0.0)
 
 
 @pytest.fixture
@@ -165,11 +208,14 @@ def test_a_node_that_ends_takes_nothing_and_tells_those_who_wait(with_desk):
         assert future.cancelled()
         assert not future.lost
         count = len(desk.events)
-        _, late = desk.take("y")
-        refused = await late
-        assert refused.reason is Refusal.DRAINING
+        outlet = Outlet()
+        for ref, late in (desk.take("y", 1), desk.take_passed(outlet, "y", 1)):
+            refused = await late
+            assert (refused.ref, refused.origin) == (ref, 1)
+            assert (refused.reason, refused.retry_after_s) == (Refusal.DRAINING, 0.0)
         assert len(desk.events) == count
-        assert desk.held.ref_of("y", 0) is None
+        assert [desk.held.ref_of(name) for name in "xy"] == [None, None]
+        assert (len(desk.held), len(desk.waiters), outlet) == (0, 0, [])
 
     with_desk(check)
 
@@ -195,5 +241,98 @@ def test_requests_of_one_name_are_kept_apart_by_their_tenants(with_desk):
         assert [desk.held.ref_of(one) for one in ids] == refs
         desk.waiters.tell(refs[0], DONE)
         assert [desk.held.ref_of(one, 0) for one in ids] == [None, *refs[1:]]
+
+    with_desk(check)
+
+
+def passing(desk, name="x"):
+    """A request that passes through, whose answer has begun: (its ref, its future, its relay, what
+    has left on its connection)."""
+    outlet = Outlet()
+    ref, future = desk.take_passed(outlet, name)
+    relay = desk.begin(ref)
+    desk.relays.began(ev.Began(ref, 0, ev.SoFar(("a", "b"), 0.0, 0.0, 0.0)))
+    return ref, future, relay, outlet
+
+
+def test_what_passes_through_is_taken_with_all_that_came_with_it(with_desk):
+    async def check(desk):
+        ref, _ = desk.take_passed(Outlet(), origin=1)
+        (arrived,) = desk.events
+        assert (arrived.ref, arrived.origin, arrived.deadline_s) == (ref, 1, 1e9)
+        assert (arrived.load, arrived.pulled) == (LOAD, True)
+        assert [desk.held.ref_of("x", y) for y in range(2)] == [None, ref]
+
+    with_desk(check)
+
+
+def test_what_is_handed_over_is_told_with_all_that_came_with_it(with_desk):
+    async def check(desk):
+        request = Request("x", keyed=True, work=msgspec.Raw(b"1"), path=("a",))
+        ref, _ = desk.held.take(request, 5.0, 1, LOAD, True)
+        assert desk.events == [ev.Arrived(ref, request, 5.0, 1, LOAD, True)]
+
+    with_desk(check)
+
+
+def test_an_answer_that_begins_for_nobody_harms_nobody(with_desk):
+    """Whoever asked has gone a moment before."""
+
+    async def check(desk):
+        ref, future = desk.take_passed(Outlet())
+        future.cancel()
+        desk.begin(ref)
+        desk.relays.began(ev.Began(ref, 0, ev.SoFar(("a", "b"), 0.0, 0.0, 0.0)))
+        desk.waiters.tell(ref, DONE)
+        assert len(desk.held) == 0
+
+    with_desk(check)
+
+
+def test_an_answer_that_begins_is_nobodys_to_settle_and_is_open_until_its_end_has_left(with_desk):
+    async def check(desk):
+        ref, future, relay, outlet = passing(desk)
+        assert future.result() is None
+        assert (len(desk.held), desk.held.ref_of("x", 0)) == (1, ref)
+        relay.piece(b"1")
+        relay.end()
+        desk.held.settled.clear()
+        desk.waiters.tell(ref, DONE)
+        assert outlet == ["begin", b"1", "end"]
+        assert desk.held.settled.is_set()
+        assert (len(desk.held), desk.held.ref_of("x", 0)) == (0, None)
+        assert not any(isinstance(event, ev.Cancelled) for event in desk.events)
+
+    with_desk(check)
+
+
+def test_an_answer_of_which_the_link_loses_a_part_is_broken_off_and_its_work_ends(with_desk):
+    """Nothing is left that a drain would wait for."""
+
+    async def check(desk):
+        ref, future, relay, outlet = passing(desk)
+        desk.links[0].set_faults(loss=1.0)
+        desk.held.settled.clear()
+        relay.piece(b"1")
+        assert outlet == ["begin", "broken"]
+        assert desk.events[-1] == ev.Cancelled(ref)
+        assert desk.held.settled.is_set()
+        assert (len(desk.held), desk.held.ref_of("x", 0)) == (0, None)
+        assert (future.result(), future.lost) == (None, True)
+
+    with_desk(check)
+
+
+def test_a_node_that_ends_breaks_off_what_passes_and_tells_who_still_waits(with_desk):
+    async def check(desk):
+        _, begun, _, outlet = passing(desk)
+        silent = Outlet()
+        _, waits = desk.take_passed(silent, "y")
+        desk.held.close()
+        desk.waiters.close()
+        assert outlet == ["begin", "broken"]
+        assert begun.result() is None
+        assert (waits.cancelled(), waits.lost, silent) == (True, False, [])
+        assert len(desk.held) == 0
 
     with_desk(check)

@@ -9,9 +9,13 @@ import msgspec
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.idempotency import IdempotencyTable
-from spillover.live.overflow.home_requests import HomeRequests
+from spillover.core.overflow.quotas import Quotas
+from spillover.live.overflow.home_requests import HomeRequests, fingerprint
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
+from spillover.model.access import NO_QUOTA
+from spillover.model.ids import request_id_of
+from spillover.model.passed import PassedRequest
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 DONE = Answer(Outcome.DONE, ("a",), msgspec.Raw(b"1"), None)
@@ -46,6 +50,17 @@ class Door:
     def take(self, name="x", *, asynchronous=False, keyed=True, work=b"1"):
         request = Request(name, keyed=keyed, work=msgspec.Raw(work))
         return self.held.take(request, 1e9, asynchronous=asynchronous)
+
+    def take_passed(self, sink, name="x", *, keyed=True):
+        work = PassedRequest("GET", b"/", (), b"").encode()
+        return self.held.take_passed(Request(name, keyed=keyed, work=work), 1e9, sink)
+
+
+class Settled(list):
+    """A sink for which nothing begins."""
+
+    def settle(self, told):
+        self.append(told)
 
 
 def test_a_result_that_nobody_fetches_is_not_waited_for_beyond_its_time():
@@ -82,8 +97,14 @@ def test_a_node_that_ends_takes_nothing():
     refused = door.take("late")
     assert (refused.reason, refused.origin) == (Refusal.DRAINING, ev.HOME)
     assert refused.retry_after_s == 0.0, "another node may take it now"
+    told = Settled()
+    entry = door.take_passed(told, "later")
+    (refused,) = told
+    assert (refused.ref, refused.reason) == (entry.ref, Refusal.DRAINING)
+    assert (refused.origin, refused.retry_after_s) == (ev.HOME, 0.0)
     assert [event.request.id for event in door.events] == ["early"]
-    assert len(door.held) == 0
+    assert (len(door.held), len(door.relays)) == (0, 0)
+    assert [door.held.find(name) for name in ("late", "later")] == [None, None]
 
 
 def test_what_is_refused_leaves_its_name_free_and_the_next_is_taken():
@@ -123,3 +144,77 @@ def test_leaving_and_cancelling_are_not_the_same():
     door.held.abandon(entry)
     door.held.cancel(entry)
     assert door.events[1:] == [ev.Cancelled(entry.ref), ev.CancelAsked(entry.ref)]
+
+
+def test_what_a_tenant_uses_is_counted_until_its_request_has_ended_or_was_refused():
+    """By whatever door it came in; the name that a request is given here is one of its tenant's."""
+    door = Door()
+    quotas = door.held.quotas = Quotas()
+    quotas.go_by({"shop": NO_QUOTA, "": NO_QUOTA}, 0.0)
+
+    def queued():
+        quotas.check()
+        return [quotas.uses[tenant].queued for tenant in ("shop", "")]
+
+    entries = [
+        door.take(request_id_of("shop", "x")),
+        door.take(request_id_of("shop", ""), keyed=False),
+        door.take("x"),
+        door.take_passed(Settled(), request_id_of("shop", ""), keyed=False),
+    ]
+    assert queued() == [3, 1]
+    for entry in entries:
+        door.held.answered(entry.ref, DONE)
+    assert queued() == [0, 0]
+    door.refuses = True
+    assert door.take(request_id_of("shop", "y")).reason is Refusal.QUEUE_FULL
+    assert queued() == [0, 0]
+    assert all(use.running == 0 for use in quotas.uses.values())
+
+
+def test_only_results_that_somebody_has_to_come_for_hold_up_the_end():
+    """Who waits for the answer on its connection has it."""
+    door = Door()
+    for ask in (door.take, lambda: door.take("", keyed=False), lambda: door.take_passed(Settled())):
+        door.held.answered(ask().ref, DONE)
+        assert (door.held.unfetched, door.held.result_s) == (0, -math.inf)
+
+
+def test_what_is_refused_later_tells_all_who_wait_and_is_never_accepted():
+    """Its acceptance was to be confirmed, and was not."""
+    door, told, accepted = Door(), [], []
+    entry = door.take()
+    door.waiters.wait(entry.ref, told.append)
+    door.held.confirm(ev.Confirm(entry.ref, None, ev.HOME, 1e9))
+    assert door.held.is_unconfirmed(entry)
+    door.held.when_accepted(entry, lambda: accepted.append(entry.name))
+    door.held.settled.clear()
+    refused = ev.Refuse(entry.ref, ev.HOME, Refusal.MEMORY_FULL, 1.0)
+    assert door.held.refused(refused) is entry
+    assert told == [refused]
+    assert door.held.settled.is_set()
+    assert not door.held.is_unconfirmed(entry)
+    door.held.accepted(entry.ref)
+    assert accepted == []
+
+
+def test_all_are_told_once_that_what_was_unconfirmed_is_accepted():
+    door, accepted = Door(), []
+    entries = [door.take("x"), door.take("", keyed=False)]
+    for entry in entries:
+        door.held.confirm(ev.Confirm(entry.ref, None, ev.HOME, 1e9))
+        for number in range(2):
+            door.held.when_accepted(entry, lambda told=(entry, number): accepted.append(told))
+        for _ in range(2):
+            door.held.accepted(entry.ref)
+        assert not door.held.is_unconfirmed(entry)
+    assert accepted == [(entry, number) for entry in entries for number in range(2)]
+    door.held.accepted(99)  # a neighbor's
+
+
+def test_what_was_asked_for_is_the_payload_and_the_type():
+    asked = [(b"1", "default"), (b"2", "default"), (b"1", "draw"), (b"1draw", "default")]
+    marks = [fingerprint(Request("x", True, work, (), kind)) for work, kind in asked]
+    assert len(set(marks)) == len(marks)
+    assert {len(mark) for mark in marks} == {16}
+    assert marks[0] == fingerprint(Request("y", True, b"1", ("a",), "default"))

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from spillover.core.overflow.idempotency import IdempotencyTable
+from spillover.live.engine.timers import Timers
+from spillover.live.overflow.metrics import NodeMetrics
+from spillover.live.overflow.relay import Relays
+from spillover.live.overflow.waiters import Waiters
+from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
+from support.typed_sites import Site, linked, plain, unlike
+
 
 def told_by(node, kind):
     """The samples of this node's metrics of one kind. Labels are in the order of their names, the
     cluster left out."""
+    return told_in(node.shell.metrics, kind)
+
+
+def told_in(metrics, kind):
     told = {}
-    for family in node.shell.metrics.registry.collect():
+    for family in metrics.registry.collect():
         if family.type != kind or not family.name.startswith("spillover_"):
             continue
         for sample in family.samples:
@@ -70,3 +86,135 @@ def test_each_request_is_counted_once_where_it_ends_and_where_it_went(nodes):
             assert told_by(a, "gauge")["ledger", "done", "home"] == 2
 
     nodes.run(main)
+
+
+@pytest.fixture
+def of():
+    """Makes the metrics of a machine that nobody runs."""
+    loop = asyncio.new_event_loop()
+    timers = Timers(loop)
+
+    def make(*clusters, site=None):
+        machine = (site or Site(linked(*clusters))).machine
+        return NodeMetrics(machine, timers, IdempotencyTable(60.0, 100, 10**6))
+
+    yield make
+    timers.close()
+    loop.close()
+
+
+def grown(metrics):
+    """Of the counters, those above zero."""
+    return {key: value for key, value in told_in(metrics, "counter").items() if value}
+
+
+def test_what_took_how_long_is_told_of_what_was_done_alone(of):
+    metrics = of(plain("a"), plain("b"))
+    metrics.home_ended(Answer(DONE, ("a",), None, None, 0.5, 0.25, 3.0))
+    metrics.home_ended(Answer(DONE, ("a", "b", "c"), None, None, 1.0, 0.0, 0.125))
+    metrics.home_ended(Answer(FAILED, ("a", "b"), None, "why", 9.0, 9.0, 9.0))
+    metrics.home_refused(Refusal.DRAINING)
+    told = told_in(metrics, "histogram")
+    for name, total in (("system_time_seconds", 4.875), ("queue_wait_seconds", 1.5), ("hops", 2)):
+        assert (told[f"{name}_sum",], told[f"{name}_count",]) == (total, 2), name
+    assert (told["hops_bucket", "0.0"], told["hops_bucket", "2.0"]) == (1, 2)
+    assert metrics.answered == (2, 4.875)
+    assert grown(metrics) == {
+        ("requests_total", "done"): 2,
+        ("requests_total", "failed"): 1,
+        ("requests_total", "refused"): 1,
+        ("refusals_total", "draining"): 1,
+    }
+    assert metrics.ended("done", "failed", "expired") == 3
+    recent = metrics.recent.read()
+    assert (recent.done, recent.failed, recent.refused) == (2, 1, 1)
+
+
+def test_a_neighbor_is_counted_from_when_it_joins_until_it_leaves(of):
+    """What it has sent before and is answered after that nobody counts."""
+    metrics = of(plain("a"), plain("b"), plain("c"))
+    metrics.foreign_ended(0, "done")
+    metrics.foreign_ended(7, "done")
+    for end, number in (("answered", 1), ("refused", 2), ("lost", 3), ("recalled", 4)):
+        for _ in range(number):
+            metrics.forwarded("b", end)
+    metrics.forwards_left[0], metrics.pulls_left[0] = 9, 4
+    assert metrics.came_back("b") == {"answered": 1, "refused": 2, "lost": 3, "recalled": 4}
+    assert (metrics.handed_to(0), metrics.handed_to(1)) == ((5, 4), (0, 0))
+    assert grown(metrics) == {
+        ("received_total", "b", "done"): 1,
+        ("forwards_total", "b", "answered"): 1,
+        ("forwards_total", "b", "refused"): 2,
+        ("forwards_total", "b", "lost"): 3,
+        ("forwards_total", "b", "recalled"): 4,
+        ("handed_total", "push", "b"): 5,
+        ("handed_total", "pull", "b"): 4,
+    }
+    before = set(told_in(metrics, "counter"))
+    metrics.joined(5, "d")
+    added = set(told_in(metrics, "counter")) - before
+    assert {key[:2] for key in added} == {("received_total", "d"), ("forwards_total", "d")}
+    assert set(metrics.came_back("d").values()) == {0}
+    assert metrics.handed_to(5) == (0, 0)
+    metrics.left(5, "d")
+    assert set(told_in(metrics, "counter")) == before
+
+
+def test_how_old_what_is_known_of_a_neighbor_is_is_told_once_anything_is_known(of):
+    site = Site(linked(plain("a"), plain("b"), plain("c")))
+    metrics = of(site=site)
+    ages = ("neighbor_state_age_seconds", "neighbor_load_age_seconds")
+    assert not any(key[0] in ages for key in told_in(metrics, "gauge"))
+    site.hear("b", 0.0)
+    told = [key for key in told_in(metrics, "gauge") if key[0] in ages]
+    assert sorted(told) == sorted((age, "b") for age in ages)
+
+
+def test_answers_that_pass_are_counted_where_their_relays_are(of):
+    metrics = of(plain("a"))
+    relays = Relays(None, Waiters(), None)
+    assert metrics.watched(relays) is relays
+    relays.on_head(0.25)
+    relays.ends["truncated"] += 3
+    assert told_in(metrics, "histogram")["passed_head_seconds_sum",] == 0.25
+    assert grown(metrics) == {("passed_responses_total", "truncated"): 3}
+
+
+TYPES = {"llm": "big small", "text": "small"}
+
+
+def test_requests_for_a_pool_are_counted_by_type_and_all_others_as_other(of):
+    metrics = of(unlike("a", TYPES))
+    tokens = metrics.tokens
+    for kind, answer in (
+        ("llm", Answer(DONE, ("a",), None, None, 0.5, 0.25, 3.0)),
+        ("llm", Answer(DONE, ("a",), None, None, 0.25, 0.25, 1.0)),
+        ("nobody's", Answer(DONE, ("a",), None, None, 2.0, 0.0, 0.0)),
+        ("text", Answer(Outcome.EXPIRED, ("a",), None, None, 9.0, 9.0, 9.0)),
+    ):
+        tokens.home_ended(kind, answer)
+    tokens.home_refused("text")
+    tokens.home_refused("any")
+    assert grown(metrics) == {
+        ("type_requests_total", "done", "llm"): 2,
+        ("type_requests_total", "done", "other"): 1,
+        ("type_requests_total", "expired", "text"): 1,
+        ("type_requests_total", "refused", "text"): 1,
+        ("type_requests_total", "refused", "other"): 1,
+        ("type_queue_wait_seconds_total", "llm"): 0.75,
+        ("type_queue_wait_seconds_total", "other"): 2.0,
+        ("type_system_time_seconds_total", "llm"): 5.25,
+        ("type_system_time_seconds_total", "other"): 2.0,
+    }
+    assert tokens.ended() == {"llm": 2, "text": 2}
+    gauges = told_in(metrics, "gauge")
+    for server in ("big", "small"):
+        assert gauges["server_up", server] == 1.0
+    assert of(plain("a")).tokens is None
+
+
+def test_a_type_that_is_called_other_is_told_once(of):
+    metrics = of(unlike("a", {"other": "big"}))
+    for kind in ("other", "any"):
+        metrics.tokens.home_refused(kind)
+    assert grown(metrics) == {("type_requests_total", "refused", "other"): 2}

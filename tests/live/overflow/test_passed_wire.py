@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.core.overflow.events import SoFar
+from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
 from spillover.live.http.known_heads import Known
 from spillover.live.overflow.passed_wire import (
+    END,
     FRAME,
     HEAD,
     MESSAGE_LIMIT_BYTES,
@@ -235,8 +237,10 @@ def test_a_request_that_is_cut_off_is_refused(length):
     """Where what is JSON is not whole; the rest is for who passes it on to read."""
     request = Request("r", False, PassedRequest("GET", b"/", (), b"").encode(), ("a",))
     whole = b"".join(encode_pass(request, UNSAID, 1.5, None, pulled=False))
+    told_bytes = len(whole) - len(request.work)
     with pytest.raises(MalformedMessage):
-        decode_pass(whole[: min(length, len(whole) - len(request.work) - 1)])
+        decode_pass(whole[: min(length, told_bytes - 1)])
+    assert decode_pass(whole[:told_bytes]).request.work == b""
 
 
 def test_an_answer_of_a_failure_is_whole_too():
@@ -244,3 +248,73 @@ def test_an_answer_of_a_failure_is_whole_too():
     read = Read()
     read.feed(WHOLE_HEAD + encode_end((), failed, STAY))
     assert read.told[-1] == ("end", (), failed)
+
+
+def padded(told, size_bytes):
+    """A message in JSON that is so long."""
+    return told + b" " * (size_bytes - len(told))
+
+
+def test_a_message_may_be_as_long_as_was_said_and_no_longer():
+    """A frame, and what is told of a whole answer before its body; the body is as long as it is."""
+    end, length = WHOLE_END[FRAME.size + 4 :], MESSAGE_LIMIT_BYTES - 4
+    told = end[: end.rindex(b"}") + 1]
+    trailers = end[len(told) :]
+    told = padded(told, length - len(trailers))
+    whole_end = struct.pack(">I", len(told)) + told + trailers
+    read = Read()
+    read.feed(WHOLE_HEAD + FRAME.pack(END, len(whole_end)) + whole_end)
+    assert read.told[-1] == ("end", FIELDS, ANSWER)
+    read = Read()
+    read.feed(WHOLE_HEAD)
+    with pytest.raises(MalformedMessage, match="4 to 262144 bytes, got 262145"):
+        read.feed(FRAME.pack(END, MESSAGE_LIMIT_BYTES + 1))
+    body = b"x" * (MESSAGE_LIMIT_BYTES + 1)
+    message = encode_whole(PASSED_HEAD, body, (), ANSWER, STAY)
+    told_bytes, head_bytes, _ = struct.unpack_from(">III", message)
+    told, rest = message[12 : 12 + told_bytes], message[12 + told_bytes :]
+    for size_bytes in (MESSAGE_LIMIT_BYTES, MESSAGE_LIMIT_BYTES + 1):
+        lengths = struct.pack(">III", size_bytes, head_bytes, len(body))
+        message = lengths + padded(told, size_bytes) + rest
+        if size_bytes == MESSAGE_LIMIT_BYTES:
+            assert decode_whole(message, Known()).body == body
+        else:
+            with pytest.raises(MalformedMessage):
+                decode_whole(message, Known())
+    head = PassedHead(200, b"", ((b"A", b"x" * MESSAGE_LIMIT_BYTES),))
+    with pytest.raises(MalformedMessage):
+        decode_whole(encode_whole(head, b"", (), ANSWER, STAY), Known())
+
+
+def test_the_shortest_message_is_its_length():
+    """Shorter ones are refused before anything of them is read."""
+    read = Read()
+    with pytest.raises(MalformedMessage, match="got 3"):
+        read.feed(FRAME.pack(HEAD, 3))
+    read.feed(FRAME.pack(HEAD, 4))
+    with pytest.raises(MalformedMessage):
+        read.feed(bytes(4))
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_request_that_is_large_is_handed_on_as_it_lies(encoded, over):
+    """Read or not: its bytes are the same."""
+    passed = PassedRequest("POST", b"/", (), b"x" * JOIN_LIMIT_BYTES)
+    surplus = len(passed.encode()) - JOIN_LIMIT_BYTES
+    passed = PassedRequest("POST", b"/", (), b"x" * (JOIN_LIMIT_BYTES - surplus + over))
+    work = memoryview(passed.encode()) if encoded else passed
+    parts = encode_pass(Request("r", False, work, ("a",)), UNSAID, 1.0, None, pulled=False)
+    assert len(parts) == 1 + over
+    if encoded and over:
+        assert parts[1] is work
+    assert PassedRequest.decode(decode_pass(b"".join(parts)).request.work) == passed
+
+
+def test_a_head_that_has_come_before_needs_no_reading():
+    """It is found by its bytes; another one is not taken for it."""
+    known, other = Known(), PassedHead(404, b"", ())
+    first = decode_whole(encode_whole(PASSED_HEAD, b"1", (), ANSWER, STAY), known)
+    again = decode_whole(encode_whole(PASSED_HEAD, b"2", (), ANSWER, STAY), known)
+    assert again.head is first.head
+    assert decode_whole(encode_whole(other, b"", (), ANSWER, STAY), known).head == other

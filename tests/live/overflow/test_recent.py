@@ -61,6 +61,35 @@ def test_one_alone_is_both_quantiles(recent, time_s):
     assert read.p50_s == read.p99_s == pytest.approx(expected, rel=OFF_BY_MAX)
 
 
+def test_a_time_is_told_to_half_a_step_and_beyond_the_scale_as_its_end(clock):
+    """Steps are eighths of a doubling, from 0.1 ms to 56 minutes: 4.5 % to either side."""
+    shortest_s, longest_s, half_a_step = 1e-4, 1e-4 * 2.0**25, 2.0 ** (1 / 16)
+    off_by = []
+    for step in range(1, 25 * 8 + 1):
+        for share in (0.01, 0.99):
+            time_s, recent = shortest_s * 2.0 ** ((step - share) / 8), Recent(clock)
+            recent.done(time_s)
+            off_by.append(time_s / recent.read().p50_s)
+    assert max(off_by) == pytest.approx(half_a_step, rel=0.002)
+    assert min(off_by) == pytest.approx(1 / half_a_step, rel=0.002)
+    for time_s, told_s in ((0.0, shortest_s), (shortest_s, shortest_s), (1e9, longest_s)):
+        recent = Recent(clock)
+        recent.done(time_s)
+        assert recent.read().p99_s == pytest.approx(told_s, rel=1e-9)
+
+
+def test_of_a_few_a_quantile_is_the_first_that_has_enough_below_it(recent):
+    """Of an even number the median is the lower one in the middle."""
+    for time_s in (0.4, 0.1, 0.2, 0.8):
+        recent.done(time_s)
+    assert recent.read().p50_s == pytest.approx(0.2, rel=OFF_BY_MAX)
+    assert recent.read().p99_s == pytest.approx(0.8, rel=OFF_BY_MAX)
+    for _ in range(396):  # 99 % of them now, which is enough
+        recent.done(0.05)
+    assert recent.read().p50_s == pytest.approx(0.05, rel=OFF_BY_MAX)
+    assert recent.read().p99_s == pytest.approx(0.05, rel=OFF_BY_MAX)
+
+
 def test_ends_are_told_apart(recent):
     """A request of unknown outcome has failed for its client."""
     recent.done(0.1)

@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from random import Random
+from types import SimpleNamespace
+
+import pytest
 
 from spillover.live.engine.timers import Timers
 from spillover.live.http.client import HttpClient
+from spillover.live.overflow import report_streams
+from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.report_lines import decode_line
+from spillover.live.overflow.report_repeats import SAID_TIMES
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStreams
+from spillover.model.configuration import Stamp
+from spillover.model.load import LoadReport
 
 BUFFER_LIMIT_BYTES = 128 * 1024
 """Of one connection: what uvloop takes before it asks for a pause, and some."""
@@ -210,3 +219,131 @@ def test_a_reader_that_leaves_is_forgotten(nodes):
             await nodes.until(lambda: len(b.shell.streams._streams[0]) == 1)
 
     nodes.run(main)
+
+
+REPORT = LoadReport(1, 1, 1.0, 0.5, 3, 2, True, ("b",), ahead=0)
+
+
+class Told:
+    """Streams to two neighbors at one instant, and what either has heard."""
+
+    def __init__(self, *, per_neighbor_max=4):
+        self.links = dict(enumerate(emulated_links(0.0, 0.0)))
+        self.configured = Configured()
+        self.streams = ReportStreams(self.links, 0.05, self.configured, per_neighbor_max)
+        self.heard = ([], [])
+        self.opened = [self.open(neighbor) for neighbor in self.links]
+
+    def open(self, neighbor):
+        return self.streams.open(neighbor, self.heard[neighbor].append)
+
+    def often(self):
+        """Say the same until it need not be said: the lines of the first one."""
+        for _ in range(SAID_TIMES + 3):
+            self.streams.tell(REPORT)
+        return self.lines()[0]
+
+    def lines(self):
+        """What has been heard since this was last asked."""
+        lines = [[decode_line(line.strip()) for line in heard] for heard in self.heard]
+        for heard in self.heard:
+            heard.clear()
+        return lines
+
+
+@pytest.fixture
+def still(monkeypatch):
+    """The clock stands still."""
+    monkeypatch.setattr(report_streams, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+
+
+@pytest.mark.parametrize(
+    "start_over",
+    [
+        lambda told: told.open(1),
+        lambda told: told.links[1].set_faults(loss=1.0),
+        lambda told: told.links[1].set_faults(cut=True),
+        lambda told: told.streams.tell_clients(0),
+        lambda told: told.streams.start_over(),
+    ],
+    ids=["listener", "loss", "cut", "clients", "asked"],
+)
+def test_what_all_have_heard_is_said_again_once_anybody_may_not_have_it(still, start_over):
+    async def main():
+        told = Told()
+        assert told.often() == [REPORT] * SAID_TIMES
+        assert told.often() == []
+        start_over(told)
+        told.streams.tell(REPORT)
+        assert len(told.lines()[0]) == 1
+
+    asyncio.run(main())
+
+
+def test_nothing_is_left_out_while_a_link_loses_what_leaves_and_for_a_while_after(still):
+    async def main():
+        told = Told()
+        told.links[1].set_faults(loss=1.0)
+        assert told.often() == [REPORT] * (SAID_TIMES + 3)
+        told.links[1].set_faults(loss=0.0)
+        assert told.often() == [REPORT] * (SAID_TIMES - 1), "the last one was the first of these"
+        assert told.often() == []
+
+    asyncio.run(main())
+
+
+def test_reports_say_what_the_node_goes_by_and_how_many_clients_it_has(still):
+    """As many as before is nothing new."""
+
+    async def main():
+        told = Told()
+        told.streams.tell_clients(7)
+        told.configured.go_by(Stamp(5, "a", 1))
+        for report in told.often():
+            assert (report.configuration, report.clients) == ("5 a 1", 7)
+        told.streams.tell_clients(7)
+        assert told.often() == []
+        told.streams.tell_clients(8)
+        assert {report.clients for report in told.often()} == {8}
+
+    asyncio.run(main())
+
+
+def test_whoever_has_left_or_has_another_stream_hears_nothing_more():
+    """What is said to one neighbor is not heard by another."""
+
+    async def main():
+        told = Told(per_neighbor_max=1)
+        newer = told.open(0)
+        assert (told.opened[0].ended, newer.ended) == (True, False)
+        told.streams.drop(0, told.opened[0])
+        told.streams.drop(7, newer)
+        told.streams.say(0, b"for b\n")
+        told.streams.say(7, b"for nobody\n")
+        assert told.heard == ([b"for b\n"], [])
+        told.streams.end(1)
+        assert told.opened[1].ended
+        told.streams.end(1)
+        told.streams.publish(b"for all\n")
+        assert told.heard == ([b"for b\n", b"for all\n"], [])
+        newer.end()
+        told.streams.publish(b"for all\n")
+        assert len(told.heard[0]) == 2
+        await asyncio.wait_for(newer.until_ended(), 5.0)
+
+    asyncio.run(main())
+
+
+def test_a_line_for_one_neighbor_leaves_over_its_link():
+    """As late as all else, and not at all if the link is cut."""
+
+    async def main():
+        told = Told()
+        told.links[0].set_faults(delay_s=60.0)
+        told.links[1].set_faults(cut=True)
+        for neighbor in told.links:
+            told.streams.say(neighbor, b"line\n")
+        assert told.heard == ([], [])
+        assert [len(link) for link in told.links.values()] == [1, 0]
+
+    asyncio.run(main())

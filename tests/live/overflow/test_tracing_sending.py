@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from spillover.apps.node.answers import status_of
+from spillover.live.overflow.tracing.sending import SWITCH_S, SpanSender
 from spillover.live.overflow.tracing.telemetry import make_tracing
 from spillover.live.overflow.tracing.visits import Place, VisitTrace
 from spillover.model.request import DONE, Answer, Request
@@ -117,3 +121,158 @@ def test_the_environment_can_turn_it_off_and_name_the_service(collector, monkeyp
     assert resource["deployment.environment.name"] == "test"
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     assert make_tracing("test", CLUSTER, status_of) is None
+
+
+class Exporter(SpanExporter):
+    """Writes down how much it was given at a time. It answers once it may, or raises."""
+
+    def __init__(self):
+        self.batches, self.may_answer, self.ended = [], threading.Event(), 0
+        self.may_answer.set()
+        self.error = None
+
+    def export(self, spans):
+        self.batches.append(len(spans))
+        self.may_answer.wait(10.0)
+        if self.error is not None:
+            raise self.error
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self):
+        self.ended += 1
+        self.may_answer.set()
+
+
+@pytest.fixture
+def exporter():
+    return Exporter()
+
+
+@pytest.fixture
+def sending(monkeypatch, exporter):
+    """Makes what sends: four at a time, ten at most, and for an hour nothing by itself."""
+    switch_s, log = sys.getswitchinterval(), logging.getLogger(OTLPSpanExporter.__module__)
+    made = []
+
+    def make(spans_of=lambda visit: [visit] * visit.span_count, delay_ms=3_600_000, batch=4):
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", str(delay_ms))
+        monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+        monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", str(batch))
+        made.append(SpanSender(spans_of, exporter))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    exporter.may_answer.set()
+    for one in made:
+        one.close(5.0)
+    sys.setswitchinterval(switch_s)
+    for handler in [one for one in log.handlers if type(one).__module__.startswith("spillover")]:
+        log.removeHandler(handler)
+
+
+def test_spans_leave_once_there_are_enough_of_them(sending, exporter):
+    """Else after the delay, or at the end."""
+    spans = sending()
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_S, rel=0.1)
+    spans.put(visit(1))
+    spans.put(visit(2))
+    until(lambda: spans.counts["sent"] == 4)
+    spans.put(visit(3))
+    assert spans.counts["sent"] == 4
+    spans.close(5.0)
+    assert (exporter.batches, spans.counts["sent"], exporter.ended) == ([4, 2], 6, 0)
+    soon = sending(delay_ms=10)
+    soon.put(visit(4))
+    until(lambda: soon.counts["sent"] == 2)
+
+
+def test_what_is_on_its_way_takes_a_place_until_it_has_left(sending, exporter):
+    """Of ten: of a visit that would take one too many all is dropped. A batch has no more than have
+    a place at all."""
+    exporter.may_answer.clear()
+    spans = sending(batch=99)
+    for number in range(1, 8):
+        spans.put(visit(number))
+    until(lambda: exporter.batches)
+    assert exporter.batches == [10]
+    spans.put(visit(8))
+    assert spans.counts == {"sent": 0, "dropped": 6, "failed": 0}
+    exporter.may_answer.set()
+    until(lambda: spans.counts["sent"] == 10)
+    exporter.may_answer.clear()
+    for number in range(9, 15):
+        spans.put(visit(number))
+    exporter.may_answer.set()
+    spans.close(5.0)
+    assert spans.counts == {"sent": 20, "dropped": 8, "failed": 0}
+    assert exporter.batches == [10, 10]
+
+
+def test_visits_leave_together_up_to_the_size_of_a_batch(sending, exporter):
+    """The first that reaches it is the last of it."""
+    exporter.may_answer.clear()
+    spans = sending(batch=3)
+    for number in range(1, 6):
+        spans.put(visit(number))
+    exporter.may_answer.set()
+    spans.close(5.0)
+    assert (max(exporter.batches), sum(exporter.batches)) == (4, 10)
+
+
+def test_a_visit_of_which_no_spans_can_be_made_costs_no_other(sending, exporter, caplog):
+    def of(visit):
+        return [visit] * (2 // (visit.place.trace_id - 1))
+
+    spans = sending(of)
+    spans.put(visit(1))
+    spans.put(visit(2))
+    spans.close(5.0)
+    assert exporter.batches == [2]
+    (line,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert line.getMessage() == "the spans of a request cannot be made"
+
+
+def test_an_exporter_that_fails_is_told_of_and_not_waited_for_at_the_end(sending, exporter, caplog):
+    """It would try again for seconds. When it takes spans again, that is told, too."""
+    caplog.set_level(logging.WARNING)
+    spans = sending()
+    for exporter.error in (OSError("it is gone"), OSError("still"), None, OSError("again")):
+        before = sum(spans.counts.values())
+        for number in (1, 2):
+            spans.put(visit(number))
+        until(lambda before=before: sum(spans.counts.values()) == before + 4)
+    assert spans.counts == {"sent": 4, "dropped": 0, "failed": 12}
+    until(lambda: len(caplog.records) == 3)
+    spans.close(5.0)
+    assert exporter.ended == 1
+    told = [(one.msg.words, one.msg.fields) for one in caplog.records]
+    assert told == [
+        ("the collector takes no spans", {"reason": "it is gone"}),
+        ("the collector takes spans", {}),
+        ("the collector takes no spans", {"reason": "again"}),
+    ]
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_what_the_environment_does_not_say_is_as_for_others(monkeypatch, exporter, value):
+    """By OpenTelemetry's own defaults."""
+    for name in ("MAX_QUEUE_SIZE", "MAX_EXPORT_BATCH_SIZE", "SCHEDULE_DELAY"):
+        if value is None:
+            monkeypatch.delenv(f"OTEL_BSP_{name}", raising=False)
+        else:
+            monkeypatch.setenv(f"OTEL_BSP_{name}", value)
+    spans = SpanSender(lambda _: [], exporter)
+    assert (spans._waiting_max, spans._batch_max, spans._delay_s) == (2048, 512, 5.0)
+
+
+def test_what_has_not_left_when_the_node_ends_is_told(sending, exporter, caplog):
+    exporter.may_answer.clear()
+    spans = sending()
+    for number in (1, 2, 3):
+        spans.put(visit(number))
+    until(lambda: exporter.batches)
+    spans.close(0.01)
+    (line,) = caplog.records
+    assert line.msg.words == "the node ends before all spans have left"
+    assert line.msg.fields == {"spans": 6}

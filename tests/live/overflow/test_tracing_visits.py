@@ -4,7 +4,10 @@ turn, and bounds.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from opentelemetry.sdk.resources import Resource
@@ -23,6 +26,7 @@ from spillover.live.overflow.tracing.visits import (
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import DONE, Answer, Outcome, Refusal, Request
 from spillover.model.topology import Cluster
+from support.loop import turn
 
 PLACE = Place(0xABC, 1, None, "x=y", is_sampled=True)
 URL = "http://h:1/x"
@@ -102,6 +106,73 @@ def test_a_call_that_was_answered_is_no_call_without_an_answer(visit):
     assert [(one.status, one.error) for one in visit.attempts[:2]] == [
         (503, None), (None, "no_answer"),
     ]  # fmt: skip
+
+
+def test_a_call_after_one_that_has_ended_is_another_attempt(visit):
+    """What ended then keeps what was said of it."""
+    way = Way(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__).sent_to("GET", URL)
+    visit.end_attempt(11.0, "why")
+    way.sent_to("PUT", URL)
+    assert [(one.span_id, one.method, one.error) for one in visit.attempts] == [
+        (2, "GET", "why"), (3, "PUT", None),
+    ]  # fmt: skip
+    assert visit.under_way is visit.attempts[1]
+
+
+def test_the_status_of_a_call_is_that_of_its_own_answer(visit):
+    """None of one that was cancelled or has failed."""
+
+    async def main():
+        loop, calls, wrongs = asyncio.get_running_loop(), [], []
+        loop.set_exception_handler(lambda _, told: wrongs.append(told))
+        way = Way(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__)
+        for _ in range(3):
+            way, asked = way.sent_to("GET", URL), loop.create_future()
+            way.follow(asked)
+            calls.append(asked)
+        calls[0].cancel()
+        calls[1].set_exception(OSError("gone"))
+        calls[2].set_result(SimpleNamespace(status=204))
+        await turn()
+        assert wrongs == []
+
+    asyncio.run(main())
+    assert [one.status for one in visit.attempts] == [None, None, 204]
+
+
+def test_no_time_runs_backward(visit):
+    """Whatever the clocks of those that tell of instants say."""
+    visit.begin(2, 12.0)
+    visit.end_attempt(11.0, None)
+    visit.begin(3, 11.5)
+    visit.end(11.0, 0.25, Answer(DONE, ("a",)), 200, "")
+    assert [(one.began_s, one.ended_s) for one in visit.attempts] == [(12.0, 12.0), (11.5, 11.5)]
+    assert visit.waits == [(10.0, 12.0)]
+    assert visit.ended_s == 11.75
+
+
+def test_what_is_under_way_at_the_end_ends_with_the_visit(visit):
+    """And as that does."""
+    visit.begin(2, 11.0)
+    visit.end(13.0, 0.0, Answer(Outcome.CANCELLED, ("a",)), None, "cancelled")
+    assert [(one.ended_s, one.error) for one in visit.attempts] == [(13.0, "cancelled")]
+    assert (visit.under_way, visit.waits, visit.error) == (None, [(10.0, 11.0)], "cancelled")
+
+
+def test_spans_tell_the_time_of_the_wall():
+    """Of instants by the node's own clock, which begins anywhere."""
+    now_s = time.monotonic()
+    visit = VisitTrace(PLACE, Request(RequestId("r"), False, b"1"), now_s, is_home=True)
+    visit.end(now_s + 5.0, 0.0, Answer(DONE, ("a",)), 200, "")
+    server, queue = spans_of(visit)
+    assert server.start_time == queue.start_time == pytest.approx(time.time_ns(), abs=9e9)
+    assert server.end_time - server.start_time == pytest.approx(5e9, rel=1e-6)
+
+
+@pytest.mark.parametrize(("is_sampled", "flags"), [(True, "01"), (False, "00")])
+def test_what_comes_behind_is_told_where_it_stands(is_sampled, flags):
+    place = Place(0xABC, 1, None, "", is_sampled)
+    assert place.parent(0xDEF) == f"00-{'0' * 29}abc-{'0' * 13}def-{flags}"
 
 
 def test_what_is_tried_for_ever_is_told_only_up_to_a_bound(visit):
@@ -219,3 +290,71 @@ def test_a_reason_makes_no_error_of_what_a_caller_has_done(visit, status, told):
     assert server.status.is_unset == (told is None)
     assert server.status.description == (told and "words")
     assert server.attributes["http.response.status_code"] == status
+
+
+def test_which_methods_are_known_the_environment_can_say(visit, monkeypatch):
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_HTTP_KNOWN_METHODS", "GET, BREW")
+    for method, name in (("BREW", "BREW"), ("GET", "GET"), ("POST", "HTTP")):
+        visit.method = method
+        visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
+        server = spans_of(visit)[0]
+        assert server.name == name
+        assert server.attributes["http.request.method"] == ("_OTHER" if name == "HTTP" else name)
+
+
+@pytest.mark.parametrize(
+    ("urls", "own", "door"),
+    [
+        ({}, (None, None), (None, None)),
+        ({"url": "http://a:81"}, ("a", 81), ("a", 81)),
+        ({"url": "http://a:81", "proxy_url": "http://d"}, ("a", 81), ("d", 80)),
+        ({"proxy_url": "http://d"}, (None, None), ("d", 80)),
+    ],
+)
+def test_by_which_door_a_request_came_in_as_far_as_the_cluster_has_any(visit, urls, own, door):
+    visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
+    for visit.route, expected in (("/requests", own), (None, door)):
+        told = spans_of(visit, Cluster(id="a", servers=1, **urls))[0].attributes
+        assert (told.get("server.address"), told.get("server.port")) == expected
+        assert told.get("url.scheme") == (expected[0] and "http")
+
+
+def test_all_spans_of_a_visit_are_in_the_same_state_of_its_trace(visit):
+    """Sampled, by the tracestate that goes along; where there is none, none is told."""
+    visit.begin(2, 11.0)
+    for visit.place, header in ((PLACE, "x=y"), (PLACE._replace(state="", parent_id=7), "")):
+        visit.end(12.0, 0.0, Answer(DONE, ("a",)), 200, "")
+        spans = spans_of(visit)
+        assert [span.context.trace_state.to_header() for span in spans] == [header] * 3
+        assert all(span.context.trace_flags.sampled for span in spans)
+        assert not any(span.context.is_remote for span in spans)
+        assert [span.parent.trace_state.to_header() for span in spans[1:]] == [header] * 2
+        assert not any(span.parent.is_remote for span in spans[1:])
+
+
+def test_work_that_calls_nobody_tells_how_it_failed(visit):
+    """It has no status, nor is it a call after which others are others."""
+    visit.begin(2, 10.0)
+    visit.end_attempt(11.0, "handler_failed", "it broke")
+    attempt = visit.begin(3, 11.0)
+    attempt.method, attempt.url = "GET", URL
+    visit.end_attempt(12.0, None)
+    visit.end(12.0, 0.0, Answer(DONE, ("a",)), 200, "")
+    _, run, call = spans_of(visit)
+    assert (run.name, run.kind, dict(run.attributes)) == (
+        "run", SpanKind.INTERNAL, {"error.type": "handler_failed"},
+    )  # fmt: skip
+    assert (run.status.is_unset, run.status.description) == (False, "it broke")
+    assert "http.request.resend_count" not in call.attributes
+    assert call.attributes["server.address"] == "h"
+    assert "url.scheme" not in call.attributes
+    assert (call.name, call.status.is_unset) == ("GET", True)
+
+
+def test_who_made_a_span_is_told_with_it(visit):
+    visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
+    made = SpanMaker(Resource({"service.name": "x"}), Cluster(id="a", servers=1), NUMBERS.__next__)
+    for span in made.spans(visit):
+        assert span.resource.attributes["service.name"] == "x"
+        assert span.instrumentation_scope.name == "spillover"
+        assert span.instrumentation_scope.version

@@ -1,0 +1,311 @@
+"""What one link hears of its neighbor: reports line by line, refusals with what they tell, and what
+the log says while there are none. The neighbor says what the test has it say."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import asynccontextmanager, suppress
+from random import Random
+
+import pytest
+
+from spillover.core.overflow import events as ev
+from spillover.live.engine.timers import Timers
+from spillover.live.overflow import peer_link, wire
+from spillover.live.overflow.agreement import Agreement, Terms
+from spillover.live.overflow.configured import Configured
+from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.peer_clients import PeerClients
+from spillover.live.overflow.peer_link import CONNECTIONS_WARM, PeerLink
+from spillover.live.overflow.protocol import SPOKEN
+from spillover.live.overflow.report_lines import (
+    HEARTBEAT,
+    encode_ask,
+    encode_no_work,
+    encode_report,
+)
+from spillover.model.configuration import Stamp
+from spillover.model.errors import NotDelivered
+from spillover.model.load import LoadNow, LoadReport
+from spillover.model.request import DONE, Answer, Request
+from spillover.model.topology import Cluster, Topology
+from support.loop import turn, until
+from support.scripted_server import RESET, answer, scripted
+
+TOPOLOGY = Topology(name="test", clusters=(Cluster(id="a", servers=1),))
+LOAD = LoadNow(1, 2, 3, 0.5, True)
+REPORT = LoadReport(1, 1, 1.0, 1.0, 0, 1, accepting=True, hears=("a",))
+
+
+class End:
+    """The end of a link where a is; `events` has what its machine would hear."""
+
+    def __init__(self, url, delay_s=0.0, away_max=10):
+        self.timers = Timers(asyncio.get_running_loop())
+        self.events, self.became, self.higher = [], [], []
+        self.configured = Configured(Stamp(4, "b", 7))
+        self.configured.on_higher = lambda *told: self.higher.append(told)
+        self.agreement = Agreement(wire.Caller("a", "b", "test"), Terms(), self.configured)
+        self.emulated_link = EmulatedLink(self.timers, Random(1), delay_s)
+        self.link = PeerLink(
+            neighbor=0,
+            cluster="b",
+            url=url,
+            emulated_link=self.emulated_link,
+            away_max=away_max,
+            agreement=self.agreement,
+            clients=PeerClients(TOPOLOGY, None),
+            timers=self.timers,
+            random=Random(1),
+            feed=self.events.append,
+            on_forward=self.became.append,
+        )
+
+    def forward(self, ref=1):
+        request = Request(f"r{ref}", keyed=True, work=wire.NOTHING, path=("a",))
+        self.link.forward(ev.Forward(ref, 0, request, time.monotonic() + 100.0))
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@asynccontextmanager
+async def linked(*answers, listens=True, **how):
+    """A neighbor that gives these answers, and the end of a link to it."""
+    async with scripted(*answers) as neighbor:
+        end = End(neighbor.url, **how)
+        end.neighbor = neighbor
+        listening = asyncio.ensure_future(end.link.listen()) if listens else None
+        try:
+            yield end
+        finally:
+            if listening is not None:
+                listening.cancel()
+                with suppress(asyncio.CancelledError):
+                    await listening
+            await end.link.close()
+            end.timers.close()
+
+
+def stream(*lines, ends=True):
+    """Reports, and the end of them."""
+    body = b"".join(b"%x\r\n%b\r\n" % (len(line), line) for line in lines)
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n" * ends
+
+
+@pytest.fixture
+def said(caplog, monkeypatch):
+    """The lines of links: level, words, and what they tell of the neighbor."""
+    monkeypatch.setattr(peer_link._log, "filters", [])
+    caplog.set_level(logging.DEBUG, peer_link.__name__)
+
+    def lines():
+        told = [
+            (one.levelname, one.msg.words, one.msg.fields)
+            for one in caplog.records
+            if one.name == peer_link.__name__
+        ]
+        assert all(fields.pop("neighbor") == "b" for _, _, fields in told)
+        caplog.clear()
+        return told
+
+    return lines
+
+
+def test_each_line_of_a_stream_is_heard_and_a_bad_one_costs_no_other(said):
+    lines = (
+        encode_report(REPORT, "5 c 1"),
+        b"nonsense\n",
+        encode_ask(LOAD, "g"),
+        b"{}}\n",
+        encode_no_work(LOAD, "h"),
+        HEARTBEAT,
+    )
+
+    async def main():
+        async with linked(stream(*lines, ends=False)) as end:
+            await until(lambda: len(end.events) >= 4)
+            report, asked, none, sign = end.events[-4:]
+            assert (type(report), report.neighbor) == (ev.ReportReceived, 0)
+            assert report.report.configuration == "5 c 1"
+            assert asked == ev.WorkAsked(0, LOAD, "g")
+            assert none == ev.NoWorkThere(0, LOAD, "h")
+            assert sign == ev.ReportReceived(0, None)
+            assert end.higher == [("b", Stamp(5, "c", 1))]
+        complaints = [told for told in said() if told[1] == "neighbor is not understood"]
+        assert [level for level, *_ in complaints] == ["WARNING"]
+        assert complaints[0][2]["reason"].startswith("it reports: ")
+
+    asyncio.run(main())
+
+
+def test_the_end_of_a_stream_is_the_end_of_a_neighbor_until_there_is_another(said):
+    """Each stream may complain anew, and that there is none is told each time."""
+    bad = stream(encode_report(REPORT), b"nonsense\n")
+
+    async def main():
+        async with linked(bad, bad, stream(encode_report(REPORT), ends=False)) as end:
+            await until(lambda: len(end.of(ev.ReportReceived)) == 3)
+            assert [event.neighbor for event in end.of(ev.LinkDown)] == [0, 0]
+        told = [(words, fields["reason"][:11]) for _, words, fields in said()]
+        assert told == [
+            *(("neighbor is not understood", "it reports:"), ("no reports", "the stream ")),
+        ] * 2  # fmt: skip
+
+    asyncio.run(main())
+
+
+def test_that_there_are_no_reports_is_told_once_for_each_reason_without_what_was_asked(said):
+    async def main():
+        async with linked(answer(404), answer(404), answer(404), answer(503)) as end:
+            await until(lambda: len(end.neighbor.seen) >= 5, limit_s=20.0)
+        told = said()
+        assert [(level, words) for level, words, _ in told] == [("INFO", "no reports")] * 2
+        reasons = [fields["reason"] for _, _, fields in told]
+        assert [reason[-7:] for reason in reasons] == ["got 404", "got 503"]
+        assert not any("?" in reason or "configuration" in reason for reason in reasons)
+
+    asyncio.run(main())
+
+
+def test_who_turns_one_away_is_asked_nothing_until_it_is_gone(said):
+    """A stranger has the neighbor's address; then nobody has it."""
+    stranger = answer(403, spillover_cluster="x", spillover_configuration="9 x 1")
+
+    async def main():
+        async with linked(stranger, RESET) as end:
+            await until(lambda: end.agreement.is_turned_away)
+            assert end.agreement.disagreement == "at its address is cluster 'x'"
+            assert end.higher == [("x", Stamp(9, "x", 1))]
+            with pytest.raises(NotDelivered, match="cluster b is not at its address"):
+                await end.link.ask_federation(b"", 5.0)
+            await until(lambda: not end.agreement.is_turned_away)
+
+    asyncio.run(main())
+
+
+def test_who_speaks_no_version_in_common_says_so():
+    async def main():
+        async with linked(answer(400, spillover_protocol="7 8")) as end:
+            await until(lambda: end.agreement.is_turned_away)
+            assert end.agreement.disagreement.endswith("7 or 8 there")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("headers", "load", "status"),
+    [
+        ({}, None, None),
+        ({"spillover_load": "[1,2,3,0.5,true]"}, LOAD, None),
+        ({"spillover_upstream_status": "503"}, None, 503),
+        ({"spillover_load": "nonsense", "spillover_upstream_status": "x"}, None, None),
+    ],
+)
+def test_a_refusal_tells_the_load_there_and_who_refused(headers, load, status):
+    async def main():
+        async with linked(answer(429, **headers), listens=False) as end:
+            end.forward(3)
+            await until(lambda: end.events)
+            assert end.events == [ev.ForwardRefused(3, load, status)]
+            assert end.became == ["refused"]
+
+    asyncio.run(main())
+
+
+def test_what_breaks_off_is_lost_and_why_is_in_the_log_of_those_who_look_closely(said):
+    async def main():
+        async with linked(RESET, listens=False) as end:
+            end.forward(3)
+            await until(lambda: end.events)
+            assert (end.events, end.became) == ([ev.ForwardLost(3)], ["lost"])
+        ((level, words, fields),) = said()
+        assert (level, words) == ("DEBUG", "request lost")
+        assert fields["reason"]
+
+    asyncio.run(main())
+
+
+def test_some_connections_are_open_ahead_of_need(said):
+    """No more than may be; that nobody is there yet is no error."""
+
+    async def main():
+        async with linked(answer(200), listens=False) as end:
+            await end.link.warm()
+            assert end.link._client.idle == CONNECTIONS_WARM
+            assert said() == []
+        nobody = End("http://127.0.0.1:1")
+        await nobody.link.warm()
+        await nobody.link.close()
+        told = [(level, words) for level, words, _ in said()]
+        assert told == [("INFO", "neighbor is not reachable yet")]
+
+    asyncio.run(main())
+
+
+def test_how_long_a_connection_took_to_open_is_told_with_the_answer():
+    answered = wire.encode_answer(Answer(DONE, ("a", "b")), wire.Stay(0.0, 0.0, 0.0))
+
+    async def main():
+        async with linked(answer(200, answered), listens=False) as end:
+            end.forward(1)
+            await until(lambda: end.events)
+            (event,) = end.events
+            assert 0.0 < event.opening_s <= event.leg_s < 5.0
+            assert end.became == ["answered"]
+
+    asyncio.run(main())
+
+
+def test_a_question_about_the_federation_is_asked_as_it_is():
+    async def main():
+        async with linked(answer(200, b"[2]"), listens=False, delay_s=60.0) as end:
+            response = await end.link.ask_federation(b"[1]", 20.0)
+            assert (response.status, response.body) == (200, b"[2]")
+            ((asked, _),) = end.neighbor.seen
+            assert (asked, end.neighbor.bodies) == (f"POST {SPOKEN[0].federation}", [b"[1]"])
+
+    asyncio.run(main())
+
+
+def test_what_is_recalled_once_it_has_left_closes_its_connection():
+    """The neighbor sees that nobody waits any more."""
+
+    async def main():
+        async with linked(b"", listens=False) as end:
+            end.forward(1)
+            await until(lambda: end.neighbor.seen)
+            assert end.link._client.busy == 1
+            end.link.recall(1)
+            assert (end.link._client.busy, end.events, end.became) == (0, [], ["recalled"])
+            await until(lambda: not end.neighbor._connections)
+
+    asyncio.run(main())
+
+
+def test_what_waits_on_a_link_that_is_closed_never_leaves():
+    async def main():
+        async with linked(answer(200), listens=False, delay_s=60.0) as end:
+            end.forward(1)
+            (way,) = end.link._ways.values()
+            assert way.parcel.waiting
+            await end.link.close()
+            assert not way.parcel.waiting
+            await turn()
+            assert end.neighbor.seen == []
+
+    asyncio.run(main())
+
+
+def test_a_neighbor_that_is_none_any_more_gives_back_what_is_away_there():
+    async def main():
+        async with linked(answer(200), listens=False, delay_s=60.0) as end:
+            for ref in (1, 2):
+                end.forward(ref)
+            end.link.disconnect()
+            assert sorted(event.ref for event in end.events) == [1, 2]
+            assert end.link._ways == {}
+
+    asyncio.run(main())
