@@ -278,6 +278,104 @@ def test_a_renewal_that_is_due_soon_is_waited_for_no_longer(ends, monkeypatch):
         assert waits.asked_ms.pop() <= at_most_s * 1e3
 
 
+@pytest.mark.parametrize(
+    ("normal_ms", "max_progress_ms", "look_s"),
+    [(800.0, None, 0.1), (60_000.0, None, 0.5), (60_000.0, 1_000.0, 0.25), (800.0, 1e6, 0.1)],
+)
+def test_how_often_a_renewer_looks(memory, normal_ms, max_progress_ms, look_s):
+    """An eighth of a period, a fourth of what a handler may take, half a second at most."""
+    times = LeaseTimes(
+        normal_lease_ms=normal_ms, max_lease_ms=180_000.0, min_grab_ms=200.0, held_delay_ms=1.0
+    )
+    given = {"node": "a", "incarnation": "i", "max_progress_ms": max_progress_ms}
+    plan = make_plan("redis://h", "g", 2, times, **given)
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        assert child.Renewal(plan, memory, theirs, NoParent())._look_s == look_s
+
+
+class Sleeper(NoParent):
+    """A member that is stopped, or gone, as a test wants it."""
+
+    stopped = gone = False
+
+    def is_gone(self):
+        return self.gone
+
+    def is_stopped(self):
+        return self.stopped
+
+
+def test_a_renewer_takes_note_of_when_it_or_its_member_stood_still(ends):
+    """Seven seconds without a look are still none: four looks of 0.5 s, and a call of 5 s."""
+    renewal, _ = ends
+    parent = renewal._parent = Sleeper()
+    renewal._looked_s, renewal._awake_since_s = 100.0, 50.0
+    renewal._look(107.0)
+    assert (renewal._awake_since_s, renewal._resumed_s) == (50.0, 0.0)
+    renewal._look(114.25)
+    assert (renewal._awake_since_s, renewal._resumed_s) == (114.25, 0.0)
+    parent.stopped = True
+    renewal._look(115.0)
+    renewal._look(116.0)
+    parent.stopped = False
+    renewal._look(117.0)
+    assert (renewal._awake_since_s, renewal._resumed_s) == (116.0, 116.0)
+
+
+def test_nothing_is_renewed_for_a_member_that_is_stopped_or_gone(ends, monkeypatch):
+    """Its leases are to run out; and whoever is gone wants nobody to wait."""
+    renewal, ours = ends
+    waits, worked = Waits(ours), []
+    monkeypatch.setattr(child.select, "poll", lambda: waits)
+    monkeypatch.setattr(renewal, "_work", worked.append)
+    parent = renewal._parent = Sleeper()
+    renewal._due_s = lease_now_s() - 1.0
+    parent.stopped = True
+    renewal.run()
+    assert (worked, waits.asked_ms) == ([], [500.0])
+    parent.stopped, parent.gone = False, True
+    renewal.run()
+    assert (worked, waits.asked_ms) == ([], [500.0])
+
+
+def test_all_that_was_said_at_once_is_heard_in_turn(ends):
+    """Nothing said is no end of the link; one that is broken is."""
+    renewal, ours = ends
+    assert renewal._heard()
+    ours.send(child.BEGIN + child.END)
+    assert renewal._heard()
+    assert renewal._due_s is None
+    ours.send(child.END + child.BEGIN)
+    assert renewal._heard()
+    assert renewal._due_s <= lease_now_s()
+    renewal._link.close()
+    assert not renewal._heard()
+
+
+def test_a_plan_is_read_as_it_was_packed_or_not_at_all():
+    """A member may end before it has said it all."""
+    plan = make_plan("redis://h", "g", 2, LeaseTimes(), node="a", incarnation="i")
+    packed = child.pack_plan(plan)
+    assert int(packed[:10]) == len(packed) - 10
+    for size in (0, 9, 10, len(packed) - 1, len(packed)):
+        theirs, ours = socket.socketpair()
+        with theirs:
+            with ours:
+                ours.sendall(packed[:size])
+            if size == len(packed):
+                assert child.read_plan(theirs).as_dict() == plan.as_dict()
+            else:
+                with pytest.raises(EOFError):
+                    child.read_plan(theirs)
+
+
+def test_draws_are_from_0_on_and_below_1():
+    draws = [child._random() for _ in range(4_000)]
+    assert 0.0 <= min(draws) < 0.1
+    assert 0.9 < max(draws) < 1.0
+
+
 # --- a lease ----------------------------------------------------------------------------------
 
 
