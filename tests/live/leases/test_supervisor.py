@@ -21,6 +21,7 @@ from spillover.live.leases.renewal.spawn import THREAD, Worker
 from spillover.live.leases.renewal.supervisor import RenewerEnded, RenewerStarted, Supervisor
 from spillover.model.lease_times import LeaseTimes
 from support.loop import turn
+from support.waiting import until
 
 NOWHERE = "redis://127.0.0.1:1/0"
 TIMES = LeaseTimes(
@@ -254,6 +255,22 @@ def test_what_ends_because_it_is_closed_is_told_nobody(looked):
         one._see_off(worker, at_once=False)
     assert looked.events == []
     one.close()
+
+
+def test_once_it_is_closed_nothing_of_it_runs(memory):
+    """Neither who watches nor who renewed; what was said before that was heard."""
+    before = set(threading.enumerate())
+    looked = Looked(memory)
+    one = looked.supervisor
+    one.watch()
+    one.begin()
+    one.end()
+    until(lambda: ev.RenewalsEnded() in looked.events)
+    one.close()
+    assert one.worker is None
+    assert not one._thread.is_alive()
+    until(lambda: set(threading.enumerate()) <= before)
+    assert looked.events == [RenewerStarted("thread", None, "asked for"), ev.RenewalsEnded()]
 
 
 # --- the member's side ------------------------------------------------------------------------
