@@ -346,6 +346,7 @@ def test_giving_up_in_a_thread(group, caplog):
 
     def give_up(error=None):
         with group("a", works, kind=LeaseGroupThread) as again:
+            assert not again.wait(0.0)  # who has ceased to wait will not be told
             while again.state != "finished":
                 pause.wait(0.01)
             if error is not None:
@@ -366,6 +367,23 @@ def test_giving_up_in_a_thread(group, caplog):
         assert given_up(caplog) == []
         with pytest.raises(ZeroDivisionError):
             give_up(ZeroDivisionError())
+
+
+def test_an_error_of_ours_in_a_thread_is_logged_once(group, caplog):
+    """Where it happened; and raised where the member is left."""
+    pause = threading.Event()
+    member = group("a", works, kind=LeaseGroupThread)
+    member._member.events.observer = Onlooker("acquired")
+
+    def leave():
+        with member:
+            while member.state != "finished":
+                pause.wait(0.01)
+
+    with pytest.raises(MemberFailed, match="a: it has failed by an error of its own: KeyError"):
+        leave()
+    told = [one.message for one in caplog.records if one.message.startswith("member has")]
+    assert told == ["member has failed, and serves nothing member=a"]
 
 
 def test_a_bug_in_hearing_hints_is_told_and_the_member_goes_on(group, until, caplog, monkeypatch):
