@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import socket
+import sys
 
 import pytest
 
 from spillover.live.leases.renewal import child
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import BLOCKED_LEASES, ProgressGuard
-from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent
+from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent, current_lease
 from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent
 from spillover.live.leases.renewal.rounds import Rounds
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.renewal.supervisor import Stillness
+from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 from support.loop import until
 
@@ -414,3 +417,45 @@ def test_all_coroutines_that_wait_for_a_stop_are_woken():
         assert stop._wakes == []
 
     asyncio.run(main())
+
+
+def test_a_lease_says_what_is_left_of_it_and_what_was_worked(memory):
+    """Nothing once it is over; what is no amount, or has no sum, is not added."""
+    memory.grant(1, 5, lease_now_s() + 60.0, THREAD)
+    lease = Lease(memory, 1, 5, lambda _: None)
+    assert 30.0 < lease.left_s <= 60.0
+    assert repr(lease).startswith("Lease(partition=1, epoch=5, left_s=")
+    assert lease.work is None
+    for amount in (2, 0, 0.5, sys.float_info.max, sys.float_info.max):
+        lease.report_load(amount)
+    assert lease.work == sys.float_info.max, "2.5 is lost beside it"
+    for amount in (-0.5, math.inf, math.nan, "1", None):
+        with pytest.raises(InputError, match=f"at least 0, got {amount!r}"):
+            lease.report_load(amount)
+    lease.fence()
+    assert (lease.deadline_s, lease.left_s) == (0.0, 0.0)
+    assert repr(lease) == "Lease(partition=1, epoch=5, left_s=0.000)"
+
+
+def test_a_handler_finds_its_own_lease_and_nobody_else_one(memory):
+    first, second = (Lease(memory, partition, 1, lambda _: None) for partition in (0, 1))
+    with pytest.raises(LookupError):
+        current_lease()
+    with first.entered():
+        with second.entered():
+            assert current_lease() is second
+        assert current_lease() is first
+    with pytest.raises(LookupError):
+        current_lease()
+
+
+def test_a_stop_reaches_those_whose_loops_go_on():
+    """Others have been closed meanwhile, with all that waited there."""
+    stop, woken = StopEvent(), []
+
+    def closed():
+        raise RuntimeError("Event loop is closed")
+
+    stop._wakes += [closed, lambda: woken.append(1)]
+    stop.set()
+    assert (stop.is_set(), woken) == (True, [1])
