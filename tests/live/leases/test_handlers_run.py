@@ -242,6 +242,43 @@ def test_each_member_is_another_process_of_its_id(rule):
     assert len(first) >= 16
 
 
+def test_what_renews_knows_all_that_the_store_does():
+    """It speaks for the same process of the same member of the same group."""
+    events, lags = [], []
+
+    async def main():
+        given = {"balance": "load", "max_progress_ms": 2_500.0, "renewer": "thread"}
+        parts = member(url=server.url, **given)._parts
+        await parts.operations[ev.AskJoin](ev.AskJoin(0, 0.0))
+        leases = parts.make_leases(events.append, lags.append)
+        (joined,) = server.asked
+        incarnation, longest = joined[-2:]
+        assert longest == "180000"
+        plan = leases._plan
+        told = ["3", "guarded", "load", longest, "a", incarnation, longest]
+        assert plan.arguments[1:] == told
+        assert (plan.max_progress_s, plan.partitions, leases.kind) == (2.5, 3, "thread")
+        assert joined[3:7] == plan.keys
+        leases._heard({"sent_s": 1.0, "late_s": 0.5, "problem": "away"})
+        leases.close()
+        await parts.close()
+
+    with scripted_redis(lambda _: rows(b":1\r\n", b":40\r\n", bulk("e"))) as server:
+        runs(main)
+    assert events[-1] == ev.RenewalFailed("away", 1.0)
+    assert lags == [0.5]
+
+
+def test_listening_goes_to_the_group_and_its_pauses_are_of_each_process_alone():
+    """Many that failed together do not come back together."""
+    ways = dict.fromkeys(("on_challenge", "on_allocated", "on_resync"), print)
+    hints = [member(seed=1)._parts.make_hints(**ways) for _ in range(2)]
+    assert {one._url for one in hints} == {NOWHERE}
+    channels = ["{spillover:g}:grab-lease", "{spillover:g}:allocated-lease"]
+    assert [list(one._reactions) for one in hints] == [channels] * 2
+    assert hints[0]._random.random() != hints[1]._random.random()
+
+
 def test_a_store_waits_for_half_a_renewal_period_at_most():
     """And never longer than 5 s, unless it is told how long."""
     times = LeaseTimes(normal_lease_ms=900.0, min_grab_ms=200.0)
