@@ -353,8 +353,11 @@ def test_giving_up_in_a_thread(group, caplog):
                 raise error
 
     def wait():
-        with group("a", works, kind=LeaseGroupThread) as again, told:
-            again.wait(LIMIT_S)
+        with group("a", works, kind=LeaseGroupThread) as again:
+            with told:
+                again.wait(LIMIT_S)
+            with told:
+                again.wait(0.0)  # whoever asks once more is told once more
 
     told = pytest.raises(RunError, match="a: another member with the id a is alive")
     with group("a", works, kind=LeaseGroupThread):
@@ -425,3 +428,42 @@ def test_a_member_without_await_that_is_left_before_its_loop_runs_leaves_as_soon
     member._abandon()
     with member:
         assert member.wait(LIMIT_S)
+
+
+class Interrupted(threading.Event):
+    """Whoever waits for it is interrupted by a Ctrl-C, once."""
+
+    is_pressed = False
+
+    def wait(self, timeout=None):
+        if not self.is_pressed:
+            self.is_pressed = True
+            raise KeyboardInterrupt
+        return super().wait(timeout)
+
+
+def test_whoever_is_interrupted_while_it_hands_over_leaves_at_once(group):
+    """Handlers are not waited for; what comes of it later is nothing."""
+    held, free = threading.Event(), threading.Event()
+
+    def handle(partition, epoch, stop_event):
+        held.set()
+        free.wait(LIMIT_S)
+
+    member = group("a", handle, kind=LeaseGroupThread)
+    member._ended = Interrupted()
+
+    def leave():
+        with member:
+            assert held.wait(LIMIT_S)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            leave()
+        with pytest.raises(RunError, match="a: it was left at once"):
+            member.wait(LIMIT_S)
+        member._abandon()
+    finally:
+        free.set()
+    member._thread.join(LIMIT_S)
+    assert not member._thread.is_alive()
