@@ -158,6 +158,7 @@ def test_a_plan_counts_in_seconds():
     assert numbers == (0.6, 4.0, 0.4, 1.0, 2.5)
     longest = plan_of(LeaseTimes())
     assert (longest.timeout_s, longest.max_progress_s) == (5.0, None)
+    assert plan_of(max_progress_ms=0.5).max_progress_s == 0.0005
     assert (longest.era, longest.partitions) == ("", 2)
     assert plan.arguments[0] != longest.arguments[0], "each would begin an era of its own"
 

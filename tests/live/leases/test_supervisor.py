@@ -266,6 +266,7 @@ def test_once_it_is_closed_nothing_of_it_runs(memory):
     one.begin()
     one.end()
     until(lambda: ev.RenewalsEnded() in looked.events)
+    assert one._thread.daemon, "a member that is never closed keeps no process alive"
     one.close()
     assert one.worker is None
     assert not one._thread.is_alive()
@@ -366,8 +367,10 @@ def test_handlers_on_a_loop_are_beaten_for_until_it_is_closed():
                 while len(beats) < 3:
                     beats.add(memory.silent_s(0, 0.0))
                     await turn(0.01)
-            beater = renewer._beater
+            beater, watcher = renewer._beater, renewer._watcher
+            assert (watcher.name, watcher.daemon) == ("lease-watch", True)
             renewer.close()
+            assert not watcher.is_alive()
             assert beater.cancelled()
             renewer.beat_on(loop)
             assert renewer._beater is beater
