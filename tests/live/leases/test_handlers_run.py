@@ -20,6 +20,7 @@ from spillover.live.leases.store import RedisLeaseStore
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
+from support import waiting
 from support.loop import turn, until
 from support.scripted_redis import bulk, rows, scripted_redis
 
@@ -320,7 +321,7 @@ def test_a_member_that_is_given_up_while_it_enters_leaves_nothing_behind():
         await one.drain()
 
     runs(main)
-    assert set(threading.enumerate()) <= before
+    waiting.until(lambda: set(threading.enumerate()) <= before)
 
 
 def test_a_member_that_was_told_to_leave_before_it_entered_leaves(caplog):

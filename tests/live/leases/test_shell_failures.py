@@ -271,6 +271,7 @@ def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
                 with pytest.raises(MemberFailed, match=r"a: it has failed .*KeyError: 'no such"):
                     await broken.wait()
                 assert (broken.state, broken.held, broken.draining) == ("finished", {}, True)
+                assert not broken._shell.leases._supervisor._begun, "it gives no sign of life"
                 await until(lambda: running.count("a") == 0)
                 await until(lambda: running.count("b") == PARTITIONS)
                 assert len(other.held) == PARTITIONS
