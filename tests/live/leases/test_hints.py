@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from contextlib import asynccontextmanager, suppress
 from random import Random
 
@@ -228,7 +229,7 @@ def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_servers
         return PONG
 
     async def story(server):
-        async with listening(server.url, "g") as heard:
+        async with listening(server.url, "g", 0.5) as heard:
             heard_now.append(heard)
             await redis_servers.until(lambda: heard.resyncs)
             assert before == [(0, False)]
@@ -244,18 +245,22 @@ def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_servers
 
 
 def test_it_waits_longer_each_time_in_vain_and_begins_anew_once_it_was_heard(redis_servers):
-    """Refused three times, then confirmed and silent, then refused again."""
-    answers = iter([b"-NOPERM no\r\n"] * 3 + [confirmed(1) + confirmed(2)])
+    """Refused three times, then confirmed and cut off, then refused again."""
+    refusal = b"-NOPERM no\r\n"
+    answers = iter([refusal] * 3 + [confirmed(1) + confirmed(2)])
     failures = []
 
-    def answer(words):
-        return next(answers, b"-NOPERM no\r\n") if words[0] == "SUBSCRIBE" else None
+    def answer(_):
+        said, line = next(answers, refusal), server._lines[-1]
+        line.sendall(said)
+        if said != refusal:
+            line.shutdown(socket.SHUT_RDWR)
 
-    async def story(server):
-        async with listening(server.url, "g") as heard:
+    async def story():
+        async with listening(server.url, "g", 20.0) as heard:
             heard.hints._on_lost = lambda _: failures.append(heard.hints._failures)
             await redis_servers.until(lambda: len(failures) >= 5)
 
     with scripted_redis(answer) as server:
-        asyncio.run(story(server))
+        asyncio.run(story())
     assert failures[:5] == [0, 1, 2, 0, 1]

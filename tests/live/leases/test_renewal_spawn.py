@@ -99,14 +99,14 @@ def test_what_cannot_be_started_leaves_nothing_open(memory, monkeypatch):
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(FileNotFoundError, match="no Python to start"):
         spawn.start_process(plan_of(), memory)
-    assert open_files() == before
+    assert open_files() <= before
     threading.stack_size(1 << 62)
     try:
         with pytest.raises(RunError, match="'lease-renewal' cannot be started"):
             spawn.start_thread(plan_of(), memory)
     finally:
         threading.stack_size(0)
-    assert open_files() == before
+    assert open_files() <= before
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="it is looked up there")
