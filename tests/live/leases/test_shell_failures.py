@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from spillover.core.leases import events as ev
 from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.hints import Hints
+from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import RunError, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
@@ -247,10 +249,14 @@ def test_that_messages_are_not_heard_is_told_once_until_they_are(group, caplog):
 
 
 @pytest.mark.parametrize(("renewer", "why"), [("process", ""), ("thread", ' reason="asked for"')])
-def test_what_renews_is_told(group, caplog, renewer, why):
+def test_what_renews_is_told(group, until, caplog, renewer, why):
+    """In the log; what came of renewals, to the member."""
+    lines = []
+
     async def main():
-        async with group("a", works, renewer=renewer):
-            pass
+        async with group("a", works, renewer=renewer, on_event=lines.append) as member:
+            member._shell._renewer_says(ev.RenewalFailed("they fail", lease_now_s()))
+            await until(lambda: "they fail" in [line.get("problem") for line in lines])
 
     caplog.set_level(logging.INFO)
     runs(main)
