@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from contextlib import asynccontextmanager, suppress
 from random import Random
 
@@ -13,6 +14,7 @@ from spillover.live.leases.hints import Hints
 from spillover.live.leases.store import RedisLeaseStore
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
+from support.scripted_redis import bulk, rows, scripted_redis
 
 PING_S = 0.1
 
@@ -98,12 +100,13 @@ def test_nonsense_and_other_groups_are_not_heard(redis_server, redis_servers, gr
         async with listening(redis_server.url, group) as heard:
             await redis_servers.until(lambda: heard.hints.is_subscribed)
             tag = f"{{spillover:{group}}}"
-            for data in ("", "x", "-1", "1.5", b"\xff", "1|2", "9" * 20, "9" * 5000):
+            for data in ("", "x", "-1", "1.5", b"\xff", "1|2", "9" * 10, "9" * 5000):
                 redis_server.client.publish(f"{tag}:grab-lease", data)
             redis_server.client.publish("{spillover:other}:grab-lease", 1)
+            redis_server.client.publish(f"{tag}:grab-lease", "9" * 9)
             redis_server.client.publish(f"{tag}:grab-lease", 4)
             await redis_servers.until(lambda: 4 in heard.challenges)
-            assert heard.challenges == [4]
+            assert heard.challenges == [999_999_999, 4]
             assert heard.lost == []
 
     asyncio.run(story())
@@ -202,3 +205,62 @@ def test_a_bad_address_ends_it(group):
             await Heard("nowhere", group, PING_S).hints.run()
 
     asyncio.run(story())
+
+
+CHANNELS = ("{spillover:g}:grab-lease", "{spillover:g}:allocated-lease")
+PONG = rows(bulk("pong"), bulk(""))
+
+
+def confirmed(count):
+    """What Redis says to a subscription: one answer for each channel."""
+    return rows(bulk("subscribe"), bulk(CHANNELS[count - 1]), b":%d\r\n" % count)
+
+
+def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_servers):
+    """What was sent to the second one meanwhile is lost: only then are the hashes to be read."""
+    before = []
+
+    def answer(words):
+        if words[0] == "SUBSCRIBE":
+            return confirmed(1)
+        if not before:  # it has heard the first one, and then nothing for a period
+            before.append((heard_now[0].resyncs, heard_now[0].hints.is_subscribed))
+            return confirmed(2) + PONG
+        return PONG
+
+    async def story(server):
+        async with listening(server.url, "g", 0.5) as heard:
+            heard_now.append(heard)
+            await redis_servers.until(lambda: heard.resyncs)
+            assert before == [(0, False)]
+            assert (heard.resyncs, heard.lost) == (1, [])
+            assert heard.hints.is_subscribed
+        await redis_servers.until(lambda: server.open == 0)
+
+    heard_now = []
+    with scripted_redis(answer) as server:
+        asyncio.run(story(server))
+        assert server.asked[0] == ["SUBSCRIBE", *CHANNELS]
+        assert server.accepted == 1
+
+
+def test_it_waits_longer_each_time_in_vain_and_begins_anew_once_it_was_heard(redis_servers):
+    """Refused three times, then confirmed and cut off, then refused again."""
+    refusal = b"-NOPERM no\r\n"
+    answers = iter([refusal] * 3 + [confirmed(1) + confirmed(2)])
+    failures = []
+
+    def answer(_):
+        said, line = next(answers, refusal), server._lines[-1]
+        line.sendall(said)
+        if said != refusal:
+            line.shutdown(socket.SHUT_RDWR)
+
+    async def story():
+        async with listening(server.url, "g", 20.0) as heard:
+            heard.hints._on_lost = lambda _: failures.append(heard.hints._failures)
+            await redis_servers.until(lambda: len(failures) >= 5)
+
+    with scripted_redis(answer) as server:
+        asyncio.run(story())
+    assert failures[:5] == [0, 1, 2, 0, 1]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from spillover.core.leases import events as ev
 from spillover.live.leases.group import LeaseGroup
@@ -54,5 +58,30 @@ def test_each_thing_that_happens_is_counted_once():
         assert value(metrics, "renew_lag_seconds_sum") == 0.75
         assert member.events.renew_lag_s_max == 0.5
         assert value(metrics, "redis_up") == 1.0
+
+    with_member(look)
+
+
+def test_what_is_held_is_told_with_its_epochs_and_what_the_store_is_like():
+    """Of the partitions that are held now, at each look."""
+
+    def look(member, metrics):
+        held = {2: 70, 0: 50}
+        member._parts = replace(member._parts, held=lambda: held)
+        assert value(metrics, "held") == 2.0
+        assert [value(metrics, "epoch", partition=str(p)) for p in range(3)] == [50.0, None, 70.0]
+        del held[0]
+        assert value(metrics, "held") == 1.0
+        assert value(metrics, "epoch", partition="0") is None
+        member.machine.handle(ev.RenewalFailed("no way", 1.0), 1.0)
+        assert value(metrics, "redis_up") == 0.0
+
+    with_member(look)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="the library knows its process there alone")
+def test_the_usual_metrics_of_the_process_are_there_too():
+    def look(_, metrics):
+        assert metrics.registry.get_sample_value("process_resident_memory_bytes") > 1e6
 
     with_member(look)

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import socket
+import sys
 
 import pytest
 
 from spillover.live.leases.renewal import child
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import BLOCKED_LEASES, ProgressGuard
-from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent
+from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent, current_lease
 from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent
 from spillover.live.leases.renewal.rounds import Rounds
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.renewal.supervisor import Stillness
+from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 from support.loop import until
 
@@ -278,6 +281,104 @@ def test_a_renewal_that_is_due_soon_is_waited_for_no_longer(ends, monkeypatch):
         assert waits.asked_ms.pop() <= at_most_s * 1e3
 
 
+@pytest.mark.parametrize(
+    ("normal_ms", "max_progress_ms", "look_s"),
+    [(800.0, None, 0.1), (60_000.0, None, 0.5), (60_000.0, 1_000.0, 0.25), (800.0, 1e6, 0.1)],
+)
+def test_how_often_a_renewer_looks(memory, normal_ms, max_progress_ms, look_s):
+    """An eighth of a period, a fourth of what a handler may take, half a second at most."""
+    times = LeaseTimes(
+        normal_lease_ms=normal_ms, max_lease_ms=180_000.0, min_grab_ms=200.0, held_delay_ms=1.0
+    )
+    given = {"node": "a", "incarnation": "i", "max_progress_ms": max_progress_ms}
+    plan = make_plan("redis://h", "g", 2, times, **given)
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        assert child.Renewal(plan, memory, theirs, NoParent())._look_s == look_s
+
+
+class Sleeper(NoParent):
+    """A member that is stopped, or gone, as a test wants it."""
+
+    stopped = gone = False
+
+    def is_gone(self):
+        return self.gone
+
+    def is_stopped(self):
+        return self.stopped
+
+
+def test_a_renewer_takes_note_of_when_it_or_its_member_stood_still(ends):
+    """Seven seconds without a look are still none: four looks of 0.5 s, and a call of 5 s."""
+    renewal, _ = ends
+    parent = renewal._parent = Sleeper()
+    renewal._looked_s, renewal._awake_since_s = 100.0, 50.0
+    renewal._look(107.0)
+    assert (renewal._awake_since_s, renewal._resumed_s) == (50.0, 0.0)
+    renewal._look(114.25)
+    assert (renewal._awake_since_s, renewal._resumed_s) == (114.25, 0.0)
+    parent.stopped = True
+    renewal._look(115.0)
+    renewal._look(116.0)
+    parent.stopped = False
+    renewal._look(117.0)
+    assert (renewal._awake_since_s, renewal._resumed_s) == (116.0, 116.0)
+
+
+def test_nothing_is_renewed_for_a_member_that_is_stopped_or_gone(ends, monkeypatch):
+    """Its leases are to run out; and whoever is gone wants nobody to wait."""
+    renewal, ours = ends
+    waits, worked = Waits(ours), []
+    monkeypatch.setattr(child.select, "poll", lambda: waits)
+    monkeypatch.setattr(renewal, "_work", worked.append)
+    parent = renewal._parent = Sleeper()
+    renewal._due_s = lease_now_s() - 1.0
+    parent.stopped = True
+    renewal.run()
+    assert (worked, waits.asked_ms) == ([], [500.0])
+    parent.stopped, parent.gone = False, True
+    renewal.run()
+    assert (worked, waits.asked_ms) == ([], [500.0])
+
+
+def test_all_that_was_said_at_once_is_heard_in_turn(ends):
+    """Nothing said is no end of the link; one that is broken is."""
+    renewal, ours = ends
+    assert renewal._heard()
+    ours.send(child.BEGIN + child.END)
+    assert renewal._heard()
+    assert renewal._due_s is None
+    ours.send(child.END + child.BEGIN)
+    assert renewal._heard()
+    assert renewal._due_s <= lease_now_s()
+    renewal._link.close()
+    assert not renewal._heard()
+
+
+def test_a_plan_is_read_as_it_was_packed_or_not_at_all():
+    """A member may end before it has said it all."""
+    plan = make_plan("redis://h", "g", 2, LeaseTimes(), node="a", incarnation="i")
+    packed = child.pack_plan(plan)
+    assert int(packed[:10]) == len(packed) - 10
+    for size in (0, 9, 10, len(packed) - 1, len(packed)):
+        theirs, ours = socket.socketpair()
+        with theirs:
+            with ours:
+                ours.sendall(packed[:size])
+            if size == len(packed):
+                assert child.read_plan(theirs).as_dict() == plan.as_dict()
+            else:
+                with pytest.raises(EOFError):
+                    child.read_plan(theirs)
+
+
+def test_draws_are_from_0_on_and_below_1():
+    draws = [child._random() for _ in range(4_000)]
+    assert 0.0 <= min(draws) < 0.1
+    assert 0.9 < max(draws) < 1.0
+
+
 # --- a lease ----------------------------------------------------------------------------------
 
 
@@ -316,3 +417,45 @@ def test_all_coroutines_that_wait_for_a_stop_are_woken():
         assert stop._wakes == []
 
     asyncio.run(main())
+
+
+def test_a_lease_says_what_is_left_of_it_and_what_was_worked(memory):
+    """Nothing once it is over; what is no amount, or has no sum, is not added."""
+    memory.grant(1, 5, lease_now_s() + 60.0, THREAD)
+    lease = Lease(memory, 1, 5, lambda _: None)
+    assert 30.0 < lease.left_s <= 60.0
+    assert repr(lease).startswith("Lease(partition=1, epoch=5, left_s=")
+    assert lease.work is None
+    for amount in (2, 0, 0.5, sys.float_info.max, sys.float_info.max):
+        lease.report_load(amount)
+    assert lease.work == sys.float_info.max, "2.5 is lost beside it"
+    for amount in (-0.5, math.inf, math.nan, "1", None):
+        with pytest.raises(InputError, match=f"at least 0, got {amount!r}"):
+            lease.report_load(amount)
+    lease.fence()
+    assert (lease.deadline_s, lease.left_s) == (0.0, 0.0)
+    assert repr(lease) == "Lease(partition=1, epoch=5, left_s=0.000)"
+
+
+def test_a_handler_finds_its_own_lease_and_nobody_else_one(memory):
+    first, second = (Lease(memory, partition, 1, lambda _: None) for partition in (0, 1))
+    with pytest.raises(LookupError):
+        current_lease()
+    with first.entered():
+        with second.entered():
+            assert current_lease() is second
+        assert current_lease() is first
+    with pytest.raises(LookupError):
+        current_lease()
+
+
+def test_a_stop_reaches_those_whose_loops_go_on():
+    """Others have been closed meanwhile, with all that waited there."""
+    stop, woken = StopEvent(), []
+
+    def closed():
+        raise RuntimeError("Event loop is closed")
+
+    stop._wakes += [closed, lambda: woken.append(1)]
+    stop.set()
+    assert (stop.is_set(), woken) == (True, [1])

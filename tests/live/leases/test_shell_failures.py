@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from spillover.core.leases import events as ev
 from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.hints import Hints
+from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import RunError, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
@@ -247,10 +249,14 @@ def test_that_messages_are_not_heard_is_told_once_until_they_are(group, caplog):
 
 
 @pytest.mark.parametrize(("renewer", "why"), [("process", ""), ("thread", ' reason="asked for"')])
-def test_what_renews_is_told(group, caplog, renewer, why):
+def test_what_renews_is_told(group, until, caplog, renewer, why):
+    """In the log; what came of renewals, to the member."""
+    lines = []
+
     async def main():
-        async with group("a", works, renewer=renewer):
-            pass
+        async with group("a", works, renewer=renewer, on_event=lines.append) as member:
+            member._shell._renewer_says(ev.RenewalFailed("they fail", lease_now_s()))
+            await until(lambda: "they fail" in [line.get("problem") for line in lines])
 
     caplog.set_level(logging.INFO)
     runs(main)
@@ -271,6 +277,7 @@ def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
                 with pytest.raises(MemberFailed, match=r"a: it has failed .*KeyError: 'no such"):
                     await broken.wait()
                 assert (broken.state, broken.held, broken.draining) == ("finished", {}, True)
+                assert not broken._shell.leases._supervisor._begun, "it gives no sign of life"
                 await until(lambda: running.count("a") == 0)
                 await until(lambda: running.count("b") == PARTITIONS)
                 assert len(other.held) == PARTITIONS
@@ -346,14 +353,18 @@ def test_giving_up_in_a_thread(group, caplog):
 
     def give_up(error=None):
         with group("a", works, kind=LeaseGroupThread) as again:
+            assert not again.wait(0.0)  # who has ceased to wait will not be told
             while again.state != "finished":
                 pause.wait(0.01)
             if error is not None:
                 raise error
 
     def wait():
-        with group("a", works, kind=LeaseGroupThread) as again, told:
-            again.wait(LIMIT_S)
+        with group("a", works, kind=LeaseGroupThread) as again:
+            with told:
+                again.wait(LIMIT_S)
+            with told:
+                again.wait(0.0)  # whoever asks once more is told once more
 
     told = pytest.raises(RunError, match="a: another member with the id a is alive")
     with group("a", works, kind=LeaseGroupThread):
@@ -366,6 +377,23 @@ def test_giving_up_in_a_thread(group, caplog):
         assert given_up(caplog) == []
         with pytest.raises(ZeroDivisionError):
             give_up(ZeroDivisionError())
+
+
+def test_an_error_of_ours_in_a_thread_is_logged_once(group, caplog):
+    """Where it happened; and raised where the member is left."""
+    pause = threading.Event()
+    member = group("a", works, kind=LeaseGroupThread)
+    member._member.events.observer = Onlooker("acquired")
+
+    def leave():
+        with member:
+            while member.state != "finished":
+                pause.wait(0.01)
+
+    with pytest.raises(MemberFailed, match="a: it has failed by an error of its own: KeyError"):
+        leave()
+    told = [one.message for one in caplog.records if one.message.startswith("member has")]
+    assert told == ["member has failed, and serves nothing member=a"]
 
 
 def test_a_bug_in_hearing_hints_is_told_and_the_member_goes_on(group, until, caplog, monkeypatch):
@@ -407,3 +435,42 @@ def test_a_member_without_await_that_is_left_before_its_loop_runs_leaves_as_soon
     member._abandon()
     with member:
         assert member.wait(LIMIT_S)
+
+
+class Interrupted(threading.Event):
+    """Whoever waits for it is interrupted by a Ctrl-C, once."""
+
+    is_pressed = False
+
+    def wait(self, timeout=None):
+        if not self.is_pressed:
+            self.is_pressed = True
+            raise KeyboardInterrupt
+        return super().wait(timeout)
+
+
+def test_whoever_is_interrupted_while_it_hands_over_leaves_at_once(group):
+    """Handlers are not waited for; what comes of it later is nothing."""
+    held, free = threading.Event(), threading.Event()
+
+    def handle(partition, epoch, stop_event):
+        held.set()
+        free.wait(LIMIT_S)
+
+    member = group("a", handle, kind=LeaseGroupThread)
+    member._ended = Interrupted()
+
+    def leave():
+        with member:
+            assert held.wait(LIMIT_S)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            leave()
+        with pytest.raises(RunError, match="a: it was left at once"):
+            member.wait(LIMIT_S)
+        member._abandon()
+    finally:
+        free.set()
+    member._thread.join(LIMIT_S)
+    assert not member._thread.is_alive()

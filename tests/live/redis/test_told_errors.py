@@ -1,0 +1,283 @@
+"""What errors on the way to Redis mean for whoever asked, what addresses may say, and calls that
+end within their time: at a server that answers as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+import threading
+import time
+from importlib.util import find_spec
+
+import pytest
+
+if find_spec("redis") is None:
+    pytest.skip("the extra `leases`", allow_module_level=True)
+
+from redis import asyncio as redis_asyncio
+from redis import exceptions
+
+from spillover.live.redis.connection import (
+    RedisLink,
+    Script,
+    check_options,
+    close_quietly,
+    open_client,
+    place_of,
+    told_error,
+    wants_tls,
+)
+from spillover.live.redis.pools import AsyncPool, Pool
+from spillover.live.redis.secured import redis_context, secure
+from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
+from support.loop import until
+from support.scripted_redis import bulk, scripted_redis
+
+LIMIT_S = 20.0
+
+
+def runs(main):
+    async def limited():
+        async with asyncio.timeout(LIMIT_S):
+            await main()
+
+    asyncio.run(limited())
+
+
+# --- what errors mean -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (exceptions.AuthenticationError("WRONGPASS"), StoreRefused,
+         "wants a user or password other than given: WRONGPASS"),
+        (exceptions.ConnectionError("unauthenticated bulk length"), StoreRefused,
+         "wants a user or password other than given: unauthenticated bulk length"),
+        (exceptions.ReadOnlyError("no"), StoreRefused,
+         "is read-only, a replica perhaps: leases need its primary"),
+        (exceptions.BusyLoadingError("it loads"), StoreUnreachable, "is not ready: it loads"),
+        (exceptions.ClusterDownError("down"), StoreUnreachable, "is not ready: down"),
+        (exceptions.TryAgainError("later"), StoreUnreachable, "is not ready: later"),
+        (exceptions.ResponseError("MASTERDOWN no link"), StoreUnreachable,
+         "is not ready: MASTERDOWN no link"),
+        (exceptions.ResponseError("FAILOVER"), StoreUnreachable, "is not ready: FAILOVER"),
+        (exceptions.ResponseError("ERR FAILOVER"), StoreRefused, "refused: ERR FAILOVER"),
+        (exceptions.ResponseError("ERR a\nb"), StoreRefused, "refused: ERR a"),
+        (exceptions.ResponseError(""), StoreRefused, "refused: ResponseError"),
+        (exceptions.TimeoutError("x"), StoreUnreachable, "did not answer in time"),
+        (TimeoutError(), StoreUnreachable, "did not answer in time"),
+        (AttributeError("no attribute"), StoreUnreachable,
+         "cannot be reached: the connection was given up this moment"),
+        (exceptions.ConnectionError("reset"), StoreUnreachable, "cannot be reached: reset"),
+        (OSError("no way"), StoreUnreachable, "cannot be reached: no way"),
+    ],
+)  # fmt: skip
+def test_each_error_says_whether_redis_refused_or_nothing_is_known(error, kind, said):
+    """One line, that names the place."""
+    told = told_error(error, "redis://h:1/0")
+    assert (type(told), str(told)) == (kind, f"redis://h:1/0 {said}")
+
+
+def test_closing_goes_on_after_an_error_of_the_library_and_stops_at_a_bug():
+    done = []
+
+    def close(error):
+        async def closing():
+            done.append(error)
+            if error is not None:
+                raise error
+
+        return closing
+
+    known = (exceptions.RedisError(), OSError(), RuntimeError(), AttributeError(), ValueError())
+    runs(lambda: close_quietly(*(close(error) for error in (*known, None))))
+    assert done == [*known, None]
+    with pytest.raises(LookupError):
+        runs(lambda: close_quietly(close(LookupError())))
+
+
+# --- addresses --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://h", "redis://h/", "redis://h/12", "unix:///run/redis.sock",
+        "redis://h/0?db=1&username=u&password=&ssl_ca_certs=c&ssl_cert_reqs=none", "redis://[::1",
+    ],
+)  # fmt: skip
+def test_what_an_address_may_say(url):
+    """What is no address at all is for others to tell."""
+    check_options(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://h/x", r"expected redis://\[user"),
+        ("redis://h/²", r"expected redis://\[user"),
+        ("redis://h/-1", r"expected redis://\[user"),
+        ("redis://h?max_connections=", "got max_connections"),
+        ("unix:///s?db=1&retry=2", "got retry"),
+    ],
+)
+def test_what_an_address_may_not_say(url, said):
+    with pytest.raises(InputError, match=said):
+        check_options(url)
+
+
+def test_an_address_is_shown_without_who_asks():
+    assert place_of("rediss://u:p%40@h:7/3?db=1") == "rediss://h:7/3"
+    assert place_of("redis://h") == "redis://h"
+    assert [wants_tls(url) for url in ("REDISS://h", "redis://h", "unix://rediss://")] == [
+        True, False, False,
+    ]  # fmt: skip
+
+
+def test_a_script_is_known_by_its_digest():
+    text = "return 'é'"
+    script = Script.of(text)
+    expected = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    assert (script.text, script.digest) == (text, expected)
+
+
+# --- calls ------------------------------------------------------------------------------------
+
+
+def test_each_way_there_and_back_is_counted():
+    """Several commands on one way are one; a script in full is a second one."""
+    told = iter([b":1\r\n", b":2\r\n", b":3\r\n", b"-NOSCRIPT no\r\n", b":4\r\n", b"-ERR no\r\n"])
+    script = Script.of("return 4")
+
+    async def main():
+        link = RedisLink(server.url, LIMIT_S)
+        assert (await link.call("INCR", "k"), link.round_trips) == (1, 1)
+        assert (await link.calls(("INCR", "k"), ("INCRBY", "k", 1)), link.round_trips) == (
+            [2, 3],
+            2,
+        )
+        assert (await link.run(script, ("k",), 7, "x"), link.round_trips) == (4, 4)
+        with pytest.raises(StoreRefused, match="refused: no"):
+            await link.run(script, ("k",))
+        assert link.round_trips == 5
+        await link.close()
+        await until(lambda: server.open == 0)
+
+    with scripted_redis(lambda _: next(told)) as server:
+        runs(main)
+    assert server.asked == [
+        ["INCR", "k"],
+        ["INCR", "k"],
+        ["INCRBY", "k", "1"],
+        ["EVALSHA", script.digest, "1", "k", "7", "x"],
+        ["EVAL", "return 4", "1", "k", "7", "x"],
+        ["EVALSHA", script.digest, "1", "k"],
+    ]
+
+
+def test_an_answer_that_never_ends_ends_with_the_time_of_its_call():
+    """Each piece of it comes in time; the whole would never."""
+    pause, stops = threading.Event(), threading.Event()
+
+    def for_ever(_):
+        until_s = time.monotonic() + 2.0 * LIMIT_S
+        server._lines[-1].sendall(b"$1000000\r\n")
+        while time.monotonic() < until_s and not stops.is_set():
+            server._lines[-1].sendall(b"x")
+            pause.wait(0.01)
+
+    async def main():
+        link = RedisLink(server.url, 0.25)
+        with pytest.raises(StoreUnreachable, match="did not answer in time"):
+            await link.call("GET", "k")
+        await link.close()
+
+    with scripted_redis(for_ever) as server:
+        runs(main)
+        stops.set()
+
+
+# --- connections ------------------------------------------------------------------------------
+
+
+def test_after_a_replica_said_so_each_connection_is_made_anew_once():
+    """A name may lead to another server by then."""
+    told = {"SET": b"-READONLY no\r\n"}
+
+    async def main():
+        link = RedisLink(server.url, LIMIT_S)
+        for count in (1, 2, 3):
+            assert await link.call("GET", "k") == "v"
+            assert server.accepted == count
+            with pytest.raises(StoreRefused, match="is read-only"):
+                await link.call("SET", "k", "v")
+            assert server.accepted == count
+        await link.close()
+
+    with scripted_redis(lambda words: told.get(words[0], bulk("v"))) as server:
+        runs(main)
+
+
+def test_a_pool_for_threads_makes_its_connections_anew_too():
+    with scripted_redis(lambda _: b"+PONG\r\n") as server:
+        pool = Pool.from_url(server.url, max_connections=2, protocol=2)
+
+        def accepted_after_a_call():
+            connection = pool.get_connection()
+            connection.send_command("PING")
+            assert connection.read_response() == b"PONG"
+            pool.release(connection)
+            return server.accepted
+
+        assert [accepted_after_a_call(), accepted_after_a_call()] == [1, 1]
+        pool.connect_anew()
+        assert [accepted_after_a_call(), accepted_after_a_call()] == [2, 2]
+        pool.disconnect()
+
+
+def test_a_connection_that_cannot_be_made_anew_is_not_lost_to_its_pool():
+    """The next call gets it, and makes it anew then."""
+
+    async def main():
+        client = open_client(server.url, 5.0, connections=1)
+        assert await client.execute_command("GET", "k") == "v"
+        pool = client.connection_pool
+        connection = await pool.get_connection()
+        await pool.release(connection)
+        pool.connect_anew()
+        port, connection.port = connection.port, 1
+        with pytest.raises(exceptions.ConnectionError):
+            await client.execute_command("GET", "k")
+        connection.port = port
+        assert await client.execute_command("GET", "k") == "v"
+        await client.aclose()
+        await pool.disconnect()
+
+    with scripted_redis(lambda _: bulk("v")) as server:
+        runs(main)
+
+
+@pytest.mark.parametrize(("verifies", "mode"), [(True, ssl.CERT_REQUIRED), (False, ssl.CERT_NONE)])
+def test_a_redis_with_tls_has_to_prove_its_name_unless_nobody_asks(verifies, mode):
+    context = redis_context("", verifies=verifies)
+    assert (context.verify_mode, context.check_hostname) == (mode, verifies)
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+def test_only_connections_with_tls_are_secured():
+    """Those of either kind of pool; one kind for each."""
+    plain = AsyncPool.from_url("redis://h")
+    before = plain.connection_class
+    secure(plain)
+    assert plain.connection_class is before
+    for kind in (Pool, AsyncPool):
+        pool = kind.from_url("rediss://h")
+        library = pool.connection_class
+        secure(pool)
+        assert pool.connection_class is not library
+        assert issubclass(pool.connection_class, library)
+    assert not issubclass(
+        open_client("redis://h", 1.0).connection_pool.connection_class, redis_asyncio.SSLConnection
+    )
