@@ -99,6 +99,7 @@ async def _at_both_ends(url, material):
     return max(called.took_s + calling.took_s)
 
 
+@pytest.mark.slow
 def test_no_turn_is_long_while_handshakes_are_made(tmp_path, monkeypatch):
     """By a node that is called by all of its neighbors, and by one that calls them: each end has a
     thread of its own. What else the machine does makes turns longer and never shorter, so that one

@@ -192,6 +192,7 @@ def test_with_tokens_it_is_for_who_shows_one(tmp_path):
     served(check, token_files=TokenFiles([str(file)]))
 
 
+@pytest.mark.slow
 def test_a_store_is_asked_before_a_configuration_is_taken():
     """It has the last word: where it does not answer, nothing is changed."""
     from spillover.live.membership.store import ConfigurationStore

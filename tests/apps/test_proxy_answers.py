@@ -281,6 +281,7 @@ def test_an_upstream_that_is_not_there_is_passed_over_and_doubt_is_not_tried_twi
     in_front(check, handler="proxy:http://127.0.0.1:1,{url}")
 
 
+@pytest.mark.slow
 def test_answers_to_who_never_reads_do_not_pile_up():
     async def check(here):
         here.service.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000

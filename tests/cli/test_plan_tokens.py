@@ -67,6 +67,7 @@ def test_the_object(file, capsys):
     assert found["searched"]
 
 
+@pytest.mark.slow
 def test_other_goals(file, capsys):
     """One of three; without any, a hundredth above the best."""
     slow = ask(capsys, "--pool", str(file), "--slowdown", "2.5")
@@ -111,6 +112,7 @@ def rows_of(capsys, monkeypatch, *options):
     return [row for row in rows if re.search(r"\w", row)]
 
 
+@pytest.mark.slow
 def test_each_figure_stands_under_its_title(file, capsys, monkeypatch):
     """Shares, jobs and times; those of types where there are several. Of a long curve some rows,
     the first and the last among them."""

@@ -57,6 +57,7 @@ def test_policies_are_compared_on_the_same_requests(run, numba):
     assert means["shared"] <= means["paper"] <= means["isolated"]
 
 
+@pytest.mark.slow
 def test_a_site_that_dies(run, tmp_path):
     """What was at work there is done again elsewhere; who comes there finds nobody."""
     faults = tmp_path / "dies.yaml"
@@ -81,6 +82,7 @@ def test_a_site_that_dies(run, tmp_path):
     assert with_keys < without, "what has no key is not done again"
 
 
+@pytest.mark.slow
 def test_a_policy_is_asked_along(run):
     """What would have been done otherwise, and by how much sooner, and nothing is."""
     options = ("sim", "overflow", "--topology", "ring5", "--workload", "bursts", "--duration-s")
@@ -379,6 +381,7 @@ def test_a_plan_that_cannot_be(run, numba):
     )
 
 
+@pytest.mark.slow
 def test_the_picture_can_be_read(monkeypatch, require, tmp_path):
     """Ticks are numbers as people write them, and there are no bars: their axis has no zero."""
     require(importlib.util.find_spec("matplotlib"), "matplotlib, from the extra `report`")

@@ -217,6 +217,7 @@ def test_a_run_of_which_nothing_was_taken_fails_with_the_most_frequent_reason():
     assert cli._status({**nothing, "interrupted": True}) == 130
 
 
+@pytest.mark.slow
 def test_the_collector_does_not_walk_a_schedule_while_it_is_sent(trace, node):
     kept = [[number] for number in range(20_000)]
     gc.unfreeze()

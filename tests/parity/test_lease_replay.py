@@ -119,6 +119,7 @@ def drive(machine, log):
     return given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "balance"), [("guarded", "count"), ("guarded", "load"), ("blog", "count")]
 )

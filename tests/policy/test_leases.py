@@ -214,6 +214,7 @@ def test_the_shortest_times():
         assert times.fence_margin_ms >= 5
 
 
+@pytest.mark.slow
 def test_compiled_functions_agree(require):
     """Numba takes the same source."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")

@@ -25,6 +25,7 @@ def made_again(record):
     return choice, tuple(weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", CHOOSERS)
 def test_every_recorded_decision_can_be_made_again(policy):
     """A busy cluster with reports coming in all the time: each record replays to its choice."""

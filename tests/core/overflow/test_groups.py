@@ -358,6 +358,7 @@ def changes(pool, what, number):
     return ev.TokensSet({}, {pool.servers[place].id: what == "in"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["paper", "adaptive"])
 def test_a_burst_of_one_type_uses_only_who_serves_it(policy):
     """And jobs of the other type do not notice."""

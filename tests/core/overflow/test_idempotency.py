@@ -240,6 +240,7 @@ def test_a_refused_name_is_new_again(ended):
     names.check()
 
 
+@pytest.mark.slow
 def test_a_long_run_of_names_leaves_only_the_window():
     """A hundred thousand keyed requests, a thousand remembered."""
     names = IdempotencyTable(300.0, 1000, 10**9)

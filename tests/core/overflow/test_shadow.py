@@ -101,6 +101,7 @@ def without_loads(commands):
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["paper", "two-choice", "isolated"])
 def test_a_shadow_changes_nothing(policy):
     """The same commands in the same order, to the last bit, though it is asked each time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -201,6 +202,7 @@ class History(RuleBasedStateMachine):
         assert pool.waiting == len(twin.blocked) + sum(len(line) for line in twin.line.values())
 
 
+@pytest.mark.slow
 def test_any_history_is_that_of_lists():
     run_state_machine_as_test(
         History, settings=settings(max_examples=examples(120), stateful_step_count=60)

@@ -358,6 +358,7 @@ def test_idle_connections_grow_old(run):
     run(main())
 
 
+@pytest.mark.slow
 def test_a_thousand_parallel_requests_share_connections(run):
     """Each parallel request has its own connection; the next thousand reuse them."""
 

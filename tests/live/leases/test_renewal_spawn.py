@@ -52,6 +52,7 @@ def linked():
 # --- what was started -------------------------------------------------------------------------
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("program", "at_once", "how"),
     [
@@ -109,6 +110,7 @@ def test_what_cannot_be_started_leaves_nothing_open(memory, monkeypatch):
     assert open_files() <= before
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not Path("/proc").exists(), reason="it is looked up there")
 def test_a_process_that_renews_has_nothing_of_its_members(memory):
     """No folder that could not be unmounted, no terminal, none of its files but two."""
@@ -134,6 +136,7 @@ def test_a_thread_that_renews_keeps_no_process_alive(memory):
     assert not thread.is_alive()
 
 
+@pytest.mark.processes
 def test_a_parent_is_who_started_this_process_and_stopped_as_the_system_says():
     assert not Parent(os.getppid()).is_gone()
     assert Parent(os.getpid()).is_gone()

@@ -8,6 +8,8 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 
+import pytest
+
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.passed import PassedRequest
 from spillover.model.request import Outcome, Request
@@ -65,6 +67,7 @@ def service():
         listening.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_read_after_the_deadline_harms_nobody_else():
     """Its request has expired then, and the one that waited gets the server, and its own answer."""
 

@@ -374,6 +374,7 @@ def test_a_failure_ends_the_node_with_the_first_reason():
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_held_up_tells_the_machine_for_how_long():
     """It must not take neighbors for silent that it has not heard for that reason."""
 

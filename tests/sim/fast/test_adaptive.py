@@ -85,6 +85,7 @@ def test_loads_and_laws_give_the_same(fast, load, work, delay_ms, gossip_period_
     assert any(hops for _, _, hops in found), "nothing was handed on"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("play", few_at_first(product(BURSTS, [7.0, 50.0, 10_000.0]), 1))
 def test_bursts_give_the_same(fast, play):
     """As in the paper, with state of any age."""

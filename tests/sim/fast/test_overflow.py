@@ -34,6 +34,7 @@ def fast(require):
     return overflow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", few_at_first(CHOOSERS, 2))
 @pytest.mark.parametrize("play", few_at_first([("chord5", 3), ("ring5", 1)], 1))
 def test_bursts_give_the_same(fast, play, policy):

@@ -122,6 +122,7 @@ def test_when_the_troubles_are_over_the_living_share_everything_evenly(scene, se
         assert max(living) - min(living) <= 1
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(
     st.lists(WHEN, min_size=1, max_size=2),

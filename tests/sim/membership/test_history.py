@@ -58,6 +58,7 @@ def play(seeds, soak_s=0.0):
     assert versions[1] > 0.95 * count
 
 
+@pytest.mark.slow
 def test_nothing_breaks_in_short():
     """As many as a check has time for."""
     play(range(SHORT))

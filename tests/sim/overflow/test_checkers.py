@@ -46,6 +46,7 @@ def _what(told, seed):
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", few_at_first(["adaptive", "paper"], 1))
 @pytest.mark.parametrize("keyed", few_at_first([True, False], 1))
 def test_the_machines_as_they_are_break_nothing(keyed, policy):

@@ -104,6 +104,7 @@ def test_a_server_that_is_down(monkeypatch):
     assert "which is down" in broken()
 
 
+@pytest.mark.slow
 def test_a_server_that_rests(monkeypatch):
     """It takes jobs all the same."""
 

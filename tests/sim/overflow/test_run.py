@@ -221,6 +221,7 @@ def run_bursts(policy, seed):
     return run_overflow(topology, schedule, seed).as_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", few_at_first(all_in_soak(GOLDEN, 3), 1))
 def test_the_papers_bursts_give_the_figures_that_they_always_gave(seed):
     """Whoever changes the order of events or of random draws changes every published figure, and

@@ -82,6 +82,7 @@ def random_schedule(random, count):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_both_engines_give_the_same(require, seed):
     """Unlike servers, services of one's own, refusals, and deadlines that are met."""

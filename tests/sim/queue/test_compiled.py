@@ -235,6 +235,7 @@ def test_restricted_access(width, max_hops):
     assert abs(apart["wait_mean"]) < 0.1 + half["wait_mean"] / 2
 
 
+@pytest.mark.slow
 def test_fewer_producers_to_probe_cost_throughput():
     """Figure 9: little once there are more of them than hops, a lot at one."""
     throughput = {

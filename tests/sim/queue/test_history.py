@@ -46,6 +46,7 @@ def play(seeds, soak_s=0.0):
     assert seen["Bury"] > 0.02 * count
 
 
+@pytest.mark.slow
 def test_nothing_breaks_in_short():
     """As many as a check has time for."""
     play(range(SHORT))

@@ -41,6 +41,7 @@ def test_probes_among_a_few_are_those_of_the_walk(empty, max_hops, choices):
     assert astuple(fate) == pytest.approx(expected, rel=1e-8, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(st.floats(0.001, 0.999), st.integers(1, 12))
 @settings(max_examples=25)
 def test_independent_probes_are_equations_7_and_8(empty, max_hops):

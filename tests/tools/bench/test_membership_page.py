@@ -56,6 +56,7 @@ def test_each_number_is_in_its_place():
     ]
 
 
+@pytest.mark.slow
 def test_runs_are_told_apart_and_drawn_on_one_scale():
     """With room for the fullest server of all of them; the seed stands where there are several."""
     runs = [run_of(RULES[1], seed) for seed in (3, 4)]

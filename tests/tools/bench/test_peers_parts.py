@@ -408,6 +408,7 @@ def played(side, schedule, seed, lag_ms=1.0):
     return Played(fates, {"nodes": 0.5}, lag_ms)
 
 
+@pytest.mark.slow
 def test_each_policy_is_beside_the_best_threshold_itself_simulated_and_the_first():
     """Of two thresholds that which waits less; of sides that were late it is told whoever they
     are, and that two seeds are too few."""

@@ -187,6 +187,7 @@ def measured(session, make_side):
     return limited(main())
 
 
+@pytest.mark.slow
 def test_a_small_request_costs_the_time_of_the_way_by_their_number():
     """Warmed up with the same; in us, of all that were answered in the turn."""
     session = session_of()

@@ -56,6 +56,7 @@ def test_each_color_has_a_light_and_a_dark_value(series):
     assert f"series-{series}" not in light
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_matplotlib")
 def test_a_drawing_is_the_same_each_time_and_follows_the_theme():
     """Named colors become variables; PNG has the colors of one theme."""

@@ -179,6 +179,7 @@ def test_more_producers_have_seeds_and_objects_of_their_own(simulated):
     assert list(found["many_producers"]) == ["h_max 5", "h_max 10"]
 
 
+@pytest.mark.slow
 def test_where_no_objects_are_asked_for_the_model_is_alone(simulated):
     found, shares = computed(4, DEFAULT, 7)
     assert simulated == []
@@ -319,6 +320,7 @@ def test_as_many_jobs_as_the_papers_runs_together(monkeypatch):
     assert tokens.FIGURES[3].compute(DEFAULT, 3, told.append)["jobs"] == 15_000_000
 
 
+@pytest.mark.slow
 def test_tokens_of_figure_10():
     pytest.importorskip("numpy")
     found = tokens.FIGURES[1].compute(DEFAULT, 3, lambda _: None)

@@ -74,6 +74,7 @@ def test_pairs_are_judged_by_their_differences():
     assert paired([1.0], [1.0]).half_width == math.inf
 
 
+@pytest.mark.slow
 def test_ours_closes_more_of_the_gap_than_the_papers():
     """A small cell of the figure, with the figure's own arithmetic."""
     runs = {p: [play(EVEN, p, 1).wait_mean] for p in ("adaptive", "paper", "isolated", SHARED)}

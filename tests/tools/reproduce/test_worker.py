@@ -37,6 +37,7 @@ def told(tmp_path, monkeypatch):
     return play
 
 
+@pytest.mark.slow
 def test_one_after_the_other_whatever_becomes_of_them(told, line, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "TELL_EVERY_S", 0.0)
 
