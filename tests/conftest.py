@@ -27,10 +27,10 @@ from support import redis_server as servers
 from support import waves as large_answers
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
-# All of them in `make soak`, two thirds in `make test`, a quarter in `make check`.
+# All of them in `make soak`, two thirds in `make test`, a sixth in `make check`.
 hypothesis.settings.register_profile("whole", derandomize=True, deadline=None, max_examples=60)
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
-hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
+hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 
 TESTS = Path(__file__).parent
@@ -220,8 +220,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items.sort(key=_place)
         case "together" | "meanwhile" | "quick":
             items[:] = _in_turns(items)
+    is_soak = "SPILLOVER_SOAK_S" in os.environ
     for item in items:
-        if "SPILLOVER_SOAK_S" in os.environ and not item.get_closest_marker("timeout"):
+        if is_soak and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(0))  # it has its own limit
         if _kind(item) not in {"together", "meanwhile"}:
             item.add_marker(pytest.mark.realtime)

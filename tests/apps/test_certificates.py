@@ -147,6 +147,7 @@ def test_connections_to_a_neighbor_are_bounded(tmp_path, monkeypatch):
     run(main)
 
 
+@pytest.mark.slow
 def test_connections_end_with_the_certificate_of_the_other_end(tmp_path, monkeypatch):
     """Those that are kept for later requests; these go over new ones."""
     later_s = time.time() + timedelta(days=91).total_seconds()

@@ -95,6 +95,7 @@ def with_pair(tmp_path, check):
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NO_NEIGHBORS)
 def test_no_door_opens_to_a_certificate_that_it_is_not_for(tmp_path, kind):
     """Where it is no neighbor's there is nothing under /peer/, whatever API token comes with it;

@@ -109,6 +109,7 @@ def may(caller, path):
     return caller == "a peer's" or (caller == "the other peer's" and path == PROBE_PATH)
 
 
+@pytest.mark.slow
 def test_every_door_of_producers_is_open_to_those_it_is_for_and_to_nobody_else(certified):
     """Those who have no certificate, or one that does not hold, get nothing under /peer/; whoever
     shows one that is not believed gets no connection. Other doors are as without."""

@@ -72,6 +72,7 @@ def test_every_cluster_is_shown_from_every_other(nodes):
     nodes.run(main)
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_seen_from_its_end(nodes):
     """Twelve hops take no more than a moment."""
 

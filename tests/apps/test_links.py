@@ -7,6 +7,8 @@ import json
 import threading
 from contextlib import asynccontextmanager
 
+import pytest
+
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
 from spillover.live.http.client import HttpClient
@@ -192,6 +194,7 @@ def hold_up(duration_s):
     threading.Event().wait(duration_s)
 
 
+@pytest.mark.slow
 def test_nodes_that_were_held_up_do_not_call_each_other_dead(nodes):
     """Stopped, or without CPU time, for longer than a neighbor may be silent: what was said
     meanwhile, or could not be, is nobody's silence. Here both are held up by their one loop."""

@@ -165,6 +165,7 @@ def test_a_configuration_of_others_is_left_where_only_operators_have_the_say(fro
     served(check, config_from_peers=from_peers)
 
 
+@pytest.mark.slow
 def test_with_tokens_it_is_for_who_shows_one(tmp_path):
     """Those of its files, which are read again while it runs: at once where it is told to."""
     file = tmp_path / "tokens.yaml"

@@ -69,6 +69,7 @@ async def leave(here, random, number):
     client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ids", ["a", "abc"])
 def test_nothing_is_left_of_who_has_left(ids):
     async def main():

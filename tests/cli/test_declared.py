@@ -96,6 +96,7 @@ WHOLE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "fits", "number", "complaint"),
     [

@@ -32,6 +32,7 @@ def with_numba(require):
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
 
 
+@pytest.mark.slow
 def test_nobody_is_refused_or_given_up_where_servers_are_counted():
     """Though more wait than a site lets in, and for longer than anybody asks for."""
     alone = _judge(SITES, AT_ONCE, 1)

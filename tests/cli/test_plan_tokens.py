@@ -251,6 +251,7 @@ def test_a_pool_too_large(file, capsys):
     assert "spillover sim tokens" in said
 
 
+@pytest.mark.slow
 def test_limits_too_large_to_solve(file, capsys):
     """They have no row; the others have."""
     file.write_text(POOL.replace("tokens: 6", "tokens: 9000000"), encoding="utf-8")

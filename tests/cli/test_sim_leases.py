@@ -48,6 +48,7 @@ def test_balanced_by_load(capsys):
     assert figures_of(capsys)["load_over_mean_max"] is None
 
 
+@pytest.mark.slow
 def test_the_blogs_rule_under_load(capsys):
     """It moves on and on; the same seed moves the same, another one differs."""
     stalled = ("--rule", "blog", "--stall", "n0:500", "--seed", "7")

@@ -34,6 +34,7 @@ def numba(require):
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
 
 
+@pytest.mark.slow
 def test_policies_are_compared_on_the_same_requests(run, numba):
     """Both engines say the same, policy by policy; `shared` is the best there can be."""
     answers = []

@@ -88,6 +88,7 @@ def test_an_api_token_goes_to_no_http_and_to_nobody_whom_another_ca_vouches_for(
     assert heard["foreign"] == []
 
 
+@pytest.mark.slow
 def test_who_was_given_http_is_led_to_http(nodes):
     """As ever: nothing was secret on the way."""
 

@@ -284,6 +284,7 @@ def test_under_overload_retries_stay_within_the_budget():
     run(main())
 
 
+@pytest.mark.slow
 def test_a_job_of_a_node_that_is_gone_is_unknown(nowhere):
     async def main():
         async with AsyncSpillover(nowhere, retries=Retries(comeback_s=0.3)) as client:

@@ -7,6 +7,7 @@ only waiting is for conditions, under a time limit. No other rule of the product
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,7 +20,7 @@ from support import commands, console_page, ports, waiting
 from support.faults import federation, reckoning
 from support.faults import load as loads
 
-TESTS = Path(__file__).parent
+HERE = f"{Path(__file__).parent}{os.sep}"
 LOOK_S = 0.04
 """Between two looks, which mostly ask a node: that costs it as much as several requests."""
 
@@ -41,7 +42,7 @@ free_ports = commands.free_ports_fixture
 def pytest_collection_modifyitems(items):
     """All of this directory waits in real time."""
     for item in items:
-        if TESTS in item.path.parents:
+        if str(item.path).startswith(HERE):
             item.add_marker(pytest.mark.e2e)
 
 

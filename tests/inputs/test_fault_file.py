@@ -366,6 +366,7 @@ def test_bad_files_get_one_line(tmp_path, case):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_read(tmp_path):
     """Missing, a directory, not text, or too many."""
     for name, content, expected in [

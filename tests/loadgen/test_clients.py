@@ -76,6 +76,7 @@ def test_an_answer_that_is_none_of_ours_is_no_session(said):
     asyncio.run(main_())
 
 
+@pytest.mark.slow
 def test_lies_leave_the_list_as_it_is():
     """An empty list, a line that is none, an older version, a server twice."""
 
@@ -141,6 +142,7 @@ async def two_nodes(drops):
             one.close()
 
 
+@pytest.mark.slow
 def test_a_loss_is_no_move_and_lasts_until_the_next_session():
     async def main_():
         async with two_nodes(drops=1) as (url, _):
@@ -152,6 +154,7 @@ def test_a_loss_is_no_move_and_lasts_until_the_next_session():
     assert 0.1 < result["elsewhere_ms"]["max"] < 1500.0, "in ms, with a connection opened meanwhile"
 
 
+@pytest.mark.slow
 def test_clients_begin_where_they_are_told_to():
     """Not only at one of the nodes; who is told nothing begins at any of these."""
 
@@ -164,6 +167,7 @@ def test_clients_begin_where_they_are_told_to():
     assert (sum(result["clients"].values()), result["unconnected"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_what_the_own_node_does_not_take_goes_to_another_one_of_its_list(monkeypatch):
     monkeypatch.setattr(clients_driver, "PAUSE_S", 0.0)
 

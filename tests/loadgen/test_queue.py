@@ -163,6 +163,7 @@ def test_a_refused_take_is_no_failed_one(status, took):
     assert asyncio.run(main()) == ((took, None), {f"take: status {status}": 1})
 
 
+@pytest.mark.slow
 def test_the_schedule_follows_from_the_seed():
     idle = replace(LOAD, consumers=0, produce_rate_per_s=20.0, duration_s=0.5)
     offered = {

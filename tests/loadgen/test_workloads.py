@@ -129,6 +129,7 @@ def test_a_burst_raises_the_load_from_50_to_250_requests_per_second():
     assert during == pytest.approx(250, rel=0.05)
 
 
+@pytest.mark.slow
 def test_requests_of_users_are_burstier_than_a_poisson_process():
     """By the law, the number in a second has a variance above its mean: users stay and differ."""
     law = replace(PAPER_BURSTS, burst_users_per_s=10)
@@ -137,6 +138,7 @@ def test_requests_of_users_are_burstier_than_a_poisson_process():
     assert statistics.variance(numbers) > 3 * statistics.mean(numbers)
 
 
+@pytest.mark.slow
 def test_poisson_has_its_rate_at_each_cluster():
     schedule = poisson(["a", "b"], rate_per_s=40, duration_s=1000, seed=1)
     for cluster in "ab":

@@ -85,6 +85,7 @@ def loads_of(random, count):
     )
 
 
+@pytest.mark.slow
 def test_formulas_agree(compiled):
     """P and R, compiled and not, are the same to the last bit."""
     fast_p = compiled(base.accept_probability)

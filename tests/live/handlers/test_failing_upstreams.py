@@ -322,6 +322,7 @@ def test_the_statuses_of_what_was_not_run_are_those_of_the_cluster(nodes):
     nodes.run(main)
 
 
+@pytest.mark.slow
 def test_an_upstream_is_left_alone_until_its_retry_after(nodes):
     """The other one does all meanwhile; afterwards it is asked again."""
 

@@ -82,6 +82,7 @@ def test_neighbors_hear_no_reports_of_a_node_that_has_ended(nodes):
     nodes.run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keyed", [True, False])
 def test_what_waited_at_a_neighbor_that_ends_is_decided_again(nodes, keyed):
     """Surely not run there: it is done at home, keyed or not. What ran there is done again only

@@ -253,6 +253,7 @@ def test_cancels_at_random_instants_leave_nothing_behind(nodes, delay_ms):
     nodes.run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_ms", [0.0, 5.0])
 def test_a_reader_that_never_reads_holds_the_source_up(nodes, delay_ms):
     """What was written stays bounded at every hop, and all of it comes once it is read."""

@@ -99,6 +99,7 @@ def test_a_stop_from_another_thread_ends_the_wait(bed):
     thread.join()
 
 
+@pytest.mark.slow
 def test_a_lost_object_is_told(bed):
     with produce(bed.urls) as queue, consume(bed.urls, take_s=1.0) as consumer:
         queue.put(b"x")

@@ -160,6 +160,7 @@ def test_short_services_beside_long_ones_give_the_same(fast, gossip_period_ms):
     assert sum(hops == 1 for _, _, hops in found) > 20
 
 
+@pytest.mark.slow
 def test_more_sends_than_are_counted_give_the_same(fast):
     """To a quick site far away, which has not told its load for more than SENDS_MAX of them."""
     topology = Topology(

@@ -211,6 +211,7 @@ def unlike_pool():
 SPLIT = {"x": {"a": 0.7, "b": 0.3}, "y": {"b": 0.0, "c": 0.25, "d": 0.75}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split", "order"),
     [(None, "longest-available"), (None, "least-loaded"), (SPLIT, "longest-available")],

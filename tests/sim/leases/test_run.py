@@ -107,6 +107,7 @@ def test_those_who_come_and_go_cost_the_fewest_moves():
     assert sorted(result.counts) == [0, 4, 4, 4, 5]
 
 
+@pytest.mark.slow
 def test_first_claims_are_no_moves():
     """A hundred claims by members that all start at once, and nothing moves after."""
     for rule in ("guarded", "blog"):

@@ -216,6 +216,7 @@ def test_consistent_hashing_moves_only_who_must():
     assert again.clients == start.clients
 
 
+@pytest.mark.slow
 def test_more_virtual_nodes_are_more_even():
     """Mean of largest over mean, 40 seeds: falls with k, and stays above the coins' at k = 20."""
     means = [

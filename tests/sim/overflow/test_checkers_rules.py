@@ -33,6 +33,7 @@ def run_passed():
     run_overflow(topology, schedule, 1, check=True, faults=dies)
 
 
+@pytest.mark.slow
 def test_what_has_begun_must_not_be_decided_again(monkeypatch):
     run_passed()
 

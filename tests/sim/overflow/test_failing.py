@@ -220,6 +220,7 @@ def test_a_site_without_clients_of_its_own_comes_back_too(seed):
     assert played.done_at("tokyo", 13.0, 25.0) >= 0.9 * healthy.done_at("tokyo", 13.0, 25.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS[:2])
 def test_a_site_without_clients_of_its_own_asks_little_of_others(seed):
     """Where failures may have run, a neighbor's client pays for each look: at most one in 15 s."""

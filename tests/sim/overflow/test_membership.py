@@ -129,6 +129,7 @@ def test_one_that_is_parted_from_and_does_not_know_goes_on_until_it_pauses():
     assert play.ends[Outcome.UNKNOWN] == 0
 
 
+@pytest.mark.slow
 def test_one_that_only_the_other_side_has_left_refuses_what_it_is_sent():
     """After a minute in which it has been sent work all the while. It says nothing more then, so
     that soon nothing is sent there."""

@@ -148,6 +148,7 @@ def test_a_type_that_is_not_served(monkeypatch):
     assert "which its type may not join" in told or "of a type that is not served here" in told
 
 
+@pytest.mark.slow
 def test_the_pool_as_it_is():
     """Or what the others find would prove little."""
     assert broken(range(40)) is None

@@ -50,6 +50,7 @@ def overload(cluster_ids, count=600, seed=1, spread_s=4.0):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", CHOOSERS)
 def test_the_same_seed_gives_the_same_numbers(policy):
     """All but the speed of the machine that computes them; another seed gives others."""

@@ -92,6 +92,7 @@ def test_kinds_of_producers(share, factor, matched):
     assert abs(apart["probes_mean"]) < 0.01 + half["probes_mean"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 1.0, 3.0])
 def test_one_producer_and_one_consumer(share):
     """A chain of five states: the interval holds the exact utilization and throughput."""

@@ -111,6 +111,7 @@ def test_a_page_is_of_membership_alone(capsys, tmp_path):
     assert "--report: expected with bench membership alone" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.label)
 def test_clients_begin_where_the_rule_has_them(rule):
     """On the circle they are not even, and stay the same for the same names."""

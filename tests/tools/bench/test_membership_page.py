@@ -44,6 +44,7 @@ def rows_of(page):
     return [[html.unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in cells]
 
 
+@pytest.mark.slow
 def test_each_number_is_in_its_place():
     """Those of the four steps, what is simulated beside them, and what they come to."""
     rows = rows_of(report_page([run_of(RULES[0])], BenchPlan(runs=1, seed=1), 60, 3, 30.0))

@@ -204,6 +204,7 @@ def test_a_small_request_costs_the_time_of_the_way_by_their_number():
     assert len(server._connections) <= requests.CONNECTIONS
 
 
+@pytest.mark.slow
 def test_requests_are_counted_by_the_time_of_each_process():
     """Of who is asked, and of who is behind it."""
     session = session_of()

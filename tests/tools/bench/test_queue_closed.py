@@ -212,6 +212,7 @@ def test_objects_are_made_at_their_instants_until_the_word():
     assert {line for line, _ in seen} == {"POST /objects"}
 
 
+@pytest.mark.slow
 def test_what_clients_of_a_producer_that_is_killed_see():
     """Each object is accepted once, and given to somebody; waits are those between."""
 

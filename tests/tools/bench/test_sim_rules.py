@@ -45,6 +45,7 @@ class Drawn:
 ARRIVALS = [Arrival(0.25 * n, IDS[n % 2]) for n in range(8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["simpy", "ciw"])
 def test_what_is_alone_takes_a_service_and_a_delivery(require, model):
     """All of them count, from when they come; at a server each the next one waits for the last."""

@@ -23,6 +23,7 @@ def record(tmp_path, line):
     return reproduce(task, line(), lambda _: None)
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_needs_nothing(record, read, tmp_path):
     """Well-formed; both images inside; nothing is loaded from anywhere; light and dark."""
     path = write_page(tmp_path)
@@ -39,6 +40,7 @@ def test_the_page_is_whole_and_needs_nothing(record, read, tmp_path):
     assert "prefers-color-scheme: dark" in text
 
 
+@pytest.mark.slow
 def test_the_page_tells_what_the_record_says(record, read, tmp_path):
     """Title, both statements with what was measured, seed; what is missing is named."""
     page = read(reproduction_page([record], tmp_path))
@@ -63,6 +65,7 @@ def test_without_figures_there_is_still_a_page(read, tmp_path):
     assert "0 of 0 statements" in " ".join(page.text.split())
 
 
+@pytest.mark.slow
 def test_records_that_are_no_longer_known_are_left_out(record, tmp_path):
     """The page shows the catalog's figures, not whatever lies in the directory."""
     for suffix in (".json", ".png", ".dark.png"):

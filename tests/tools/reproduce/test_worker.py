@@ -67,6 +67,7 @@ def test_one_after_the_other_whatever_becomes_of_them(told, line, tmp_path, monk
     assert light != dark
 
 
+@pytest.mark.slow
 def test_progress_is_told_now_and_then(told, line, monkeypatch):
     monkeypatch.setattr(worker, "TELL_EVERY_S", 0.2)
 
@@ -80,6 +81,7 @@ def test_progress_is_told_now_and_then(told, line, monkeypatch):
     assert shares[0] == Share(0.0)
 
 
+@pytest.mark.slow
 def test_who_listens_no_more_ends_the_work(line, monkeypatch, tmp_path):
     monkeypatch.setattr(worker, "figures", lambda: {"a-1": line(name="a-1")})
 
