@@ -16,7 +16,7 @@ from spillover.apps.lease import server as lease_server
 from spillover.apps.node import answers, federation, preferences, request_routes
 from spillover.client import async_client, calls, job, mapping, nodes, retrying, session
 from spillover.client import wire as client_wire
-from spillover.live.engine import moving, reads, write_batch
+from spillover.live.engine import moving, write_batch
 from spillover.live.handlers import calls as handler_calls
 from spillover.live.handlers import service_payload
 from spillover.live.handlers.dask import call as dask_call
@@ -34,7 +34,7 @@ from spillover.live.leases import store as lease_store
 from spillover.live.leases.renewal import child, guard, settings, spawn, supervisor
 from spillover.live.leases.sinks import redis_sink
 from spillover.live.leases.streams import client as stream_client
-from spillover.live.leases.streams import example, reader, reading, steps, writer
+from spillover.live.leases.streams import reader, reading, steps, writer
 from spillover.live.membership import clients as session_clients
 from spillover.live.membership import session_wire
 from spillover.live.membership import store as config_store
@@ -267,11 +267,12 @@ SAID = {
             f"| {s(hints.PING_PERIOD_S)} between pings; after a failure "
             f"{s(hints.RETRY_FIRST_S, hints.RETRY_LONGEST_S)} |"
         ),
-        f"to begin | {s(spawn.START_S)}, {s(supervisor.START_S_MAX)} until it renews |",
         (
-            f"when it has died | {s(supervisor.RESTART_S)} | begun again; after "
-            f"{supervisor.YOUNG_DEATHS_MAX} young deaths"
+            f"to begin | {s(spawn.START_S)} to take its plan; {supervisor.STILL_SHARE:g} of a "
+            f"lease, at least {s(supervisor.START_S_MAX)}, until it renews |"
         ),
+        f"if it had not renewed {s(2 * supervisor.RESTART_S)}, doubled each time",
+        f"begun again; after {supervisor.YOUNG_DEATHS_MAX} such deaths a thread",
         (
             f"Redis; repeats | {s(reader.WAIT_S)}; {s(reader.TIMEOUT_S)}; "
             f"{s(steps.RETRY_FIRST_S, steps.RETRY_LONGEST_S)}, "
@@ -403,7 +404,6 @@ def test_a_limit_that_stands_in_several_places_is_one():
     assert identity.NAMES_TOLD_MAX == certified.NAMES_TOLD_MAX == material.SHOWN_MAX
     assert calls.ANSWER_LIMIT_BYTES == queue_client_wire.OBJECT_LIMIT_BYTES
     assert framing.HEAD_LIMIT_BYTES == opening.FIRST_LIMIT_BYTES
-    assert reads.SHARED_BYTES == 3 * 256 * KIB
     assert (reader.TIMEOUT_S, reader.RETRY_S) == (writer.TIMEOUT_S, writer.RETRY_S)
 
 
@@ -428,4 +428,3 @@ def test_a_lease_bears_one_silent_connection_and_a_blocked_loop():
     assert guard.BLOCKED_LEASES > 3.0
     assert 3 * settings.TIMEOUT_SHARE < 1.0
     assert settings.TIMEOUT_SHARE < supervisor.STILL_SHARE < 0.5
-    assert example.WAIT_S == 0.1

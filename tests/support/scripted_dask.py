@@ -133,7 +133,7 @@ class _Client:
             await asyncio.Event().wait()
         if self.dask.lost is not None:
             raise self.dask.lost
-        return {worker.address: worker.slots for worker in self.dask.workers.values()}
+        return {worker.address: worker.slots for worker in list(self.dask.workers.values())}
 
     async def run(self, function, *args, workers):
         answers = {}

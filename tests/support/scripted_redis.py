@@ -7,7 +7,7 @@ import socket
 import threading
 from contextlib import contextmanager, suppress
 
-STARTS_S = 20.0
+ENDS_S = 20.0
 
 
 def bulk(text):
@@ -34,21 +34,27 @@ class ScriptedRedis:
         self.open = 0
         self.accepted = 0
         self._lines = []
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        self._threads = []
+        self._ended = False
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def _accept(self):
         with suppress(OSError):
             while True:
                 line, _ = self._listening.accept()
+                if self._ended:
+                    line.close()
+                    return
                 self.accepted += 1
                 self.open += 1
                 self._lines.append(line)
-                self._threads.append(threading.Thread(target=self._converse, args=(line,)))
+                told = threading.Thread(target=self._converse, args=(line,), daemon=True)
+                self._threads.append(told)
                 self._threads[-1].start()
 
     def _converse(self, line):
-        with suppress(OSError), line.makefile("rb") as incoming:
+        with suppress(OSError, ValueError), line.makefile("rb") as incoming:  # cut off, too
             while head := incoming.readline():
                 words = [self._word(incoming) for _ in range(int(head[1:]))]
                 if words[0] == "CLIENT":
@@ -63,12 +69,19 @@ class ScriptedRedis:
         return incoming.read(size + 2)[:-2].decode()
 
     def close(self):
-        for one in (self._listening, *self._lines):
+        self._ended = True
+        with suppress(OSError), socket.socket() as waking:  # by no name: tests move those
+            waking.settimeout(ENDS_S)
+            waking.connect(("127.0.0.1", self.port))
+        self._accepting.join(ENDS_S)
+        self._listening.close()
+        for line in self._lines:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                line.shutdown(socket.SHUT_RDWR)
+            line.close()
         for thread in self._threads:
-            thread.join(STARTS_S)
+            thread.join(ENDS_S)
+        assert not any(one.is_alive() for one in (self._accepting, *self._threads))
 
 
 @contextmanager

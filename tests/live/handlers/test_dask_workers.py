@@ -301,9 +301,10 @@ def test_a_scheduler_that_is_lost_and_comes_back(play_dask, dask_log):
             assert dask.clients[0].status == "closed"
             await until(lambda: len(dask.clients) >= 4)
             assert isinstance(await rig.run(1), NotStarted)
-            dask.away = dask.lost = None
             dask.workers["w1"].slots = 1
             dask.workers["w2"].python = HERE
+            dask.lost = None
+            dask.away = None  # last: it is looked for all the time
             await until(lambda: rig.health() == [False, True])
             await rig.slots(3)
             ref = rig.start(5)
@@ -339,17 +340,19 @@ def test_a_result_that_breaks_with_the_connection_is_told_once_that_is_known(pla
 
 def test_a_scheduler_that_says_nothing_is_lost(play_dask, monkeypatch):
     """After a while; what it says later of that question is nobody's business."""
-    monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 0.05)
+    monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 3600.0)
     monkeypatch.setattr(dask_connection, "STATUS_EVERY_S", 0.01)
 
     async def main(dask):
         async with DaskServers(dask) as rig:
             ref = rig.start(1)
             await rig.sent(1)
+            monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 0.05)
             dask.is_silent = True
             rig.session._there(rig.session._connection.look_now)
             problem = f"the Dask scheduler at {dask.address} was lost: it said nothing for 0.05 s"
             assert (await rig.end(ref)).problem == unknown(problem)
+            monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 3600.0)
             dask.is_silent = False
             await until(lambda: rig.health() == [False, True])
 

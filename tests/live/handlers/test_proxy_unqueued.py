@@ -212,7 +212,7 @@ def test_what_is_late_is_given_up(run):
         async with beside(said) as (here, service):
             _, told = here.send()
             await until(lambda: service.seen)
-            here.ring(LEFT_S - 1.0)
+            here.ring(LEFT_S / 2)
             assert told == []
             here.ring(LEFT_S)
             late = "the deadline passed before its answer was whole"
@@ -235,7 +235,7 @@ def test_an_answer_that_nobody_reads_stands_still_for_so_long_and_no_longer(run)
             await until(lambda: told == [200])
             call.pause()
             call.pause()
-            here.ring(STALL_S - 1.0)
+            here.ring(STALL_S / 2)
             assert told == [200]
             here.ring(STALL_S)
             why = "its client has read nothing of it for 50 s"

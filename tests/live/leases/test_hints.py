@@ -229,7 +229,7 @@ def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_servers
         return PONG
 
     async def story(server):
-        async with listening(server.url, "g", 0.5) as heard:
+        async with listening(server.url, "g", 2.0) as heard:
             heard_now.append(heard)
             await redis_servers.until(lambda: heard.resyncs)
             assert before == [(0, False)]

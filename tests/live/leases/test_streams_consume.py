@@ -372,14 +372,15 @@ def test_where_nothing_more_is_there_it_waits_unless_it_was_told_not_to(redis_se
             found.append(reader.consume(counting(seen), **told))
 
     consume(to_end=True)
-    waiting = threading.Thread(target=consume)
+    waiting = threading.Thread(target=consume, daemon=True)
     waiting.start()
-    while redis_server.client.info("clients")["blocked_clients"] == 0:
-        assert waiting.is_alive()
-    fill(url, group, 1)
-    until(lambda: len(seen) == 101)
-    stop.set()
-    waiting.join(10.0)
+    try:
+        until(lambda: redis_server.client.info("clients")["blocked_clients"])
+        fill(url, group, 1)
+        until(lambda: len(seen) == 101)
+    finally:
+        stop.set()
+        waiting.join(10.0)
     assert [one.handled for one in found] == [100, 1]
 
 

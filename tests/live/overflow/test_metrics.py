@@ -160,7 +160,7 @@ def test_a_neighbor_is_counted_from_when_it_joins_until_it_leaves(of):
     assert set(told_in(metrics, "counter")) == before
 
 
-def test_how_old_what_is_known_of_a_neighbor_is_is_told_once_anything_is_known(of):
+def test_how_old_what_is_known_of_a_neighbor_is_told_once_anything_is_known(of):
     site = Site(linked(plain("a"), plain("b"), plain("c")))
     metrics = of(site=site)
     ages = ("neighbor_state_age_seconds", "neighbor_load_age_seconds")

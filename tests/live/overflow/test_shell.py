@@ -388,7 +388,7 @@ def test_a_loop_that_is_held_up_tells_the_machine_for_how_long():
             held_up_s = 1.5 * LATE_S_MIN
             began_s = time.monotonic()
             while time.monotonic() < began_s + held_up_s:
-                """The loop is late."""
+                pass  # the loop is late
             late = await until(lambda: [one for one in heard if isinstance(one, ev.HeldUp)])
             assert max(one.late_s for one in late) >= LATE_S_MIN
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 
 import pytest
@@ -24,7 +26,7 @@ def test_a_port_can_be_taken_again_at_once_and_connections_come():
 
 def test_many_may_come_at_once():
     with bind_socket("127.0.0.1", 0) as listening:
-        callers = [socket.create_connection(listening.getsockname(), 20.0) for _ in range(300)]
+        callers = [socket.create_connection(listening.getsockname(), 20.0) for _ in range(100)]
         for caller in callers:
             caller.close()
 
@@ -41,8 +43,8 @@ def test_an_address_of_the_other_kind(require):
 @pytest.mark.parametrize(
     ("host", "port", "why"),
     [
-        ("127.0.0.1", None, "Address already in use"),
-        ("203.0.113.1", 0, "Cannot assign requested address"),
+        ("127.0.0.1", None, os.strerror(errno.EADDRINUSE)),
+        ("203.0.113.1", 0, os.strerror(errno.EADDRNOTAVAIL)),
         ("127.0.0.1", 70_000, "port must be 0-65535"),
         ("a" * 64, 1, "("),
         ("\udcff", 1, "encoding of hostname failed"),

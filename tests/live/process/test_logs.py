@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -133,7 +134,7 @@ class Clock:
     def __init__(self, monkeypatch):
         self.now_s = 100.0
         self.once = OncePerPeriod()
-        monkeypatch.setattr(logs.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: self.now_s))
 
     def say(self, words, **fields):
         """What is let through, as text; None of what is held back."""

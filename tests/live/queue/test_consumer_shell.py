@@ -247,7 +247,7 @@ def test_an_acknowledgement_that_nobody_hears_is_told_again(run, monkeypatch):
             shell, producer = told
             await (await shell.next()).acknowledge()
             assert asked(producer, "POST /grants/g%2F1/ack") == 4
-        async with consuming(given(1, visibility_s=0.2), answer(503)) as (shell, producer):
+        async with consuming(given(1, visibility_s=2.0), answer(503)) as (shell, producer):
             with pytest.raises(OutcomeUnknown, match=r"^producer p1 .*; object p1-1 may come ag"):
                 await (await shell.next()).acknowledge()
             assert asked(producer, "POST /grants/g%2F1/ack") > 1

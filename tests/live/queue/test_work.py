@@ -270,20 +270,22 @@ def test_a_service_that_says_when_is_asked_again_then(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("handler", "body", "problem"),
+    ("handler", "body", "deadline_s", "problem"),
     [
-        ("fail", b"7", "ValueError: cannot 7"),
-        ("wait", b"7", "not done in 0.05 s"),
-        ("see", b"7 8", "expected JSON, as its type says: "),
+        ("fail", b"7", 20.0, "ValueError: cannot 7"),
+        ("wait", b"7", 0.05, "not done in 0.05 s"),
+        ("see", b"7 8", 20.0, "expected JSON, as its type says: "),
     ],
 )
-def test_why_an_object_was_not_handled_is_told(run, jobs, told, handler, body, problem):
+def test_why_an_object_was_not_handled_is_told(run, jobs, told, handler, body, deadline_s, problem):
     """And of which one."""
 
     async def main():
         async with producers(1, deliveries_max=1) as (one,), produce(one.url) as queue:
             name = await queue.put(body, content_type="application/json")
-            async with working(one.url, f"python:queue_jobs:{handler}", deadline_s=0.05) as work:
+            async with working(
+                one.url, f"python:queue_jobs:{handler}", deadline_s=deadline_s
+            ) as work:
                 await until(lambda: one.objects.dead and work.given_back)
                 assert (work.done, work.given_back) == (0, 1)
         ((words, fields),) = told()
@@ -301,7 +303,7 @@ def test_an_object_whose_grant_has_ended_meanwhile_is_told_as_one_that_may_be_ha
     async def main():
         async with producers(1, visibility_s=60.0) as (one,), produce(one.url) as queue:
 
-            def see(payload):
+            async def see(payload):  # on the loop, as the machine is
                 (grant,) = one.shell.machine.grants
                 if not one.shell.machine.returned:
                     one.shell.feed(ev.Nacked(0, grant.id))
