@@ -53,6 +53,7 @@ def late_s(monkeypatch):
     return found
 
 
+@pytest.mark.realtime  # a disk that does not write for 1.2 s has no objects given
 def test_one_of_several_producers_is_killed_in_each_run(deaths, late_s, monkeypatch):
     """After as long as it was measured, and a while since the last consumer began; objects are on
     disk, and those that it had accepted are still there."""

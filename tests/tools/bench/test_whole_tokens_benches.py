@@ -304,7 +304,9 @@ def test_dispatches_of_each_order_are_beside_a_plain_cluster(order, monkeypatch)
     (row,) = session.rows
     assert (row.case, row.unit, row.peer) == (f"dispatch, {order}", "us", "plain cluster")
     assert len(row.values) == len(row.peer_values) == 2
-    assert 0.0 < row.peer_value < row.value < 1e4
+    # The least of each: whoever stands still for a moment makes the rest longer.
+    assert 0.0 < min(row.peer_values) < min(row.values)
+    assert max(row.values) < 1e4
     assert here.said == [f"dispatch, {order}: run {number} of 2" for number in (1, 2)]
 
 
