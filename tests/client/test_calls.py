@@ -7,15 +7,16 @@ import asyncio
 import random
 import resource
 import time
+from types import ModuleType
 
 import pytest
 
-from spillover.client import AsyncSpillover, Retries, Spillover, Unreachable
+from spillover.client import AsyncSpillover, Retries, Spillover, Unreachable, calls, job
 from spillover.client.call import Call
 from spillover.client.wire import encode_payload
 from spillover.live.http.blocking import BODY_MAX_BYTES
 from spillover.model.errors import Expired, NotDelivered, OutcomeUnknown
-from support.loop import until
+from support.loop import turn, until
 from support.scripted_server import answer, done, problem, scripted, scripted_aside
 
 LIMIT_S = 20.0
@@ -101,8 +102,13 @@ def pauses(monkeypatch):
 
     async def sleep(pause_s):
         noted.append(pause_s)
+        await turn()
 
-    monkeypatch.setattr("spillover.client.calls.asyncio.sleep", sleep)
+    # The library's own is left alone: others wait by it.
+    clocked = ModuleType("asyncio")
+    clocked.__dict__.update(vars(asyncio) | {"sleep": sleep})
+    for module in (calls, job):
+        monkeypatch.setattr(module, "asyncio", clocked)
     return noted
 
 

@@ -4,6 +4,7 @@ and how long is waited. Who runs a node at night goes by the page.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -397,6 +398,17 @@ SAID = {
 def test_documents_state_what_the_code_goes_by(document):
     text = " ".join((DOCUMENTS / document).read_text("utf-8").split())
     assert [said for said in SAID[document] if said not in text] == []
+
+
+def test_no_row_of_the_page_is_left_out():
+    """Of those below the first table, whose bounds are of topologies and of machines as well."""
+    page = (
+        (DOCUMENTS / "decisions/0007-bounds.md").read_text("utf-8").partition("**More of it**")[2]
+    )
+    rows = [line for line in page.splitlines() if re.match(r"\| .*\d", line)]
+    said = SAID["decisions/0007-bounds.md"]
+    assert [row for row in rows if not any(one in row for one in said)] == []
+    assert len(rows) > 70
 
 
 def test_a_limit_that_stands_in_several_places_is_one():
