@@ -37,6 +37,30 @@ class Calls:
         return {"used_cpu_user": self.made * USER_S, "used_cpu_sys": f"{self.made * SYSTEM_S}"}
 
 
+class Clock:
+    """Goes on by `each_s` with each call that is made, which lasts for so long."""
+
+    def __init__(self, each_s):
+        self.made, self.each_s = 0, each_s
+
+    def call(self):
+        self.made += 1
+
+    def perf_counter(self):
+        return 1000.0 + self.made * self.each_s
+
+
+def by_hand(running):
+    """How often a coroutine lets its loop see to others, and what it gives. It may not wait."""
+    turns = 0
+    while True:
+        try:
+            running.send(None)
+        except StopIteration as end:
+            return turns, end.value
+        turns += 1
+
+
 def timed(measure):
     """What it gives, and how long it took, in us."""
     began_s = time.perf_counter()
@@ -65,6 +89,28 @@ def test_a_first_write_that_takes_longer_is_not_what_a_write_costs(session):
     (took_us, _), _ = timed(side.measure)
     assert calls.made > 2
     assert took_us < 0.15e6
+
+
+@pytest.mark.parametrize(("quick", "calls"), [(False, 4), (True, 1)])
+def test_writes_are_made_for_half_a_second(monkeypatch, quick, calls):
+    """Or less, where it is only seen that it works. Before that the loop is let go on: here Ctrl-C
+    is heard."""
+    clock, session = Clock(0.125), Session(BenchPlan(quick=quick), say=lambda _: None)
+    monkeypatch.setattr(fenced, "time", clock)
+    side = fenced._side(session, Calls(0.0), "ours", clock.call)
+    turns, (took_us, _) = by_hand(side.measure())
+    assert (turns, took_us) == (1, 125_000.0)
+    assert clock.made == 1 + calls, "one is made before"
+
+
+@pytest.mark.parametrize(("quick", "thousands"), [(False, 3), (True, 1)])
+def test_checks_are_made_for_a_third_of_a_second(monkeypatch, quick, thousands):
+    """A check of 120 us; they are made by the thousand."""
+    clock, session = Clock(120e-6), Session(BenchPlan(quick=quick), say=lambda _: None)
+    monkeypatch.setattr(fenced, "time", clock)
+    turns, (took_us,) = by_hand(fenced._timed_local(session, clock.call)())
+    assert (turns, took_us) == (1, pytest.approx(120.0))
+    assert clock.made == thousands * fenced.LOCAL_CALLS
 
 
 @pytest.mark.processes

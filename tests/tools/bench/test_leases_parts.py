@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from random import Random
 from types import SimpleNamespace
 
@@ -16,6 +18,7 @@ import psutil
 import pytest
 
 from spillover.core.leases import events as ev
+from spillover.live.leases.store import RedisLeaseStore
 from spillover.model.errors import RunError
 from spillover.tools.bench.leases import fenced, hosts, readings, renewing, settings
 from spillover.tools.bench.leases.cluster import Cluster, _partitions_of
@@ -181,16 +184,19 @@ def test_a_host_that_dies_fails_the_run_unless_it_was_killed(was_killed):
             cluster._killed.add(0)
         listening = asyncio.create_task(cluster._listen(0, host))
         host.words.put_nowait(RunError("host 0 of the members died"))
-        came = await cluster.until(lambda: False, 0.1)
+        # Whoever waits is told at once.
+        came = await cluster.until(lambda: False, 0.02 if was_killed else 20.0)
         await listening
         cluster.check()
         return came
 
+    began_s = time.monotonic()
     if was_killed:
         assert limited(main()) is False
     else:
         with pytest.raises(RunError, match="host 0 of the members died"):
             limited(main())
+    assert time.monotonic() < began_s + 10.0
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
@@ -269,13 +275,18 @@ def test_a_member_is_as_the_plan_says():
     assert first == again != other
 
 
+def connections(redis_server):
+    """Their numbers; a later one has none that was before."""
+    return {one["id"] for one in redis_server.client.client_list()}
+
+
 @pytest.mark.processes
 def test_locks_are_held_renewed_and_tried_for_again(redis_server, redis_servers):
     """One of each partition; what another has is not had until that one is gone, a period later."""
     group = redis_servers.new_name()
 
     async def main():
-        noted = []
+        noted, before = [], connections(redis_server)
 
         def note(node, partition, runs):
             noted.append((node, partition, runs))
@@ -290,63 +301,119 @@ def test_locks_are_held_renewed_and_tried_for_again(redis_server, redis_servers)
         names = sorted(redis_server.client.keys(f"*{group}*"))
         left_ms = [redis_server.client.pttl(name) for name in names]
         await turn(1.2 * PERIOD_S)  # both have tried by then
-        before = list(noted)
+        tried = list(noted)
         redis_server.client.delete(f"{{{group}}}:lock:1")
         await until(lambda: len(noted) >= 4)
         for one in (first, second):
             one.cancel()
         await asyncio.gather(first, second, return_exceptions=True)
-        return names, left_ms, before, noted
+        await until(lambda: connections(redis_server) <= before)
+        return names, left_ms, tried, noted
 
-    names, left_ms, before, noted = limited(main())
+    names, left_ms, tried, noted = limited(main())
     assert names == [f"{{{group}}}:lock:0", f"{{{group}}}:lock:1"]
     most_ms = settings.TIMES.max_lease_ms
     assert all(most_ms - 1.5e3 * PERIOD_S < left <= most_ms for left in left_ms)
-    assert sorted(before) == [("n0", 0, True), ("n0", 1, True)]
+    assert sorted(tried) == [("n0", 0, True), ("n0", 1, True)]
     assert set(noted[2:4]) <= {("n0", 1, False), ("n1", 1, True), ("n0", 1, True)}
 
 
 @pytest.mark.processes
-def test_a_task_that_renews_tells_how_late_it_was(redis_server):
-    """Once a period, of what it holds; nobody takes that from it."""
+def test_a_task_that_renews_tells_how_late_it_was(redis_server, monkeypatch):
+    """Once a period, of what it holds, until another has it; that one is then lost."""
+    period_s = 0.1
+    monkeypatch.setattr(renewing, "PERIOD_S", period_s)
 
     async def main():
+        before = connections(redis_server)
         plan = renewing.LoadedPlan(url=redis_server.url, mode="task", members=1, load_s=1.0)
         member = renewing._Task(plan)
         began_s = renewing.lease_now_s()
         await member.begin()
         held = list(member.held)
         await until(lambda: len(member.sent) == 2)
+        lost = set(member.lost())
+        await member._store.release(*held[2][:1], "n", held[2][1])
+        other = RedisLeaseStore(redis_server.url, member._group, renewing.HELD, settings.TIMES)
+        await other.join("m", "other")
+        assert await other.grab(2, "m", 0.0)
+        assert (await other.activate(2, "m")).epoch > held[2][1]
+        await until(lambda: member.lost() == {2})
+        await other.close()
         await member.close()
-        return began_s, held, member.lost(), member.sent
+        await until(lambda: connections(redis_server) <= before)
+        return began_s, held, lost, member.sent
 
     began_s, held, lost, sent = limited(main())
     assert [partition for partition, _ in held] == list(range(renewing.HELD))
     assert lost == set()
     due_s, late_s = sent[0]
-    assert began_s + PERIOD_S <= due_s < began_s + PERIOD_S + 10.0
+    assert began_s + period_s <= due_s < began_s + period_s + 10.0
     assert 0.0 <= late_s < 10.0
-    assert sent[1][0] - due_s >= PERIOD_S
+    assert sent[1][0] - due_s >= period_s
+
+
+def test_a_task_that_renews_goes_on_where_nobody_answers(monkeypatch):
+    """What is not answered is late all the same, and no lease is lost by it."""
+    monkeypatch.setattr(renewing, "PERIOD_S", 0.002)
+
+    async def main():
+        plan = renewing.LoadedPlan(url="redis://127.0.0.1:1", mode="task", members=1, load_s=1.0)
+        member = renewing._Task(plan)
+        member.held = [(0, 7)]
+        member._task = asyncio.create_task(member._renew())
+        await until(lambda: len(member.sent) == 3 or member._task.done())
+        is_over = member._task.done()
+        await member.close()
+        return is_over, member.lost()
+
+    assert limited(main()) == (False, set())
 
 
 def test_a_handler_reads_batches_until_the_load_is_over():
-    """And counts them under its own number."""
+    """Each of them whole, and once."""
     batch = json.dumps([{"id": 1, "value": 2}] * 10)
-    counts = [0, 0, 0]
-    renewing._handle(batch, renewing.lease_now_s() + 0.02, counts, 1)
-    assert counts[1] > 1
-    assert counts[::2] == [0, 0]
-    renewing._handle(batch, renewing.lease_now_s() - 1.0, counts, 2)
-    assert counts[2] == 0
+    read = []
+    renewing._handle(batch, renewing.lease_now_s() + 0.02, read)
+    assert len(read) > 1
+    assert set(read) == {20}
+    renewing._handle(batch, renewing.lease_now_s() - 1.0, none := [])
+    assert none == []
+
+
+class EndedError(Exception):
+    """As a process is ended, from outside."""
+
+
+def test_who_only_computes_does_so_until_it_is_ended():
+    """All the while, once it has said that it begins."""
+
+    def end(*_):
+        raise EndedError
+
+    heard, before_s = Heard(), time.process_time()
+    handled = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, 0.03)
+    try:
+        with pytest.raises(EndedError):
+            renewing.spin(heard)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, handled)
+    assert heard.said == [None]
+    assert time.process_time() - before_s >= 0.02
 
 
 def test_a_renewal_was_due_when_it_was_sent_less_how_late_it_was():
     """Whether it was answered or not; what the answer does not keep is lost."""
     plan = renewing.LoadedPlan(url="redis://x", mode="thread", members=1, load_s=1)
     member = renewing._Renewer(plan)
-    member._on_lag(0.25)
     kept = SimpleNamespace(held=[(0, True, False), (2, False, False)])
-    member._on_event(ev.RenewalAnswered(10.0, [(0, 7), (2, 7)], kept))
+    answered = ev.RenewalAnswered(10.0, [(0, 7), (2, 7)], kept)
+    member._on_event(answered)
+    assert member.sent.pop() == (10.0, 0.0), "nobody has said that it was late"
+    member._on_lag(0.25)
+    member._on_event(answered)
     assert (member.sent, member.lost()) == ([(9.75, 0.25)], {2})
     member._on_lag(0.5)
     member._on_event(ev.RenewalFailed("no store", 12.0))
@@ -365,13 +432,24 @@ def test_what_is_not_kept_is_lost():
     assert member.lost() == {1, 3}
 
 
+def test_members_under_load_have_groups_of_their_own():
+    """Nobody else wants what they hold, nor did one of an earlier run."""
+    plan = renewing.LoadedPlan(url="redis://x", mode="task", members=2, load_s=1)
+    groups = [renewing._Member(plan)._group for _ in range(2)]
+    assert groups[0] != groups[1]
+    assert all(group.startswith("bench-") for group in groups)
+
+
 @pytest.mark.processes
 def test_who_looks_has_a_client_of_its_own(redis_server):
     async def main():
+        before = connections(redis_server)
         async with looking_at(redis_server.url) as client:
             first = await read_redis(client)
             await client.ping()
-            return (await read_redis(client)).since(first)
+            between = (await read_redis(client)).since(first)
+        await until(lambda: connections(redis_server) <= before)
+        return between
 
     between = limited(main())
     assert between.round_trips >= 1
@@ -379,15 +457,25 @@ def test_who_looks_has_a_client_of_its_own(redis_server):
     assert 0.0 < between.at_s < 10.0
 
 
+def counted(client):
+    """The commands so far, but for what asks for them."""
+    told = client.info("commandstats")
+    names = ("watch", "hget", "multi", "set", "exec", "discard")
+    return Counter({name: told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in names})
+
+
 @pytest.mark.processes
 def test_what_a_batch_is_compared_with_writes_as_much(redis_server):
-    """All its keys in one go, and a checkpoint."""
+    """All its keys in one go, and a checkpoint; what needs no script reads the epoch before, and
+    lets Redis see to it that it still stands."""
     client = redis_server.client
     client.delete(*fenced.KEYS, fenced.HASH)
     fenced._transaction(client)
     assert client.mget(fenced.KEYS) == [fenced.VALUE] * 20
     assert client.hgetall(fenced.HASH) == {"checkpoint": "7"}
     client.delete(*fenced.KEYS, fenced.HASH)
+    before = counted(client)
     fenced._watched(client)
+    assert counted(client) - before == Counter(["watch", "hget", "multi", "set", "exec"])
     assert client.mget(fenced.KEYS[:2]) == [fenced.VALUE, None]
     client.delete(fenced.KEYS[0])

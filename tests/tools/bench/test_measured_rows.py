@@ -12,7 +12,18 @@ import pytest
 
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
-from spillover.tools.bench.leases import holding, lateness, members, settings, takeover
+from spillover.tools.bench.leases import (
+    cluster,
+    holding,
+    hosts,
+    lateness,
+    members,
+    readings,
+    renewing,
+    server,
+    settings,
+    takeover,
+)
 from spillover.tools.bench.leases.ownership import Report
 from spillover.tools.bench.leases.readings import Reading
 from spillover.tools.bench.leases.renewing import Loaded
@@ -171,8 +182,8 @@ READING = Reading(2.5, 400, 0.5, 3000, 7000, {"get": 50, "set": 0})
 
 
 def test_what_rests_is_told_per_second():
-    """Of 2.5 s: round trips, % of a core, kB both ways, and ms of a member's CPU."""
-    figures = holding.at_rest_figures(READING, 0.05)
+    """Of 2.5 s: round trips, % of a core, kB both ways, and ms of CPU of each of 50 members."""
+    figures = holding.at_rest_figures(READING, 2.5, 50)
     assert {case: (figures[case], holding.UNITS[case]) for case in figures} == {
         holding.TRIPS: (160.0, "1/s"),
         holding.REDIS_CPU: (20.0, "% of a core"),
@@ -200,6 +211,40 @@ def test_more_members_are_beside_the_fewest():
     ]
 
 
+def test_rules_have_their_turn_in_the_other_order_on_every_other_run():
+    """Who goes first may find it harder."""
+    there, back = ("guarded", "blog", "locks"), ("locks", "blog", "guarded")
+    assert [tuple(holding.rules_in(run)) for run in range(4)] == [there, back, there, back]
+
+
+def test_what_is_counted_lasts_for_some_renewals():
+    """Of each member: by the whole benchmark four times, twice where only the number of members is
+    looked at, and once at least in a quick one."""
+    period_ms = settings.TIMES.renewal_period_ms
+    lengths_s = [holding.window_s(BenchPlan(quick=quick)) for quick in (False, True)]
+    renewals = [length_s * 1e3 / period_ms for length_s in (*lengths_s, members.WINDOW_S)]
+    assert (renewals[0], renewals[2]) == (4.0, 2.0)
+    assert 1.0 < renewals[1] < 2.0
+    # Twenty partitions each, of the few as well.
+    each = holding.PARTITIONS_QUICK / holding.MEMBERS_QUICK
+    assert each == holding.PARTITIONS / holding.MEMBERS
+
+
+def test_nobody_waits_for_more_than_a_minute_for_what_never_comes():
+    """A Redis, a host, a member or a whole group that hangs."""
+    waits_s = {
+        *(cluster.READY_WITHIN_S, cluster.SILENT_WITHIN_S, *holding.EVEN_WITHIN_S.values()),
+        *(lateness.READY_WITHIN_S, lateness.DONE_WITHIN_S),
+        *(takeover.EVEN_WITHIN_S, takeover.TAKEN_WITHIN_S),
+    }
+    assert max(waits_s) <= 60.0
+    assert takeover.EVEN_WITHIN_S + takeover.TAKEN_WITHIN_S <= 60.0
+    assert max(server.TIMEOUT_S, readings.GONE_WITHIN_S) <= 10.0
+    # A host that is at rest says so before.
+    assert 10.0 * hosts.SIGN_OF_LIFE_S <= cluster.SILENT_WITHIN_S
+    assert hosts.REPORT_S <= hosts.SIGN_OF_LIFE_S / 10.0
+
+
 def test_members_are_in_processes_of_ten():
     assert [holding.hosts_for(count) for count in (1, 10, 11, 50, 100)] == [1, 1, 2, 5, 10]
 
@@ -207,6 +252,32 @@ def test_members_are_in_processes_of_ten():
 def test_what_was_won_last_has_been_renewed_where_members_rest():
     """Once, not twice: nobody waits for what is there already."""
     assert 1.0 < holding.SETTLE_S * 1e3 / settings.TIMES.renewal_period_ms < 2.0
+
+
+def test_what_is_late_under_load_was_due_in_it():
+    """However late it left; in ms, and so is the time of a batch."""
+    sent = [(9.5, 0.75), (10.0, 0.25), (11.0, 3.5), (12.0, 0.5), (13.0, 0.125)]
+    found = renewing.loaded_of(sent, 3, (10.0, 12.0), 80)
+    assert found == Loaded([250.0, 3500.0], 3, 25.0)
+    assert renewing.loaded_of([], 0, (10.0, 12.0), 0).batch_ms == 2000.0, "none was done in time"
+    assert renewing.loaded_of([], 0, (10.0, 12.0), 1).batch_ms == 2000.0
+
+
+def test_what_was_due_under_load_may_be_a_period_late():
+    """It is waited for, but not for long; a task renews as often as other members do."""
+    assert settings.TIMES.renewal_period_ms == renewing.PERIOD_S * 1e3
+    assert 1.0 < renewing.AFTER_S / renewing.PERIOD_S < 2.0
+
+
+@pytest.mark.parametrize(
+    ("cores", "quick", "each", "renewals"),
+    [(1, False, 16, 80), (2, False, 8, 80), (2, True, 8, 32), (32, True, 1, 64)],
+)
+def test_members_under_load_send_as_many_renewals_on_any_machine(cores, quick, each, renewals):
+    """Unless it has more cores than there are members: then each process has one."""
+    plan = lateness.plan_of(BenchPlan(quick=quick), "redis://x", "thread", cores)
+    assert (plan.url, plan.mode, plan.members) == ("redis://x", "thread", each)
+    assert plan.members * cores * plan.load_s / renewing.PERIOD_S == renewals
 
 
 def loaded(late_ms, lost=0, batch_ms=10.0):
@@ -283,6 +354,7 @@ def test_a_takeover_is_beside_its_bound():
     assert pytest.approx(most_ms / 1e3) == takeover.BOUND_S
     assert session.notes[0].startswith(f"{case}: 32 partitions on 4 processes; ")
     assert session.notes[0].endswith("longest of 2: 4.00 s: met")
+    assert "by the blog's rule: silence is a vote" in session.notes[1], "why it is sooner there"
 
 
 def test_clients_cost_a_node_what_it_takes_more_with_them():

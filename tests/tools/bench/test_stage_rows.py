@@ -93,6 +93,20 @@ def test_what_leases_cost_is_explained():
     (late,) = (note for note in session.notes if "not even after" in note)
     assert late.startswith("blog: in 2 of 2 runs not even after 5 s")
     assert "as few as 5 of 1000 partitions" in late
+    # Of each partition, once a second: one of each member, and two more.
+    assert "calculated, 52 000 round trips/s; what is shown is what they managed" in notes
+    assert "a round trip is one read of Redis from a client" in notes
+
+
+def test_who_is_not_even_has_the_time_that_was_waited_for():
+    session = session_of()
+    lives = {rule: [life(100, was_even=False), life(200)] for rule in ("guarded", "locks")}
+    holding._add_notes(session, lives, members=50, partitions=1000)
+    late = [note.partition(", which")[0] for note in session.notes if "not even after" in note]
+    assert late == [
+        "guarded: in 1 of 2 runs not even after 60 s",
+        "locks: in 1 of 2 runs not even after 5 s",
+    ]
 
 
 def run_of(number):

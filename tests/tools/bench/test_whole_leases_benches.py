@@ -46,8 +46,14 @@ class Hosts:
         self.partitions = partitions
         self.begins, self.takes_over = begins, takes_over
         self.plans = []
-        self.killed = []
-        monkeypatch.setattr(os, "kill", lambda pid, number: self.killed.append((pid, int(number))))
+        self.begun_s = []
+        self.killed, self.killed_s = [], []
+
+        def kill(pid, number):
+            self.killed.append((pid, int(number)))
+            self.killed_s.append(time.monotonic())
+
+        monkeypatch.setattr(os, "kill", kill)
         monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [])
 
     async def work(self, plan, there):
@@ -55,6 +61,7 @@ class Hosts:
         self.plans.append(plan)
         there.send(None)
         await asyncio.to_thread(there.recv)
+        self.begun_s.append(time.monotonic())
         if not self.begins:
             await asyncio.Event().wait()
         members = sum(len(one.nodes) for one in self.plans if one.group == plan.group)
@@ -77,7 +84,7 @@ def taken_over(monkeypatch, rule="guarded", **how):
     own = Hosts(monkeypatch, takeover.PARTITIONS, **how)
 
     async def work(_):
-        return await takeover.take_over(URL, rule, 0.02, 5)
+        return await takeover.take_over(URL, rule, 0.05, 5)
 
     return own, do(work, {hosts.host: own.work})
 
@@ -87,6 +94,7 @@ def test_a_takeover_lasts_from_the_kill_of_the_first_member(monkeypatch):
     own, took_s = taken_over(monkeypatch)
     assert 0.03 <= took_s < 5.0
     assert own.killed == [(os.getpid(), 9)]
+    assert own.killed_s[0] >= max(own.begun_s) + 0.05, "at some instant of a period"
     assert [plan.nodes for plan in own.plans] == [(f"n{n}",) for n in range(4)]
     assert {(plan.url, plan.rule, plan.partitions, plan.seed) for plan in own.plans} == {
         (URL, "guarded", (32,), 5)
@@ -226,15 +234,21 @@ def test_renewals_are_timed_where_all_cores_are_busy(monkeypatch):
     assert "hold 32 leases each, beside 2 that only compute, on 2 cores" in session.notes[1]
 
 
+SETTLE_S = 0.05
+
+
 class Counting:
     """Stands where Redis is asked: at each reading it has done as much again."""
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.asked_s = [], []
+        self.on_reading = lambda _: None
 
     async def info(self, section):
         self.asked.append(section)
+        self.asked_s.append(time.monotonic())
         n = self.asked.count("all")
+        self.on_reading(n)
         return {
             "total_reads_processed": 10 * n,
             "used_cpu_user": 0.02 * n,
@@ -262,7 +276,7 @@ def redis(monkeypatch):
     for module in (holding, members):
         monkeypatch.setattr(module, "own_redis", some_redis)
         monkeypatch.setattr(module, "looking_at", looking_at)
-    monkeypatch.setattr(holding, "SETTLE_S", 0.01)
+    monkeypatch.setattr(holding, "SETTLE_S", SETTLE_S)
     return counting
 
 
@@ -274,7 +288,8 @@ def test_three_rules_are_lived_through_in_turn(monkeypatch, redis):
     for name, size in sizes.items():
         monkeypatch.setattr(holding, name, size)
     own = Hosts(monkeypatch, 24)
-    _, session = played((holding.STAGE,), {hosts.host: own.work}, seed=3, runs=2)
+    here, session = played((holding.STAGE,), {hosts.host: own.work}, seed=3, runs=2)
+    assert here.said == [f"{holding.TRIPS}: run {number} of 2" for number in (1, 2)]
     rules = ["guarded", "blog", "locks"]
     told = [(plan.rule, plan.seed) for plan in own.plans[::2]]
     assert told == [*((rule, 3) for rule in rules), *((rule, 4) for rule in rules[::-1])]
@@ -315,6 +330,41 @@ def test_a_group_that_is_not_even_in_time_has_that_time(monkeypatch, redis):
     assert (life.was_even, life.served_once) == (False, 0)
     assert life.figures[holding.EVEN] == 0.05
     assert life.figures[holding.SPENT] == 9.0
+    _, spent_s, rests_s, _ = redis.asked_s
+    assert rests_s >= spent_s + 0.99 * SETTLE_S, "what was won last has been renewed"
+
+
+def test_a_host_that_dies_while_its_members_rest_fails_the_run(monkeypatch, redis):
+    """What is counted then is not that of the whole group."""
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [])
+
+    async def host(_, there):
+        there.send(None)
+        await asyncio.to_thread(there.recv)
+
+        def die(number):
+            if number == 3:
+                there.send(RunError("host 0 died"))
+
+        redis.on_reading = die
+        there.send([Report(time.monotonic(), "n0", 0, True)])
+        await asyncio.Event().wait()
+
+    async def work(told):
+        return await holding.live(session_of(told), URL, "guarded", 1, 1, 5)
+
+    with pytest.raises(RunError, match="host 0 died"):
+        do(work, {hosts.host: host})
+    assert len(redis.asked_s) == 4, "it was even before"
+
+
+def test_processor_time_at_rest_is_what_was_used_meanwhile(monkeypatch, redis):
+    """This process has used more since it began."""
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [])
+    before_s = time.process_time()
+    reading, used_s = asyncio.run(holding.at_rest(redis, [os.getpid()], 0.02))
+    assert reading.round_trips == 9
+    assert 0.0 <= used_s <= time.process_time() - before_s + 0.02 < before_s
 
 
 def test_more_members_are_measured_as_many_times_as_fewer(monkeypatch, redis):
@@ -349,6 +399,7 @@ def test_groups_of_other_sizes_are_looked_at_several_times(monkeypatch, redis):
 
     own = Hosts(monkeypatch, 24)
     found, session, said = do(work, {hosts.host: own.work})
+    assert redis.asked_s[0] >= max(own.begun_s) + 0.99 * SETTLE_S
     assert [plan.seed for plan in own.plans] == [3, 3]
     assert {(plan.rule, plan.partitions) for plan in own.plans} == {("guarded", (24,))}
     assert len(found) == 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from spillover.tools.bench.leases.hosts import LOCKS
 from spillover.tools.bench.leases.readings import Reading, read_redis, trees_cpu_s
 from spillover.tools.bench.leases.server import looking_at, new_group, own_redis
 from spillover.tools.bench.leases.settings import BLOG, GUARDED, TIMES, hold_against
-from spillover.tools.bench.model import Row, Stage
+from spillover.tools.bench.model import BenchPlan, Row, Stage
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -53,6 +54,7 @@ LIMITS = {TRIPS: 200.0, REDIS_CPU: 10.0}
 """For `MEMBERS` and `PARTITIONS`."""
 
 PEERS = {BLOG: "blog rule", LOCKS: "redis-py Lock for each partition"}
+RULES = (GUARDED, *PEERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +72,11 @@ async def measure_holding(session: Session) -> None:
     run."""
     members = int(session.plan.of(MEMBERS, MEMBERS_QUICK))
     partitions = int(session.plan.of(PARTITIONS, PARTITIONS_QUICK))
-    rules = (GUARDED, *PEERS)
-    lives: dict[str, list[Life]] = {rule: [] for rule in rules}
+    lives: dict[str, list[Life]] = {rule: [] for rule in RULES}
     with own_redis(session) as server:
         for run in range(session.plan.runs):
             session.say_run(TRIPS, run)
-            for rule in reversed(rules) if run % 2 else rules:
+            for rule in rules_in(run):
                 seed = session.plan.seed + run
                 life = await live(session, server.url, rule, members, partitions, seed)
                 lives[rule].append(life)
@@ -83,11 +84,20 @@ async def measure_holding(session: Session) -> None:
     _add_notes(session, lives, members, partitions)
 
 
+def rules_in(run: int) -> Sequence[str]:
+    """Returns the rules in the order in which they have their turn in that run."""
+    return RULES[::-1] if run % 2 else RULES
+
+
+def window_s(plan: BenchPlan) -> float:
+    """Returns for how long a group is looked at that rests."""
+    return plan.of(4.0, 1.5)
+
+
 async def live(
     session: Session, url: str, rule: str, members: int, partitions: int, seed: int
 ) -> Life:
     """Runs a group from its beginning to its end, on an empty Redis."""
-    window_s = session.plan.of(4.0, 1.5)
     cluster = Cluster(
         url,
         new_group(),
@@ -106,10 +116,10 @@ async def live(
             spent = (await read_redis(client)).since(before)
             even_s = cluster.replay().even_since_s
             await settle()
-            rest, members_cpu_s = await at_rest(client, cluster.pids, window_s)
+            rest, members_cpu_s = await at_rest(client, cluster.pids, window_s(session.plan))
             cluster.check()
             ownership = cluster.replay()
-    figures = at_rest_figures(rest, members_cpu_s / members) | {
+    figures = at_rest_figures(rest, members_cpu_s, members) | {
         EVEN: even_s - began_s if even_s is not None else EVEN_WITHIN_S[rule],
         MOVES: float(ownership.moves),
         SPENT: float(spent.round_trips),
@@ -122,14 +132,14 @@ async def live(
     )
 
 
-def at_rest_figures(rest: Reading, member_cpu_s: float) -> dict[str, float]:
-    """Returns the figures of what was between two readings, and of the CPU time of a member
-    meanwhile."""
+def at_rest_figures(rest: Reading, members_cpu_s: float, members: int) -> dict[str, float]:
+    """Returns the figures of what was between two readings, and of the CPU time that so many
+    members took meanwhile."""
     return {
         TRIPS: rest.trips_per_s,
         REDIS_CPU: rest.cpu_percent,
         NETWORK: rest.moved_kb_per_s,
-        MEMBER_CPU: member_cpu_s / rest.at_s * 1000.0,
+        MEMBER_CPU: members_cpu_s / members / rest.at_s * 1000.0,
     }
 
 
@@ -148,11 +158,11 @@ async def settle() -> None:
     await asyncio.sleep(SETTLE_S)
 
 
-async def at_rest(client: Redis, pids: list[int], window_s: float) -> tuple[Reading, float]:
+async def at_rest(client: Redis, pids: list[int], for_s: float) -> tuple[Reading, float]:
     """Returns what Redis does in that time, and the CPU time of these processes and theirs in s."""
     members_s = trees_cpu_s(pids)
     before = await read_redis(client)
-    await asyncio.sleep(window_s)
+    await asyncio.sleep(for_s)
     reading = (await read_redis(client)).since(before)
     return reading, trees_cpu_s(pids) - members_s
 

@@ -23,7 +23,7 @@ from spillover.tools.bench.leases.renewing import (
 )
 from spillover.tools.bench.leases.server import own_redis
 from spillover.tools.bench.leases.settings import hold_against
-from spillover.tools.bench.model import Figure, Side, Stage
+from spillover.tools.bench.model import BenchPlan, Figure, Side, Stage
 from spillover.tools.processes.child import Child
 
 if TYPE_CHECKING:
@@ -43,14 +43,11 @@ async def measure_lateness(session: Session) -> None:
     """Measures a process with busy handlers for each core, and another one that does nothing but
     compute."""
     cores = os.cpu_count() or 1
-    load_s = session.plan.of(5.0, 2.0)
     found: dict[str, list[Loaded]] = {mode: [] for mode in SIDES}
     with own_redis(session) as server:
 
         def side(mode: str) -> Side:
-            plan = LoadedPlan(
-                url=server.url, mode=mode, members=max(1, MEMBERS // cores), load_s=load_s
-            )
+            plan = plan_of(session.plan, server.url, mode, cores)
 
             async def measure() -> tuple[float, ...]:
                 loaded = await under_load(plan, cores)
@@ -63,6 +60,12 @@ async def measure_lateness(session: Session) -> None:
         figures.append(Figure(LOST, "leases"))
         await session.compare(figures, *(side(mode) for mode in SIDES))
     _judge(session, found, cores)
+
+
+def plan_of(plan: BenchPlan, url: str, mode: str, cores: int) -> LoadedPlan:
+    """Returns what one of the processes does, of which there are as many as cores."""
+    load_s = plan.of(5.0, 2.0)
+    return LoadedPlan(url=url, mode=mode, members=max(1, MEMBERS // cores), load_s=load_s)
 
 
 def figures_of(side: str, loaded: Sequence[Loaded]) -> tuple[float, ...]:

@@ -94,31 +94,36 @@ async def _run(plan: LoadedPlan, connection: Connection) -> None:
     await asyncio.to_thread(connection.recv)
     from_s = lease_now_s()
     to_s = from_s + plan.load_s
-    counts = [0] * HANDLERS
+    read: list[int] = []
     handlers = [
-        threading.Thread(target=_handle, args=(batch, to_s, counts, number), daemon=True)
-        for number in range(HANDLERS)
+        threading.Thread(target=_handle, args=(batch, to_s, read), daemon=True)
+        for _ in range(HANDLERS)
     ]
     for handler in handlers:
         handler.start()
     await asyncio.sleep(plan.load_s + AFTER_S)
-    late_ms = [
-        late_s * 1000.0
-        for member in members
-        for due_s, late_s in member.sent
-        if from_s <= due_s < to_s
-    ]
+    sent = [renewal for member in members for renewal in member.sent]
     lost = sum(len(member.lost()) for member in members)
-    connection.send(Loaded(late_ms, lost, plan.load_s / max(1, sum(counts)) * 1000.0))
+    connection.send(loaded_of(sent, lost, (from_s, to_s), len(read)))
     for member in members:
         await member.close()
 
 
-def _handle(batch: str, to_s: float, counts: list[int], number: int) -> None:
-    """As handlers do: reading JSON, which keeps the interpreter, then a loop over it."""
+def loaded_of(
+    sent: Sequence[tuple[float, float]], lost: int, load: tuple[float, float], batches: int
+) -> Loaded:
+    """Returns what came of renewals, each of them when it was due and how late it was sent; the
+    load was from then to then, and so many batches were read."""
+    from_s, to_s = load
+    late_ms = [late_s * 1000.0 for due_s, late_s in sent if from_s <= due_s < to_s]
+    return Loaded(late_ms, lost, (to_s - from_s) / max(1, batches) * 1000.0)
+
+
+def _handle(batch: str, to_s: float, read: list[int]) -> None:
+    """As handlers do: reading JSON, which keeps the interpreter, then a loop over it. Notes what
+    came of each batch."""
     while lease_now_s() < to_s:
-        sum(record["value"] for record in json.loads(batch))
-        counts[number] += 1
+        read.append(sum(record["value"] for record in json.loads(batch)))
 
 
 class _Member:
