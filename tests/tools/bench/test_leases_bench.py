@@ -59,6 +59,7 @@ def test_ownership_is_even_from_when_it_stayed_so():
     )
     until_4 = replayed(reports[:4], 2, "ab")
     assert (until_4.even_since_s, until_4.moves, until_4.served_once) == (4.0, 1, 2)
+    assert until_4.counts == {"a": 1, "b": 1}
     assert replayed(reports[:3], 2, "ab").even_since_s is None
     assert replayed(reports[:3], 2, "ab").served_once == 1
     assert replayed(reports[:2], 2, "ab").even_since_s is None

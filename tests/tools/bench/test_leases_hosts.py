@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from spillover.live.leases.store import RedisLeaseStore
 from spillover.model.errors import InputError, RunError
 from spillover.tools.bench.leases import hosts, readings, renewing
 from spillover.tools.bench.leases.cluster import Cluster
@@ -175,6 +176,26 @@ def test_leases_that_nobody_renews_are_over_in_time(redis_server):
     assert len(left_s) == renewing.HELD
     assert all(times / 1e3 - 1.0 < left <= times / 1e3 for left in left_s)
     assert kind == "thread", "as it was told"
+
+
+@pytest.mark.processes
+def test_what_is_not_held_is_not_timed(redis_server):
+    """As where another has a partition first: its renewals would all be refused."""
+    plan = LoadedPlan(url=redis_server.url, mode="task", members=1, load_s=0.1)
+
+    async def work(_):
+        member = renewing._Member(plan)
+        other = RedisLeaseStore(redis_server.url, member._group, renewing.HELD, TIMES)
+        await other.join("m", "other")
+        await other.grab(1, "m", 0.0)
+        await other.activate(1, "m")
+        with pytest.raises(RunError, match="was not granted"):
+            await member.take_all()
+        await member._store.close()
+        await other.close()
+        return [partition for partition, _ in member.held]
+
+    assert do(work) == [0]
 
 
 @pytest.mark.processes

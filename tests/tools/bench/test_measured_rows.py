@@ -230,6 +230,15 @@ def test_what_is_counted_lasts_for_some_renewals():
     assert each == holding.PARTITIONS / holding.MEMBERS
 
 
+def test_what_members_wait_for_is_over_within_a_period():
+    """Twenty partitions at a node, which is its share: it answers a challenge after a fifth of a
+    period at most. The mark of who has won is gone before the next; who hands over may take one."""
+    times, share = settings.TIMES, holding.PARTITIONS / holding.MEMBERS
+    assert share * times.held_delay_ms == 0.2 * times.normal_lease_ms
+    assert times.min_grab_ms <= 0.5 * times.normal_lease_ms
+    assert times.max_shutdown_ms <= times.normal_lease_ms
+
+
 def test_nobody_waits_for_more_than_a_minute_for_what_never_comes():
     """A Redis, a host, a member or a whole group that hangs."""
     waits_s = {
