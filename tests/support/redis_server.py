@@ -119,6 +119,11 @@ class RedisServer:
     def follows(self):
         return self.client.info("replication").get("master_link_status") == "up"
 
+    @property
+    def connections(self):
+        """The numbers of those that are open; a later one has none that was before."""
+        return {one["id"] for one in self.client.client_list()}
+
     def stop(self, signal_number=signal.SIGTERM):
         self.client.close()
         self.process.send_signal(signal_number)

@@ -275,18 +275,13 @@ def test_a_member_is_as_the_plan_says():
     assert first == again != other
 
 
-def connections(redis_server):
-    """Their numbers; a later one has none that was before."""
-    return {one["id"] for one in redis_server.client.client_list()}
-
-
 @pytest.mark.processes
 def test_locks_are_held_renewed_and_tried_for_again(redis_server, redis_servers):
     """One of each partition; what another has is not had until that one is gone, a period later."""
     group = redis_servers.new_name()
 
     async def main():
-        noted, before = [], connections(redis_server)
+        noted, before = [], redis_server.connections
 
         def note(node, partition, runs):
             noted.append((node, partition, runs))
@@ -307,7 +302,7 @@ def test_locks_are_held_renewed_and_tried_for_again(redis_server, redis_servers)
         for one in (first, second):
             one.cancel()
         await asyncio.gather(first, second, return_exceptions=True)
-        await until(lambda: connections(redis_server) <= before)
+        await until(lambda: redis_server.connections <= before)
         return names, left_ms, tried, noted
 
     names, left_ms, tried, noted = limited(main())
@@ -325,7 +320,7 @@ def test_a_task_that_renews_tells_how_late_it_was(redis_server, monkeypatch):
     monkeypatch.setattr(renewing, "PERIOD_S", period_s)
 
     async def main():
-        before = connections(redis_server)
+        before = redis_server.connections
         plan = renewing.LoadedPlan(url=redis_server.url, mode="task", members=1, load_s=1.0)
         member = renewing._Task(plan)
         began_s = renewing.lease_now_s()
@@ -341,7 +336,7 @@ def test_a_task_that_renews_tells_how_late_it_was(redis_server, monkeypatch):
         await until(lambda: member.lost() == {2})
         await other.close()
         await member.close()
-        await until(lambda: connections(redis_server) <= before)
+        await until(lambda: redis_server.connections <= before)
         return began_s, held, lost, member.sent
 
     began_s, held, lost, sent = limited(main())
@@ -391,9 +386,9 @@ def test_who_only_computes_does_so_until_it_is_ended():
     def end(*_):
         raise EndedError
 
-    heard, before_s = Heard(), time.process_time()
+    heard = Heard()
     handled = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, 0.03)
+    signal.setitimer(signal.ITIMER_PROF, 0.03)  # of processor time: it would not come otherwise
     try:
         with pytest.raises(EndedError):
             renewing.spin(heard)
@@ -401,7 +396,6 @@ def test_who_only_computes_does_so_until_it_is_ended():
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, handled)
     assert heard.said == [None]
-    assert time.process_time() - before_s >= 0.02
 
 
 def test_a_renewal_was_due_when_it_was_sent_less_how_late_it_was():
@@ -443,12 +437,12 @@ def test_members_under_load_have_groups_of_their_own():
 @pytest.mark.processes
 def test_who_looks_has_a_client_of_its_own(redis_server):
     async def main():
-        before = connections(redis_server)
+        before = redis_server.connections
         async with looking_at(redis_server.url) as client:
             first = await read_redis(client)
             await client.ping()
             between = (await read_redis(client)).since(first)
-        await until(lambda: connections(redis_server) <= before)
+        await until(lambda: redis_server.connections <= before)
         return between
 
     between = limited(main())
