@@ -4,10 +4,13 @@ beside the document's model, of loads and limits that are as they are called."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from random import Random
 
 import pytest
 
+from spillover.core.queue.settings import ProducerSettings
+from spillover.model.errors import RunError
 from spillover.sim.queue import wires as kinds
 from spillover.sim.queue.replay import Came, Instants
 from spillover.sim.theory.queue.system import ProbingFigures, ProbingSystem, alike
@@ -129,6 +132,31 @@ def test_of_one_probe_nothing_is_told_by_probes():
     one = waits._Played("c", load_of(max_hops=1), [], LEGS)
     assert waits._note_by_probes(one, [], [], session) == ""
     assert session.rows == []
+
+
+def test_who_was_given_no_object_ends_the_benchmark():
+    """Or would be missing from the means: those that waited longest."""
+    seen = Seen(Instants([], [], []), statuses=Counter({200: 5, 303: 2}))
+    waits.check_statuses("a case", seen)
+    seen.statuses[204] += 1
+    with pytest.raises(RunError, match=r"^a case: expected objects, got by status .*204: 1"):
+        waits.check_statuses("a case", seen)
+
+
+def test_simulated_producers_are_those_of_the_bed_unless_told_otherwise():
+    assert ProducerSettings(id="p1", buffers=1, visibility_s=1.0).probe_expiry_s == waits.EXPIRY_S
+
+
+def test_a_kind_that_was_seen_thirty_times_is_told_of():
+    """By both; of 29 nothing is said."""
+    rows = []
+    for count in (29, 30):
+        came = [Came(2.0 + at / 2, 0.1, 1) for at in range(count)]
+        session = Session(BenchPlan(quick=True), say=print)
+        one = waits._Played("c", load_of(), [], LEGS)
+        waits._note_by_probes(one, [came], [came], session)
+        rows.append([row.case for row in session.rows])
+    assert rows == [[], ["c: wait for an object, by one probe"]]
 
 
 @pytest.mark.usefixtures("few")

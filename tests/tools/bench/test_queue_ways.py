@@ -58,6 +58,55 @@ def test_the_way_of_a_probe_is_known_afterwards():
     assert there == ["p1", "p2", "p2"]
 
 
+def test_a_producer_that_knows_nothing_of_a_probe_is_told():
+    """There is no way to be made of what the others say."""
+
+    async def main():
+        async with producers(1) as (one,):
+            clients = {"p1": HttpClient(one.url)}
+            try:
+                await read_way(clients, "unknown", "p1", 2)
+            finally:
+                await clients["p1"].close()
+
+    with pytest.raises(RunError, match="producer p1: expected to hear of probe unknown"):
+        asyncio.run(main())
+
+
+def test_a_fetch_begins_when_it_is_known_where_the_object_is():
+    """Each watcher asks by names of its own."""
+
+    async def main():
+        found = answer(303, spillover_probes="2", spillover_grant="g", spillover_producer="p2")
+        here = answer(200, b"it")
+        async with scripted(found, here, found, here) as server:
+            clients = {name: HttpClient(server.url) for name in ("p1", "p2")}
+            told, took_s = [], []
+            for _ in range(2):
+                watcher = _Watcher(clients, list(clients), Random(1), Legs())
+                began_s = time.monotonic()
+                told.append(await watcher._take(["p1", "p2"]))
+                took_s.append(time.monotonic() - began_s)
+            for client in clients.values():
+                await client.close()
+            takes = [json.loads(body) for body in server.bodies if body]
+            return told, took_s, [take["probe_id"] for take in takes]
+
+    told, took_s, names = asyncio.run(main())
+    for (sent, found_s, (fetched_s,)), whole_s in zip(told, took_s, strict=True):
+        assert sent == 2
+        assert min(found_s, fetched_s) > 0.0
+        assert found_s + fetched_s < whole_s
+    assert len(set(names)) == len(names) == 2
+
+
+def test_producers_that_are_watched_are_asked_as_often_as_those_in_use():
+    """Of three, eight are asked while one object goes each way and one at the door, and the next
+    after it; at load 50 % each of those in use is asked 2.5 times a second and more."""
+    looks_per_s = 1.0 / (4 * (PAUSE_S + LIES_S))
+    assert looks_per_s * (1 + 2 + 3 + 1 + 1) / 3 == pytest.approx(2.5, rel=0.1)
+
+
 @pytest.mark.slow
 def test_messages_are_watched_until_enough_was_seen():
     """It is over at once, and it counts from now on: a fetch for each object found elsewhere."""
@@ -156,14 +205,24 @@ def test_producers_are_connected_each_with_each_before_anyone_is_timed():
             await prepare(clients)
             for client in clients.values():
                 await client.close()
+            waited_ms.extend(
+                int(headers["spillover-deadline-ms"])
+                for server in servers
+                for _, headers in server.seen
+            )
             return [[json.loads(body) for body in server.bodies] for server in servers]
 
+    waited_ms = []
     for name, (emptied, *probes) in zip(names, asyncio.run(main()), strict=True):
         assert (emptied["max_hops"], "access" in emptied) == (1, False)
         others = [other for other in names if other != name]
         assert [probe["access"] for probe in probes] == [{other: 1.0} for other in others]
         assert {probe["max_hops"] for probe in probes} == {2}
         assert len({probe["probe_id"] for probe in probes}) == 2
+        assert "avoid_visited" in probes[0]
+        assert not probes[0]["avoid_visited"], "as consumers ask unless told otherwise"
+    assert len(waited_ms) == 9
+    assert 0 < min(waited_ms) <= max(waited_ms) < 100, "a benchmark begins soon"
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 
 from spillover.live.queue.store import ObjectStore
 from spillover.model.errors import RunError
-from spillover.tools.bench.queue import killed, measuring, waits
+from spillover.tools.bench.queue import killed, measuring, rabbitmq, waits
 from support.benches import Producers, played
 from support.loop import turn
 
@@ -174,6 +174,23 @@ def test_objects_of_a_size_are_brought_and_taken(monkeypatch, size, bytes_each, 
         "whoever produces is on its producer's machine, the others on one of their own",
         "RabbitMQ is not compared: it is not here",
     ]
+
+
+@pytest.mark.processes
+def test_what_others_show_is_not_lost_with_a_broker_that_does_not_start(monkeypatch, tmp_path):
+    pytest.importorskip("aiormq")
+    for name, does in (("rabbitmq-server", "echo no cookie; exit 1"), ("epmd", "exit 0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(rabbitmq, "SCRIPT", tmp_path / "none")
+    monkeypatch.setattr(measuring, "REDIS", ())
+    monkeypatch.setitem(measuring.COUNTS, "4 MiB", (4, 4))
+    _, session = played(measuring.STAGES, case="objects of 4 MiB: ", seed=3)
+    assert len(session.rows) == 3
+    assert session.notes[-1] == (
+        "RabbitMQ is not compared: rabbitmq-server does not start: no cookie"
+    )
 
 
 @pytest.mark.usefixtures("no_rabbitmq")
