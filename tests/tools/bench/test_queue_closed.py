@@ -182,6 +182,33 @@ def test_no_run_asks_by_the_names_of_another():
     assert first != second
 
 
+def test_what_is_in_use_in_the_end_is_acknowledged():
+    """It would come back to whoever plays next."""
+
+    async def main():
+        one = answer(200, b"x", spillover_grant="g", spillover_probes="1")
+        async with scripted(one, answer(204)) as server:
+            client = HttpClient(server.url)
+            short = replace(LOAD, consumers=1, warm_up_s=0.0, measured_s=0.05)
+            run = closed._Play({"p1": client}, short, 0.001)
+            run._asked_s, run._made_s = [[0.0]], [[]]
+            async with in_this_loop(Makers(), makers._runs) as making:
+                await run.run({"p1": server.url}, making, None)
+            await client.close()
+            return [line for line, _ in server.seen]
+
+    assert limited(main()) == ["POST /take", "POST /grants/g/ack"]
+
+
+def test_clients_begin_to_make_at_once_and_objects_are_there_a_message_later():
+    """The first takes as long as any, in the mean of 400 clients."""
+    load = replace(LOAD, consumers=1)
+    play_of = closed._Play(dict.fromkeys(map(str, range(400))), load, 0.25)
+    assert sum(times[0] for times in play_of._made_s) / 400 == pytest.approx(1.0 / RATE, rel=0.2)
+    play_of._made_s = [[1.0, 2.0]]
+    assert asyncio.run(play_of.seen()).instants.made_s == [[1.25, 2.25]]
+
+
 def test_makers_end_with_the_benchmark_and_not_with_a_run():
     """They are told of one run after the other, until nobody is there to tell them."""
     ours, there = multiprocessing.Pipe()
@@ -279,6 +306,26 @@ def test_objects_are_made_at_their_instants_until_the_word():
     assert (written[0][0], made_s[3]) == (0.02, 1e6)
     assert {len(body) for body in bodies} == {makers.OBJECT_BYTES}
     assert {line for line, _ in seen} == {"POST /objects"}
+
+
+def test_a_client_makes_the_next_object_while_the_last_is_under_way():
+    """That takes a message there and one back: what was to be made before then is made by nobody,
+    what was to be made since then is made as soon as the call is over."""
+
+    async def main():
+        async with (
+            scripted(answer(201, {})) as server,
+            in_this_loop(Makers(), makers._runs) as making,
+        ):
+            told = {"message_s": 1.0, "begins_s": time.monotonic() - 3.0}
+            making.begin(Making(urls={"p1": server.url}, made_s=[[0.01, 0.5, 3.02, 1e6]], **told))
+            await until(lambda: len(server.seen) == 2)
+            making.stop()
+            return await making.made(10.0)
+
+    ((first_s, passed_s, second_s, _),) = limited(main())
+    assert 3.0 <= first_s <= second_s
+    assert passed_s == 0.5
 
 
 @pytest.mark.slow

@@ -74,8 +74,6 @@ def test_a_producer_that_knows_nothing_of_a_probe_is_told():
 
 
 def test_a_fetch_begins_when_it_is_known_where_the_object_is():
-    """Each watcher asks by names of its own."""
-
     async def main():
         found = answer(303, spillover_probes="2", spillover_grant="g", spillover_producer="p2")
         here = answer(200, b"it")
@@ -89,15 +87,49 @@ def test_a_fetch_begins_when_it_is_known_where_the_object_is():
                 took_s.append(time.monotonic() - began_s)
             for client in clients.values():
                 await client.close()
-            takes = [json.loads(body) for body in server.bodies if body]
-            return told, took_s, [take["probe_id"] for take in takes]
+            return told, took_s
 
-    told, took_s, names = asyncio.run(main())
+    told, took_s = asyncio.run(main())
     for (sent, found_s, (fetched_s,)), whole_s in zip(told, took_s, strict=True):
         assert sent == 2
         assert min(found_s, fetched_s) > 0.0
         assert found_s + fetched_s < whole_s
-    assert len(set(names)) == len(names) == 2
+
+
+def test_no_two_takes_of_watchers_have_one_name():
+    async def main():
+        here = answer(200, b"it", spillover_probes="1", spillover_grant="g")
+        async with scripted(here) as server:
+            client = HttpClient(server.url)
+            one, other = (_Watcher({"p1": client}, ["p1"], Random(1), Legs()) for _ in range(2))
+            for watcher in (one, one, other):
+                await watcher._take(["p1"])
+            await client.close()
+            return [json.loads(body)["probe_id"] for body in server.bodies if body]
+
+    names = asyncio.run(main())
+    assert len(set(names)) == len(names) == 3
+
+
+def test_a_take_goes_with_an_acknowledgement_elsewhere():
+    """Of the oldest object there is; at the producer that is asked none is settled."""
+
+    async def main():
+        async with scripted(answer(204)) as server:
+            asked, other = HttpClient(server.url), HttpClient(server.url)
+            watcher = _Watcher({"p1": asked, "p2": other}, ["p1", "p2"], Random(1), Legs())
+            watcher._in_use = [(asked, "/a"), (other, "/b"), (other, "/c")]
+            for _ in range(3):
+                await watcher._settle_elsewhere(asked)
+            settled = [line for line, _ in server.seen]
+            await watcher.settle_all()
+            for client in (asked, other):
+                await client.close()
+            return settled, [line for line, _ in server.seen]
+
+    settled, in_the_end = asyncio.run(main())
+    assert settled == ["POST /b", "POST /c"]
+    assert in_the_end == [*settled, "POST /a"]
 
 
 def test_producers_that_are_watched_are_asked_as_often_as_those_in_use():
@@ -118,7 +150,7 @@ def test_messages_are_watched_until_enough_was_seen():
         async with producers(3) as running:
             urls = {one.id: one.url for one in running}
             await legs.watch(urls, 1, time.monotonic(), over, named=["p1"])
-            left = [one.objects.buffered for one in running]
+            left = [one.objects.buffered + len(one.objects.granted) for one in running]
             made = sum(one.objects.produced for one in running)
         return legs, left, made
 

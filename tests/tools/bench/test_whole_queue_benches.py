@@ -103,6 +103,15 @@ def test_one_of_several_producers_is_killed_in_each_run(deaths, late_s, monkeypa
     assert note.startswith("one of 20 producers killed: nothing that was accepted is lost")
 
 
+def test_a_run_that_does_not_begin_ends_with_all_who_take_part(monkeypatch):
+    """Nobody makes anything in time."""
+    counts = {"PRODUCERS": 2, "CONSUMERS": 2, "PRODUCTION_PER_S": 1e-6, "BEGUN_WITHIN_S": 0.0}
+    for name, count in counts.items():
+        monkeypatch.setattr(killed, name, count)
+    with pytest.raises(RunError, match="expected each consumer to get an object within 0 s"):
+        played(killed.STAGES, seed=3)
+
+
 def test_a_producer_that_is_killed_and_has_lost_something_ends_the_benchmark(tmp_path):
     store = ObjectStore(tmp_path, killed.DEAD, "test")
     store.close()
@@ -154,7 +163,9 @@ def no_rabbitmq(monkeypatch):
 def test_objects_of_a_size_are_brought_and_taken(monkeypatch, size, bytes_each, at_once, count):
     """By a process each; as much moves as the objects take."""
     monkeypatch.setitem(measuring.COUNTS, "4 MiB", (4, 4))
-    here, session = played(measuring.STAGES, case=f"objects of {size}: ", seed=3, runs=2)
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    here, session = played(measuring.STAGES[:-1], case=f"objects of {size}", seed=3, runs=2)
+    took_s, used_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
     ours = [(bed.count, bed.told) for bed in here.beds]
     assert ours == [(1, {"buffers": 16, "drain_timeout_s": 0.1})]
     plans = [plan for _, plan in here.started]
@@ -165,11 +176,15 @@ def test_objects_of_a_size_are_brought_and_taken(monkeypatch, size, bytes_each, 
     assert here.jobs["the load"] == [None] * 4
     what = f"objects of {size}"
     assert [(row.case, row.unit) for row in session.rows] == [
+        (what, "per s"),
         (f"{what}: bytes moved between machines", "KB each"),
         (f"{what}: CPU of the queue", "us each"),
         (f"{what}: CPU of producers and consumers", "us each"),
     ]
-    assert session.rows[0].values == pytest.approx([bytes_each / 1e3] * 2)
+    rate, moved, *cpu = session.rows
+    assert min(rate.values) > count / took_s
+    assert moved.values == pytest.approx([bytes_each / 1e3] * 2)
+    assert all(0.0 < row.value * count <= 2e6 * used_s for row in cpu), "of two clients at most"
     assert session.notes == [
         "whoever produces is on its producer's machine, the others on one of their own",
         "RabbitMQ is not compared: it is not here",
@@ -204,6 +219,7 @@ def test_what_nobody_takes_is_brought_for_a_while(monkeypatch):
         (False, 4 << 20, 64, 8)
     ] * 2
     assert [one.url for one in plans] == [bed.urls["p1"] for bed in here.beds]
+    assert all(bed.running["p1"].objects.produced > 0 for bed in here.beds)
     (row,) = session.rows
     case = "memory while nobody takes: objects of 4 MiB brought for 3 s"
     assert (row.case, row.unit, len(row.values)) == (case, "MB more", 2)
