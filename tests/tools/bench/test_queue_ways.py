@@ -58,6 +58,17 @@ def test_the_way_of_a_probe_is_known_afterwards():
     assert there == ["p1", "p2", "p2"]
 
 
+def test_a_producer_is_asked_once_about_a_probe_that_stays_there():
+    async def main():
+        async with scripted(answer(200, {"story": []})) as server:
+            client = HttpClient(server.url)
+            way = await read_way({"p1": client}, "probe", "p1", 4)
+            await client.close()
+            return way, [line for line, _ in server.seen]
+
+    assert asyncio.run(main()) == (["p1"] * 4, ["GET /explain/probe"])
+
+
 def test_a_producer_that_knows_nothing_of_a_probe_is_told():
     """There is no way to be made of what the others say."""
 
