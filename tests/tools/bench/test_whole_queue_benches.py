@@ -223,3 +223,17 @@ def test_what_nobody_takes_is_brought_for_a_while(monkeypatch):
     (row,) = session.rows
     case = "memory while nobody takes: objects of 4 MiB brought for 3 s"
     assert (row.case, row.unit, len(row.values)) == (case, "MB more", 2)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("no_rabbitmq", "redis_servers")
+def test_what_a_redis_of_its_own_is_sent_and_sends_is_beside_ours(monkeypatch):
+    """An object there and back, with a little around it."""
+    monkeypatch.setattr(measuring, "REDIS", ("Redis list",))
+    monkeypatch.setitem(measuring.COUNTS, "1 KiB", (100, 100))
+    _, session = played(measuring.STAGES[:1], seed=3)
+    assert {row.peer for row in session.rows} == {"Redis list"}
+    (moved,) = (row for row in session.rows if row.unit == "KB each")
+    (theirs_kb,) = moved.peer_values
+    assert 2 * 1.024 < theirs_kb < 3 * 1.024
+    assert any(note.startswith("redis-server ") for note in session.notes)
