@@ -449,9 +449,3 @@ def test_who_still_waits_in_the_end_has_waited_since_it_began_to():
     killed._end(seen, 9.5)
     assert seen.left_ms == [2500.0, 500.0]
     assert seen.is_ending, "what is left is taken as fast as can be"
-
-
-def test_buffers_are_full_whether_one_producer_is_dead_or_not():
-    """Consumers want less than half of what can be made."""
-    wanted_per_s = killed.CONSUMERS * killed.CONSUMPTION_PER_S
-    assert wanted_per_s < (killed.PRODUCERS - 1) * killed.PRODUCTION_PER_S / 2
