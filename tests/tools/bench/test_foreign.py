@@ -204,7 +204,7 @@ def broker(monkeypatch, tmp_path):
     monkeypatch.setenv("TELLS", str(tmp_path / "told"))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     (tmp_path / "broker.py").write_text(BROKER)
-    server = f'exec "{sys.executable}" "{tmp_path / "broker.py"}"'
+    server = f'"{sys.executable}" "{tmp_path / "broker.py"}"; exit $?'
     daemon = f'echo "$@" > "{tmp_path / "daemon"}"; exec sleep 600'
     for name, does in (("rabbitmq-server", server), ("epmd", daemon)):
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")

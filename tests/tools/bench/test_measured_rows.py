@@ -159,6 +159,7 @@ def test_an_object_costs_a_share_of_what_all_of_them_took():
     assert (rate, moved_kb) == (200.0, 3.0)
     assert of_queue == (500_000.0, 400.0)
     assert of_clients == (pytest.approx(300_000.0), 400.0)
+    assert queue.more_mb(10_000_000, 35_500_000) == 25.5
     units = [figure.unit for figure in queue._figures("1 KiB")]
     assert units == ["per s", "KB each", "us each", "us each"]
 

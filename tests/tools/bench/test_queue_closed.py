@@ -4,6 +4,10 @@ what was chance. That virtual time sees the same is in tests/e2e/test_queue_virt
 from __future__ import annotations
 
 import asyncio
+import json
+import multiprocessing
+import os
+import socket
 import time
 from collections import Counter
 from dataclasses import replace
@@ -13,14 +17,15 @@ import pytest
 
 from spillover.live.http.client import HttpClient
 from spillover.live.queue.consuming import consume
-from spillover.model.errors import RunError
-from spillover.tools.bench.queue import closed, killed, makers
+from spillover.model.errors import RunError, SpilloverError
+from spillover.tools.bench.queue import closed, killed, makers, rabbitmq
 from spillover.tools.bench.queue.closed import ClosedLoad, play
+from spillover.tools.bench.queue.legs import Legs
 from spillover.tools.bench.queue.makers import Makers, Making
 from support.children import in_this_loop
 from support.loop import until
 from support.queue_producers import producers
-from support.scripted_server import answer, scripted
+from support.scripted_server import RESET, answer, scripted
 
 RATE, PRODUCERS, CONSUMERS = 20.0, 3, 2
 LOAD = ClosedLoad(
@@ -127,6 +132,97 @@ def test_an_object_that_is_not_where_it_is_said_to_be_ends_the_run():
     assert time.monotonic() - began_s < 20.0
 
 
+def nobody_there():
+    (port,) = rabbitmq._free_ports(1)
+    return {"p1": f"http://127.0.0.1:{port}"}
+
+
+def test_a_producer_that_is_not_there_ends_the_run():
+    """Whoever consumes is told so, and whoever watches."""
+
+    async def use():
+        await play(nobody_there(), LOAD, Makers())
+
+    async def watch():
+        await Legs().watch(nobody_there(), 1, 0.0, asyncio.Event())
+
+    for work in (use, watch):
+        with pytest.raises(RunError, match=r"^a producer: "):
+            limited(work())
+
+
+async def used(*answers):
+    """What a consumer has done that asks at one instant only, until it was given its object."""
+    async with scripted(*answers, RESET) as server:
+        client = HttpClient(server.url)
+        one = closed._Play({"p1": client}, replace(LOAD, consumers=1), 0.001)
+        one._asked_s, one._begun_s = [[0.0]], time.monotonic()
+        try:
+            await one._use_objects(0)
+        finally:
+            await client.close()
+        seen = await one.seen()
+        return seen, [json.loads(body)["probe_id"] for body in server.bodies]
+
+
+def test_who_has_got_an_object_asks_for_no_other_at_that_instant():
+    """Who has got none in time asks once more."""
+    one = answer(200, b"x", spillover_grant="g", spillover_probes="1")
+    for answers, statuses in (([one], {200: 1}), ([answer(204), one], {204: 1, 200: 1})):
+        seen, asked = limited(used(*answers))
+        assert seen.statuses == statuses
+        assert [came.probes for came in seen.came] == [1]
+        assert len(asked) == len(answers)
+
+
+def test_no_run_asks_by_the_names_of_another():
+    """Producers would give it what they gave that one."""
+    one = answer(200, b"x", spillover_grant="g", spillover_probes="1")
+    (_, (first,)), (_, (second,)) = limited(used(one)), limited(used(one))
+    assert first != second
+
+
+def test_what_is_in_use_in_the_end_is_acknowledged():
+    """It would come back to whoever plays next."""
+
+    async def main():
+        one = answer(200, b"x", spillover_grant="g", spillover_probes="1")
+        async with scripted(one, answer(204)) as server:
+            client = HttpClient(server.url)
+            short = replace(LOAD, consumers=1, warm_up_s=0.0, measured_s=0.05)
+            run = closed._Play({"p1": client}, short, 0.001)
+            run._asked_s, run._made_s = [[0.0]], [[]]
+            async with in_this_loop(Makers(), makers._runs) as making:
+                await run.run({"p1": server.url}, making, None)
+            await client.close()
+            return [line for line, _ in server.seen]
+
+    assert limited(main()) == ["POST /take", "POST /grants/g/ack"]
+
+
+def test_clients_begin_to_make_at_once_and_objects_are_there_a_message_later():
+    """The first takes as long as any, in the mean of 400 clients."""
+    load = replace(LOAD, consumers=1)
+    play_of = closed._Play(dict.fromkeys(map(str, range(400))), load, 0.25)
+    assert sum(times[0] for times in play_of._made_s) / 400 == pytest.approx(1.0 / RATE, rel=0.2)
+    play_of._made_s = [[1.0, 2.0]]
+    assert asyncio.run(play_of.seen()).instants.made_s == [[1.25, 2.25]]
+
+
+def test_makers_end_with_the_benchmark_and_not_with_a_run():
+    """They are told of one run after the other, until nobody is there to tell them."""
+    ours, there = multiprocessing.Pipe()
+    with ours, there:
+        for _ in range(2):
+            ours.send(Making(urls={}, made_s=[], message_s=0.001, begins_s=0.0))
+            ours.send(None)
+        with socket.socket(fileno=os.dup(ours.fileno())) as ending:
+            ending.shutdown(socket.SHUT_WR)
+        with pytest.raises(EOFError):
+            makers._work(there)
+        assert [ours.recv(), ours.recv()] == [[], []]
+
+
 def test_a_load_is_drawn_at_its_rates():
     """By the seed: about as many instants as the rate says, up to the end."""
     times = closed._instants(Random(1), 50.0, 40.0)
@@ -212,6 +308,26 @@ def test_objects_are_made_at_their_instants_until_the_word():
     assert {line for line, _ in seen} == {"POST /objects"}
 
 
+def test_a_client_makes_the_next_object_while_the_last_is_under_way():
+    """That takes a message there and one back: what was to be made before then is made by nobody,
+    what was to be made since then is made as soon as the call is over."""
+
+    async def main():
+        async with (
+            scripted(answer(201, {})) as server,
+            in_this_loop(Makers(), makers._runs) as making,
+        ):
+            told = {"message_s": 1.0, "begins_s": time.monotonic() - 3.0}
+            making.begin(Making(urls={"p1": server.url}, made_s=[[0.01, 0.5, 3.02, 1e6]], **told))
+            await until(lambda: len(server.seen) == 2)
+            making.stop()
+            return await making.made(10.0)
+
+    ((first_s, passed_s, second_s, _),) = limited(main())
+    assert 3.0 <= first_s <= second_s
+    assert passed_s == 0.5
+
+
 @pytest.mark.slow
 def test_what_clients_of_a_producer_that_is_killed_see():
     """Each object is accepted once, and given to somebody; waits are those between."""
@@ -281,3 +397,55 @@ def test_what_never_comes_to_that_is_told():
 def test_only_what_the_living_accepted_and_nobody_got_is_missing():
     seen = killed._Seen(accepted={b"p1 1", b"p2 1", b"p2 2", b"p11 1"}, settled={b"p2 1"})
     assert killed._missing(seen) == {b"p2 2", b"p11 1"}
+
+
+class Slow(Random):
+    """Chance of a consumer whose grants end as it begins to work."""
+
+    def __init__(self, grants):
+        super().__init__(1)
+        self._grants = grants
+
+    def expovariate(self, lambd):
+        assert lambd == killed.CONSUMPTION_PER_S
+        for grant in list(self._grants):
+            self._grants.end(grant)
+        return 0.0
+
+
+@pytest.mark.parametrize(("place", "may_fail"), [(0, True), (1, False)])
+def test_only_at_the_killed_producer_may_an_acknowledgement_fail(place, may_fail):
+    """It goes on with what others have."""
+
+    async def main():
+        seen = killed._Seen()
+        async with producers(2, probe_expiry_s=0.05) as running:
+            one = running[place]
+            consumer = consume([one.url], name="c0")
+            client = HttpClient(one.url)
+            await client.request("POST", "/objects", body=b"it", timeout_s=10.0)
+            await client.close()
+            using = asyncio.create_task(
+                killed._use("c0", consumer, seen, Slow(one.shell.machine.grants))
+            )
+            await until(lambda: seen.settled or using.done())
+            if using.done():
+                await using
+            using.cancel()
+            await asyncio.wait([using])
+            return seen
+
+    if not may_fail:
+        with pytest.raises(SpilloverError):
+            limited(main())
+        return
+    seen = limited(main())
+    assert seen.settled == {b"it"}
+    assert seen.given_s == [], "that is of the others alone"
+
+
+def test_who_still_waits_in_the_end_has_waited_since_it_began_to():
+    seen = killed._Seen(waiting={"c1": 7.0, "c2": 9.0})
+    killed._end(seen, 9.5)
+    assert seen.left_ms == [2500.0, 500.0]
+    assert seen.is_ending, "what is left is taken as fast as can be"

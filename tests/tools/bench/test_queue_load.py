@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import sys
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -12,8 +13,14 @@ import pytest
 
 from spillover.model.errors import RunError
 from spillover.tools.bench.model import BenchPlan
-from spillover.tools.bench.queue import load, makers, measuring, rabbitmq
-from spillover.tools.bench.queue.load import PRODUCER, REDIS_LIST, REDIS_STREAM, LoadPlan
+from spillover.tools.bench.queue import load, makers, measuring, rabbitmq, sides
+from spillover.tools.bench.queue.load import (
+    PRODUCER,
+    RABBITMQ,
+    REDIS_LIST,
+    REDIS_STREAM,
+    LoadPlan,
+)
 from spillover.tools.processes.child import Child
 from support.children import in_this_loop
 from support.loop import until
@@ -161,11 +168,72 @@ def test_objects_of_another_size_are_wrong(redis_server, by):
     redis_server.client.flushall()
 
 
-def test_the_first_thing_that_went_wrong_is_told():
+@pytest.fixture
+def brokers():
+    """The module of a broker that speaks as RabbitMQ does."""
+    pytest.importorskip("aiormq")
+    from support import scripted_broker
+
+    return scripted_broker
+
+
+def test_objects_go_through_a_broker_confirmed_and_acknowledged(brokers):
+    """Whoever consumes holds no more of them than it has workers."""
+
+    async def main():
+        async with brokers.broker() as one:
+            plan = LoadPlan(
+                by=RABBITMQ, url=one.url, consumes=False, size_bytes=500, count=5, at_once=1
+            )
+            put, close = await load._MAKERS[RABBITMQ](plan)
+            for number in range(5):
+                await put(number)
+            (kept,) = one.queues.values()
+            assert [len(body) for body in kept] == [500] * 5
+            await through(RABBITMQ, one.url, count=5, at_once=2, sides=(True,))
+            await close()
+            await until(lambda: one.acknowledged == 5)
+            return one, kept
+
+    one, kept = limited(main())
+    assert kept == []
+    assert (one.confirmed, one.held_most, one.closed) == (5, 2, 2)
+
+
+def test_objects_of_a_broker_that_have_another_size_are_wrong(brokers):
+    async def main():
+        async with brokers.broker() as one:
+            await through(RABBITMQ, one.url, count=1, at_once=1, sides=(False,))
+            plan = {"by": RABBITMQ, "url": one.url, "consumes": True}
+            take, close = await load._MAKERS[RABBITMQ](
+                LoadPlan(**plan, size_bytes=499, count=1, at_once=1)
+            )
+            try:
+                await take(0)
+            finally:
+                await close()
+
+    with pytest.raises(RunError, match="expected an object of RabbitMQ, got none"):
+        limited(main())
+
+
+def test_without_its_library_rabbitmq_is_left_out(monkeypatch, tmp_path):
+    for name in ("rabbitmq-server", "epmd"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "aiormq", None)
+    why = rabbitmq.why_not()
+    assert why is not None
+    assert "pip install spillover[bench]" in why
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_the_first_thing_that_went_wrong_is_told(at_once):
     """By itself, of however many at a time."""
     (port,) = rabbitmq._free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    plan = LoadPlan(by=PRODUCER, url=url, consumes=False, size_bytes=9, count=4, at_once=2)
+    plan = LoadPlan(by=PRODUCER, url=url, consumes=False, size_bytes=9, count=4, at_once=at_once)
     ours, there = multiprocessing.Pipe()
     with ours, there:
         ours.send("begin")
@@ -198,6 +266,18 @@ def test_nobody_is_waited_for_whose_other_has_failed():
             return asyncio.all_tasks() - before
 
     assert limited(main()) == set()
+
+
+def test_what_moves_is_what_a_producer_sends_and_what_redis_is_sent_and_sends():
+    told = b"""# TYPE spillover_queue_sent_bytes_total counter
+spillover_queue_sent_bytes_total{producer="p1"} 1.5e3
+spillover_queue_objects{producer="p1"} 7
+"""
+    assert sides.sent_bytes(told) == 1500.0
+    with pytest.raises(RunError, match="expected the bytes that were sent in the metrics"):
+        sides.sent_bytes(told.replace(b"sent", b"kept"))
+    stats = {"total_net_input_bytes": 700, "total_net_output_bytes": 40, "other": 1}
+    assert sides.moved_bytes(stats) == 740.0
 
 
 def test_sizes_and_counts_are_those_of_their_names():

@@ -4,12 +4,16 @@ beside the document's model, of loads and limits that are as they are called."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from random import Random
 
 import pytest
 
+from spillover.core.queue.settings import ProducerSettings
+from spillover.model.errors import RunError
 from spillover.sim.queue import wires as kinds
 from spillover.sim.queue.replay import Came, Instants
+from spillover.sim.theory.queue.chain import solve
 from spillover.sim.theory.queue.system import ProbingFigures, ProbingSystem, alike
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.queue import makers, waits
@@ -89,6 +93,9 @@ def test_what_was_seen_is_beside_the_same_instants_other_ones_and_the_model():
         assert 0.0 < alone.peer_half_width < 0.3 * alone.peer_value
         assert model.peer_value == pytest.approx(alone.peer_value, rel=0.25)
         assert model.peer_half_width == 0.0
+        assert alone.peer_half_width > 0.001 * alone.peer_value
+    without_legs_ms = solve(one.system).wait_mean * 1e3
+    assert rows[wait, waits.MODEL].peer_value > without_legs_ms
     counted = [came for run in one.seen for came in run.came if 2.0 <= came.at_s < 22.0]
     mean_ms = sum(came.wait_s for came in counted) / len(counted) * 1e3
     assert rows[wait, waits.PAIRED].value == pytest.approx(mean_ms)
@@ -129,6 +136,42 @@ def test_of_one_probe_nothing_is_told_by_probes():
     one = waits._Played("c", load_of(max_hops=1), [], LEGS)
     assert waits._note_by_probes(one, [], [], session) == ""
     assert session.rows == []
+
+
+def test_who_was_given_no_object_ends_the_benchmark():
+    """Or would be missing from the means: those that waited longest."""
+    seen = Seen(Instants([], [], []), statuses=Counter({200: 5, 303: 2}))
+    waits.check_statuses("a case", seen)
+    seen.statuses[204] += 1
+    with pytest.raises(RunError, match=r"^a case: expected objects, got by status .*204: 1"):
+        waits.check_statuses("a case", seen)
+
+
+def test_simulated_producers_are_those_of_the_bed_unless_told_otherwise():
+    assert ProducerSettings(id="p1", buffers=1, visibility_s=1.0).probe_expiry_s == waits.EXPIRY_S
+
+
+def test_a_kind_that_was_seen_thirty_times_is_told_of():
+    """By both; of 29 nothing is said."""
+    rows = []
+    for count in (29, 30):
+        came = [Came(2.0 + at / 2, 0.1, 1) for at in range(count)]
+        session = Session(BenchPlan(quick=True), say=print)
+        one = waits._Played("c", load_of(), [], LEGS)
+        waits._note_by_probes(one, [came], [came], session)
+        rows.append([row.case for row in session.rows])
+    assert rows == [[], ["c: wait for an object, by one probe"]]
+
+
+def test_what_is_unknown_of_messages_is_that_of_those_that_were_sent_here():
+    """Of three probes the last is 8 ms, give or take 1 by two that were seen: 95 of 100 times less
+    than 1.96 times that."""
+    legs = Legs([0.002, 0.002], [0.006, 0.006], [0.007, 0.009], [0.004, 0.004], [0.005, 0.005])
+    ours, twins = ([Came(2.0 + at / 2, 0.1, count) for at in range(40)] for count in (3, 5))
+    session = Session(BenchPlan(quick=True), say=print)
+    one = waits._Played("c", load_of(max_hops=5), [], legs)
+    waits._note_by_probes(one, [ours], [twins], session)
+    assert [row.half_width for row in session.rows] == [pytest.approx(1.96)]
 
 
 @pytest.mark.usefixtures("few")

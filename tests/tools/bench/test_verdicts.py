@@ -172,7 +172,7 @@ def test_only_the_client_of_the_killed_producer_may_fail(name, killed_s, may_fai
 
     async def make():
         async with scripted(problem(422, "invalid")) as server:
-            seen = killed._Seen(killed_s=killed_s)
+            seen = killed._Seen(killed_s=killed_s) if killed_s else killed._Seen()
             await killed._make(name, server.url, seen, random.Random(1))
             return seen.accepted
 

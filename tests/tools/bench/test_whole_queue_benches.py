@@ -12,7 +12,7 @@ import pytest
 
 from spillover.live.queue.store import ObjectStore
 from spillover.model.errors import RunError
-from spillover.tools.bench.queue import killed, measuring, waits
+from spillover.tools.bench.queue import killed, measuring, rabbitmq, waits
 from support.benches import Producers, played
 from support.loop import turn
 
@@ -103,6 +103,15 @@ def test_one_of_several_producers_is_killed_in_each_run(deaths, late_s, monkeypa
     assert note.startswith("one of 20 producers killed: nothing that was accepted is lost")
 
 
+def test_a_run_that_does_not_begin_ends_with_all_who_take_part(monkeypatch):
+    """Nobody makes anything in time."""
+    counts = {"PRODUCERS": 2, "CONSUMERS": 2, "PRODUCTION_PER_S": 1e-6, "BEGUN_WITHIN_S": 0.0}
+    for name, count in counts.items():
+        monkeypatch.setattr(killed, name, count)
+    with pytest.raises(RunError, match="expected each consumer to get an object within 0 s"):
+        played(killed.STAGES, seed=3)
+
+
 def test_a_producer_that_is_killed_and_has_lost_something_ends_the_benchmark(tmp_path):
     store = ObjectStore(tmp_path, killed.DEAD, "test")
     store.close()
@@ -154,7 +163,9 @@ def no_rabbitmq(monkeypatch):
 def test_objects_of_a_size_are_brought_and_taken(monkeypatch, size, bytes_each, at_once, count):
     """By a process each; as much moves as the objects take."""
     monkeypatch.setitem(measuring.COUNTS, "4 MiB", (4, 4))
-    here, session = played(measuring.STAGES, case=f"objects of {size}: ", seed=3, runs=2)
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    here, session = played(measuring.STAGES[:-1], case=f"objects of {size}", seed=3, runs=2)
+    took_s, used_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
     ours = [(bed.count, bed.told) for bed in here.beds]
     assert ours == [(1, {"buffers": 16, "drain_timeout_s": 0.1})]
     plans = [plan for _, plan in here.started]
@@ -165,15 +176,36 @@ def test_objects_of_a_size_are_brought_and_taken(monkeypatch, size, bytes_each, 
     assert here.jobs["the load"] == [None] * 4
     what = f"objects of {size}"
     assert [(row.case, row.unit) for row in session.rows] == [
+        (what, "per s"),
         (f"{what}: bytes moved between machines", "KB each"),
         (f"{what}: CPU of the queue", "us each"),
         (f"{what}: CPU of producers and consumers", "us each"),
     ]
-    assert session.rows[0].values == pytest.approx([bytes_each / 1e3] * 2)
+    rate, moved, *cpu = session.rows
+    assert min(rate.values) > count / took_s
+    assert moved.values == pytest.approx([bytes_each / 1e3] * 2)
+    assert all(0.0 < row.value * count <= 2e6 * used_s for row in cpu), "of two clients at most"
     assert session.notes == [
         "whoever produces is on its producer's machine, the others on one of their own",
         "RabbitMQ is not compared: it is not here",
     ]
+
+
+@pytest.mark.processes
+def test_what_others_show_is_not_lost_with_a_broker_that_does_not_start(monkeypatch, tmp_path):
+    pytest.importorskip("aiormq")
+    for name, does in (("rabbitmq-server", "echo no cookie; exit 1"), ("epmd", "exit 0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(rabbitmq, "SCRIPT", tmp_path / "none")
+    monkeypatch.setattr(measuring, "REDIS", ())
+    monkeypatch.setitem(measuring.COUNTS, "4 MiB", (4, 4))
+    _, session = played(measuring.STAGES, case="objects of 4 MiB: ", seed=3)
+    assert len(session.rows) == 3
+    assert session.notes[-1] == (
+        "RabbitMQ is not compared: rabbitmq-server does not start: no cookie"
+    )
 
 
 @pytest.mark.usefixtures("no_rabbitmq")
@@ -187,6 +219,21 @@ def test_what_nobody_takes_is_brought_for_a_while(monkeypatch):
         (False, 4 << 20, 64, 8)
     ] * 2
     assert [one.url for one in plans] == [bed.urls["p1"] for bed in here.beds]
+    assert all(bed.running["p1"].objects.produced > 0 for bed in here.beds)
     (row,) = session.rows
     case = "memory while nobody takes: objects of 4 MiB brought for 3 s"
     assert (row.case, row.unit, len(row.values)) == (case, "MB more", 2)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("no_rabbitmq", "redis_servers")
+def test_what_a_redis_of_its_own_is_sent_and_sends_is_beside_ours(monkeypatch):
+    """An object there and back, with a little around it."""
+    monkeypatch.setattr(measuring, "REDIS", ("Redis list",))
+    monkeypatch.setitem(measuring.COUNTS, "1 KiB", (100, 100))
+    _, session = played(measuring.STAGES[:1], seed=3)
+    assert {row.peer for row in session.rows} == {"Redis list"}
+    (moved,) = (row for row in session.rows if row.unit == "KB each")
+    (theirs_kb,) = moved.peer_values
+    assert 2 * 1.024 < theirs_kb < 3 * 1.024
+    assert any(note.startswith("redis-server ") for note in session.notes)

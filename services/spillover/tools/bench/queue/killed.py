@@ -115,8 +115,7 @@ async def _kill_one(stores: Path, session: Session, seed: int) -> _Seen:
             os.kill(bed.pids[DEAD], signal.SIGKILL)
             seen.killed_s = time.monotonic()
             await _go_on(measured_s, running)
-            ended_s, seen.is_ending = time.monotonic(), True
-            seen.left_ms += [(ended_s - since_s) * 1e3 for since_s in seen.waiting.values()]
+            _end(seen, time.monotonic())
             for one in making:
                 one.cancel()
             await asyncio.wait(making)
@@ -147,6 +146,12 @@ async def _until(
         if time.monotonic() > limit_s:
             raise RunError(f"killed: expected {what} within {within_s:.0f} s")
         await _go_on(0.05, running)
+
+
+def _end(seen: _Seen, ended_s: float) -> None:
+    """What is measured is over: nothing waits any more but for what is left."""
+    seen.is_ending = True
+    seen.left_ms += [(ended_s - since_s) * 1e3 for since_s in seen.waiting.values()]
 
 
 def _missing(seen: _Seen) -> set[bytes]:

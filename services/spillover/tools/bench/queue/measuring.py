@@ -156,7 +156,12 @@ async def _grown(store: Store) -> float:
         await child.receive(READY_WITHIN_S)
         child.send(None)
         await asyncio.sleep(STUCK_S)
-        return (resident_bytes(store.pid) - before) / MB
+        return more_mb(before, resident_bytes(store.pid))
+
+
+def more_mb(before_bytes: int, after_bytes: int) -> float:
+    """Returns by how much memory has grown."""
+    return (after_bytes - before_bytes) / MB
 
 
 STAGES = (

@@ -5,11 +5,10 @@ RabbitMQ, each a process that is measured from outside.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-
-import psutil
+from typing import Any
 
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import RunError
@@ -48,12 +47,17 @@ async def our_producer() -> AsyncIterator[Store]:
                 body = (await client.request("GET", "/metrics", timeout_s=5.0)).body
             finally:
                 await client.close()
-            found = _SENT.search(body)
-            if found is None:
-                raise RunError("expected the bytes that were sent in the metrics of the producer")
-            return float(found[1])
+            return sent_bytes(body)
 
         yield Store(PRODUCER, url, bed.pids[name], moved)
+
+
+def sent_bytes(metrics: bytes) -> float:
+    """Returns how many bytes of objects a producer has sent. Raises RunError if it does not say."""
+    found = _SENT.search(metrics)
+    if found is None:
+        raise RunError("expected the bytes that were sent in the metrics of the producer")
+    return float(found[1])
 
 
 @asynccontextmanager
@@ -65,14 +69,14 @@ async def central_redis(name: str, session: Session) -> AsyncIterator[Store]:
             info = await client.info("server")
 
             async def moved() -> float:
-                stats = await client.info("stats")
-                total = stats["total_net_input_bytes"] + stats["total_net_output_bytes"]
-                return float(total)
+                return moved_bytes(await client.info("stats"))
 
-            pid = int(info["process_id"])
-            if not psutil.pid_exists(pid):
-                raise RunError("expected a redis-server on this machine")
-            yield Store(name, place.url, pid, moved)
+            yield Store(name, place.url, int(info["process_id"]), moved)
+
+
+def moved_bytes(stats: Mapping[str, Any]) -> float:
+    """Returns how many bytes a Redis was sent and has sent."""
+    return float(stats["total_net_input_bytes"] + stats["total_net_output_bytes"])
 
 
 @contextmanager

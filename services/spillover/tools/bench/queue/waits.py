@@ -154,10 +154,15 @@ async def _play(case: str, urls: Mapping[str, str], makers: Makers, session: Ses
         )
         used_urls = {name: urls[name] for name in used}
         seen = await play(used_urls, replace(load, seed=plan.seed + run), makers, watch)
-        if set(seen.statuses) - {200, 303}:
-            raise RunError(f"{case}: expected objects, got by status {dict(seen.statuses)}")
+        check_statuses(case, seen)
         played.seen.append(seen)
     return played
+
+
+def check_statuses(case: str, seen: Seen) -> None:
+    """Raise RunError unless each take got its object, here or where it was fetched."""
+    if set(seen.statuses) - {200, 303}:
+        raise RunError(f"{case}: expected objects, got by status {dict(seen.statuses)}")
 
 
 def _note(played: _Played, session: Session) -> None:
