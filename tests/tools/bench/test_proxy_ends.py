@@ -107,7 +107,7 @@ def test_events_are_of_their_size_and_one_period_apart():
 def test_requests_come_in_pieces_and_large_answers_as_they_are_read():
     """The head in two and the body in two. The rest of what is larger than the system takes at once
     is written once the first part was read."""
-    large_bytes = 16_000_000
+    large_bytes = 8_000_000
 
     async def main():
         async with running() as own:
@@ -128,7 +128,7 @@ def test_requests_come_in_pieces_and_large_answers_as_they_are_read():
     assert small == next_one
     assert small.startswith(b"HTTP/1.1 200 OK\r\n")
     assert small.endswith(b'Content-Length: 11\r\n\r\n{"ok":true}')
-    assert head == b"HTTP/1.1 200 OK\r\nContent-Length: 16000000\r\n\r\n"
+    assert head == b"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n"
     assert large == bytes(large_bytes)
 
 
@@ -222,6 +222,11 @@ def test_streams_begin_one_after_another(period_ms, streams, step_s):
     """Within a period of theirs, which need not be a long one."""
     job = Opened(url="http://x", streams=streams, period_ms=period_ms, size_bytes=60)
     assert job.begins_within_s == pytest.approx(step_s * streams)
+    at_once_s = [job.begins_in_s(place, 0.0) for place in range(streams)]
+    assert at_once_s == pytest.approx([place * step_s for place in range(streams)])
+    # Who is ready half a step late begins in the next period.
+    assert job.begins_in_s(3, 2.5 * step_s) == pytest.approx(0.5 * step_s)
+    assert job.begins_in_s(3, 3.5 * step_s) == pytest.approx((streams - 0.5) * step_s)
 
 
 def test_streams_are_counted_asked_for_beside_and_left():
@@ -231,7 +236,11 @@ def test_streams_are_counted_asked_for_beside_and_left():
         async with running() as own:
             worker = _Worker()
             opened = Opened(url=own.url, streams=6, period_ms=20.0, size_bytes=60)
+            began_s = time.monotonic()
             assert await worker._do(opened) is None
+            assert time.monotonic() - began_s >= 0.016, (
+                "the last one begins near the end of the period"
+            )
             assert len(own.doors) == 6
             arrived = await worker._do(Counted(duration_s=0.2))
             asked = Asked(url=own.url, rate_per_s=100.0, duration_s=0.1, size_bytes=60)
