@@ -218,17 +218,19 @@ def test_memory_is_not_that_of_requests_that_were_never_there(
         played(memory.STAGES, case=case)
 
 
-def test_a_node_with_links_is_beside_one_without():
-    """At rest, and then with all of them at work."""
-    here, session = played((gossip.STAGE,), seed=3)
+@pytest.mark.parametrize(
+    ("case", "states"), [("CPU per link", ("idle", "busy")), ("busy CPU per link", ("busy",))]
+)
+def test_a_node_with_links_is_beside_one_without(case, states):
+    """At rest, and then with all of them at work; whoever looks for one gets that alone."""
+    here, session = played((gossip.STAGE,), case=case, seed=3)
     names = ["hub", "alone", *(f"leaf{number}" for number in range(4))]
     links = [("hub", leaf) for leaf in names[2:]]
     assert bed_of(here) == ([(name, 1, 0, 0.0) for name in names], links, 3)
     assert rows_of(session) == [
-        (f"{state} CPU per link", "CPU-ms/s", f"{state} node without links")
-        for state in ("idle", "busy")
+        (f"{state} CPU per link", "CPU-ms/s", f"{state} node without links") for state in states
     ]
-    assert here.said == [f"{state} CPU per link: run 1 of 1" for state in ("idle", "busy")]
+    assert here.said == [f"{state} CPU per link: run 1 of 1" for state in states]
 
 
 def of_pairs(here, count=1):
