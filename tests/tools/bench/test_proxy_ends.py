@@ -211,8 +211,11 @@ def test_one_timer_is_for_all_streams():
     ticker._due.clear()
     timers.asked.pop()[1]()
     assert len(timers.asked) == 1, "nothing is due"
-    ticker.at(now_s, streams[0], 8)
+    for turn_of in (8, 9, 10):
+        ticker.at(now_s, streams[0], turn_of)
     assert len(timers.asked) == 2
+    timers.asked.pop()[1]()
+    assert [turn_of for _, _, turn_of in written[2:]] == [8, 9, 10], "as they were asked for"
 
 
 @pytest.mark.parametrize(
