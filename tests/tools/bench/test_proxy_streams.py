@@ -187,7 +187,9 @@ def test_memory_counts_once_it_has_not_grown_for_a_while(monkeypatch, sizes, mos
         monkeypatch.setattr(memory, name, count * step_s)
     left = iter(sizes)
     monkeypatch.setattr(psutil.Process, "memory_info", lambda _: SimpleNamespace(rss=next(left)))
+    began_s = time.monotonic()
     assert limited(memory._resident(Way("nodes", "", (PID,)))) == [most]
+    assert time.monotonic() - began_s >= (looks - 2) * step_s
     assert len(sizes) - len(list(left)) == looks
 
 
