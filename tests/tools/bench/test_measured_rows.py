@@ -85,17 +85,30 @@ def test_what_takes_less_than_a_step_of_the_system_is_seen():
 
 
 def test_a_link_costs_a_share_of_what_a_node_takes_beyond_one_without():
-    """Of four links and 5 s: 0.3 s beyond is 15 ms a second and link."""
-    row = gossip.row_of(gossip.BUSY, 5.0, [(0.4, 0.1), (0.3, 0.2)])
-    values, without = (pytest.approx(each) for each in ((15.0, 5.0), (20.0, 40.0)))
+    """Of four links and 5 s: 0.3 s beyond is 15 ms a second and link. Each run is as long as it
+    was."""
+    row = gossip.row_of(gossip.BUSY, [(5.0, 0.4, 0.1), (10.0, 0.3, 0.2)])
+    values, without = (pytest.approx(each) for each in ((15.0, 2.5), (20.0, 20.0)))
     assert shown(row) == (gossip.BUSY, "CPU-ms/s", values, "busy node without links", without)
-    assert gossip.row_of(gossip.IDLE, 5.0, [(0.4, 0.1)]).peer == "idle node without links"
+    assert gossip.row_of(gossip.IDLE, [(5.0, 0.4, 0.1)]).peer == "idle node without links"
 
 
 def test_memory_of_a_request_is_that_above_the_peer():
     row = memory.row_above_peer([(9000.0, 4000.0), (8000.0, 5000.0)])
     peer = "bare ASGI app, pending"
     assert shown(row) == (memory.SYNC_CASE, "bytes", (5000.0, 3000.0), peer, (4000.0, 5000.0))
+
+
+@pytest.mark.parametrize(
+    ("files", "quick", "held"),
+    [(-1, False, 2000), (4256, False, 2000), (4255, False, 1999), (1256, True, 500)],
+)
+def test_a_process_holds_no_more_connections_than_it_may_have_files(files, quick, held):
+    """Twice as many in the end, and some files of its own; -1 is no limit."""
+    session = session_of(quick=quick)
+    assert memory.connections_of(session, files) == held
+    told = f"only {files} files may be open: memory measured with {held} connections"
+    assert session.notes == ([told] if files == 4255 else [])
 
 
 def test_a_connection_costs_what_more_of_them_took():

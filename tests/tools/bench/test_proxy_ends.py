@@ -105,7 +105,9 @@ def test_events_are_of_their_size_and_one_period_apart():
 
 
 def test_requests_come_in_pieces_and_large_answers_as_they_are_read():
-    """The head in two and the body in two; of what nobody reads only a part is written."""
+    """The head in two and the body in two. The rest of what is larger than the system takes at once
+    is written once the first part was read."""
+    large_bytes = 8_000_000
 
     async def main():
         async with running() as own:
@@ -114,9 +116,9 @@ def test_requests_come_in_pieces_and_large_answers_as_they_are_read():
                 writer.write(piece)
                 await turn(0)
             small = await reader.readuntil(b"}")
-            writer.write(get(large_target(300_000)))
+            writer.write(get(large_target(large_bytes)))
             head = await reader.readuntil(b"\r\n\r\n")
-            large = await reader.readexactly(300_000)
+            large = await reader.readexactly(large_bytes)
             writer.write(get("/"))
             next_one = await reader.readuntil(b"}")
             writer.close()
@@ -126,8 +128,8 @@ def test_requests_come_in_pieces_and_large_answers_as_they_are_read():
     assert small == next_one
     assert small.startswith(b"HTTP/1.1 200 OK\r\n")
     assert small.endswith(b'Content-Length: 11\r\n\r\n{"ok":true}')
-    assert head == b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n"
-    assert large == bytes(300_000)
+    assert head == b"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n"
+    assert large == bytes(large_bytes)
 
 
 def test_who_does_not_read_is_sent_no_more(monkeypatch):
@@ -209,8 +211,11 @@ def test_one_timer_is_for_all_streams():
     ticker._due.clear()
     timers.asked.pop()[1]()
     assert len(timers.asked) == 1, "nothing is due"
-    ticker.at(now_s, streams[0], 8)
+    for turn_of in (8, 9, 10):
+        ticker.at(now_s, streams[0], turn_of)
     assert len(timers.asked) == 2
+    timers.asked.pop()[1]()
+    assert [turn_of for _, _, turn_of in written[2:]] == [8, 9, 10], "as they were asked for"
 
 
 @pytest.mark.parametrize(
@@ -220,6 +225,11 @@ def test_streams_begin_one_after_another(period_ms, streams, step_s):
     """Within a period of theirs, which need not be a long one."""
     job = Opened(url="http://x", streams=streams, period_ms=period_ms, size_bytes=60)
     assert job.begins_within_s == pytest.approx(step_s * streams)
+    at_once_s = [job.begins_in_s(place, 0.0) for place in range(streams)]
+    assert at_once_s == pytest.approx([place * step_s for place in range(streams)])
+    # Who is ready half a step late begins in the next period.
+    assert job.begins_in_s(3, 2.5 * step_s) == pytest.approx(0.5 * step_s)
+    assert job.begins_in_s(3, 3.5 * step_s) == pytest.approx((streams - 0.5) * step_s)
 
 
 def test_streams_are_counted_asked_for_beside_and_left():
@@ -229,7 +239,11 @@ def test_streams_are_counted_asked_for_beside_and_left():
         async with running() as own:
             worker = _Worker()
             opened = Opened(url=own.url, streams=6, period_ms=20.0, size_bytes=60)
+            began_s = time.monotonic()
             assert await worker._do(opened) is None
+            assert time.monotonic() - began_s >= 0.016, (
+                "the last one begins near the end of the period"
+            )
             assert len(own.doors) == 6
             arrived = await worker._do(Counted(duration_s=0.2))
             asked = Asked(url=own.url, rate_per_s=100.0, duration_s=0.1, size_bytes=60)

@@ -8,6 +8,7 @@ import os
 import time
 from contextlib import asynccontextmanager, contextmanager
 from itertools import chain
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -17,7 +18,15 @@ from spillover.tools.bench.load_process import _Worker as LoadWorker
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.node import paths
 from spillover.tools.bench.proxy import memory, requests, service, streams
-from spillover.tools.bench.proxy.readers import Counted, Opened, Readers, _Worker
+from spillover.tools.bench.proxy.readers import (
+    Arrived,
+    Asked,
+    Counted,
+    Left,
+    Opened,
+    Readers,
+    _Worker,
+)
 from spillover.tools.bench.proxy.ways import BODY, DIRECT, Service, Way, direct
 from spillover.tools.bench.servers import Server
 from spillover.tools.bench.session import Session
@@ -162,6 +171,28 @@ def test_memory_is_that_of_the_process_between(monkeypatch):
     assert figures[memory.ALL] == pytest.approx(60 * 8 * 1024 / 1e6, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "most", "looks"),
+    [
+        ([5, 5, 5, 5, 5, 9], 5, 5),
+        ([5, 5, 5, 5, 6, 4, 6, 5, 3, 9], 6, 9),
+        (list(range(40)), 20, 21),
+    ],
+    ids=["quiet", "grows once", "grows on"],
+)
+def test_memory_counts_once_it_has_not_grown_for_a_while(monkeypatch, sizes, most, looks):
+    """For four looks on end, of twenty at most; it is the most that was seen."""
+    step_s = 2.0**-12
+    for name, count in {"LOOK_S": 1, "SETTLED_S": 4, "SETTLED_WITHIN_S": 20}.items():
+        monkeypatch.setattr(memory, name, count * step_s)
+    left = iter(sizes)
+    monkeypatch.setattr(psutil.Process, "memory_info", lambda _: SimpleNamespace(rss=next(left)))
+    began_s = time.monotonic()
+    assert limited(memory._resident(Way("nodes", "", (PID,)))) == [most]
+    assert time.monotonic() - began_s >= (looks - 2) * step_s
+    assert len(sizes) - len(list(left)) == looks
+
+
 def measured(session, make_side):
     """What a side's turn comes to, of a process that asks at a server; both are this one."""
 
@@ -227,3 +258,93 @@ def test_a_way_uses_what_its_processes_use():
     one = Way("nodes", "", (PID,)).cpu_s()
     assert 1.9 * one <= Way("nodes", "", (PID, PID)).cpu_s() <= 2.1 * one + 0.1
     assert DIRECT == "direct"
+
+
+class Clients:
+    """In place of the clients' process, and of the service's: notes what it is told to do, of which
+    nothing takes any time. Who has left is known at once."""
+
+    pid = PID
+
+    def __init__(self):
+        self.told = []
+
+    async def do(self, job):
+        self.told.append(job)
+        match job:
+            case Counted():
+                return Arrived(1000, job.duration_s, 1.0, 2.0)
+            case Asked():
+                return [float(n) for n in range(101)]
+            case Left():
+                return {1: 10**9, 2: 2 * 10**9}
+        return None
+
+    async def lost(self):
+        return {1: 10**9 + 4_000_000, 2: 2 * 10**9 + 3_000_000}
+
+    async def count(self, job):
+        self.told.append(job)
+        return 10
+
+    def lengths_s(self, kind):
+        return [job.duration_s for job in self.told if type(job) is kind]
+
+
+@pytest.mark.parametrize(("quick", "turn_s", "many_s"), [(False, 1.2, 1.5), (True, 0.4, 0.5)])
+def test_a_turn_of_streams_is_as_long_as_its_plan_says(quick, turn_s, many_s):
+    """And what came is told as it came: its middle, its end, and cancels by the slower of two."""
+    clients, way = Clients(), Way("nodes", "http://x", ())
+    session = Session(BenchPlan(quick=quick), say=print)
+
+    async def main():
+        one = streams._Streams(session, clients, clients)
+        return await one.turn("local", way), await one.many(way)
+
+    began_s = time.monotonic()
+    taken, (many, _) = limited(main())
+    assert time.monotonic() - began_s < streams.KNOWN_WITHIN_S, "nobody waits for what is known"
+    assert clients.lengths_s(Counted) == [turn_s, many_s]
+    assert clients.lengths_s(Asked) == [turn_s]
+    assert (taken.first_ms, taken.known_ms) == ([50.0, 99.0], 4.0)
+    assert (taken.arrived.took_s, many.took_s) == (turn_s, many_s)
+    assert not [note for note in session.notes if "never came" in note]
+
+
+@pytest.mark.parametrize(
+    ("quick", "posted_s", "asked_s"),
+    [(False, [0.3, 0.3], [0.4, 0.3]), (True, [0.1, 0.15], [0.2, 0.15])],
+)
+def test_sides_are_warmed_up_before_a_turn_as_long_as_its_plan_says(quick, posted_s, asked_s):
+    """A turn is a fourth of what a run takes of a side."""
+    session = Session(BenchPlan(quick=quick), say=print)
+    posting, asking = Clients(), Clients()
+
+    async def main():
+        way = Way("nodes", "http://x", ())
+        side = await requests._side(session, posting, "nodes", way)
+        await side.measure()
+        asker = paths.Asker(session, asking)
+        side = await asker.side("node", Server("http://x", PID), paths.job_of(1024))
+        await side.measure()
+
+    limited(main())
+    assert [job.duration_s for job in posting.told] == posted_s
+    assert [job.duration_s for job in asking.told] == asked_s
+
+
+def test_an_end_that_computes_all_the_time_is_told_beside_its_way():
+    """As both do here: a look that a busy machine comes between is taken again."""
+    clients, way = Clients(), Way("nodes", "http://x", ())
+    session = session_of()
+
+    async def main():
+        one = streams._Streams(session, clients, clients)
+        for _ in range(500):
+            await one._arrived(1, 0.1, "local", way)
+            if len(session.notes) == 2:
+                return
+
+    limited(main())
+    told = "of the benchmark took a core: they, not it, are the limit"
+    assert session.notes == [f"local, nodes: the {name} {told}" for name in ("service", "clients")]

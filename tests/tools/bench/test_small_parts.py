@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import platform
 import time
 from functools import partial
@@ -31,7 +32,7 @@ from spillover.tools.bench.proxy.ways import Way, chain_of, check_hops
 from spillover.tools.bench.servers import Server
 from spillover.tools.bench.session import Session
 from spillover.tools.bench.sim import scale, speed
-from support.benches import do
+from support.benches import do, session_of
 from support.children import in_this_loop
 from support.loop import turn, until
 from support.scripted_server import answer, done, problem, scripted
@@ -141,6 +142,27 @@ def test_a_node_that_does_not_work_ends_it(monkeypatch):
     """Though the others do."""
     with pytest.raises(RunError, match="expected a result, got 429"):
         worked(monkeypatch, done(), problem(429, "queue_full"), count=2)
+
+
+def test_links_are_looked_at_for_as_long_as_is_said():
+    """A twentieth of a quick run here, of this process, which computes for 20 ms meanwhile."""
+    session = session_of(SimpleNamespace(said=[]))
+
+    async def main():
+        looking = gossip._measure(session, gossip.IDLE, os.getpid(), os.getpid())
+        await asyncio.gather(looking, compute())
+
+    async def compute():
+        ends_s = time.process_time() + 0.02
+        while time.process_time() < ends_s:
+            pass
+
+    began_s = time.monotonic()
+    limited(main())
+    assert time.monotonic() - began_s >= 0.1
+    (row,) = session.rows
+    assert row.value == pytest.approx(0.0, abs=10.0)
+    assert 1.0 < row.peer_value < 1000.0
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -265,6 +287,10 @@ def test_what_is_asked_is_as_large_as_it_is_called():
     assert {len(paths.job_of(size).body) for size in paths.SIZES.values()} == {
         size + len(b'{"payload": }') for size in (1024, 65_536)
     }
+    # With certificates, too, whatever they are called there.
+    called = [(f"{size / 1024:g} KiB", cases) for size, cases in encrypted.PATHS.items()]
+    assert [size for size, _ in called] == ["1 KiB", "64 KiB"]
+    assert all(case.endswith(f", {size}") for size, cases in called for case in cases)
     job = paths.job_of(1024)
     assert (job.connections, job.statuses, job.keyed) == (12, frozenset((200,)), False)
     assert {size for _, size in client.CASES.values()} == {1024, 65_536}

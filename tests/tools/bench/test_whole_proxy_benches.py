@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from spillover.model.errors import NotDelivered
 from spillover.tools.bench.load_process import JSON_HEADER
 from spillover.tools.bench.nodes import state_of
 from spillover.tools.bench.proxy import memory, requests, streams, ways
@@ -115,6 +116,23 @@ def test_requests_that_pass_are_beside_those_that_are_posted():
         f"{name} is not installed: no row beside it" for name in ("HAProxy", "nginx")
     ]
     assert {"CPU of a small request, local": 0, case: 1} == requests.CASES
+
+
+@pytest.mark.parametrize("part", [memory, requests, streams], ids=["memory", "small", "streams"])
+def test_nothing_is_measured_of_nodes_that_have_not_answered_over_their_hops(monkeypatch, part):
+    """Here none answers in time."""
+    monkeypatch.setattr(ways, "ANSWER_WITHIN_S", 0.0)
+    told = []
+
+    async def work(here):
+        told.append(here)
+        await session_of(here, case="local").run(part.STAGES[:1])
+
+    with pytest.raises(NotDelivered, match="no time was left to send it"):
+        do(work)
+    (here,) = told
+    assert not here.jobs[CLIENTS]
+    assert not here.jobs[LOAD]
 
 
 @pytest.mark.slow

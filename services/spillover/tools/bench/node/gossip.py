@@ -5,6 +5,7 @@ and with a little work at all nodes, so that each period's report differs from t
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -57,22 +58,23 @@ async def _measure(session: Session, case: str, hub: int, alone: int) -> None:
     runs = []
     for run in range(session.plan.runs):
         session.say_run(case, run)
+        began_s = time.monotonic()
         use = CpuUse({"hub": [hub], "alone": [alone]})
         await asyncio.sleep(run_s)
         used_s = use.used_s()
-        runs.append((used_s["hub"], used_s["alone"]))
-    session.add(row_of(case, run_s, runs))
+        runs.append((time.monotonic() - began_s, used_s["hub"], used_s["alone"]))
+    session.add(row_of(case, runs))
 
 
-def row_of(case: str, run_s: float, runs: Sequence[tuple[float, float]]) -> Row:
-    """Returns the row of runs that long, of each of which is known what the node with links has
-    used, and the one without, in CPU-s."""
+def row_of(case: str, runs: Sequence[tuple[float, float, float]]) -> Row:
+    """Returns the row of runs, of each of which is known how long it was, and what the node with
+    links has used, and the one without, in CPU-s."""
     return Row(
         case=case,
         unit="CPU-ms/s",
-        values=tuple((hub_s - alone_s) / run_s / LINKS * 1e3 for hub_s, alone_s in runs),
+        values=tuple((hub_s - alone_s) / took_s / LINKS * 1e3 for took_s, hub_s, alone_s in runs),
         peer=PEERS[case],
-        peer_values=tuple(alone_s / run_s * 1e3 for _, alone_s in runs),
+        peer_values=tuple(alone_s / took_s * 1e3 for took_s, _, alone_s in runs),
     )
 
 

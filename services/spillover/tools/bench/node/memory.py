@@ -61,7 +61,8 @@ async def measure_asynchronous(session: Session) -> None:
 
 async def measure_synchronous(session: Session) -> None:
     """Measures the same with clients that wait, less what a bare app takes that never answers."""
-    requests = _connections(session)
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    requests = connections_of(session, files)
     runs = []
     for run in range(session.plan.runs):
         session.say_run(SYNC_CASE, run)
@@ -110,14 +111,14 @@ async def _held_bytes(stack: AsyncExitStack, server: Server, requests: int) -> f
     return (resident_bytes(server.pid) - before) / requests
 
 
-def _connections(session: Session) -> int:
-    """As many as the plan says, or half of what one process may have open."""
+def connections_of(session: Session, files: int) -> int:
+    """Returns how many are held at first, and how many more then: as the plan says, or half of what
+    one process may have open, which is noted."""
     wanted = int(session.plan.of(2000, 500))
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY or hard >= 2 * wanted + FILES_SPARE:
+    if files == resource.RLIM_INFINITY or files >= 2 * wanted + FILES_SPARE:
         return wanted
-    fewer = (hard - FILES_SPARE) // 2
-    session.note(f"only {hard} files may be open: memory measured with {fewer} connections")
+    fewer = (files - FILES_SPARE) // 2
+    session.note(f"only {files} files may be open: memory measured with {fewer} connections")
     return fewer
 
 

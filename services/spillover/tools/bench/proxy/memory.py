@@ -38,6 +38,8 @@ STREAMS = 1000
 QUIET_MS = 60_000.0
 CHUNK_BYTES = 200
 STALLED = 100
+LOOK_S = 0.1
+"""From one look to the next."""
 SETTLED_S = 0.5
 """Memory counts once it has not grown for so long,"""
 SETTLED_WITHIN_S = 5.0
@@ -66,10 +68,10 @@ async def _resident(way: Way) -> list[int]:
     """Of each process, once it does not grow any more."""
     most = [resident_bytes(pid) for pid in way.pids]
     quiet_s = 0.0
-    for _ in range(round(SETTLED_WITHIN_S / 0.1)):
-        await asyncio.sleep(0.1)
+    for _ in range(round(SETTLED_WITHIN_S / LOOK_S)):
+        await asyncio.sleep(LOOK_S)
         now = [resident_bytes(pid) for pid in way.pids]
-        quiet_s = 0.0 if any(a > b for a, b in zip(now, most, strict=True)) else quiet_s + 0.1
+        quiet_s = 0.0 if any(a > b for a, b in zip(now, most, strict=True)) else quiet_s + LOOK_S
         most = [max(pair) for pair in zip(now, most, strict=True)]
         if quiet_s >= SETTLED_S:
             break

@@ -51,6 +51,11 @@ class Opened:
         """Returns the time over which they begin."""
         return min(self.period_ms / 1e3, SPREAD_S)
 
+    def begins_in_s(self, place: int, passed_s: float) -> float:
+        """Returns in how long the stream at this place begins, by what has passed since the first
+        one: at its place in the period, in whichever of them it is ready."""
+        return (place * self.begins_within_s / self.streams - passed_s) % self.begins_within_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
@@ -150,16 +155,13 @@ class _Worker:
                 return await self._do_not_read(job)
 
     async def _open(self, job: Opened) -> None:
-        period_s = job.begins_within_s
-        step_s = period_s / job.streams
         begun_s = time.monotonic()
         limit = asyncio.Semaphore(OPENED_AT_ONCE)
 
         async def begin(place: int) -> None:
             async with limit:
                 reader = await _connected(job.url, self._delays_ns)
-                # At its place in the period, in whichever of them it is ready.
-                await asyncio.sleep((begun_s + place * step_s - time.monotonic()) % period_s)
+                await asyncio.sleep(job.begins_in_s(place, time.monotonic() - begun_s))
                 number = next(self._numbers)
                 target = stream_target(
                     number, period_ms=job.period_ms, count=LONG, size_bytes=job.size_bytes

@@ -121,7 +121,6 @@ async def _nodes(hops: int, handler: str, busy: str, door: str, seed: int) -> As
                 # Its neighbor is as busy. So that it hands all on, one has to wait here, which
                 # would rather go there.
                 await _tell(servers[place + 1], "drain")
-                await until_state(servers[place + 1], draining=True)
                 stack.push_async_callback(await _occupied(*told, 1))
                 await _tell(servers[place + 1], "resume")
             elif hops == 1:
