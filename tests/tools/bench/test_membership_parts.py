@@ -24,7 +24,7 @@ from spillover.tools.bench.nodes import cluster, topology_of
 from spillover.tools.bench.session import Session
 from support.benches import do
 from support.children import in_this_loop
-from support.loop import turn, until
+from support.loop import until
 from support.scripted_server import answer, problem, scripted
 
 URLS = {"a": "http://a:1", "b": "http://b:2", "c": "http://c:3"}
