@@ -64,6 +64,8 @@ class Here:
     """What else was: the name, and what it was told then."""
     started_s: list = field(default_factory=list)
     """When those were, by the monotonic clock."""
+    children: list = field(default_factory=list)
+    """The same, as who started them has them."""
     jobs: dict = field(default_factory=lambda: defaultdict(list))
     """What it was told later, by name."""
     said: list = field(default_factory=list)
@@ -225,6 +227,7 @@ def here(works=None):
         child._pid = os.getpid()
         told.started.append((child._name, *args[:-1]))
         told.started_s.append(time.monotonic())
+        told.children.append(child)
         more = (told.stack,) if target in IN_STACK else ()
         child._working = asyncio.create_task(doing[target](*args, *more))
         child._working.add_done_callback(lambda _: child._there.close())

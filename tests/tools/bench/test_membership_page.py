@@ -95,8 +95,10 @@ def test_the_drawing_has_the_counts_and_where_changes_began():
     assert (list(first.get_xdata()), list(fourth.get_xdata())) == ([0.0, 0.0], [30.0, 30.0])
     assert {first.get_color(), fourth.get_color()} == {color("muted")}
     assert first.get_linestyle() == ":"
+    assert first.get_linewidth() < counts[0].get_linewidth()
     marks = [(text.get_text(), text.xy, text.get_va()) for text in axes.texts]
     assert marks == [(str(n), (10.0 * (n - 1), 66.0), "top") for n in (1, 2, 3, 4)]
+    assert all(beside > 0 > below for beside, below in (text.xyann for text in axes.texts))
     assert (axes.get_ylim(), axes.get_xlim()) == ((0.0, 66.0), (0.0, 20.0))
     assert axes.get_title() == "Clients of a server"
     assert axes.get_xlabel() == "time, s"

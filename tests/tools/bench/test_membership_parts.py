@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from dataclasses import replace
-from itertools import pairwise
+from itertools import repeat
+from multiprocessing import Pipe
+from types import SimpleNamespace
 
 import pytest
 
 from spillover.inputs.topology_file import read_topology
 from spillover.model.errors import RunError
-from spillover.tools.bench.membership import crowd, measuring
+from spillover.tools.bench.membership import crowd, measuring, one_node
 from spillover.tools.bench.membership.crowd import CrowdProcess
 from spillover.tools.bench.membership.measuring import _Federation, _Watch, load_of
 from spillover.tools.bench.membership.rules import EVEN, RULES, Simulated, simulate
@@ -23,7 +24,7 @@ from spillover.tools.bench.nodes import cluster, topology_of
 from spillover.tools.bench.session import Session
 from support.benches import do
 from support.children import in_this_loop
-from support.loop import turn, until
+from support.loop import until
 from support.scripted_server import answer, problem, scripted
 
 URLS = {"a": "http://a:1", "b": "http://b:2", "c": "http://c:3"}
@@ -74,113 +75,159 @@ def test_nodes_go_by_those_of_the_list_and_the_links_between_them():
     assert asked["if_version"] == 7
     topology = read_topology(asked["topology"], "asked", "asked")
     assert topology.cluster_ids == ("a", "c")
+    assert topology.version == 0, "the node gives it one"
     assert [link.between for link in topology.links] == [("a", "c")]
     with pytest.raises(RunError, match=r"to be taken, got 409: .*another version"):
         gone_by(answer(200, {"version": 7}), problem(409, "conflict", "another version"))
     with pytest.raises(RunError, match="to be taken, got 500: \N{REPLACEMENT CHARACTER}!"):
         gone_by(answer(200, {"version": 7}), answer(500, b"\xff!"))
+    with pytest.raises(RunError, match=r"got 500: x{200}$"):  # no more of a whole page
+        gone_by(answer(200, {"version": 7}), answer(500, b"x" * 300))
 
 
 def look(clients, moved=0, unconnected=0, put_off=0):
     return {"clients": clients, "moved": moved, "unconnected": unconnected, "put_off": put_off}
 
 
-def watched(looks, within_s=10.0, quiet_s=0.05):
-    """A watch of a crowd that says this, until nobody moves any more."""
+LOOK_S = 0.25
 
-    async def tell(connection):
-        for one in looks:
-            connection.send(one)
-            await turn(0.03)
-        await asyncio.Event().wait()
+
+@pytest.fixture
+def clock(monkeypatch):
+    """That a watch goes by, in s. It stands still but for looks, each of which takes as long."""
+    now = SimpleNamespace(s=0.0)
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: now.s))
+    return now
+
+
+async def tell(connection, heard_by, clock, looks):
+    """Looks, each once the one before has been seen and acted on, until there is a word."""
+    looks = iter(looks)
+    while not connection.poll() and (one := next(looks, None)):
+        clock.s += LOOK_S
+        connection.send(one)
+        await until(lambda: not heard_by.poll(), every_s=0)
+
+
+def watched(clock, looks, is_over=lambda watch: watch.is_quiet, within_s=60.0):
+    """A watch of a crowd that says this, until it is over: by itself, when nobody moves any
+    more."""
 
     async def main():
         run = Run(EVEN, 1, NOTHING)
         crowd = CrowdProcess(load_of(EVEN, QUICK, 1, 3, URLS))
-        async with in_this_loop(crowd, tell) as crowd:
+
+        async def work(connection):
+            await tell(connection, crowd.connection, clock, looks)
+
+        async with in_this_loop(crowd, work) as crowd:
             watch = _Watch(crowd, run)
-            in_time = await watch.until(["a", "b"], lambda: watch.is_quiet, within_s)
+            assert watch.last == Look(0.0, {}, 0, 0, 0), "nobody has been seen yet"
+            in_time = await watch.until(["a", "b"], lambda: is_over(watch), within_s)
             return watch, run, in_time
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "QUIET_S", quiet_s)
-        patch.setattr("support.children.ENDS_S", 0.01)
-        return limited(main())
+    return limited(main())
 
 
-def test_a_change_is_over_when_nobody_has_moved_for_a_while():
-    """Neither from one to another nor away and back; all looks are kept."""
+def test_a_change_is_over_when_nobody_has_moved_for_a_while(clock):
+    """For a second, neither from one to another nor away and back; all looks are kept."""
     moves = [look({"a": 3}), look({"a": 2, "b": 1}), look({"a": 2, "b": 1}, moved=2)]
-    rests = [look({"a": 2, "b": 1}, moved=2, put_off=n) for n in range(4)]
-    began_s = time.monotonic()
-    watch, run, in_time = watched([*moves, *rests])
-    assert in_time
-    assert time.monotonic() - began_s >= 0.05
-    assert len(run.over_time) >= 4
-    assert [seen[1:] for seen in run.over_time[:3]] == [(0, 1.5, 3), (1, 1.5, 2), (1, 1.5, 2)]
-    times = [seen[0] for seen in run.over_time]
-    assert times == sorted(times)
-    assert watch.moved_s == times[2]
-    assert watch.last.at_s == times[-1]
-    assert watch.now_s - watch.moved_s >= 0.05
-    assert (watch.last.clients, watch.last.moved) == ({"a": 2, "b": 1}, 2)
+    rests = [look({"a": 2, "b": 1}, moved=2, put_off=n) for n in range(9)]
+    watch, run, in_time = watched(clock, [*moves, *rests])
+    assert in_time is True
+    assert [seen[0] for seen in run.over_time] == [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
+    counts = [(0, 1.5, 3), (1, 1.5, 2), (1, 1.5, 2)]
+    assert [seen[1:] for seen in run.over_time[:3]] == counts
+    assert (watch.moved_s, watch.now_s) == (0.75, 1.75)
+    assert watch.last == Look(1.75, {"a": 2, "b": 1}, 0, 2, 3)
 
 
-def test_a_change_that_does_not_end_is_given_up():
+def test_who_has_never_moved_is_quiet_after_a_second(clock):
+    watch, _, in_time = watched(clock, [look({})] * 9)
+    assert (in_time, watch.now_s, watch.moved_s) == (True, 1.0, 0.0)
+
+
+def test_a_change_that_does_not_end_is_given_up(clock):
+    """With the first look after its time."""
     looks = [look({"a": 3}, moved=n) for n in range(12)]
-    _, run, in_time = watched(looks, within_s=0.1, quiet_s=5.0)
-    assert not in_time
-    assert len(run.over_time) >= 1
+    watch, run, in_time = watched(clock, looks, within_s=1.0)
+    assert in_time is False
+    assert (watch.now_s, len(run.over_time)) == (1.25, 5)
 
 
-def changed(moves, there=3):
+def changed(clock, moves, there=3):
     """A run of three clients, of whom so many are there. After the first change they move that
-    often, one move after the other."""
+    often, one move a look."""
     lists = [["a", "b"], ["a"], ["a", "b", "c"], ["b", "c"], ["a", "c"]]
-    said, seen, run = [], [], Run(EVEN, 1, NOTHING)
+    said, seen, here, run = [], [], [], Run(EVEN, 1, NOTHING)
 
-    async def clients(_, connection):
+    def looks():
         moved = 0
-        ending = asyncio.create_task(asyncio.to_thread(connection.recv))
-        while not ending.done():
+        while True:
             changes = sum(line.startswith("PUT") for line, _ in seen[0])
             moved = min(moved + 1, moves if changes else 0)
-            connection.send(look({"a": there - 1, "b": 1}, moved=moved))
-            await turn(0.02)
-        connection.send({"timeline": [], "requests": {"ok": moved}})
+            yield look({"a": there - 1, "b": 1}, moved=moved)
 
-    async def work(_):
+    async def clients(_, connection):
+        await tell(connection, here[0].children[0].connection, clock, looks())
+        connection.recv()
+        connection.send({"timeline": [], "requests": {"ok": 7}})
+
+    async def work(told):
+        here.append(told)
         async with scripted(answer(200, {"version": 1})) as server:
             seen.append(server.seen)
-            load = replace(load_of(EVEN, QUICK, 1, 3, URLS), change_wait_s=0.0)
+            load = load_of(EVEN, QUICK, 1, 3, URLS)
             federation = _Federation(mesh(), server.url)
             await measuring._one_run(Session(QUICK, said.append), federation, run, load, lists)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "QUIET_S", 0.08)
-        patch.setattr(measuring, "DONE_AFTER_S", 0.25)
-        patch.setattr(measuring, "CONNECTED_WITHIN_S", 0.3)
-        do(work, {crowd._work: clients})
+    do(work, {crowd._work: clients})
     return run, said, [tuple(servers) for servers in lists[1:]]
 
 
-def test_a_step_has_all_moves_of_its_change():
-    """It ends when those are over, or after the time that they may take."""
-    run, said, lists = changed(25)
+def test_a_step_has_all_moves_of_its_change(clock):
+    """It ends when those are over, or after the time that they may take: 0.5 s for clients to wait,
+    and 2 s. Before the first, all have to be quiet for a second."""
+    run, said, lists = changed(clock, 25)
     assert [step.servers for step in run.steps] == lists
     assert [step.moved for step in run.steps] == [25, 0, 0, 0]
-    first, *others = run.steps
-    assert first.begun_s >= 0.08, "they have to be quiet before, too"
-    assert 0.45 <= first.done_s < first.after.at_s - first.begun_s
-    assert [step.done_s for step in others] == [0.0] * 3
-    assert all(b.begun_s - a.begun_s >= 0.25 for a, b in pairwise(run.steps))
-    assert run.requests == {"ok": 25}
+    # Of 26 looks the first comes before the nodes have heard of it, the last has the 25th move.
+    assert [step.begun_s for step in run.steps] == [1.25, 8.75, 11.25, 13.75]
+    assert [step.after.at_s for step in run.steps] == [8.75, 11.25, 13.75, 16.25]
+    assert [step.done_s for step in run.steps] == [6.5, 0.0, 0.0, 0.0]
+    assert run.over_time[0] == (0.25, 1, 1.5, 2), "of the servers that there are at first"
+    assert run.requests == {"ok": 7}
     assert said == [f"{EVEN.label}: {what}" for what in ("3 clients connect", *EVENTS)]
 
 
-def test_nothing_is_changed_before_all_clients_are_there():
+def test_who_never_stops_moving_is_measured_all_the_same(clock):
+    """Each change for 20 s more than it may take, from when the nodes have heard of it."""
+    run, _, _ = changed(clock, 10_000)
+    assert [step.after.at_s - step.begun_s for step in run.steps] == [23.0] * 4
+    assert [step.done_s for step in run.steps] == [23.0] * 4
+
+
+def test_nothing_is_changed_before_all_clients_are_there(clock):
+    """For which they have a minute."""
     with pytest.raises(RunError, match="2 of 3 clients were connected in time"):
-        changed(1, there=2)
+        changed(clock, 1, there=2)
+    assert clock.s == 60.25
+
+
+def test_clients_leave_at_a_word_and_listen_for_no_other():
+    """Else the loop would be told of that one again and again, until they have left."""
+
+    async def main():
+        ours, theirs = Pipe()
+        with ours, theirs:
+            load = replace(load_of(EVEN, QUICK, 1, 1, {"a": "http://127.0.0.1:1"}), rate_per_s=0.0)
+            leaving = asyncio.create_task(crowd._have_clients(load, theirs))
+            ours.send(None)
+            result = await leaving
+            return result, asyncio.get_running_loop().remove_reader(theirs.fileno())
+
+    result, listened = limited(main())
+    assert (result["unconnected"], listened) == (1, False)
 
 
 def test_the_crowd_ends_with_its_result_and_not_before():
@@ -271,3 +318,65 @@ def test_machines_in_virtual_time_do_what_the_rule_says():
     circle = RULES[-1]
     assert simulate(circle, 30, lists, 1) == simulate(circle, 30, lists, 1)
     assert simulate(EVEN, 30, lists, 1).moved[0] == simulated.moved[0][:1]
+
+
+def test_each_figure_is_beside_what_is_expected_of_it():
+    """Worst states of each simulated run, moves in all, and the time that a change may take: the
+    clients' wait of 5 s, and 2 s. What is not asked for is not there."""
+    looks = [Look(0.0, {"a": 30, "b": 30}, 0, 5, 1), Look(5.0, {"a": 24, "c": 36}, 0, 40, 3)]
+    simulated = Simulated(
+        moved=((1.0, 9.0, 3.0), (4.0, 2.0, 5.0)),
+        fullest=((1.0, 1.2, 1.1), (1.5, 1.0, 1.3)),
+        emptiest=((0.9, 0.8, 0.7), (0.6, 0.85, 0.75)),
+    )
+    runs = [Run(EVEN, 1, simulated, steps=[Step(("a", "c"), *looks, 1.0, 4.5)])]
+    runs.append(replace(runs[0], simulated=NOTHING, steps=runs[0].steps * 2))
+    for run in runs:
+        run.requests = {"ok": 8, "failed": 2, "unknown": 1}
+    label = EVEN.label
+    expected = [
+        (f"{label}: fullest server", "x mean", (1.2, 1.2), "simulated", (1.5, 1.2, 1.3)),
+        (f"{label}: emptiest server", "x mean", (0.8, 0.8), "simulated", (0.6, 0.8, 0.7)),
+        (f"{label}: clients moved", "in all", (35.0, 70.0), "simulated", (5.0, 11.0, 8.0)),
+        (f"{label}: clients moved", "in all", (35.0, 70.0), "least possible", (30.0, 60.0)),
+        (f"{label}: requests failed", "in all", (3.0, 3.0), None, ()),
+        (f"{label}: connects put off", "in all", (2.0, 4.0), None, ()),
+        (f"{label}: until done", "s", (4.5, 4.5), "wait + 2 s", (7.0,)),
+    ]
+    for case in ("", "moved"):
+        session = Session(BenchPlan(case=case), print)
+        measuring._add_rows(session, EVEN, runs)
+        told = [(row.case, row.unit, row.values, row.peer, row.peer_values) for row in session.rows]
+        assert told == [row for row in expected if case in row[0]]
+
+
+def test_a_server_without_clients_is_the_emptiest():
+    empty = Look(9.0, {"a": 6}, 0, 3, 0)
+    assert empty.spread(["a", "b", "c"]) == (9.0, 0, 2.0, 6)
+    step = Step(("a", "b"), Look(1.0, {"a": 6}, 0, 0, 0), empty, 2.0, 1.0)
+    assert (step.min_over_mean, step.as_dict()["clients"]) == (0.0, {"a": 6, "b": 0})
+
+
+def test_circles_have_as_many_points_a_server_as_they_are_called_by():
+    """Others have none to speak of."""
+    circles = {one.label: one.virtual_nodes for one in RULES if one.rule == "consistent-hash"}
+    assert circles == {f"consistent hashing, k = {points}": points for points in (1, 5, 20)}
+
+
+def test_clients_without_a_node_are_not_waited_for_without_end(clock, monkeypatch):
+    """Clients that find no node are given up after a minute, with the first look after it."""
+    monkeypatch.setattr(one_node, "time", measuring.time)
+
+    async def main():
+        crowd = CrowdProcess(load_of(EVEN, QUICK, 1, 3, URLS))
+        looks = repeat({"unconnected": 2})
+
+        async def work(connection):
+            await tell(connection, crowd.connection, clock, looks)
+
+        async with in_this_loop(crowd, work) as crowd:
+            with pytest.raises(RunError, match="2 clients have no session after all that time"):
+                await one_node._until(crowd, lambda _: False)
+            return clock.s
+
+    assert limited(main()) == 60.25

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+from collections import Counter
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
+from spillover.model.request import Outcome as Simulated
 from spillover.model.schedule import Arrival
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.session import Session
@@ -22,12 +25,22 @@ from support.loop import until
 if importlib.util.find_spec("numba") is None:
     pytest.skip("numba, from the extra `sim`", allow_module_level=True)
 
+from spillover.sim.overflow.outcome import REFUSED
 from spillover.sim.tokens import STUDENT_T, Estimate
 from spillover.tools.bench.load_process import Fates
 from spillover.tools.bench.tokens import measuring
-from spillover.tools.bench.tokens.outcome import ALL, Blocking, Job, jobs_of, mean_time_ms, within
+from spillover.tools.bench.tokens.outcome import (
+    ALL,
+    Blocking,
+    Job,
+    blocking,
+    jobs_of,
+    mean_time_ms,
+    within,
+)
+from spillover.tools.bench.tokens.rivals import RIVALS
 from spillover.tools.bench.tokens.sharing_servers import Served
-from spillover.tools.bench.tokens.sides import LEAST, TOKENS, Played, Run, simulate
+from spillover.tools.bench.tokens.sides import LEAST, TOKENS, Played, Run, check_ended, simulate
 
 R1, R2 = ClusterId("r1"), ClusterId("r2")
 UNIT = "per 10 000 jobs"
@@ -149,6 +162,8 @@ def test_fates_are_of_the_job_at_their_place():
     schedule = [Arrival(0.5, R1, 1.0, "t1"), Arrival(0.7, R2, 1.0, "t2")]
     told = Fates([12.0, 3.0], [0.0, 0.0], {1: (Outcome.REFUSED, "blocked")})
     assert jobs_of("us", schedule, told) == [Job(0.5, R1, "t1", 12.0), Job(0.7, R2, "t2", None)]
+    with pytest.raises(ValueError, match="zip"):
+        jobs_of("us", schedule, Fates([12.0], [0.0], {}))  # what of the other?
 
 
 def played(*, cpu, lag_ms, times_ms, stay_s, late_s):
@@ -161,14 +176,17 @@ def played(*, cpu, lag_ms, times_ms, stay_s, late_s):
 
 
 def test_effort_is_that_of_all_runs():
-    """Shares in the mean, lateness of the worst; times less those on the servers."""
+    """Shares in the mean, lateness of the worst; times less those on the servers. Just as late as
+    a generator may be is not too late."""
     session = Session(BenchPlan(), say=print)
     runs = [
-        played(cpu=0.2, lag_ms=2.0, times_ms=[100.0, None, 120.0], stay_s=0.2, late_s=[0.003, 0.0]),
+        played(
+            cpu=0.2, lag_ms=20.0, times_ms=[100.0, None, 120.0], stay_s=0.2, late_s=[0.003, 0.0]
+        ),
         played(cpu=0.4, lag_ms=1.0, times_ms=[80.0, 90.0], stay_s=0.16, late_s=[0.001, 0.004]),
     ]
     measuring._note_effort(session, WORKLOADS[0], "us", runs)
-    late = "servers late by 2.00 ms (p99 4.00), requests left late by 2.0 ms (p99)"
+    late = "servers late by 2.00 ms (p99 4.00), requests left late by 20.0 ms (p99)"
     share = "a job took 7.50 ms more than its share of its server"
     assert session.notes == [f"{WORKLOADS[0].name}, us: of one core nodes 30%; {share}; {late}"]
 
@@ -188,6 +206,79 @@ def test_what_is_simulated_is_the_same_jobs():
         Job(0.0, R1, "t", pytest.approx(400.0)),
         Job(0.1, R1, "t", None),
         Job(0.2, R2, "t", pytest.approx(300.0)),
+    ]
+
+
+def test_a_simulated_job_that_is_neither_done_nor_blocked_spoils_the_figures():
+    for ended in ({}, {Simulated.DONE: 7}, {Simulated.DONE: 7, REFUSED: 2}, {REFUSED: 2}):
+        check_ended("w", Counter(ended))
+    with pytest.raises(RunError, match=r"w: .*'expired': 1"):
+        check_ended("w", Counter({Simulated.DONE: 7, REFUSED: 2, "expired": 1}))
+
+
+def test_it_does_not_matter_when_a_phase_begins():
+    """Which of its pieces a job is in goes by the time since then."""
+
+    def shares(begin_s):
+        some = [
+            Job(begin_s + second + 0.5, replica, "t", None if second % 5 == 0 else 5.0)
+            for replica in (R1, R2)
+            for second in range(32)
+        ]
+        return blocking(some, 2, begin_s, begin_s + 32.0).shares
+
+    assert shares(64.0) == shares(0.0)
+    assert shares(0.0)[ALL].value == pytest.approx(7 / 32)
+    assert shares(0.0)[ALL].ci95 > 0.0
+
+
+def test_rivals_choose_as_they_are_called():
+    """Of a slow server with one job and a fast one with two: the fewest jobs, or the fewest by
+    rate."""
+    pool = Pool(
+        name="two",
+        servers=tuple(PoolServer(id=name, rate=rate) for name, rate in (("s", 1.0), ("f", 4.0))),
+        classes=tuple(PoolClass(id=name, servers=(name,), tokens=6) for name in "sf"),
+        types=(PoolType(id="t", rate=1.0, classes=("s", "f")),),
+    )
+    chosen = {
+        name: RIVALS[name](pool, Random(1)).choose(0, [1, 2])
+        for name in ("shortest queue", "shortest queue by rate", "two choices")
+    }
+    assert chosen == {"shortest queue": 0, "shortest queue by rate": 1, "two choices": 0}
+    rules = [RIVALS[name](pool, Random(1)) for name in ("best static", "uniform static")]
+    best, uniform = (Counter(rule.choose(0, [1, 2]) for _ in range(500)) for rule in rules)
+    assert best[1] > 350 > uniform[1] > 150
+
+
+class Hurried(asyncio.SelectorEventLoop):
+    """Whose time passes at once where all wait for it."""
+
+    now_s = 0.0
+
+    def time(self):
+        return self.now_s
+
+    def _run_once(self):
+        if not self._ready and self._scheduled:
+            self.now_s = max(self.now_s, self._scheduled[0].when())
+        super()._run_once()
+
+
+@pytest.mark.parametrize(("until_s", "told"), [(90.0, [30, 60, 90]), (70.0, [30, 60, 70])])
+def test_how_far_a_schedule_is_is_told_each_half_minute(until_s, told):
+    """And at its end."""
+    run = Run(SimpleNamespace(name="w"), [R1], [SimpleNamespace(until_s=until_s)], [], 1)
+    said = []
+
+    async def main():
+        await measuring._tell(run, asyncio.Barrier(1), said.append)
+
+    with asyncio.Runner(loop_factory=Hurried) as runner:
+        runner.run(main())
+    assert said == [
+        f"w: 0 jobs for each side in {until_s:.0f} s, on 1 replicas",
+        *(f"w: {gone_s} of {until_s:.0f} s" for gone_s in told),
     ]
 
 

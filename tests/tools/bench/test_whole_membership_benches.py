@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import os
 import signal
+import time
 from itertools import combinations, pairwise
 
 import pytest
@@ -20,7 +21,7 @@ from spillover.tools.bench.membership.rules import EVEN, RULES, simulate
 from spillover.tools.bench.membership.steps import EVENTS
 from spillover_loadgen import clients_driver
 from support.benches import played
-from support.loop import until
+from support.loop import turn, until
 
 CROWD = "the clients' process"
 
@@ -138,17 +139,19 @@ def test_a_node_is_killed_once_all_clients_are_there(monkeypatch):
     """The first of a mesh; what counts is what the others' clients do, and how long its own
     take."""
     monkeypatch.setattr(one_node, "SERVERS", (3, 3))
-    killed, done = [], []
+    killed, done, words = [], [], []
     monkeypatch.setattr(os, "kill", lambda pid, number: killed.append((pid, number)))
 
     async def clients(load, there):
         place = len(done)
         done.append(load)
-        for there_by_now in (2, 3):
-            seen = {"s1": 2, "s2": there_by_now, "s3": 1}
+        for there_by_now in (1, 2):
+            seen = {"s1": there_by_now, "s2": 3, "s3": 1}
             there.send({"clients": seen, "lost": 0, "unconnected": 0})
         await until(lambda: len(killed) > place)
         for lost, unconnected in ((1, 0), (2, 1), (2, 0)):
+            await turn(0.005)
+            words.append(there.poll())
             there.send({"clients": {}, "lost": lost, "unconnected": unconnected})
         await asyncio.to_thread(there.recv)
         told = {"elsewhere_ms": {"p50": 5.0, "p99": 40.0 + place}, "lost": 3, "moved": 4}
@@ -167,6 +170,7 @@ def test_a_node_is_killed_once_all_clients_are_there(monkeypatch):
     assert [load.seed for load in done] == [3, 4]
     assert killed == [(os.getpid(), signal.SIGKILL)] * 2
     assert here.jobs[CROWD] == [None, None]
+    assert words == [False] * 6, "not before all that were there are elsewhere"
     assert {row.peer for row in session.rows} == {"wanted, at most"}
     assert [(row.case, row.unit, row.values, row.peer_values) for row in session.rows] == [
         (one_node.ELSEWHERE, "ms", (40.0, 41.0), (1000.0,)),
@@ -205,5 +209,31 @@ def test_what_idle_clients_cost_is_measured_at_a_node_of_their_own():
         ),
     ]
     assert {len(row.values) for row in session.rows} == {2}
+    # All that a process has and has used since its start would be more.
+    grown_mb, more_percent = (row.values for row in session.rows)
+    assert all(abs(value) < 50.0 for value in grown_mb)
+    assert all(abs(value) < 400.0 for value in more_percent)
     assert session.notes == ["idle clients: 6 at one node, for 0.05 s"]
     assert here.said == [f"{one_node.MEMORY}: run {number} of 2" for number in (1, 2)]
+
+
+def test_idle_clients_count_from_when_all_of_them_are_there():
+    """And are looked at all the time, so that they can tell."""
+    seen = []
+
+    async def clients(_, there):
+        for count in (1, 5):
+            there.send({"clients": {"a": count}})
+            await turn(0.03)
+        began_s, looks = time.monotonic(), 0
+        while not there.poll():
+            there.send({"clients": {"a": 6}})
+            looks += 1
+            await turn(0.01)
+        seen.append((looks, time.monotonic() - began_s))
+        there.send({"timeline": []})
+
+    played(one_node.STAGES, {crowd._work: clients}, case="idle clients")
+    ((looks, took_s),) = seen
+    assert looks >= 2
+    assert took_s >= 0.05

@@ -9,14 +9,18 @@ import re
 import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
+from spillover.live.http.client import HttpClient
+from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 from spillover.model.schedule import Arrival
-from spillover.tools.bench.load_process import LoadProcess, Replayed
+from spillover.tools.bench.load_process import JSON_HEADER, LoadProcess, Replayed
+from spillover.tools.bench.nodes import state_of
 from spillover.tools.bench.peers import measuring as peers
 from spillover.tools.bench.peers import sides as peers_sides
 from spillover.tools.bench.peers import sites
@@ -27,6 +31,8 @@ from spillover.tools.bench.tokens import STAGES, dispatch, measuring, sides
 from spillover.tools.bench.tokens.rivals import RIVALS
 from spillover.tools.bench.tokens.workloads import Workload
 from support.benches import do, session_of
+from support.loop import turn as loop_turn
+from support.loop import until
 
 pytestmark = pytest.mark.slow
 
@@ -109,6 +115,7 @@ def test_tokens_are_beside_theory_rules_and_themselves(two_runs):
     assert [note for note in efforts if note.startswith(f"{case}, ")] == [
         f"{case}, {name}" for name in SIDES
     ]
+    assert session.notes[-1].startswith("All sides had the same jobs at the same time. Half-widths")
     shown = [note for note in session.notes if ": of one core " in note]
     assert all("servers " in note and "generator " in note for note in shown)
     assert ["nodes " in note.partition(";")[0] for note in shown] == [True] * 2 + [False] * 5
@@ -131,6 +138,125 @@ def test_a_side_that_is_not_played_waits_for_no_change_of_its_servers():
         return [one.get_coro().__name__ for one in asyncio.all_tasks() - before]
 
     assert "_change" not in do(work)
+
+
+def alone(told, **fields):
+    """What one side is to play, at two replicas, and the others that it waits for: one that is
+    ready when it is, and one that hears what it hears."""
+    workload = replace(WORKLOAD, **fields)
+    plan = session_of(told, duration_s=0.1, replicas=2).plan
+    parts = (workload.replicas(plan), workload.phases(plan), workload.schedule(plan, 3))
+    ready, heard = asyncio.Barrier(2), asyncio.Barrier(2)
+    return sides.Run(workload, *parts, 3), ready, heard
+
+
+def test_a_side_is_quiet_until_all_have_heard_what_became_of_jobs():
+    """Then it asks its servers what they did, and ends only when all have heard that as well:
+    meanwhile nobody else could hear anything."""
+
+    async def work(told):
+        run, ready, heard = alone(told)
+        with LoadProcess() as load:
+            side = sides.Dispatched("two choices")
+            playing = asyncio.create_task(side.play(sides.Turn(run, load, ready, heard)))
+            await ready.wait()
+            asked = []
+            for _ in range(2):
+                await until(lambda: playing.done() or heard.n_waiting == 1)
+                asked.append((playing.done(), list(told.jobs["the sharing servers"])))
+                await asyncio.wait_for(heard.wait(), 1.0)
+            return asked, await playing, len(run.schedule)
+
+    asked, played, count = do(work)
+    assert asked == [(False, []), (False, ["what have you done?"])]
+    assert len(played.jobs) == count
+    assert played.served.jobs == sum(job.time_ms is not None for job in played.jobs)
+
+
+async def of_nodes(told, meanwhile=None, **fields):
+    """What is raised by nodes that play; `meanwhile(url)` is awaited before they begin."""
+    run, ready, _ = alone(told, **fields)
+    with LoadProcess() as load:
+        turn = sides.Turn(run, load, ready, asyncio.Barrier(1))
+        playing = asyncio.create_task(sides.Tokens().play(turn))
+        await until(lambda: ready.n_waiting == 1)
+        if meanwhile is not None:
+            await meanwhile(told.beds[0].urls["r1"])
+        await ready.wait()
+        with pytest.raises(RunError) as raised:
+            await playing
+        return str(raised.value)
+
+
+def test_a_server_that_a_node_will_not_take_out_ends_it():
+    """Else what the whole pool does would stand beside what theory says of less."""
+    assert "expected a bucket, got 4" in do(partial(of_nodes, out="none"))
+
+
+def test_a_token_that_is_not_back_in_the_end_is_told():
+    """Of a job that somebody else has, which goes on."""
+
+    async def work(told):
+        clients = []
+
+        async def ask(url):
+            clients.append(HttpClient(url))
+            body = b'{"type": "any", "payload": {"service_ms": 100000}}'
+            headers = [JSON_HEADER]
+            asked = clients[0].request("POST", "/requests", body=body, headers=headers, timeout_s=9)
+            clients.append(asked)
+            await until(partial(is_held, Server(url, 1)))
+
+        said = await of_nodes(told, ask)
+        clients[1].cancel()
+        await clients[0].close()
+        return said
+
+    assert "expected all tokens of class" in do(work)
+
+
+async def is_held(node):
+    return any(each["held"] for each in (await state_of(node))["tokens"]["classes"])
+
+
+class Failing:
+    """A side that cannot play."""
+
+    name = "failing"
+
+    async def play(self, _):
+        raise RunError("it cannot be played")
+
+
+class Patient:
+    """A side that waits for the others, and takes a moment to end what it has begun."""
+
+    name = "patient"
+
+    def __init__(self):
+        self.has_ended = False
+
+    async def play(self, turn):
+        try:
+            await turn.ready.wait()
+        finally:
+            await loop_turn()
+            self.has_ended = True
+
+
+def test_nobody_waits_for_a_side_that_has_failed():
+    """All others have ended by then."""
+    patient, said = Patient(), []
+
+    async def work(told):
+        run, *_ = alone(told)
+        before = asyncio.all_tasks()
+        with pytest.raises(RunError, match="it cannot be played"):
+            await asyncio.wait_for(measuring._play_all(run, [Failing(), patient], said.append), 2.0)
+        return [one.get_coro().__name__ for one in asyncio.all_tasks() - before]
+
+    assert not {"play", "_tell"} & set(do(work))
+    assert (patient.has_ended, said) == (True, [])
 
 
 def test_progress_is_told_run_by_run(two_runs):

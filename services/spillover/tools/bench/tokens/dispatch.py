@@ -63,6 +63,12 @@ def pool_of(seed: int, order: str) -> UnlikeServers:
     )
 
 
+def plain_servers() -> FifoServers:
+    """Returns those of a plain cluster: one for each job that is held, and for the one that
+    comes."""
+    return FifoServers(JOBS_HELD + 1, 1.0, 0.0)
+
+
 async def measure(session: Session) -> None:
     """Measures each order."""
     plan = session.plan
@@ -77,7 +83,7 @@ async def measure(session: Session) -> None:
             return [_dispatch_us(TokenServers(pool, groups, cluster, 1.0, 0.0, 0.0), count)]
 
         async def plain() -> list[Value]:
-            return [_dispatch_us(FifoServers(JOBS_HELD + 1, 1.0, 0.0), count)]
+            return [_dispatch_us(plain_servers(), count)]
 
         ours = Side(f"{SERVERS} servers, {TYPES} types", unlike)
         await session.compare((Figure(case, "us"),), ours, Side("plain cluster", plain))

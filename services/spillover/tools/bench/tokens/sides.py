@@ -163,12 +163,18 @@ def simulate(run: Run, order: str = LONGEST_AVAILABLE) -> list[Job]:
         cluster(replica, run.workload, order=order) for replica in run.replicas
     )
     ended = run_overflow(topology, run.schedule, run.seed, on_answer=answered).outcomes
-    if ended.keys() - {Outcome.DONE, REFUSED}:
-        raise RunError(f"{run.workload.name}, simulated: {dict(ended)}")
+    check_ended(f"{run.workload.name}, simulated", ended)
     return [
         Job(arrival.time_s, arrival.cluster, arrival.type, time_ms)
         for arrival, time_ms in zip(run.schedule, times_ms, strict=True)
     ]
+
+
+def check_ended(name: str, ended: Mapping[str, int]) -> None:
+    """Raises RunError unless all jobs were done or blocked: figures of what is left would
+    flatter."""
+    if ended.keys() - {Outcome.DONE, REFUSED}:
+        raise RunError(f"{name}: {dict(ended)}")
 
 
 def cluster(
