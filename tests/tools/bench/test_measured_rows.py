@@ -83,7 +83,6 @@ def test_where_the_system_counts_in_steps_user_and_system_time_count(monkeypatch
     told_s = cpu_s(os.getpid())
     after = os.times()
     assert before.user + before.system - 0.02 <= told_s <= after.user + after.system + 0.02
-    assert after.system > 0.04, "else it would not show"
 
 
 def test_a_process_that_is_gone_cannot_be_measured():
