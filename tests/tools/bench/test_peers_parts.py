@@ -240,6 +240,7 @@ def test_what_comes_before_there_is_a_connection_is_kept_for_it():
         ends = []
         for closes in (False, True):
             end, written = relays._End(link), Written()
+            end.other = relays._End(link)
             for data in (b"one", b"two"):
                 end.write(data)
             if closes:

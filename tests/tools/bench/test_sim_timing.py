@@ -197,9 +197,3 @@ def test_a_large_run_that_cannot_be_says_why(calls, monkeypatch):
     ours.close()
     there.close()
     assert calls == ["compiled", (5, 5, 0, 7)]
-
-
-@pytest.mark.parametrize(("platform", "peak"), [("linux", 2_000_000), ("darwin", 2_048_000_000)])
-def test_memory_is_told_in_units_of_a_million_bytes(platform, peak):
-    """Linux counts it in units of 1024 bytes."""
-    assert scale.megabytes(peak, platform) == 2048.0

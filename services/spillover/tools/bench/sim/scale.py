@@ -117,12 +117,9 @@ def run_large(requests: int, seed: int, connection: Connection) -> None:
 
 
 def _peak_mb() -> float:
-    return megabytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, sys.platform)
-
-
-def megabytes(peak: int, platform: str) -> float:
-    """Returns a peak in units of 10^6 bytes; systems count in KiB, macOS in bytes."""
-    return peak / 1e6 if platform == "darwin" else peak * 1024 / 1e6
+    """In units of 10^6 bytes; the system counts in KiB, on macOS in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
 
 
 async def measure_neighbors(session: Session) -> None:
