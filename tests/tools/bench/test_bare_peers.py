@@ -201,6 +201,19 @@ def test_a_peer_says_no_more_than_its_answer_and_what_was_before_is_out_of_its_w
     assert sorted(lines[1:-2]) == [b"content-length: 2", b"content-type: application/json"]
 
 
+def test_nothing_stands_between_a_bare_app_and_its_server():
+    """What uvicorn would put there is paid for by the peer, and by no node."""
+
+    async def main():
+        config = servers.bare_server(servers.Bare(answer=b"{}")).config
+        config.load()
+        return config.loaded_app, config.encoded_headers
+
+    app, headers = play(main())
+    assert isinstance(app, BareApp)
+    assert headers == []
+
+
 def test_a_bare_app_of_which_nothing_else_is_said_waits_for_nothing():
     """Nor for more of what came, unless it was said that more comes."""
     messages, sent = [{"type": "http.request", "body": b"no JSON"}], []
