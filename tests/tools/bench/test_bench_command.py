@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import subprocess
@@ -11,9 +12,10 @@ import psutil
 import pytest
 
 from spillover.cli import main
-from spillover.cli.bench import _interrupt
+from spillover.cli.bench import _interrupt, configure, plan_of
 from spillover.model.extras import how_to_get
 from spillover.tools.bench import catalog
+from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.node import STAGES
 
 BENCH = [sys.executable, "-m", "spillover", "bench", "node", "--quick"]
@@ -87,6 +89,12 @@ def test_bad_usage_is_told_in_one_line(arguments, told, capsys):
     assert out == ""
     assert told in err
     assert err.count("\n") == 1
+
+
+def test_without_options_it_is_what_a_plan_is_of_which_nothing_is_said():
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    assert plan_of(parser.parse_args(["node"])) == BenchPlan()
 
 
 def test_a_missing_package_is_told_in_one_line(monkeypatch, capsys):

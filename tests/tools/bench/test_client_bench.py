@@ -16,7 +16,7 @@ from spillover.model.errors import RunError
 from spillover.tools.bench import asking
 from spillover.tools.bench.asking import Asked, AskingProcess
 from support.benches import do
-from support.scripted_server import done, problem, scripted
+from support.scripted_server import answer, done, problem, scripted
 
 BENCH = [sys.executable, "-m", "spillover", "bench", "client", "--quick", "--json", "--runs", "1"]
 
@@ -109,4 +109,15 @@ def test_what_is_no_result_is_no_answer():
             await counted(job)
 
     with pytest.raises(RunError, match="expected a result, got 429 queue_full"):
+        asyncio.run(ask())
+
+
+def test_httpx_reads_what_it_gets_as_the_others_do():
+    """Else it would do less than they, and seem cheaper."""
+
+    async def ask():
+        async with scripted(answer(200, b"no JSON")) as server:
+            await counted(asked(server, "httpx", users=1))
+
+    with pytest.raises(json.JSONDecodeError):
         asyncio.run(ask())

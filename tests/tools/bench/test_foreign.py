@@ -56,8 +56,13 @@ async def get(url):
         await client.close()
 
 
-def test_a_program_is_there_once_it_answers_well_and_gone_in_the_end():
-    """It has our socket, which is closed here; whoever asks is told its process."""
+def test_a_program_is_there_once_it_answers_well_and_gone_in_the_end(monkeypatch):
+    """It has our socket, which is closed here; whoever asks is told its process. Proxies that the
+    user goes by are not asked."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
 
     async def main():
         with bind_socket("127.0.0.1", 0) as listening:
@@ -94,6 +99,12 @@ def test_a_program_that_ends_has_not_started(command):
     assert time.monotonic() - began_s < READY_WITHIN_S - 5.0
 
 
+def test_a_program_of_which_nothing_is_left_has_ended():
+    """Where nobody waits for it, not even a trace is."""
+    assert foreign._has_ended(2**22 + 1)
+    assert not foreign._has_ended(os.getpid())
+
+
 @pytest.mark.parametrize(
     ("find", "relay", "options"),
     [(find_haproxy, haproxy_relay, ("timeout tunnel 7s",)), (find_nginx, nginx_relay, ())],
@@ -109,10 +120,12 @@ def test_a_relay_passes_what_comes_to_a_server(require, find, relay, options):
                 process = psutil.Process(passing.pid)
                 command = " ".join(process.cmdline())
             server.hang_up()
-            return said, command, process, [line for line, _ in server.seen]
+            port = int(passing.url.rpartition(":")[2])
+            return said, port, command, process, [line for line, _ in server.seen]
 
-    said, command, process, seen = limited(main())
+    said, port, command, process, seen = limited(main())
     assert (said.status, said.body) == (200, b"from behind")
+    assert port >= 1024, "a free one, which nobody needs to be root for"
     assert seen[-1] == "GET /x"
     assert "haproxy" in command or "nginx" in command
     psutil.wait_procs([process], timeout=10.0)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import multiprocessing
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from spillover.model.errors import RunError
+from spillover.live.process.listening import bind_socket
+from spillover.model.errors import NotDelivered, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
 from spillover.tools.bench.load_process import (
@@ -17,12 +19,15 @@ from spillover.tools.bench.load_process import (
     Closed,
     Fates,
     Held,
+    LoadProcess,
     Queued,
     Replayed,
     Scheduled,
     _Worker,
 )
 from spillover_loadgen.record import Outcome
+from support.children import in_this_loop
+from support.knots import left_over
 from support.loop import until
 from support.scripted_server import answer, done, problem, scripted
 
@@ -236,3 +241,66 @@ def test_the_process_does_one_job_after_the_other_and_tells_what_went_wrong():
     assert (first, last) == (2, 3)
     assert isinstance(failure, RunError)
     assert str(failure).startswith("expected status [200], got 202")
+
+
+def nowhere():
+    """A port at which nobody listens."""
+    with bind_socket("127.0.0.1", 0) as taken:
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_connections_are_there_before_what_is_measured_begins():
+    """And one that cannot be opened is told, though no answer is waited for."""
+
+    async def opened():
+        worker = _Worker()
+        async with scripted(done()) as server:
+            job = Closed(url=server.url, body=BODY, connections=3, duration_s=0.0)
+            count = await worker._do(job)
+            await until(lambda: len(server._connections) == 3)
+            await worker._clients[server.url].close()
+            return count
+
+    assert play(opened()) == 0
+    url = nowhere()
+    for job in (
+        Closed(url=url, body=BODY, connections=2, duration_s=0.0),
+        Held(url=url, body=BODY, requests=2),
+    ):
+        with pytest.raises(NotDelivered):
+            play(_Worker()._do(job))
+
+
+def test_a_schedule_of_one_request_is_one_too():
+    """Its times, its record or its fate, as is asked for."""
+
+    async def main():
+        async with scripted(done()) as server:
+            schedule = [Arrival(0.0, A, 3.0)]
+            replayed = Replayed(
+                targets={A: server.url}, schedule=schedule, seed=1, deadline_ms=None
+            )
+            async with in_this_loop(LoadProcess(), _Worker().do_jobs) as load:
+                times = await load.times(Scheduled(url=server.url, schedule=schedule, seed=1))
+                return times, await load.records(replayed), await load.fates(replayed)
+
+    times, (record,), fates = play(main())
+    assert len(times.response_ms) == len(fates.response_ms) == 1
+    assert (record.outcome, fates.others) == (Outcome.OK, {})
+
+
+def test_the_collector_has_nothing_to_do_while_a_schedule_is_sent():
+    """It would hold requests up: what is there is looked through before, and not again."""
+
+    async def main():
+        async with scripted(done()) as server:
+            job = Replayed(
+                targets={A: server.url}, schedule=[Arrival(0.0, A)], seed=1, deadline_ms=None
+            )
+            frozen = gc.get_freeze_count()
+            await _Worker()._do(job)
+            return gc.get_freeze_count() - frozen
+
+    with left_over() as garbage:
+        assert play(main()) > 0
+        assert garbage() is None

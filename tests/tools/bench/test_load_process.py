@@ -10,6 +10,7 @@ import pytest
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
+from spillover.tools.bench import asking, load_process
 from spillover.tools.bench.load_process import Closed, Scheduled, _Worker, fates_of
 from spillover_loadgen.record import Outcome, Record
 
@@ -66,6 +67,12 @@ def test_what_is_answered_otherwise_than_expected_is_no_throughput(nodes):
             await worker._clients[url].close()
 
     nodes.run(main)
+
+
+@pytest.mark.parametrize("asker", [asking, load_process])
+def test_a_job_is_waited_for_longer_than_its_last_answer(asker):
+    """Else one that does not come would be told as a process that says nothing."""
+    assert asker.JOB_EXTRA_S >= 2 * asker.ANSWER_WITHIN_S
 
 
 def test_fates_are_by_place_and_only_of_what_went_wrong_in_words():

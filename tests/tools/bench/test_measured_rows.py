@@ -4,10 +4,13 @@ by, and in which unit. Without a measurement."""
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
+from contextlib import ExitStack
 from random import Random
 
+import psutil
 import pytest
 
 from spillover.model.errors import RunError
@@ -41,7 +44,7 @@ from spillover.tools.bench.sim import scale
 from spillover.tools.bench.tokens import sides as tokens
 from spillover.tools.bench.tokens.outcome import Job
 from spillover.tools.bench.tokens.sharing_servers import Served
-from spillover.tools.bench.usage import CpuUse, cpu_s
+from spillover.tools.bench.usage import CpuUse, connection_count, cpu_s, resident_bytes
 from spillover_loadgen.record import Outcome, Record
 
 A = ClusterId("a")
@@ -82,6 +85,42 @@ def test_what_takes_less_than_a_step_of_the_system_is_seen():
     while time.process_time() < own + 0.001:
         pass
     assert 0.0009 < cpu_s(os.getpid()) - before_s <= time.process_time() - own
+
+
+def test_where_the_system_counts_in_steps_user_and_system_time_count(monkeypatch):
+    """Of all that a process has used since its start."""
+    monkeypatch.setattr(sys, "platform", "another one")
+    before = os.times()
+    told_s = cpu_s(os.getpid())
+    after = os.times()
+    assert before.user + before.system - 0.02 <= told_s <= after.user + after.system + 0.02
+
+
+def test_a_process_that_is_gone_cannot_be_measured():
+    """Whatever is asked of it: its end is a failure, not a value."""
+    nobody = 2**22 + 1  # beyond what Linux gives
+    for ask in (cpu_s, resident_bytes, lambda pid: connection_count(pid, to=os.getpid())):
+        with pytest.raises(RunError, match="a process that is measured cannot be looked at: "):
+            ask(nobody)
+
+
+def test_memory_of_a_process_is_what_is_in_ram():
+    assert resident_bytes(os.getpid()) == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
+
+
+def test_connections_count_that_are_to_where_the_other_one_listens():
+    """Neither those that come from there, nor those to somebody who listens no more."""
+    before = connection_count(os.getpid(), to=os.getpid())
+    with ExitStack() as stack:
+        listening, other = (
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)
+        )
+        for place in (listening, listening, listening, other):
+            address = place.getsockname()
+            stack.enter_context(socket.create_connection(address))
+            stack.enter_context(place.accept()[0])
+        other.close()
+        assert connection_count(os.getpid(), to=os.getpid()) == before + 3
 
 
 def test_a_link_costs_a_share_of_what_a_node_takes_beyond_one_without():

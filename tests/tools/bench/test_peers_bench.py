@@ -69,6 +69,10 @@ def played(topology, threshold, schedule):
 
     async def play():
         async with running_sites(topology, threshold) as sites:
+            running = [psutil.Process(pid).name() for pid in sites.haproxies]
+            assert running == ["haproxy"] * len(topology.clusters), "what is told of processor time"
+            assert len({*sites.emulation}) == 2
+            assert all(int(url.rpartition(":")[2]) >= 1024 for url in sites.urls.values())
             return await driver.run(schedule, sites.urls, seed=1, keyed=False)
 
     return asyncio.run(play())

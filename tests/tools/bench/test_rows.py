@@ -55,6 +55,13 @@ def test_a_row_shows_medians_and_their_ratio():
     json.dumps(shown, allow_nan=False)
 
 
+def test_a_row_tells_its_intervals_only_if_they_are_known():
+    told = {"case": "c", "unit": "ms", "values": (1.0,), "peer": "p", "peer_values": (2.0,)}
+    shown = Row(**told, half_width=0.5).as_dict()
+    assert (shown["half_width"], shown["peer_half_width"]) == (0.5, None)
+    assert Row(**told).as_dict().keys() == shown.keys() - {"half_width", "peer_half_width"}
+
+
 @pytest.mark.parametrize("peer_values", [(), (0.0,), (-1.0,)])
 def test_a_row_without_a_measure_beside_it_has_no_ratio(peer_values):
     """No peer, or one whose value came out as nothing: never a division by zero."""
@@ -149,7 +156,10 @@ def test_notes_are_kept_once():
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(12345.6, "12 346"), (99.96, "100.0"), (1.234, "1.23"), (-0.5, "-0.50"), (None, MISSING)],
+    [
+        *((12345.6, "12 346"), (100.5, "100"), (100.0, "100"), (99.96, "100.0"), (10.5, "10.5")),
+        *((10.0, "10.0"), (9.5, "9.50"), (1.234, "1.23"), (-0.5, "-0.50"), (None, MISSING)),
+    ],
 )
 def test_numbers_are_short(value, shown):
     assert number(value) == shown
@@ -176,6 +186,8 @@ def test_a_table_has_numbers_at_the_right_and_what_is_missing_as_a_dash():
         ("alone", "3.00", "ms", MISSING, MISSING, MISSING),
         ("beside", "2.00 \N{PLUS-MINUS SIGN} 0.50", "us", "p", "8.00", "0.25"),
     ]
+    two = _table(BenchResult("sim", BenchPlan(runs=2), {}, (), ()))
+    assert two.title == "bench sim: medians of 2 runs"
     one = _table(BenchResult("sim", BenchPlan(runs=1), {}, (), ()))
     assert one.title == "bench sim: one run"
 
@@ -204,3 +216,21 @@ def test_a_result_tells_its_plan_and_what_is_behind_its_rows():
     without = BenchResult("node", BenchPlan(), {}, (), ()).as_dict()
     assert without["plan"]["report"] is None
     assert without.keys() == {"name", "machine", "rows", "notes", "plan"}
+
+
+def test_figures_and_runs_that_are_missing_on_one_side_are_not_passed_over():
+    """What is left would be compared with something else."""
+    row = Row(case="c", unit="ms", values=(1.0, 2.0), peer="p", peer_values=(4.0,), paired=True)
+    with pytest.raises(ValueError, match="zip"):
+        _ = row.ratio
+    fewer = side("ours", [(1, 10), (3,)], [])
+    with pytest.raises(ValueError, match="zip"):
+        asyncio.run(session_of(runs=1).compare([SPEED, DELAY], fewer, turns=2))
+
+
+def test_a_plan_of_which_nothing_is_said_is_not_a_quick_one():
+    """And measures all cases."""
+    plan = BenchPlan()
+    assert plan.of(3.0, 1.0) == 3.0
+    assert Session(plan, print).wants("any case")
+    assert Row(case="c", unit="ms", values=(1.0,), peer_values=(2.0, 2.0)).ratio == 0.5

@@ -14,6 +14,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from spillover.inputs.topology_file import load_topology
 from spillover.tools.bench import catalog
 from spillover.tools.bench.machine import describe_machine
 from spillover.tools.bench.sim import STAGES, scale
@@ -51,6 +52,19 @@ def test_circles_have_the_neighbors_they_are_named_after(reach):
     degrees = Counter(end for link in topology.links for end in link.between)
     assert set(degrees.values()) == {2 * reach}
     assert len(degrees) == scale.RING
+    assert all(len({*link.between}) == 2 for link in topology.links)
+
+
+def test_circles_are_of_the_paper_s_clusters_and_links():
+    """At most of what they can do, and nearly all of it where decisions are what is timed."""
+    topology, paper = scale.circulant(5, 1), load_topology("ring5")
+    values = {(c.servers, c.service_ms, c.delivery_ms) for c in topology.clusters}
+    assert values == {(c.servers, c.service_ms, c.delivery_ms) for c in paper.clusters}
+    assert {x.delay_ms for x in topology.links} == {x.delay_ms for x in paper.links}
+    ((servers, service_ms, _),) = values
+    can_per_s = servers / (service_ms / 1e3)
+    assert scale.RATE_PER_S / can_per_s == 0.8
+    assert 0.9 * can_per_s < scale.BUSY_RATE_PER_S < can_per_s
 
 
 @pytest.mark.processes

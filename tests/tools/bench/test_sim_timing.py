@@ -3,16 +3,21 @@ for."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import multiprocessing
 import time
 
 import pytest
 
+from spillover.model.errors import RunError
+from spillover.model.ids import ClusterId
+from spillover.model.schedule import Arrival
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.session import Session
 from spillover.tools.bench.sim import STAGES, scale, speed
 from support.benches import Brief, played
+from support.knots import left_over
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +45,10 @@ def calls(require, monkeypatch):
 
     monkeypatch.setattr(fast, "run_fast", run)
     return found
+
+
+def limited(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 20.0))
 
 
 def test_a_large_run_is_timed_once_all_is_compiled(calls, monkeypatch):
@@ -142,3 +151,49 @@ def test_schedules_are_those_of_the_paper_cut_short_where_it_has_to_be_quick():
     assert 7.0 < quick_s <= 8.0
     assert quick_s != other_s
     assert length_s(BenchPlan()) > 20.0
+
+
+def test_speed_is_that_of_all_runs_and_of_no_more_than_there_were(calls, monkeypatch):
+    """At least one of them, however long it takes: here as long as the first call."""
+    monkeypatch.setattr(speed, "FAST_FOR_S", 1e-9)
+    topology = scale.circulant(5, 1)
+    schedule = [Arrival(n * 0.01, ClusterId(f"c{n % 5}")) for n in range(200)]
+    calls.append("compiled")
+    side = speed._fast(topology, schedule, 1)
+    calls.clear()
+    began_s = time.perf_counter()
+    (per_s,) = limited(side.measure())
+    took_s = time.perf_counter() - began_s
+    assert [count for _, _, count, _ in calls] == [200]
+    assert 200 / took_s <= per_s <= 200 / FIRST_S
+
+
+def test_what_was_left_over_before_is_collected_before_an_engine_is_timed(calls, monkeypatch):
+    """Else the one that comes next would pay for it."""
+    monkeypatch.setattr(speed, "FAST_FOR_S", 1e-9)
+    topology = scale.circulant(5, 1)
+    calls.append("compiled")
+    found = []
+    with left_over() as garbage:
+        limited(speed._timed("x", 1, lambda: found.append(garbage())).measure())
+    assert found == [None]
+    side = speed._fast(topology, [Arrival(0.0, ClusterId("c0"))], 1)
+    with left_over() as garbage:
+        limited(side.measure())
+        assert garbage() is None
+    with left_over() as garbage:
+        played(STAGES, case="neighbors", seed=7, quick=False)
+        assert garbage() is None
+    assert [requests for *_, requests, _ in calls[-4:]] == [50_000] * 4, "ten times a quick run"
+
+
+def test_a_large_run_that_cannot_be_says_why(calls, monkeypatch):
+    """Two circles of three clusters would be the same links twice."""
+    monkeypatch.setattr(scale, "CLUSTERS", 3)
+    calls.append("compiled")
+    ours, there = multiprocessing.Pipe()
+    scale.run_large(100, 7, there)
+    assert isinstance(ours.recv(), RunError)
+    ours.close()
+    there.close()
+    assert calls == ["compiled", (5, 5, 0, 7)]

@@ -9,12 +9,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import uvloop
 
 from spillover.live.process.listening import bind_socket
 from spillover.tools.processes.child import Child
+
+if TYPE_CHECKING:
+    from spillover.apps.http.server import HttpServer
 
 HOST = "127.0.0.1"
 READY_WITHIN_S = 30.0
@@ -69,9 +72,8 @@ def _serve(peer: Peer, ready: Connection) -> None:
 
 
 async def _serve_on(peer: Peer, listening: socket.socket, ready: Connection) -> None:
-    # Only here: the benchmark itself and its other processes do without their weight.
-    from spillover.apps.http.server import HttpServer  # noqa: PLC0415
-    from spillover.tools.bench.bare import BareApp, serve_relay  # noqa: PLC0415
+    # Only here, as below: the benchmark itself and its other processes do without their weight.
+    from spillover.tools.bench.bare import serve_relay  # noqa: PLC0415
 
     def tell_ready() -> None:
         gc.collect()
@@ -82,19 +84,24 @@ async def _serve_on(peer: Peer, listening: socket.socket, ready: Connection) -> 
         case Relay(upstream=upstream):
             await serve_relay(upstream, listening, tell_ready)
         case Bare():
-            app = BareApp(
-                peer.answer,
-                sleep_s=peer.sleep_s,
-                holds=peer.holds,
-                reads_json=peer.reads_json,
-            )
-            server = HttpServer(app)
-            # uvicorn's own protocol, which has no bounds, and without what it adds by itself.
-            config = server.config
-            config.http = "httptools"
-            config.proxy_headers = config.server_header = config.date_header = False
-            config.timeout_keep_alive = KEEP_ALIVE_S
+            server = bare_server(peer)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             tell_ready()
             await serving
+
+
+def bare_server(peer: Bare) -> HttpServer:
+    """Returns the server of a bare app, with nothing between the two. To be made where the loop
+    runs that serves."""
+    from spillover.apps.http.server import HttpServer  # noqa: PLC0415
+    from spillover.tools.bench.bare import BareApp  # noqa: PLC0415
+
+    app = BareApp(peer.answer, sleep_s=peer.sleep_s, holds=peer.holds, reads_json=peer.reads_json)
+    server = HttpServer(app)
+    # uvicorn's own protocol, which has no bounds, and without what it adds by itself.
+    config = server.config
+    config.http = "httptools"
+    config.proxy_headers = config.server_header = config.date_header = False
+    config.timeout_keep_alive = KEEP_ALIVE_S
+    return server

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from spillover.model.schedule import Schedule
 from spillover.tools.bench.load_process import LoadProcess
-from spillover.tools.bench.model import Figure, Row
+from spillover.tools.bench.model import BenchPlan, Figure, Row
 from spillover.tools.bench.peers.outcome import Fates, best_threshold, values_of
 from spillover.tools.bench.peers.sides import (
     Federation,
@@ -41,21 +41,42 @@ Values: TypeAlias = Mapping[Figure, float]
 async def measure(workload: Workload, session: Session) -> None:
     """Measures one workload; run k has the seed `plan.seed` + k."""
     plan = session.plan
-    policies = plan.policies or POLICIES
-    thresholds = THRESHOLDS_QUICK if plan.quick else THRESHOLDS
-    sides: list[PlayingSide] = [Federation(policy) for policy in policies]
-    sides += [ThresholdSites(threshold) for threshold in thresholds]
-    seeds = range(plan.seed, plan.seed + plan.runs)
-    schedules = [workload.schedule(plan, seed) for seed in seeds]
+    policies, thresholds = contest_of(plan)
+    schedules = [workload.schedule(plan, seed) for seed in _seeds(plan)]
+    plays = await play_runs(session, workload, sides_of(policies, thresholds), schedules)
+    _tell(session, workload, policies, thresholds, schedules, plays)
+
+
+def contest_of(plan: BenchPlan) -> tuple[Sequence[str], Sequence[int]]:
+    """Returns the policies that are measured, and the thresholds that HAProxy is tried with."""
+    return plan.policies or POLICIES, THRESHOLDS_QUICK if plan.quick else THRESHOLDS
+
+
+def sides_of(policies: Sequence[str], thresholds: Sequence[int]) -> Sequence[PlayingSide]:
+    """Returns who plays, ours first."""
+    return [*map(Federation, policies), *map(ThresholdSites, thresholds)]
+
+
+async def play_runs(
+    session: Session,
+    workload: Workload,
+    sides: Sequence[PlayingSide],
+    schedules: Sequence[Schedule],
+) -> dict[str, list[Played]]:
+    """Has each run's schedule played by all sides; returns what came of it, by side."""
     plays: dict[str, list[Played]] = {side.name: [] for side in sides}
-    for run, (seed, schedule) in enumerate(zip(seeds, schedules, strict=True)):
+    for run, (seed, schedule) in enumerate(zip(_seeds(session.plan), schedules, strict=True)):
         session.say_run(workload.name, run)
         # Turned round on every other one: who goes first may find it harder.
         order = sides[::-1] if run % 2 else sides
         played = await _play_all(workload, order, schedule, seed, session.say)
         for side, play in zip(order, played, strict=True):
             plays[side.name].append(play)
-    _tell(session, workload, policies, thresholds, schedules, plays)
+    return plays
+
+
+def _seeds(plan: BenchPlan) -> range:
+    return range(plan.seed, plan.seed + plan.runs)
 
 
 def _tell(
@@ -69,7 +90,6 @@ def _tell(
     """Notes what was played of each run's schedule, by side: each policy beside the best threshold,
     itself in virtual time, and the first of the policies."""
     plan = session.plan
-    seeds = range(plan.seed, plan.seed + plan.runs)
     values = {
         name: _values(workload, schedules, [play.fates for play in played])
         for name, played in plays.items()
@@ -81,7 +101,7 @@ def _tell(
         session.say(f"{workload.name}: {policy}, simulated")
         virtual = [
             simulate(workload, policy, schedule, seed)
-            for seed, schedule in zip(seeds, schedules, strict=True)
+            for seed, schedule in zip(_seeds(plan), schedules, strict=True)
         ]
         peers = {
             ThresholdSites(best).name: values[ThresholdSites(best).name],

@@ -87,14 +87,18 @@ class ThresholdSites:
         return f"HAProxy, queue {self.threshold}"
 
     async def play(self, turn: Turn) -> Played:
-        # Who has waited half the deadline has time for nearly every job left: any longer, and
-        # where all sites are overloaded every answer would be late.
         workload = turn.workload
-        deadline_ms = workload.deadline_ms
-        queue_within_s = LONG_S if deadline_ms is None else deadline_ms / 2e3
-        async with running_sites(workload.topology, self.threshold, queue_within_s) as sites:
+        within_s = queue_within_s(workload.deadline_ms)
+        async with running_sites(workload.topology, self.threshold, within_s) as sites:
             processes = {"HAProxy": sites.haproxies, "servers and relays": sites.emulation}
             return await _play(self.name, turn, sites.urls, processes)
+
+
+def queue_within_s(deadline_ms: float | None) -> float:
+    """Returns how long HAProxy lets a request wait. Who has waited half the deadline has time for
+    nearly every job left: any longer, and where all sites are overloaded every answer would be
+    late."""
+    return LONG_S if deadline_ms is None else deadline_ms / 2e3
 
 
 def simulate(workload: Workload, policy: str, schedule: Schedule, seed: int) -> Fates:
