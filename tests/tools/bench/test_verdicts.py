@@ -21,7 +21,6 @@ from spillover.model.ids import ClusterId
 from spillover.tools.bench.leases import takeover
 from spillover.tools.bench.membership.rules import Simulated
 from spillover.tools.bench.model import BenchPlan
-from spillover.tools.bench.node.memory import _connections
 from spillover.tools.bench.proxy import memory
 from spillover.tools.bench.queue import killed
 from spillover.tools.bench.session import Session
@@ -83,46 +82,6 @@ def test_memory_counts_once_it_has_grown(python):
     (most,) = asyncio.run(memory._resident(way))
     assert grown.stdout.readline() == "grown\n"
     assert most >= 0.95 * psutil.Process(grown.pid).memory_info().rss
-
-
-LIMITED = """
-import resource, sys
-from spillover.tools.bench.model import BenchPlan
-from spillover.tools.bench.node.memory import FILES_SPARE, _connections
-from spillover.tools.bench.session import Session
-hard = FILES_SPARE + int(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-session = Session(BenchPlan(), lambda _: None)
-print(_connections(session), session.notes)
-"""
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(("files", "connections"), [(4000, 2000), (600, 300)])
-def test_no_more_connections_than_files(python, files, connections):
-    """Twice as many are open in the end, in the node and in the load's process."""
-    told = python(LIMITED, files).stdout.read()
-    assert told.startswith(f"{connections} ")
-    assert (f"memory measured with {connections} connections" in told) is (connections == 300)
-
-
-@pytest.mark.parametrize(
-    ("hard", "quick", "connections"),
-    [
-        (resource.RLIM_INFINITY, False, 2000),
-        (4256, False, 2000),
-        (4254, False, 1999),
-        (1256, True, 500),
-        (856, True, 300),
-    ],
-)
-def test_connections_are_as_many_as_files_allow(monkeypatch, hard, quick, connections):
-    """Twice as many in the end, and some that are spare; fewer are told."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, hard))
-    session = Session(BenchPlan(quick=quick), say=print)
-    assert _connections(session) == connections
-    told = [f"only {hard} files may be open: memory measured with {connections} connections"]
-    assert session.notes == (told if connections in {1999, 300} else [])
 
 
 @pytest.mark.parametrize(("system", "peak_mb"), [("linux", 2048.0), ("darwin", 2.0)])
