@@ -269,6 +269,11 @@ def without_peers(session):
     return [(case, unit, ours, theirs) for case, unit, ours, _, theirs in told(session)]
 
 
+def test_many_streams_are_measured_where_nothing_is_forwarded():
+    with_many = [set(streams.MANY_CASES) <= set(stage.cases) for stage in streams.STAGES]
+    assert with_many == [True, False, False]
+
+
 def test_many_streams_are_told_as_they_are():
     """Who has no processes takes no CPU."""
     session = session_of()
