@@ -67,8 +67,14 @@ def bed(beds, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def watch(beds, bed):
-    """The lease members of the bed, started now and watched until the end. They need some time to
-    share evenly, and nothing that befalls sites concerns them."""
-    bed.compose("--profile", "leases", "up", "--detach", *beds.MEMBERS)
+    """The lease members of the bed, started now and watched until the end. Nothing that befalls
+    sites concerns them. Redis answers once all of them are there: who comes first would take
+    most, and the others would challenge it for one partition each normal lease."""
+    bed.pause("redis")
+    try:
+        bed.compose("--profile", "leases", "up", "--detach", "--no-deps", *beds.MEMBERS)
+        beds.until(bed.are_members_there, what="all members")
+    finally:
+        bed.unpause("redis")
     with LeaseWatch(beds, bed) as watch:
         yield watch

@@ -173,6 +173,13 @@ class Bed(DockerCompose):
         except OSError:
             return False
 
+    def are_members_there(self):
+        """Each says what it is, also while it has no Redis."""
+        try:
+            return all(get(f"{url}/state") for url in self.member_urls.values())
+        except OSError:
+            return False
+
     # --- harm ---------------------------------------------------------------------------------
 
     def cut(self, service):
