@@ -121,7 +121,7 @@ class RedisServer:
 
     @property
     def connections(self):
-        """The numbers of those that are open; a later one has none that was before."""
+        """The numbers of those that are open; none is given twice."""
         return {one["id"] for one in self.client.client_list()}
 
     def stop(self, signal_number=signal.SIGTERM):

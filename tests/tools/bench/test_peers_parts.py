@@ -95,7 +95,7 @@ def at_the_same_time(came_s, _):
 
 
 def before_the_end(_, end_s):
-    """Nearer to it than the neighbor is, and not by much."""
+    """Nearer than the neighbor is, but only just."""
     return end_s - 0.030
 
 

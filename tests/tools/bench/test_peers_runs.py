@@ -87,7 +87,8 @@ def test_the_paper_s_policy_is_beside_every_threshold_unless_it_is_said_otherwis
 
 
 def told_of(runs, ours_ms, theirs_ms):
-    """The session of so many runs, in each of which two requests took as long as is said."""
+    """The session of so many runs of one request each, which waited as long as is said at each
+    of two sides."""
     said = []
     session = Session(BenchPlan(runs=runs, seed=3), said.append)
     schedules = schedules_of(*[2.5] * runs)

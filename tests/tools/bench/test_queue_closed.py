@@ -189,7 +189,7 @@ def test_what_is_in_use_in_the_end_is_acknowledged():
         one = answer(200, b"x", spillover_grant="g", spillover_probes="1")
         async with scripted(one, answer(204)) as server:
             client = HttpClient(server.url)
-            short = replace(LOAD, consumers=1, warm_up_s=0.0, measured_s=0.05)
+            short = replace(LOAD, consumers=1, warm_up_s=0.0, measured_s=0.5)
             run = closed._Play({"p1": client}, short, 0.001)
             run._asked_s, run._made_s = [[0.0]], [[]]
             async with in_this_loop(Makers(), makers._runs) as making:

@@ -148,7 +148,8 @@ def test_a_node_that_does_not_work_ends_it(monkeypatch):
 
 
 def test_links_are_looked_at_for_as_long_as_is_said():
-    """A twentieth of a quick run here, of this process, which computes for 20 ms meanwhile."""
+    """A twentieth of a quick run here, of this process, which computes for longer: it is as long as
+    it was, and so nobody takes more than a core."""
     session = session_of(SimpleNamespace(said=[]))
 
     async def main():
@@ -156,7 +157,7 @@ def test_links_are_looked_at_for_as_long_as_is_said():
         await asyncio.gather(looking, compute())
 
     async def compute():
-        ends_s = time.process_time() + 0.02
+        ends_s = time.process_time() + 0.3
         while time.process_time() < ends_s:
             pass
 
@@ -165,7 +166,7 @@ def test_links_are_looked_at_for_as_long_as_is_said():
     assert time.monotonic() - began_s >= 0.1
     (row,) = session.rows
     assert row.value == pytest.approx(0.0, abs=10.0)
-    assert 1.0 < row.peer_value < 1000.0
+    assert 1.0 < row.peer_value < 1050.0
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -359,7 +359,7 @@ def test_a_host_that_dies_while_its_members_rest_fails_the_run(monkeypatch, redi
 
 
 def test_processor_time_at_rest_is_what_was_used_meanwhile(monkeypatch, redis):
-    """This process has used more since it began."""
+    """Not what this process has used since it began."""
     monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [])
     before_s = time.process_time()
     reading, used_s = asyncio.run(holding.at_rest(redis, [os.getpid()], 0.02))

@@ -103,7 +103,7 @@ def test_one_of_several_producers_is_killed_in_each_run(deaths, late_s, monkeypa
     assert note.startswith("one of 20 producers killed: nothing that was accepted is lost")
 
 
-def test_a_run_that_does_not_begin_ends_with_all_who_take_part(monkeypatch):
+def test_a_run_that_does_not_begin_says_what_it_lacks(monkeypatch):
     """Nobody makes anything in time."""
     counts = {"PRODUCERS": 2, "CONSUMERS": 2, "PRODUCTION_PER_S": 1e-6, "BEGUN_WITHIN_S": 0.0}
     for name, count in counts.items():

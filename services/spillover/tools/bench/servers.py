@@ -72,7 +72,7 @@ def _serve(peer: Peer, ready: Connection) -> None:
 
 
 async def _serve_on(peer: Peer, listening: socket.socket, ready: Connection) -> None:
-    # Only here, as below: the benchmark itself and its other processes do without their weight.
+    # Only here and in `bare_server`: all other processes do without their weight.
     from spillover.tools.bench.bare import serve_relay  # noqa: PLC0415
 
     def tell_ready() -> None:
@@ -92,8 +92,8 @@ async def _serve_on(peer: Peer, listening: socket.socket, ready: Connection) -> 
 
 
 def bare_server(peer: Bare) -> HttpServer:
-    """Returns the server of a bare app, with nothing between the two. To be made where the loop
-    runs that serves."""
+    """Returns the server of a bare app, with nothing between the two. To be made in the loop
+    that serves."""
     from spillover.apps.http.server import HttpServer  # noqa: PLC0415
     from spillover.tools.bench.bare import BareApp  # noqa: PLC0415
 

@@ -90,7 +90,7 @@ def rules_in(run: int) -> Sequence[str]:
 
 
 def window_s(plan: BenchPlan) -> float:
-    """Returns for how long a group is looked at that rests."""
+    """Returns for how long a group at rest is looked at."""
     return plan.of(4.0, 1.5)
 
 

@@ -52,8 +52,8 @@ class Opened:
         return min(self.period_ms / 1e3, SPREAD_S)
 
     def begins_in_s(self, place: int, passed_s: float) -> float:
-        """Returns in how long the stream at this place begins, by what has passed since the first
-        one: at its place in the period, in whichever of them it is ready."""
+        """Returns for how long the stream at this place still waits, so long after opening began:
+        until its place in the period comes, in this period or the next."""
         return (place * self.begins_within_s / self.streams - passed_s) % self.begins_within_s
 
 

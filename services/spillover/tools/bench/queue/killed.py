@@ -149,7 +149,7 @@ async def _until(
 
 
 def _end(seen: _Seen, ended_s: float) -> None:
-    """What is measured is over: nothing waits any more but for what is left."""
+    """The measured time is over: those who still wait have waited until now."""
     seen.is_ending = True
     seen.left_ms += [(ended_s - since_s) * 1e3 for since_s in seen.waiting.values()]
 

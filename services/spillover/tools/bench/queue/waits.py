@@ -160,7 +160,7 @@ async def _play(case: str, urls: Mapping[str, str], makers: Makers, session: Ses
 
 
 def check_statuses(case: str, seen: Seen) -> None:
-    """Raise RunError unless each take got its object, here or where it was fetched."""
+    """Raises RunError unless each take got its object, here or where it was fetched."""
     if set(seen.statuses) - {200, 303}:
         raise RunError(f"{case}: expected objects, got by status {dict(seen.statuses)}")
 

@@ -64,8 +64,8 @@ def pool_of(seed: int, order: str) -> UnlikeServers:
 
 
 def plain_servers() -> FifoServers:
-    """Returns those of a plain cluster: one for each job that is held, and for the one that
-    comes."""
+    """Returns the servers of a plain cluster: one for each job that is held, and one for the
+    next."""
     return FifoServers(JOBS_HELD + 1, 1.0, 0.0)
 
 
