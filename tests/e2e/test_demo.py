@@ -16,6 +16,7 @@ LOOK_S = 0.1
 """A look at all processes takes a core a while, which the nodes want."""
 
 
+@pytest.mark.alone
 def test_quick_shows_that_bursts_vanish(spillover, tmp_path, until):
     """One object with the contract's fields, balanced ledgers, a real speed-up, and a report that
     has the same figures; nothing is left of it. At half the time scale everything takes half as
