@@ -173,7 +173,8 @@ def test_neighbors_requests_are_waited_for_as_the_own_are(run, caplog, monkeypat
 
 
 def test_what_has_ended_before_is_no_sign(run, monkeypatch):
-    """It looks when something ends, and now and then; not all the while."""
+    """It looks when something ends, and now and then; not all the while: that would be thousands of
+    times. In the last millisecond it does, since timers of uvloop know no shorter one."""
     looks = []
     clock = SimpleNamespace(monotonic=lambda: looks.append(1) or time.monotonic())
     monkeypatch.setattr(ending, "time", clock)
@@ -184,7 +185,7 @@ def test_what_has_ended_before_is_no_sign(run, monkeypatch):
         held.answered(first.ref, ANSWER)
         assert held.settled.is_set()
         await ended(held, 0.1, 60.0)
-        assert len(looks) < 10
+        assert len(looks) < 100
 
     run(main())
 
