@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import selectors
 import socket
 import time
 from functools import partial
@@ -275,3 +276,41 @@ def test_as_many_are_opened_as_are_missing(run):
                 await warming
 
     run(main())
+
+
+class Counting(selectors.DefaultSelector):
+    """It counts how often a loop asks for events."""
+
+    looks = 0
+
+    def select(self, timeout=None):
+        self.looks += 1
+        return super().select(timeout)
+
+
+def test_a_request_without_a_body_leaves_the_loop_at_rest():
+    """Asyncio never gets rid of an empty part that it is given to write, and tries without end."""
+    selector = Counting()
+
+    async def main():
+        asked, answers = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            asked.set()
+            await answers.wait()
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            answer = client.request("GET", "/", timeout_s=20.0)
+            await asked.wait()
+            before = selector.looks
+            asyncio.get_running_loop().call_later(0.1, answers.set)
+            assert (await answer).status == 204
+            assert selector.looks - before < 50
+            await client.close()
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(asyncio.wait_for(main(), 20.0))

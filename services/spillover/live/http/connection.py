@@ -229,7 +229,8 @@ class Connection(asyncio.Protocol):
         if self._writes is not None:
             self._writes.write(self._transport, head, *body)
         else:
-            self._transport.writelines((head, *body))
+            # Of an empty part asyncio (3.12 and later) never gets rid, and tries without end.
+            self._transport.writelines([part for part in (head, *body) if part])
 
     def pause_reading(self) -> None:
         """Leave what comes to the kernel."""
