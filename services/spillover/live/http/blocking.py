@@ -20,7 +20,7 @@ from spillover.live.engine.write_batch import Buffer
 from spillover.live.http.connection import Connection, OnEnd, OutgoingRequest
 from spillover.live.http.head import Server
 from spillover.live.http.keepalive import keep_alive
-from spillover.model.errors import NotDelivered
+from spillover.model.errors import NotDelivered, OutcomeUnknown
 
 READ_BYTES = 65_536
 LOOK_S = 1.0
@@ -134,15 +134,21 @@ class BlockingClient:
         """It is about to close."""
         self._lines.pop(connection, None)
 
-    lost = dropped
-    """Its socket is closed."""
+    lost = abandoned = dropped
+
+    def unanswered(
+        self, connection: Connection, exchange: OutgoingRequest, what: str, *, is_unread: bool  # noqa: ARG002 - of a pool
+    ) -> None:
+        """It has ended without an answer: whoever asks decides what to do about it."""
+        error = NotDelivered if is_unread else OutcomeUnknown
+        exchange.fail(error(f"{exchange.method} {exchange.url}: {what}"))
 
 
 class _Line(asyncio.Transport):
     """A blocking socket, as a connection sees its transport."""
 
     def __init__(self, opened: socket.socket, protocol: asyncio.BaseProtocol) -> None:
-        super().__init__()
+        super().__init__({"socket": opened})
         self._socket = opened
         self._protocol = protocol
         self._limit_s = 0.0
@@ -174,7 +180,8 @@ class _Line(asyncio.Transport):
         except BlockingIOError:
             return
         except OSError as error:
-            exchange.break_off(f"the connection broke before the answer was whole: {error}")
+            if exchange.connection is not None:
+                exchange.connection.broke(exchange, error)
             return
         cast("asyncio.Protocol", protocol).eof_received()
 

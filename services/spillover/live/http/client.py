@@ -1,8 +1,9 @@
-"""A lean HTTP/1.1 client for one base URL: pooled connections, no retries.
+"""A lean HTTP/1.1 client for one base URL: pooled connections, and a request sent again only where
+a connection ended before any of its answer had come.
 
-For the hot path between nodes and for the load generator. What goes on inside a connection is
-in `connection`, how a request begins in `head`, what TLS asks for in `securing`; what requests mean
-is none of its business.
+For the hot path between nodes and for the load generator. When a connection may be used again is a
+rule of `policy.reuse`. What goes on inside a connection is in `connection`, how a request begins in
+`head`, what TLS asks for in `securing`; what requests mean is none of its business.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.awaited import Awaited
 from spillover.live.http.connection import (
+    KINDS,
+    SENDINGS_MAX,
     Body,
     Connection,
     OnEnd,
@@ -33,7 +37,8 @@ from spillover.live.http.opening import Opening
 from spillover.live.http.securing import Retired, Securing
 from spillover.live.http.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate
-from spillover.model.errors import InputError, NotDelivered
+from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown
+from spillover.policy.reuse import AT_ONCE_S, IdleLimit, Reuse
 
 __all__ = ["HttpClient", "Response"]
 
@@ -43,12 +48,35 @@ SWEEP_AT_ONCE = 256
 """Idle connections that one sweep closes at most, so that it never holds up the loop."""
 SWEEP_PAUSE_S = 0.01
 
+IDLE_S_MAX = 4.0
+"""Common servers close idle connections after 5 s: whoever closes first loses no request by it."""
+
+AGE_S_MAX = 30.0
+"""Names move, and balancers share out connections, not requests: a connection that is used all the
+time would stay with whoever was there when it was opened. A new one each half minute costs little,
+and is even seldom beside a handshake."""
+
+USES_MAX = 10_000
+"""Requests on one connection, for servers that count them to go easy on what they leak."""
+
+JITTER = 0.25
+"""Of both, so that connections that were opened together do not end together."""
+
 
 class HttpClient:
     """Connections to one server, reused last in, first out, each carrying one request at a time.
 
     A request takes an idle connection, or opens one; beyond `connections_max` open ones it fails
-    at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed.
+    at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed, or sooner
+    where the server closes sooner; so is one after `age_s_max` or `uses_max` requests, with its
+    answer. Unless the server `is_trusted` to keep connections open, or once it did not, each
+    carries one request until enough were seen to stay open.
+
+    A connection that ends before any of an answer has come ends its request with NotDelivered if
+    the server surely has not read it, else with OutcomeUnknown. If the client `sends_again`, for
+    which it holds what was sent until the answer comes, the request first goes on a new connection:
+    if it surely was not read, if its method is idempotent, or if it is `keyed`.
+
     `connect_timeout_s` leaves out what the loop is late by itself. `body_limit_bytes` holds for the
     body of each answer, but not for streams. Given `excerpt_bytes`, an answer that is not 2xx ends
     with so much of its body.
@@ -76,7 +104,11 @@ class HttpClient:
         *,
         headers: Sequence[tuple[bytes, bytes]] = (),
         connections_max: int = 20_000,
-        idle_s_max: float = 30.0,
+        idle_s_max: float = IDLE_S_MAX,
+        age_s_max: float = AGE_S_MAX,
+        uses_max: int = USES_MAX,
+        is_trusted: bool = True,
+        sends_again: bool = True,
         connect_timeout_s: float = 1.0,
         body_limit_bytes: int = 64 * 1024 * 1024,
         excerpt_bytes: int | None = None,
@@ -98,7 +130,12 @@ class HttpClient:
             raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self.connections_max = connections_max
         """Open at the same time; those that are open stay."""
-        self._idle_s_max = idle_s_max
+        self._idle_limit = IdleLimit(idle_s_max)
+        self._age_s_max = age_s_max
+        self._uses_max = uses_max
+        self._sends_again = sends_again
+        self._reuses = tuple(Reuse(is_trusted=is_trusted) for _ in range(KINDS))
+        self._random = Random()  # only spreads ends of connections
         self._body_limit_bytes = body_limit_bytes
         self._excerpt_bytes = excerpt_bytes
         make = make_connection or (lambda pool: Connection(pool, writes, moving))
@@ -106,6 +143,8 @@ class HttpClient:
         self._opening = Opening(self._server, *told)
         self._open: set[Connection] = set()
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
+        self._resting: set[Connection] = set()
+        """Not used again: whether the server closes them is to be seen."""
         self._closing: set[Connection] = set()
         self._connecting: set[asyncio.Task[Connection]] = set()
         self._ended = asyncio.Event()  # an attempt to connect, or a connection
@@ -120,13 +159,13 @@ class HttpClient:
 
     @property
     def idle(self) -> int:
-        """Open connections that wait for a request."""
-        return len(self._idle)
+        """Open connections that carry no request."""
+        return len(self._idle) + len(self._resting)
 
     @property
     def busy(self) -> int:
         """Open connections with a request or a stream under way."""
-        return len(self._open) - len(self._idle)
+        return len(self._open) - self.idle
 
     def request(
         self,
@@ -136,6 +175,7 @@ class HttpClient:
         headers: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | Body = b"",
         timeout_s: float | None,
+        keyed: bool = False,
     ) -> asyncio.Future[Response]:
         """Send a request, now if a connection is idle, and return the future of its answer. The
         body may be given in parts that follow each other.
@@ -149,7 +189,13 @@ class HttpClient:
         """
         answer = Awaited(loop=asyncio.get_running_loop())
         answer.exchange = self.send(
-            method, path, answer.settle, headers=headers, body=body, timeout_s=timeout_s
+            method,
+            path,
+            answer.settle,
+            headers=headers,
+            body=body,
+            timeout_s=timeout_s,
+            keyed=keyed,
         )
         return answer
 
@@ -163,6 +209,7 @@ class HttpClient:
         body: bytes | Body = b"",
         timeout_s: float | None,
         on_head: OnHead | None = None,
+        keyed: bool = False,
     ) -> OutgoingRequest:
         """As `request`, but `on_end` is called with what the future would give or raise: at once
         when it is known, a turn of the loop and some microseconds before a future tells. `on_head`
@@ -172,6 +219,7 @@ class HttpClient:
         limits = self._body_limit_bytes, self._excerpt_bytes
         exchange = OutgoingRequest(method, self._server.url + path, on_end, *limits)
         exchange.on_head = on_head
+        exchange.is_keyed = keyed
         if timeout_s is not None and timeout_s <= 0:
             exchange.break_off("no time was left to send it")
             return exchange
@@ -269,9 +317,10 @@ class HttpClient:
 
     def take_idle(self) -> Connection | None:
         """Of `opening.Owner`."""
+        oldest_s = time.monotonic() - self._idle_limit.limit_s
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.usable:
+            if connection.idle_since_s > oldest_s and connection.is_quiet():
                 return connection
             connection.close()
         return None
@@ -279,23 +328,82 @@ class HttpClient:
     def opened(self, connection: Connection) -> None:
         """Of `opening.Owner`."""
         self._open.add(connection)
+        spread = 1.0 + JITTER * (2.0 * self._random.random() - 1.0)
+        connection.retires_s = time.monotonic() + self._age_s_max * spread
+        connection.uses_left = int(self._uses_max * spread)
 
     def released(self, connection: Connection) -> None:
         """Of `connection.Pool`: keep it for the next request."""
-        self._idle[connection] = None
-        if self._sweep is None:
+        if connection.keep_s is not None:
+            self._idle_limit.said(connection.keep_s)
+            connection.keep_s = None
+        reuse = self._reuses[connection.kind]
+        if connection.idle_since_s >= connection.retires_s or connection.uses_left <= 0:
+            connection.close()
+        elif reuse.is_trusted or not connection.has_answered:
+            self._idle[connection] = None
+            if self._sweep is None:
+                loop = asyncio.get_running_loop()
+                self._sweep = loop.call_later(self._idle_limit.limit_s, self._close_expired)
+        elif len(self._resting) < reuse.wanted:
+            self._resting.add(connection)
             loop = asyncio.get_running_loop()
-            self._sweep = loop.call_later(self._idle_s_max, self._close_expired)
+            loop.call_later(reuse.rest_s, self._rested, connection, reuse, reuse.closings)
+        else:
+            connection.close()
+
+    def _rested(self, connection: Connection, reuse: Reuse, closings: int) -> None:
+        """It has stayed open, unless it is gone. It is not used even now: a server that does one
+        connection after the other may have others waiting for its end."""
+        if connection in self._resting:
+            if connection.is_quiet():
+                reuse.kept(closings)
+            connection.close()
+
+    def abandoned(self, connection: Connection) -> None:
+        """Of `connection.Pool`: learn from it when connections can be used again."""
+        if connection not in self._open or not connection.has_answered:
+            return  # by this side, or before it was of any use
+        now_s = time.monotonic()
+        idle_s = now_s - connection.idle_since_s
+        if idle_s < AT_ONCE_S or connection in self._resting:
+            self._reuses[connection.kind].closed(idle_s)
+        else:
+            self._idle_limit.closed(idle_s, now_s)
+
+    def unanswered(
+        self, connection: Connection, exchange: OutgoingRequest, what: str, *, is_unread: bool
+    ) -> None:
+        """Of `connection.Pool`: send it again, or tell what is known of it."""
+        if connection.has_answered:
+            self._reuses[connection.kind].closed(0.0)
+        told = f"{exchange.method} {exchange.url}: {what}"
+        if self._may_send_again(exchange, is_unread=is_unread) and self._room() > 0:
+            assert exchange.message is not None  # noqa: S101 - else it may not
+            if not is_unread:
+                exchange.uncertain = what
+            exchange.opening = self._connect_for(exchange, *exchange.message)
+        elif is_unread:
+            exchange.undelivered(NotDelivered(told))
+        else:
+            exchange.fail(OutcomeUnknown(told))
+
+    def _may_send_again(self, exchange: OutgoingRequest, *, is_unread: bool) -> bool:
+        if self._closed or exchange.message is None or exchange.sendings >= SENDINGS_MAX:
+            return False
+        return is_unread or (exchange.is_repeatable and exchange.uncertain is None)
 
     def dropped(self, connection: Connection) -> None:
         """Of `connection.Pool`: never use it again."""
         self._idle.pop(connection, None)
+        self._resting.discard(connection)
         if connection in self._open:
             self._open.remove(connection)
             self._closing.add(connection)
 
     def lost(self, connection: Connection) -> None:
         """Of `connection.Pool`: its socket is closed."""
+        self.abandoned(connection)
         self.dropped(connection)
         if self._securing is not None:
             self._securing.certificates.pop(connection, None)
@@ -304,12 +412,16 @@ class HttpClient:
 
     def dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
         """Send what is written already, now if a connection is idle; else as `send`."""
-        oldest_s = time.monotonic() - self._idle_s_max
+        if self._sends_again:
+            exchange.message = head, body
+        oldest_s = time.monotonic() - self._idle_limit.limit_s
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.idle_since_s > oldest_s and connection.usable:
+            if connection.idle_since_s > oldest_s and connection.is_quiet():
                 connection.send(exchange, head, body)
                 return
+            if connection.idle_since_s > oldest_s:
+                self.abandoned(connection)
             connection.close()
         if self._closed:
             exchange.break_off("this client was closed")
@@ -344,14 +456,17 @@ class HttpClient:
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
             if exchange is not None:
-                exchange.fail(error or NotDelivered(f"{exchange.url}: this client was closed"))
+                closed = NotDelivered(f"{exchange.url}: this client was closed")
+                exchange.undelivered(error or closed)
             return
         connection = task.result()
         if not connection.usable:
             if exchange is not None:
-                exchange.break_off("the server closed the new connection at once")
+                what = "the server closed the new connection at once"
+                exchange.undelivered(NotDelivered(f"{exchange.method} {exchange.url}: {what}"))
             return
-        self._open.add(connection)
+        if connection not in self._open:
+            self.opened(connection)
         if self._closed:
             connection.close()
             if exchange is not None:
@@ -365,11 +480,12 @@ class HttpClient:
     def _close_expired(self) -> None:
         self._sweep = None
         now_s = time.monotonic()
+        self._idle_limit.look(now_s)
         for _ in range(SWEEP_AT_ONCE):
             connection = next(iter(self._idle), None)
             if connection is None:
                 return
-            rest_s = connection.idle_since_s + self._idle_s_max - now_s
+            rest_s = connection.idle_since_s + self._idle_limit.limit_s - now_s
             if rest_s > 0:
                 break
             connection.close()

@@ -1,12 +1,14 @@
 """One HTTP/1.1 connection seen from the client: a request goes out, its answer is parsed.
 
 Here live the values of one exchange and the protocol that carries it. Opening, pooling and
-choosing connections do not: they are in `client`. Nothing is ever sent twice.
+choosing connections do not: they are in `client`, which also decides what is sent again where a
+connection ended before any of an answer had come.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +18,10 @@ import httptools
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer, WriteBatch
+from spillover.live.http.kept_for import read_keep_alive_s
 from spillover.live.http.known_heads import KnownHeads, whole_message
 from spillover.live.http.large_bodies import LARGE_BYTES, LargeBody
+from spillover.live.http.unread import told_of
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 
 OVERHEAD_LIMIT_BYTES = 65_536
@@ -25,6 +29,25 @@ OVERHEAD_LIMIT_BYTES = 65_536
 Looked at after each segment read from the socket, so up to one segment more can get in."""
 
 _BODYLESS_STATUSES = (204, 304)
+
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""Methods by which the same may be asked twice, and come to the same (RFC 9110 9.2.2)."""
+
+SENDINGS_MAX = 3
+"""Of one request: one that may have been read is sent once more, one that surely was not once more
+than that."""
+
+UPLOAD_BYTES = 4096
+"""A request longer than this, with its head, need not have been read by whoever answers it. Servers
+close after such an answer, or read the rest as the next request, and some do not say so."""
+
+KINDS = 3
+PLAIN, PIECEWISE, UPLOADED = range(KINDS)
+"""Kinds of answers, after which a server may treat the connection in different ways: of known
+length, in chunks, and to an upload."""
+
+_WATCHED = getattr(select, "POLLIN", 0) | getattr(select, "POLLRDHUP", 0)
+_ENDS = getattr(select, "POLLRDHUP", 0)
 
 Body: TypeAlias = tuple[Buffer, ...]
 """Of a request, in parts that follow each other: what is large need not be copied."""
@@ -88,11 +111,31 @@ class OutgoingRequest:
     opening: asyncio.Task[Connection] | None = None
     timer: asyncio.TimerHandle | None = None
     sent_s: float = 0.0
+    message: tuple[bytes, Body] | None = None
+    """What is written, where the client may send it again. None once an answer has begun."""
+    is_keyed: bool = False
+    """Whether the other end knows it again by its name, and does it once."""
+    sendings: int = 0
+    uncertain: str | None = None
+    """Set once it may have been read by an end that gave no answer: why there was none."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Returns whether it may be sent again although it may have been read."""
+        return self.is_keyed or self.method in IDEMPOTENT
 
     def break_off(self, what: str) -> None:
         """Fail with the error that tells whether anything of the request had been written."""
         error = NotDelivered if self.connection is None else OutcomeUnknown
         self.fail(error(f"{self.method} {self.url}: {what}"))
+
+    def undelivered(self, error: BaseException) -> None:
+        """Fail with this, unless an earlier attempt may have been read and made a difference."""
+        if self.uncertain is None or self.method in IDEMPOTENT:
+            self.fail(error)
+        else:
+            told = f"{self.method} {self.url}: {self.uncertain}; then: {error}"
+            self.fail(OutcomeUnknown(told))
 
     def fail(self, error: BaseException) -> None:
         """End without an answer. The connection closes: what it would carry next is unknown."""
@@ -116,8 +159,11 @@ class OutgoingRequest:
             self.connection.resume_reading()
 
     def expire(self, timeout_s: float) -> None:
-        where = "no connection" if self.connection is None else "no complete answer"
-        self.break_off(f"{where} within {timeout_s:g} s")
+        if self.connection is not None:
+            self.break_off(f"no complete answer within {timeout_s:g} s")
+        else:
+            told = f"{self.method} {self.url}: no connection within {timeout_s:g} s"
+            self.undelivered(NotDelivered(told))
 
     def end(self, came_to: Response | BaseException) -> None:
         """Tell what it came to, unless it has ended before."""
@@ -153,6 +199,15 @@ class Pool(Protocol):
     def lost(self, connection: Connection) -> None:
         """Its socket is closed."""
 
+    def abandoned(self, connection: Connection) -> None:
+        """The other end has closed it, or spoken unasked, while it was idle."""
+
+    def unanswered(
+        self, connection: Connection, exchange: OutgoingRequest, what: str, *, is_unread: bool
+    ) -> None:
+        """It has ended before any of an answer had come, which may be sent again on another one;
+        if `is_unread`, the other end surely has not read any of it."""
+
 
 class Connection(asyncio.Protocol):
     """A connection that carries one exchange at a time.
@@ -171,17 +226,26 @@ class Connection(asyncio.Protocol):
         "_head_complete",
         "_headers",
         "_heads",
+        "_is_encrypted",
         "_large_bytes",
         "_moving",
         "_overhead_bytes",
         "_parser",
         "_reusable",
+        "_size_bytes",
         "_transport",
         "_until_eof",
+        "_watch",
         "_writes",
+        "_written_bytes",
         "exchange",
+        "has_answered",
         "idle_since_s",
+        "keep_s",
+        "kind",
         "pool",
+        "retires_s",
+        "uses_left",
     )
 
     def __init__(
@@ -200,6 +264,20 @@ class Connection(asyncio.Protocol):
         self._body: bytes | bytearray = b""
         self.exchange: OutgoingRequest | None = None
         self.idle_since_s = 0.0
+        self.has_answered = False
+        """Whether it has carried a whole exchange."""
+        self.retires_s, self.uses_left = 0.0, 0
+        """Until when, and for how many requests, it is to be used; its owner's."""
+        self.kind = PLAIN
+        """Of the last answer."""
+        self.keep_s: float | None = None
+        """How long the other end has said that it keeps idle connections."""
+        self._written_bytes = 0
+        """Of all requests so far, as the transport counts them that tells what has left."""
+        self._size_bytes = 0
+        """Of the last one."""
+        self._is_encrypted = False
+        self._watch: select.poll | None = None
         self._await_answer()
 
     def _await_answer(self) -> None:
@@ -221,11 +299,27 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return not self._transport.is_closing()
 
+    def is_quiet(self) -> bool:
+        """Returns whether it is open and the other end has neither closed it nor said anything,
+        as the system knows it now: the loop may not have looked since the last answer."""
+        if self._transport.is_closing():  # its socket may be another connection's by now
+            return False
+        return self._watch is None or not self._watch.poll(0)
+
     def send(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
         """Write a request; it ends with the answer or with OutcomeUnknown."""
         self.exchange = exchange
         exchange.connection = self
+        exchange.sendings += 1
         exchange.sent_s = time.monotonic()
+        self.uses_left -= 1
+        size_bytes = len(head)
+        for part in body:
+            size_bytes += len(part)
+        if self._is_encrypted and (told := told_of(self._transport)) is not None:
+            self._written_bytes = told.left
+        self._size_bytes = size_bytes
+        self._written_bytes += size_bytes
         if self._writes is not None:
             self._writes.write(self._transport, head, *body)
         else:
@@ -251,11 +345,22 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._parser = httptools.HttpResponseParser(self)
+        self._observe()
+
+    def _observe(self) -> None:
+        """Have the system asked whether it is quiet."""
+        self._is_encrypted = self._transport.get_extra_info("ssl_object") is not None
+        opened = self._transport.get_extra_info("socket")
+        if opened is not None and _ENDS:
+            self._watch = select.poll()
+            # What comes encrypted may be about the encryption.
+            self._watch.register(opened.fileno(), _ENDS if self._is_encrypted else _WATCHED)
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
         if exchange is None:
             # Nobody asked: it must not be taken for the answer to the next request.
+            self.pool.abandoned(self)
             self.close()
             return
         whole = None
@@ -330,14 +435,58 @@ class Connection(asyncio.Protocol):
             if self._answer is not None:
                 self._finish(exchange, self._answer)
             else:
-                exchange.break_off("the server closed the connection before the answer was whole")
+                what = "the server closed the connection before the answer was whole"
+                self._ended(exchange, what, by_both=True)
+        else:
+            self.pool.abandoned(self)
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        exchange = self.exchange
+        if exchange is not None:
+            self.broke(exchange, exc)
         self.pool.lost(self)
-        if self.exchange is not None:
-            self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
         del self._parser
+
+    def broke(self, exchange: OutgoingRequest, error: Exception | None) -> None:
+        """It has been reset, or could not be written to."""
+        what = f"the connection broke before the answer was whole: {error}"
+        self._ended(exchange, what, by_both=False)
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether anything of an answer has come."""
+        return bool(self._overhead_bytes or self._head_complete)
+
+    def _ended(self, exchange: OutgoingRequest, what: str, *, by_both: bool) -> None:
+        """The other end has ended it while an answer was awaited: if `by_both`, by closing it, so
+        that it has told what it had received."""
+        if self._has_begun:
+            exchange.break_off(what)
+            return
+        is_unread = self._is_unread(is_told=by_both)
+        self.exchange = exchange.connection = None
+        self.close()
+        self.pool.unanswered(self, exchange, what, is_unread=is_unread)
+
+    def _is_unread(self, *, is_told: bool) -> bool:
+        if self._writes is not None and self._writes.holds(self._transport):
+            return True
+        told = told_of(self._transport)
+        if told is None:
+            return False
+        before = self._written_bytes - self._size_bytes
+        return told.left <= before or (is_told and told.acknowledged <= before)
+
+    def _is_kept_after(self, status: int) -> bool:
+        """Returns whether the other end may have read all of the request that it has answered."""
+        if self._size_bytes <= UPLOAD_BYTES:
+            return True
+        if status >= 400:
+            return False  # it is not worth reading to who refuses it
+        self.kind = UPLOADED
+        told = told_of(self._transport)
+        return told is None or told.acknowledged >= self._written_bytes or self._is_encrypted
 
     def _stream(self, exchange: OutgoingRequest, on_body: OnBody) -> None:
         status = self._parser.get_status_code()
@@ -358,13 +507,19 @@ class Connection(asyncio.Protocol):
             return
         self.exchange = None
         exchange.connection = None
-        reusable = self._reusable
+        headers = answer.headers
+        self.kind = PIECEWISE if b"transfer-encoding" in headers else PLAIN
+        reusable = self._reusable and self._is_kept_after(answer.status)
+        if b"keep-alive" in headers:
+            self.keep_s = read_keep_alive_s(headers[b"keep-alive"])
+            reusable = reusable and self.keep_s != 0.0
         self._await_answer()
         # An answer can come before the whole request has left: the rest must not follow later.
         transport = self._transport
         if reusable and not (transport.is_closing() or transport.get_write_buffer_size()):
             if exchange.on_body is not None:
                 self.resume_reading()
+            self.has_answered = True
             self.idle_since_s = answer.received_s
             self.pool.released(self)
         else:

@@ -86,6 +86,7 @@ class PeerClients:
             caller,
             connections_max=self.connections_max(away_max),
             user_timeout_s=GIVEN_UP_AFTER_S,
+            sends_again=False,  # what surely was not read is decided again, which needs no copy
             make_connection=lambda pool: kind(pool, self._writes, self._moving, self._heads),
         )
         self._clients.add(client)

@@ -78,7 +78,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         if trace is not None:
             trace = trace.sent_to("POST", upstream.name)
         try:
-            asked = upstream.post(_headers(call.command, trace), payload)
+            asked = upstream.post(_headers(call.command, trace), payload, keyed=request.keyed)
         except ValueError as error:  # a name that no header can bear must not end the node
             self._end(call, Ended(problem=one_line(error)))
             return

@@ -34,6 +34,13 @@ IDLE_S_MAX = 1.5
 """Servers close idle connections, common ones after 2 s or 5 s. A request that is written at that
 very moment is lost, and without a key not sent again: so the idle connection is closed first."""
 
+AGE_S_MAX = 8.0
+"""What is behind one address (pods, a name that moves) gets its share of the work anew within
+seconds after it has started again. So many seconds cost one connection to open for thousands of
+requests."""
+
+USES_MAX = 10_000
+
 ALONE_S_MAX = 60.0
 """However long an upstream asks to be left alone, it is tried again after this time."""
 
@@ -85,15 +92,22 @@ class Upstream:
             url.origin,
             connections_max=connections_max,
             idle_s_max=IDLE_S_MAX,
+            age_s_max=AGE_S_MAX,
+            uses_max=USES_MAX,
+            is_trusted=False,
             body_limit_bytes=RESULT_LIMIT_BYTES,
             excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
             make_connection=make_connection,
         )
 
-    def post(self, headers: Sequence[tuple[bytes, bytes]], body: Body) -> asyncio.Future[Response]:
+    def post(
+        self, headers: Sequence[tuple[bytes, bytes]], body: Body, *, keyed: bool
+    ) -> asyncio.Future[Response]:
         """As `HttpClient.request`. Without a limit in time: the node stops what is late."""
-        return self.client.request("POST", self._target, headers=headers, body=body, timeout_s=None)
+        return self.client.request(
+            "POST", self._target, headers=headers, body=body, timeout_s=None, keyed=keyed
+        )
 
 
 class Upstreams:

@@ -1,0 +1,109 @@
+"""When a connection that has carried an answer may carry another request.
+
+Many servers close after an answer without saying so: at once, after some milliseconds, or when a
+time that they do not tell is over. A request that is written at that moment is lost. So a
+connection is kept only where the same kind of answer has been seen to leave connections open; until
+then each carries one request, and rests for a while to see whether the other end closes it.
+
+Time is passed in, in seconds. What a connection is, is not known here.
+"""
+
+from __future__ import annotations
+
+import math
+
+REST_S = 0.1
+"""How long a connection has to stay open after an answer to count as kept by the other end. A busy
+machine can take some milliseconds between writing an answer and closing."""
+
+REST_MAX_S = 0.5
+"""The longest that is waited for that, where the other end takes its time to close."""
+
+KEPT_IN_A_ROW = 16
+"""So many in a row have to stay open before connections are used again, where none was seen to be
+closed; four times as many once one was, and again each time that more was believed than was so."""
+
+KEPT_IN_A_ROW_MAX = 1024
+
+RESTING_MAX = 64
+"""Connections that rest at the same time."""
+
+AT_ONCE_S = 0.25
+"""Who closes sooner than this after an answer closes because of it; who closes later has a limit
+for idle connections."""
+
+IDLE_KNOWN_S = 60.0
+"""How long a limit for idle connections is believed that was seen and not said: a restart looks
+the same."""
+
+MARGIN = 0.5
+"""The part of a time limit of the other end that is used: it counts from an earlier moment, and
+a request is on its way for a while."""
+
+
+class Reuse:
+    """What is known of one server, after one kind of answer. `is_trusted`: whether connections may
+    be used again before any was seen to stay open."""
+
+    __slots__ = ("_kept", "_needed", "closings", "is_trusted", "rest_s")
+
+    def __init__(self, *, is_trusted: bool) -> None:
+        self.is_trusted = is_trusted
+        self.rest_s = REST_S
+        """How long a connection rests while this is not trusted."""
+        self.closings = 0
+        """How often the other end has closed one."""
+        self._needed = KEPT_IN_A_ROW
+        self._kept = 0
+
+    @property
+    def wanted(self) -> int:
+        """Returns how many connections are to rest at the same time."""
+        return min(self._needed - self._kept, RESTING_MAX)
+
+    def kept(self, closings: int) -> None:
+        """A connection is open that began to rest when there had been so many closings. Those that
+        rested beside one that was closed tell nothing: the others of their row are gone."""
+        if closings == self.closings:
+            self._kept += 1
+            self.is_trusted = self._kept >= self._needed
+
+    def closed(self, after_s: float) -> None:
+        """The other end has closed a connection so soon after an answer, or has lost a request on
+        one that was used again (0)."""
+        if self.is_trusted:
+            self.rest_s = REST_S
+        if self.is_trusted or not self.closings:
+            self._needed = min(4 * self._needed, KEPT_IN_A_ROW_MAX)
+        self.is_trusted = False
+        self.closings += 1
+        self._kept = 0
+        self.rest_s = max(self.rest_s, min(4.0 * after_s, REST_MAX_S))
+
+
+class IdleLimit:
+    """How long a connection may have been idle and be used: `most_s`, or less where the other end
+    says so, or was seen to close sooner."""
+
+    __slots__ = ("_most_s", "_seen_until_s", "limit_s")
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._seen_until_s = math.inf
+        self.limit_s = most_s
+
+    def said(self, timeout_s: float) -> None:
+        """The other end closes what is idle for so long, says it."""
+        self._most_s = min(self._most_s, timeout_s * MARGIN)
+        self.limit_s = min(self.limit_s, self._most_s)
+
+    def closed(self, idle_s: float, now_s: float) -> None:
+        """It has closed a connection that was idle for so long."""
+        self.limit_s = min(self.limit_s, idle_s * MARGIN)
+        self._seen_until_s = now_s + IDLE_KNOWN_S
+
+    def look(self, now_s: float) -> None:
+        """Forget what was seen long ago. To be called now and then."""
+        if now_s >= self._seen_until_s:
+            self.limit_s = self._most_s
+            self._seen_until_s = math.inf
