@@ -137,7 +137,12 @@ class BlockingClient:
     lost = abandoned = dropped
 
     def unanswered(
-        self, connection: Connection, exchange: OutgoingRequest, what: str, *, is_unread: bool  # noqa: ARG002 - of a pool
+        self,
+        connection: Connection,  # noqa: ARG002 - of a pool
+        exchange: OutgoingRequest,
+        what: str,
+        *,
+        is_unread: bool,
     ) -> None:
         """It has ended without an answer: whoever asks decides what to do about it."""
         error = NotDelivered if is_unread else OutcomeUnknown

@@ -9,6 +9,7 @@ rule of `policy.reuse`. What goes on inside a connection is in `connection`, how
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import sys
 import time
@@ -75,7 +76,8 @@ class HttpClient:
     A connection that ends before any of an answer has come ends its request with NotDelivered if
     the server surely has not read it, else with OutcomeUnknown. If the client `sends_again`, for
     which it holds what was sent until the answer comes, the request first goes on a new connection:
-    if it surely was not read, if its method is idempotent, or if it is `keyed`.
+    if it surely was not read, or if the client `repeats` and its method is idempotent or it is
+    `keyed`.
 
     `connect_timeout_s` leaves out what the loop is late by itself. `body_limit_bytes` holds for the
     body of each answer, but not for streams. Given `excerpt_bytes`, an answer that is not 2xx ends
@@ -109,6 +111,7 @@ class HttpClient:
         uses_max: int = USES_MAX,
         is_trusted: bool = True,
         sends_again: bool = True,
+        repeats: bool = True,
         connect_timeout_s: float = 1.0,
         body_limit_bytes: int = 64 * 1024 * 1024,
         excerpt_bytes: int | None = None,
@@ -130,10 +133,13 @@ class HttpClient:
             raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self.connections_max = connections_max
         """Open at the same time; those that are open stay."""
+        self.opened_s = -math.inf
+        """When a connection was last opened."""
         self._idle_limit = IdleLimit(idle_s_max)
         self._age_s_max = age_s_max
         self._uses_max = uses_max
         self._sends_again = sends_again
+        self._repeats = repeats
         self._reuses = tuple(Reuse(is_trusted=is_trusted) for _ in range(KINDS))
         self._random = Random()  # only spreads ends of connections
         self._body_limit_bytes = body_limit_bytes
@@ -329,7 +335,8 @@ class HttpClient:
         """Of `opening.Owner`."""
         self._open.add(connection)
         spread = 1.0 + JITTER * (2.0 * self._random.random() - 1.0)
-        connection.retires_s = time.monotonic() + self._age_s_max * spread
+        self.opened_s = time.monotonic()
+        connection.retires_s = self.opened_s + self._age_s_max * spread
         connection.uses_left = int(self._uses_max * spread)
 
     def released(self, connection: Connection) -> None:
@@ -391,7 +398,9 @@ class HttpClient:
     def _may_send_again(self, exchange: OutgoingRequest, *, is_unread: bool) -> bool:
         if self._closed or exchange.message is None or exchange.sendings >= SENDINGS_MAX:
             return False
-        return is_unread or (exchange.is_repeatable and exchange.uncertain is None)
+        if is_unread:
+            return True
+        return self._repeats and exchange.is_repeatable and exchange.uncertain is None
 
     def dropped(self, connection: Connection) -> None:
         """Of `connection.Pool`: never use it again."""

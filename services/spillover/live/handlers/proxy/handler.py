@@ -38,7 +38,7 @@ from spillover.live.handlers.proxy.sent_heads import (
     own_head,
     upstream_head,
 )
-from spillover.live.http.connection import Response
+from spillover.live.http.connection import IDEMPOTENT, Response
 from spillover.live.http.known_heads import Known
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
@@ -276,14 +276,16 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         elif call.relay is not None:
             self._broken_off(call, upstream, reason_of(came_to))
         elif isinstance(came_to, NotDelivered):
-            self._not_delivered(call, upstream, reason_of(came_to))
+            self._not_delivered(call, upstream, came_to)
         elif exchange is not None and exchange.has_begun:  # it said so before it broke off
             self._not_done(call, upstream, self._refusal(call, upstream))
         else:
-            self._no_answer(call, upstream, reason_of(came_to))
+            is_idempotent = call.request is not None and call.request.method in IDEMPOTENT
+            self._no_answer(call, upstream, reason_of(came_to), is_idempotent=is_idempotent)
 
     def _whole(self, call: _Call, upstream: Upstream, exchange: PassedExchange) -> None:
-        upstream.attempt = 0
+        now_s = time.monotonic()
+        upstream.answered(now_s)
         ref, trailers = call.command.ref, exchange.trailers
         if exchange.at_once is not None:
             call.head, call.held = exchange.at_once
@@ -296,7 +298,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._relays.hold(ref, head, call.held, trailers)
             self._not_done(call, upstream, refusal)
             return
-        took_s = time.monotonic() - call.sent_s
+        took_s = now_s - call.sent_s
         service_s = service_time_s(call.command)
         del self._calls[ref]  # what is due may end the request now, and finds nothing to stop
         if call.relay is not None:
