@@ -37,7 +37,7 @@ IDLE_S_MAX = 1.5
 """Servers close idle connections, common ones after 2 s or 5 s. A request that is written at that
 very moment is lost, and without a key not sent again: so the idle connection is closed first."""
 
-AGE_S_MAX = 8.0
+AGE_S_MAX = 5.0
 """What is behind one address (pods, a name that moves) gets its share of the work anew within
 seconds after it has started again. So many seconds cost one connection to open for thousands of
 requests."""
