@@ -46,7 +46,6 @@ class Reach:
         is_alive = is_busy or now_s - self.alive_s < LIVELY_S
         return not is_alive or now_s - self._refusing_s >= REFUSING_S
 
-    def is_down(self) -> None:
-        """It counts as down from now on, and what was known is old."""
-        self.alive_s = -math.inf
+    def forget(self) -> None:
+        """It counts as down from now on: the attempts up to here say nothing of what comes."""
         self._trouble_s = self._refusing_s = None

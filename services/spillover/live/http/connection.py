@@ -41,6 +41,12 @@ UPLOAD_BYTES = 4096
 """A request longer than this, with its head, need not have been read by whoever answers it. Servers
 close after such an answer, or read the rest as the next request, and some do not say so."""
 
+UNREAD_BYTES = 32_768
+"""Less than a kernel takes in for who does not read: of less, nothing can be seen from here."""
+
+REFUSES_FROM = 400
+"""Statuses by which a server may say that a body is not worth reading."""
+
 KINDS = 3
 PLAIN, PIECEWISE, UPLOADED = range(KINDS)
 """Kinds of answers, after which a server may treat the connection in different ways: of known
@@ -478,15 +484,15 @@ class Connection(asyncio.Protocol):
         before = self._written_bytes - self._size_bytes
         return told.left <= before or (is_told and told.acknowledged <= before)
 
-    def _is_kept_after(self, status: int) -> bool:
+    def _is_kept_after_upload(self, status: int) -> bool:
         """Returns whether the other end may have read all of the request that it has answered."""
-        if self._size_bytes <= UPLOAD_BYTES:
-            return True
-        if status >= 400:
-            return False  # it is not worth reading to who refuses it
         self.kind = UPLOADED
+        if status >= REFUSES_FROM:
+            return False
+        if self._is_encrypted or self._size_bytes <= UNREAD_BYTES:
+            return True
         told = told_of(self._transport)
-        return told is None or told.acknowledged >= self._written_bytes or self._is_encrypted
+        return told is None or told.acknowledged >= self._written_bytes
 
     def _stream(self, exchange: OutgoingRequest, on_body: OnBody) -> None:
         status = self._parser.get_status_code()
@@ -509,7 +515,9 @@ class Connection(asyncio.Protocol):
         exchange.connection = None
         headers = answer.headers
         self.kind = PIECEWISE if b"transfer-encoding" in headers else PLAIN
-        reusable = self._reusable and self._is_kept_after(answer.status)
+        reusable = self._reusable
+        if self._size_bytes > UPLOAD_BYTES:
+            reusable = reusable and self._is_kept_after_upload(answer.status)
         if b"keep-alive" in headers:
             self.keep_s = read_keep_alive_s(headers[b"keep-alive"])
             reusable = reusable and self.keep_s != 0.0

@@ -102,8 +102,8 @@ class HttpWorkers(UpstreamWorkers[_Call]):
             self._no_answer(call, upstream, reason_of(error))
 
     def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:
-        now_s = time.monotonic()
-        upstream.answered(now_s)
+        upstream.attempt = 0
+        upstream.answered_s = now_s = time.monotonic()
         ended = read_answer(upstream.name, response, self._not_run_statuses)
         if ended.not_run:
             self._not_done(call, upstream, ended)

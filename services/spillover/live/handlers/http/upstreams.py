@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from random import Random
@@ -86,6 +87,7 @@ class Upstream:
         """Why it could not be reached when that was last so."""
         self.attempt = 0
         self.reach = Reach()
+        self.answered_s = -math.inf
         self.alone_until_s = 0.0
         """It has asked not to be asked before."""
         self.failures = 0.0
@@ -108,15 +110,10 @@ class Upstream:
             make_connection=make_connection,
         )
 
-    def answered(self, now_s: float) -> None:
-        """It has answered something."""
-        self.attempt = 0
-        self.reach.alive_s = now_s
-
     def is_down(self, error: NotDelivered, began_s: float, now_s: float) -> bool:
         """Returns whether an attempt to reach it that failed so says that it is down."""
         reach, client = self.reach, self.client
-        reach.alive_s = max(reach.alive_s, client.opened_s)
+        reach.alive_s = max(self.answered_s, client.opened_s)
         if isinstance(error, ConnectTimeout):
             return reach.not_in_time(began_s, now_s)
         return reach.refused(client.opened_s, now_s, is_busy=client.busy > 0)
@@ -245,7 +242,7 @@ class Upstreams:
         upstream.reason = reason
         if not upstream.up:
             return
-        upstream.reach.is_down()
+        upstream.reach.forget()
         upstream.up = False
         _log.warning(Message("upstream cannot be reached", upstream=upstream.name, reason=reason))
         self._look_after(upstream)

@@ -26,6 +26,7 @@ from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.http.connection import (
     PIECEWISE,
     PLAIN,
+    UPLOAD_BYTES,
     Connection,
     OutgoingRequest,
     Pool,
@@ -189,7 +190,8 @@ class PassedConnection(Connection):
     def _end(self, exchange: PassedExchange, trailers: Fields, is_reusable: bool) -> None:  # noqa: FBT001
         """The answer is whole. What came behind it is for nobody."""
         self.exchange = exchange.connection = None
-        is_reusable = is_reusable and self._is_kept_after(self._status)
+        if self._size_bytes > UPLOAD_BYTES:
+            is_reusable = is_reusable and self._is_kept_after_upload(self._status)
         exchange.trailers = trailers
         response = Response(self._status, {}, b"", exchange.sent_s, time.monotonic())
         self._await_answer()

@@ -284,8 +284,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._no_answer(call, upstream, reason_of(came_to), is_idempotent=is_idempotent)
 
     def _whole(self, call: _Call, upstream: Upstream, exchange: PassedExchange) -> None:
-        now_s = time.monotonic()
-        upstream.answered(now_s)
+        upstream.attempt = 0
+        upstream.answered_s = now_s = time.monotonic()
         ref, trailers = call.command.ref, exchange.trailers
         if exchange.at_once is not None:
             call.head, call.held = exchange.at_once

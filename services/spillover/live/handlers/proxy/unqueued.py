@@ -169,7 +169,7 @@ class UnqueuedCall:
         exchange, self._exchange = self._exchange, None
         if isinstance(came_to, Response):
             assert exchange is not None  # noqa: S101 - its head has come
-            upstream.answered(time.monotonic())
+            upstream.answered_s = time.monotonic()
             self._end(exchange.trailers)
         elif isinstance(came_to, NotDelivered):
             if self._owner.upstreams.not_reached(upstream, came_to, self._sent_s):
