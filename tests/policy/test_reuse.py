@@ -13,6 +13,7 @@ from spillover.policy.reuse import (
     REST_MAX_S,
     REST_S,
     RESTING_MAX,
+    SOON_S,
     IdleLimit,
     Reuse,
 )
@@ -20,7 +21,7 @@ from spillover.policy.reuse import (
 
 def keep(reuse, times):
     for _ in range(times):
-        reuse.kept(reuse.closings)
+        reuse.kept(reuse.closings, 0.0)
 
 
 def test_a_server_is_trusted_once_it_has_kept_enough_in_a_row():
@@ -29,30 +30,33 @@ def test_a_server_is_trusted_once_it_has_kept_enough_in_a_row():
     assert (reuse.is_trusted, reuse.wanted) == (False, 1)
     keep(reuse, 1)
     assert reuse.is_trusted
-    reuse.closed(0.0)
-    assert not reuse.is_trusted
-    keep(reuse, KEPT_IN_A_ROW)
-    assert not reuse.is_trusted, "who closed one has to keep more"
+    for enough, now_s in ((4, 0.0), (16, 0.0), (4, SOON_S)):
+        reuse.closed(0.0, now_s)
+        assert not reuse.is_trusted
+        keep(reuse, enough * KEPT_IN_A_ROW - 1)
+        assert not reuse.is_trusted, "who closed one has to keep more"
+        keep(reuse, 1)
+        assert reuse.is_trusted
 
 
 def test_those_that_rest_beside_one_that_is_closed_do_not_count():
     """Else whoever closes each second one would be trusted for the others."""
     reuse = Reuse(is_trusted=False)
     began = reuse.closings
-    reuse.closed(0.001)
+    reuse.closed(0.001, 0.0)
     for _ in range(1000):
-        reuse.kept(began)
+        reuse.kept(began, 0.0)
     assert not reuse.is_trusted
 
 
 def test_who_is_slow_to_close_is_waited_for_up_to_a_limit():
     reuse = Reuse(is_trusted=True)
     for after_s, rest_s in ((0.0, REST_S), (0.1, 0.4), (0.001, 0.4), (0.2, REST_MAX_S)):
-        reuse.closed(after_s)
+        reuse.closed(after_s, 0.0)
         assert reuse.rest_s == rest_s
     while not reuse.is_trusted:
         keep(reuse, 1)
-    reuse.closed(0.0)
+    reuse.closed(0.0, 0.0)
     assert reuse.rest_s == REST_S, "that was long ago"
 
 
@@ -63,7 +67,7 @@ def test_what_is_wanted_is_bounded_and_enough_is_always_enough(trusted, kept):
         if one:
             keep(reuse, 1)
         else:
-            reuse.closed(0.0)
+            reuse.closed(0.0, 0.0)
         assert reuse.is_trusted or 1 <= reuse.wanted <= RESTING_MAX
     keep(reuse, KEPT_IN_A_ROW_MAX)
     assert reuse.is_trusted

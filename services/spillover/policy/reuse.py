@@ -21,9 +21,14 @@ REST_MAX_S = 0.5
 
 KEPT_IN_A_ROW = 16
 """So many in a row have to stay open before connections are used again, where none was seen to be
-closed; four times as many once one was, and again each time that more was believed than was so."""
+closed; four times as many once one was, and again each time that it soon turns out that too few
+were asked for."""
 
 KEPT_IN_A_ROW_MAX = 1024
+
+SOON_S = 10.0
+"""A connection that is closed so soon after the server was trusted tells that; later, the server
+may as well have been started again."""
 
 RESTING_MAX = 64
 """Connections that rest at the same time."""
@@ -40,12 +45,28 @@ MARGIN = 0.5
 """The part of a time limit of the other end that is used: it counts from an earlier moment, and
 a request is on its way for a while."""
 
+AGE_S_MAX = 30.0
+"""Names move, and balancers share out connections, not requests: a connection that is used all the
+time would stay with whoever was there when it was opened. A new one each half minute costs little,
+and is even seldom beside a handshake."""
+
+USES_MAX = 10_000
+"""Requests on one connection, for servers that count them to go easy on what they leak."""
+
+JITTER = 0.25
+"""Of both, so that connections that were opened together do not end together."""
+
+
+def spread(most: float, draw: float) -> float:
+    """Returns how much of this a connection may have, by a draw from 0 to 1."""
+    return most * (1.0 + JITTER * (2.0 * draw - 1.0))
+
 
 class Reuse:
     """What is known of one server, after one kind of answer. `is_trusted`: whether connections may
     be used again before any was seen to stay open."""
 
-    __slots__ = ("_kept", "_needed", "closings", "is_trusted", "rest_s")
+    __slots__ = ("_kept", "_needed", "_trusted_s", "closings", "is_trusted", "rest_s")
 
     def __init__(self, *, is_trusted: bool) -> None:
         self.is_trusted = is_trusted
@@ -55,26 +76,30 @@ class Reuse:
         """How often the other end has closed one."""
         self._needed = KEPT_IN_A_ROW
         self._kept = 0
+        self._trusted_s = -math.inf
 
     @property
     def wanted(self) -> int:
         """Returns how many connections are to rest at the same time."""
         return min(self._needed - self._kept, RESTING_MAX)
 
-    def kept(self, closings: int) -> None:
+    def kept(self, closings: int, now_s: float) -> None:
         """A connection is open that began to rest when there had been so many closings. Those that
         rested beside one that was closed tell nothing: the others of their row are gone."""
-        if closings == self.closings:
-            self._kept += 1
-            self.is_trusted = self._kept >= self._needed
+        if closings != self.closings:
+            return
+        self._kept += 1
+        if self._kept == self._needed:
+            self.is_trusted, self._trusted_s = True, now_s
 
-    def closed(self, after_s: float) -> None:
+    def closed(self, after_s: float, now_s: float) -> None:
         """The other end has closed a connection so soon after an answer, or has lost a request on
         one that was used again (0)."""
-        if self.is_trusted:
-            self.rest_s = REST_S
         if self.is_trusted or not self.closings:
-            self._needed = min(4 * self._needed, KEPT_IN_A_ROW_MAX)
+            is_soon = now_s - self._trusted_s < SOON_S
+            needed = self._needed if is_soon else KEPT_IN_A_ROW
+            self._needed = min(4 * needed, KEPT_IN_A_ROW_MAX)
+            self.rest_s = REST_S
         self.is_trusted = False
         self.closings += 1
         self._kept = 0

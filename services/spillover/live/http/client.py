@@ -39,7 +39,7 @@ from spillover.live.http.securing import Retired, Securing
 from spillover.live.http.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown
-from spillover.policy.reuse import AT_ONCE_S, IdleLimit, Reuse
+from spillover.policy.reuse import AGE_S_MAX, AT_ONCE_S, USES_MAX, IdleLimit, Reuse, spread
 
 __all__ = ["HttpClient", "Response"]
 
@@ -51,17 +51,6 @@ SWEEP_PAUSE_S = 0.01
 
 IDLE_S_MAX = 4.0
 """Common servers close idle connections after 5 s: whoever closes first loses no request by it."""
-
-AGE_S_MAX = 30.0
-"""Names move, and balancers share out connections, not requests: a connection that is used all the
-time would stay with whoever was there when it was opened. A new one each half minute costs little,
-and is even seldom beside a handshake."""
-
-USES_MAX = 10_000
-"""Requests on one connection, for servers that count them to go easy on what they leak."""
-
-JITTER = 0.25
-"""Of both, so that connections that were opened together do not end together."""
 
 
 class HttpClient:
@@ -334,10 +323,10 @@ class HttpClient:
     def opened(self, connection: Connection) -> None:
         """Of `opening.Owner`."""
         self._open.add(connection)
-        spread = 1.0 + JITTER * (2.0 * self._random.random() - 1.0)
+        draw = self._random.random()
         self.opened_s = time.monotonic()
-        connection.retires_s = self.opened_s + self._age_s_max * spread
-        connection.uses_left = int(self._uses_max * spread)
+        connection.retires_s = self.opened_s + spread(self._age_s_max, draw)
+        connection.uses_left = int(spread(self._uses_max, draw))
 
     def released(self, connection: Connection) -> None:
         """Of `connection.Pool`: keep it for the next request."""
@@ -364,7 +353,7 @@ class HttpClient:
         connection after the other may have others waiting for its end."""
         if connection in self._resting:
             if connection.is_quiet():
-                reuse.kept(closings)
+                reuse.kept(closings, time.monotonic())
             connection.close()
 
     def abandoned(self, connection: Connection) -> None:
@@ -374,7 +363,7 @@ class HttpClient:
         now_s = time.monotonic()
         idle_s = now_s - connection.idle_since_s
         if idle_s < AT_ONCE_S or connection in self._resting:
-            self._reuses[connection.kind].closed(idle_s)
+            self._reuses[connection.kind].closed(idle_s, now_s)
         else:
             self._idle_limit.closed(idle_s, now_s)
 
@@ -383,7 +372,7 @@ class HttpClient:
     ) -> None:
         """Of `connection.Pool`: send it again, or tell what is known of it."""
         if connection.has_answered:
-            self._reuses[connection.kind].closed(0.0)
+            self._reuses[connection.kind].closed(0.0, time.monotonic())
         told = f"{exchange.method} {exchange.url}: {what}"
         if self._may_send_again(exchange, is_unread=is_unread) and self._room() > 0:
             assert exchange.message is not None  # noqa: S101 - else it may not

@@ -357,10 +357,11 @@ class Connection(asyncio.Protocol):
         """Have the system asked whether it is quiet."""
         self._is_encrypted = self._transport.get_extra_info("ssl_object") is not None
         opened = self._transport.get_extra_info("socket")
-        if opened is not None and _ENDS:
+        # What comes encrypted may be about the encryption.
+        watched = _ENDS if self._is_encrypted else _WATCHED
+        if opened is not None and watched:
             self._watch = select.poll()
-            # What comes encrypted may be about the encryption.
-            self._watch.register(opened.fileno(), _ENDS if self._is_encrypted else _WATCHED)
+            self._watch.register(opened.fileno(), watched)
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
