@@ -11,6 +11,7 @@ Time is passed in, in seconds. What a connection is, is not known here.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 REST_S = 0.1
 """How long a connection has to stay open after an answer to count as kept by the other end. A busy
@@ -45,6 +46,9 @@ MARGIN = 0.5
 """The part of a time limit of the other end that is used: it counts from an earlier moment, and
 a request is on its way for a while."""
 
+IDLE_S_MAX = 4.0
+"""Common servers close idle connections after 5 s: whoever closes first loses no request by it."""
+
 AGE_S_MAX = 30.0
 """Names move, and balancers share out connections, not requests: a connection that is used all the
 time would stay with whoever was there when it was opened. A new one each half minute costs little,
@@ -55,6 +59,20 @@ USES_MAX = 10_000
 
 JITTER = 0.25
 """Of both, so that connections that were opened together do not end together."""
+
+
+class Keeping(NamedTuple):
+    """How connections to one server are kept: each ends by its age and its uses, a quarter more or
+    less. Unless the server `is_trusted` to keep them open, or once it did not, each carries one
+    request until enough were seen to stay open."""
+
+    age_s_max: float = AGE_S_MAX
+    uses_max: int = USES_MAX
+    is_trusted: bool = True
+
+
+KEEPING = Keeping()
+"""Where nothing else is said."""
 
 
 def spread(most: float, draw: float) -> float:

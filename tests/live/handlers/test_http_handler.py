@@ -357,7 +357,7 @@ def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connec
 
     async def check(service, rig):
         await rig.looked()
-        for connection in rig.workers.upstreams._all[0].client._idle:
+        for connection in rig.workers.upstreams._all[0].client._kept.idle:
             connection.idle_since_s -= idle_s
         assert result(await rig.run()) == [1]
         assert service.connections == connections

@@ -17,7 +17,7 @@ from spillover.live.handlers.proxy.exchange import (
 )
 from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.http.client import HttpClient
-from spillover.live.http.connection import Response
+from spillover.live.http.connection import Again, Response
 from spillover.live.http.small_reads import READ_BYTES
 from spillover.model.errors import OutcomeUnknown
 from support.loop import until
@@ -49,7 +49,7 @@ def test_what_comes_before_a_request_has_left_sends_it_on_another_connection(run
         async with scripted(answer(204)) as server:
             client = client_of(server)
             await client.warm(1)
-            (connection,) = client._idle
+            (connection,) = client._kept.idle
             exchange = PassedExchange(
                 "POST", "u", ends.append, 0, on_begin=heads.append, on_piece=heads.append
             )
@@ -161,9 +161,9 @@ class Asked:
 async def with_connection(check):
     """Run the check with a client that has one connection, which is idle, to who says nothing."""
     async with scripted(b"") as server:
-        client = client_of(server, sends_again=False)
+        client = client_of(server, again=Again.NEVER)
         await client.warm(1)
-        (connection,) = client._idle
+        (connection,) = client._kept.idle
         try:
             await check(client, connection, server)
         finally:
@@ -318,7 +318,7 @@ def test_what_comes_on_an_idle_connection_is_its_end(run):
         await play(connection, SAID)
         assert (client.idle, client.busy) == (0, 0)
         await client.warm(1)
-        (other,) = client._idle
+        (other,) = client._kept.idle
         await play(other, END)
         assert (client.idle, client.busy) == (0, 0)
 
@@ -358,7 +358,7 @@ def test_what_is_known_by_its_head_ends_a_connection_that_says_so(run):
             assert (asked.exchange.has_begun, asked.exchange.at_once[1]) == (True, b"ok"), round_
             assert (asked.ends[0].status, client.idle, client.busy) == (200, 0, 0)
             await client.warm(1)
-            (connection,) = client._idle
+            (connection,) = client._kept.idle
 
     run(with_connection(check))
 

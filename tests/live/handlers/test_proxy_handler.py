@@ -333,7 +333,7 @@ def test_what_a_service_says_unasked_is_its_connections_fault(run):
             (upstream,) = front.upstreams
             client = upstream.client
             await until(lambda: client.idle)
-            (connection,) = client._idle
+            (connection,) = client._kept.idle
             front.start()
             assert upstream.running == 1
             connection.data_received(b"HTTP/1.1 408 Late\r\nContent-Length: 0\r\n\r\n")

@@ -11,7 +11,6 @@ import itertools
 import socket
 import struct
 import threading
-import time
 from collections import Counter
 
 import pytest
@@ -21,9 +20,11 @@ from hypothesis import strategies as st
 
 from spillover.live.http.blocking import BlockingClient
 from spillover.live.http.client import HttpClient
-from spillover.live.http.connection import SENDINGS_MAX, UPLOAD_BYTES, Response
+from spillover.live.http.connection import SENDINGS_MAX, UPLOAD_BYTES, Again, Response
 from spillover.live.http.kept_for import read_keep_alive_s
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
+from spillover.policy.reuse import Keeping
+from support.waiting import until as wait
 
 REQUESTS = 60
 CLIENTS = 6
@@ -141,12 +142,12 @@ def test_no_request_is_lost_on_a_connection_that_was_kept(
     def closes(connection, count):
         if count % each:
             return False
-        time.sleep(after_s)
+        threading.Event().wait(after_s)  # it closes so much later
         close(connection)
         return True
 
     async def main():
-        client = HttpClient(server.url, is_trusted=False, idle_s_max=1.0)
+        client = HttpClient(server.url, idle_s_max=1.0, keeping=Keeping(is_trusted=False))
         try:
             return await ask(client, server, method)
         finally:
@@ -211,7 +212,7 @@ def test_a_connection_that_is_closed_unseen_is_not_used(run, close):
 
 def cross(client, end, method="POST", **fields):
     """The request is written while the end of its connection is on its way."""
-    for connection in client._idle:
+    for connection in client._kept.idle:
         connection._watch = None  # it was just before that it was looked at
     end.close()
     return client.request(method, "/next", timeout_s=TIMEOUT_S, **fields)
@@ -229,7 +230,7 @@ def test_what_crosses_the_end_of_its_connection_is_sent_on_another_one(run):
 
 def test_who_keeps_no_copy_is_told_that_it_surely_was_not_read(run):
     async def main():
-        async with one_connection(sends_again=False) as (client, end, _):
+        async with one_connection(again=Again.NEVER) as (client, end, _):
             with pytest.raises(NotDelivered, match="closed the connection"):
                 await cross(client, end, body=b"x" * 100_000)
 
@@ -330,9 +331,9 @@ def test_a_connection_is_not_used_after_an_upload_that_was_refused(run):
 def test_connections_end_by_their_age_and_by_how_often_they_were_used(run):
     async def main():
         with Closer(lambda *_: False) as server:
-            for options in ({"uses_max": 4}, {"age_s_max": 0.0}):
+            for keeping in (Keeping(uses_max=4), Keeping(age_s_max=0.0)):
                 before = server.opened
-                client = HttpClient(server.url, **options)
+                client = HttpClient(server.url, keeping=keeping)
                 for _ in range(20):
                     await client.request("GET", "/", timeout_s=TIMEOUT_S)
                 assert 3 < server.opened - before <= 20
@@ -347,7 +348,7 @@ def test_who_says_how_long_it_keeps_connections_is_believed(run):
         with Closer(lambda *_: False, said) as server:
             client = HttpClient(server.url)
             await client.request("GET", "/", timeout_s=TIMEOUT_S)
-            for connection in client._idle:
+            for connection in client._kept.idle:
                 connection.idle_since_s -= 0.6
             await client.request("GET", "/", timeout_s=TIMEOUT_S)
             assert server.opened == 2
@@ -400,8 +401,7 @@ def test_a_thread_that_waits_is_told_the_same():
         assert carry().status == 200
         (line,) = client._lines.values()
         closing.set()
-        while line.is_quiet():
-            time.sleep(0.001)
+        wait(lambda: not line.is_quiet())
         line.is_quiet = lambda: True  # it was just before that it was looked at
         assert isinstance(carry(), NotDelivered)
         assert sum(server.shown.values()) == 1

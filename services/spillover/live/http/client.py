@@ -1,8 +1,8 @@
 """A lean HTTP/1.1 client for one base URL: pooled connections, and a request sent again only where
 a connection ended before any of its answer had come.
 
-For the hot path between nodes and for the load generator. When a connection may be used again is a
-rule of `policy.reuse`. What goes on inside a connection is in `connection`, how a request begins in
+For the hot path between nodes and for the load generator. Which connections are used again is in
+`kept`. What goes on inside a connection is in `connection`, how a request begins in
 `head`, what TLS asks for in `securing`; what requests mean is none of its business.
 """
 
@@ -13,17 +13,14 @@ import math
 import ssl
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
-from random import Random
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.http.awaited import Awaited
+from spillover.live.http.awaited import Awaited, while_heard
 from spillover.live.http.connection import (
-    KINDS,
-    SENDINGS_MAX,
+    Again,
     Body,
     Connection,
     OnEnd,
@@ -33,24 +30,19 @@ from spillover.live.http.connection import (
     Response,
 )
 from spillover.live.http.head import Server
+from spillover.live.http.kept import Kept
 from spillover.live.http.lines import LineSplitter
 from spillover.live.http.opening import Opening
 from spillover.live.http.securing import Retired, Securing
 from spillover.live.http.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown
-from spillover.policy.reuse import AGE_S_MAX, AT_ONCE_S, USES_MAX, IdleLimit, Reuse, spread
+from spillover.policy.reuse import IDLE_S_MAX, KEEPING, Keeping
 
 __all__ = ["HttpClient", "Response"]
 
 WARM_AT_ONCE = 64
 """Connections that `warm` opens at the same time, below the usual backlog of a listening socket."""
-SWEEP_AT_ONCE = 256
-"""Idle connections that one sweep closes at most, so that it never holds up the loop."""
-SWEEP_PAUSE_S = 0.01
-
-IDLE_S_MAX = 4.0
-"""Common servers close idle connections after 5 s: whoever closes first loses no request by it."""
 
 
 class HttpClient:
@@ -58,15 +50,11 @@ class HttpClient:
 
     A request takes an idle connection, or opens one; beyond `connections_max` open ones it fails
     at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed, or sooner
-    where the server closes sooner; so is one after `age_s_max` or `uses_max` requests, with its
-    answer. Unless the server `is_trusted` to keep connections open, or once it did not, each
-    carries one request until enough were seen to stay open.
+    where the server closes sooner; how else it is kept is told by `keeping`.
 
     A connection that ends before any of an answer has come ends its request with NotDelivered if
-    the server surely has not read it, else with OutcomeUnknown. If the client `sends_again`, for
-    which it holds what was sent until the answer comes, the request first goes on a new connection:
-    if it surely was not read, or if the client `repeats` and its method is idempotent or it is
-    `keyed`.
+    the server surely has not read it, else with OutcomeUnknown, unless it may be sent `again` on a
+    new one. For that what was sent is held until the answer comes.
 
     `connect_timeout_s` leaves out what the loop is late by itself. `body_limit_bytes` holds for the
     body of each answer, but not for streams. Given `excerpt_bytes`, an answer that is not 2xx ends
@@ -96,11 +84,8 @@ class HttpClient:
         headers: Sequence[tuple[bytes, bytes]] = (),
         connections_max: int = 20_000,
         idle_s_max: float = IDLE_S_MAX,
-        age_s_max: float = AGE_S_MAX,
-        uses_max: int = USES_MAX,
-        is_trusted: bool = True,
-        sends_again: bool = True,
-        repeats: bool = True,
+        keeping: Keeping = KEEPING,
+        again: Again = Again.HARMLESS,
         connect_timeout_s: float = 1.0,
         body_limit_bytes: int = 64 * 1024 * 1024,
         excerpt_bytes: int | None = None,
@@ -114,36 +99,28 @@ class HttpClient:
         make_connection: Callable[[Pool], Connection] | None = None,
     ) -> None:
         self._server = Server(base_url, headers)
+        if tls is not None and not self._server.is_secure:
+            raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self._securing: Securing | None = None
         if self._server.is_secure:
             name = server_name or self._server.host
             self._securing = Securing(tls, name, first, on_tls_failure)
-        elif tls is not None:
-            raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self.connections_max = connections_max
         """Open at the same time; those that are open stay."""
         self.opened_s = -math.inf
         """When a connection was last opened."""
-        self._idle_limit = IdleLimit(idle_s_max)
-        self._age_s_max = age_s_max
-        self._uses_max = uses_max
-        self._sends_again = sends_again
-        self._repeats = repeats
-        self._reuses = tuple(Reuse(is_trusted=is_trusted) for _ in range(KINDS))
-        self._random = Random()  # only spreads ends of connections
+        self._kept = Kept(idle_s_max, keeping)
+        self.released = self._kept.released
+        self._again = again
         self._body_limit_bytes = body_limit_bytes
         self._excerpt_bytes = excerpt_bytes
         make = make_connection or (lambda pool: Connection(pool, writes, moving))
         told = make, connect_timeout_s, user_timeout_s, self._securing
         self._opening = Opening(self._server, *told)
         self._open: set[Connection] = set()
-        self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
-        self._resting: set[Connection] = set()
-        """Not used again: whether the server closes them is to be seen."""
         self._closing: set[Connection] = set()
         self._connecting: set[asyncio.Task[Connection]] = set()
         self._ended = asyncio.Event()  # an attempt to connect, or a connection
-        self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -155,7 +132,7 @@ class HttpClient:
     @property
     def idle(self) -> int:
         """Open connections that carry no request."""
-        return len(self._idle) + len(self._resting)
+        return len(self._kept)
 
     @property
     def busy(self) -> int:
@@ -287,7 +264,7 @@ class HttpClient:
         self.dispatch(exchange, head, (b"",))
         try:
             if silence_s is not None:
-                await _while_heard(exchange, lines, answer, silence_s)
+                await while_heard(exchange, lines, answer, silence_s)
             await answer
         finally:
             answer.cancel()
@@ -297,9 +274,7 @@ class HttpClient:
     async def close(self) -> None:
         """Close all connections and wait until they are; what is under way fails."""
         self._closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
+        self._kept.close()
         for connection in list(self._open):
             if connection.exchange is not None:
                 connection.exchange.break_off("this client was closed")
@@ -312,69 +287,27 @@ class HttpClient:
 
     def take_idle(self) -> Connection | None:
         """Of `opening.Owner`."""
-        oldest_s = time.monotonic() - self._idle_limit.limit_s
-        while self._idle:
-            connection, _ = self._idle.popitem()
-            if connection.idle_since_s > oldest_s and connection.is_quiet():
-                return connection
-            connection.close()
-        return None
+        return self._kept.take(time.monotonic())
 
     def opened(self, connection: Connection) -> None:
         """Of `opening.Owner`."""
         self._open.add(connection)
-        draw = self._random.random()
         self.opened_s = time.monotonic()
-        connection.retires_s = self.opened_s + spread(self._age_s_max, draw)
-        connection.uses_left = int(spread(self._uses_max, draw))
-
-    def released(self, connection: Connection) -> None:
-        """Of `connection.Pool`: keep it for the next request."""
-        if connection.keep_s is not None:
-            self._idle_limit.said(connection.keep_s)
-            connection.keep_s = None
-        reuse = self._reuses[connection.kind]
-        if connection.idle_since_s >= connection.retires_s or connection.uses_left <= 0:
-            connection.close()
-        elif reuse.is_trusted or not connection.has_answered:
-            self._idle[connection] = None
-            if self._sweep is None:
-                loop = asyncio.get_running_loop()
-                self._sweep = loop.call_later(self._idle_limit.limit_s, self._close_expired)
-        elif len(self._resting) < reuse.wanted:
-            self._resting.add(connection)
-            loop = asyncio.get_running_loop()
-            loop.call_later(reuse.rest_s, self._rested, connection, reuse, reuse.closings)
-        else:
-            connection.close()
-
-    def _rested(self, connection: Connection, reuse: Reuse, closings: int) -> None:
-        """It has stayed open, unless it is gone. It is not used even now: a server that does one
-        connection after the other may have others waiting for its end."""
-        if connection in self._resting:
-            if connection.is_quiet():
-                reuse.kept(closings, time.monotonic())
-            connection.close()
+        self._kept.opened(connection, self.opened_s)
 
     def abandoned(self, connection: Connection) -> None:
         """Of `connection.Pool`: learn from it when connections can be used again."""
-        if connection not in self._open or not connection.has_answered:
-            return  # by this side, or before it was of any use
-        now_s = time.monotonic()
-        idle_s = now_s - connection.idle_since_s
-        if idle_s < AT_ONCE_S or connection in self._resting:
-            self._reuses[connection.kind].closed(idle_s, now_s)
-        else:
-            self._idle_limit.closed(idle_s, now_s)
+        if connection in self._open:  # not by this side
+            self._kept.abandoned(connection)
 
     def unanswered(
         self, connection: Connection, exchange: OutgoingRequest, what: str, *, is_unread: bool
     ) -> None:
         """Of `connection.Pool`: send it again, or tell what is known of it."""
-        if connection.has_answered:
-            self._reuses[connection.kind].closed(0.0, time.monotonic())
+        self._kept.lost_on(connection)
         told = f"{exchange.method} {exchange.url}: {what}"
-        if self._may_send_again(exchange, is_unread=is_unread) and self._room() > 0:
+        goes_again = not self._closed and exchange.may_go_again(self._again, is_unread=is_unread)
+        if goes_again and self._room() > 0:
             assert exchange.message is not None  # noqa: S101 - else it may not
             if not is_unread:
                 exchange.uncertain = what
@@ -384,17 +317,9 @@ class HttpClient:
         else:
             exchange.fail(OutcomeUnknown(told))
 
-    def _may_send_again(self, exchange: OutgoingRequest, *, is_unread: bool) -> bool:
-        if self._closed or exchange.message is None or exchange.sendings >= SENDINGS_MAX:
-            return False
-        if is_unread:
-            return True
-        return self._repeats and exchange.is_repeatable and exchange.uncertain is None
-
     def dropped(self, connection: Connection) -> None:
         """Of `connection.Pool`: never use it again."""
-        self._idle.pop(connection, None)
-        self._resting.discard(connection)
+        self._kept.dropped(connection)
         if connection in self._open:
             self._open.remove(connection)
             self._closing.add(connection)
@@ -410,17 +335,12 @@ class HttpClient:
 
     def dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
         """Send what is written already, now if a connection is idle; else as `send`."""
-        if self._sends_again:
+        if self._again is not Again.NEVER:
             exchange.message = head, body
-        oldest_s = time.monotonic() - self._idle_limit.limit_s
-        while self._idle:
-            connection, _ = self._idle.popitem()
-            if connection.idle_since_s > oldest_s and connection.is_quiet():
-                connection.send(exchange, head, body)
-                return
-            if connection.idle_since_s > oldest_s:
-                self.abandoned(connection)
-            connection.close()
+        connection = self._kept.take(time.monotonic())
+        if connection is not None:
+            connection.send(exchange, head, body)
+            return
         if self._closed:
             exchange.break_off("this client was closed")
         elif self._room() <= 0:
@@ -474,33 +394,3 @@ class HttpClient:
             connection.pool.released(connection)
         else:
             connection.send(exchange, head, body)
-
-    def _close_expired(self) -> None:
-        self._sweep = None
-        now_s = time.monotonic()
-        self._idle_limit.look(now_s)
-        for _ in range(SWEEP_AT_ONCE):
-            connection = next(iter(self._idle), None)
-            if connection is None:
-                return
-            rest_s = connection.idle_since_s + self._idle_limit.limit_s - now_s
-            if rest_s > 0:
-                break
-            connection.close()
-        loop = asyncio.get_running_loop()
-        self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
-
-
-async def _while_heard(
-    exchange: OutgoingRequest, lines: LineSplitter, answer: Awaited, silence_s: float
-) -> None:
-    """Wait for the end of a stream, and break it off when no line is complete for `silence_s`:
-    bytes alone say nothing."""
-    rest_s = silence_s
-    while not answer.done():
-        await asyncio.wait([answer], timeout=rest_s)
-        if exchange.connection is None:
-            continue  # it has ended, or not been sent, which the connect timeout bounds
-        rest_s = max(exchange.sent_s, lines.heard_s) + silence_s - time.monotonic()
-        if rest_s <= 0:
-            exchange.break_off(f"no line arrived for {silence_s:g} s")

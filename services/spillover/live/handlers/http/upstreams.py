@@ -21,13 +21,14 @@ from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
 from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.connection import Body, Connection, Pool
+from spillover.live.http.connection import Again, Body, Connection, Pool
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import ConnectTimeout, NotDelivered
 from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.backoff import backoff_s
 from spillover.policy.overflow.degradation import DEGRADED_AT, UNPROVEN, weighed
 from spillover.policy.reach import Reach
+from spillover.policy.reuse import Keeping
 
 PROBE_FIRST_S = AGAIN_S = 0.05
 PROBE_LONGEST_S = 1.0
@@ -42,8 +43,6 @@ AGE_S_MAX = 5.0
 """What is behind one address (pods, a name that moves) gets its share of the work anew within
 seconds after it has started again. So many seconds cost one connection to open for thousands of
 requests."""
-
-USES_MAX = 10_000
 
 ALONE_S_MAX = 60.0
 """However long an upstream asks to be left alone, it is tried again after this time."""
@@ -100,10 +99,8 @@ class Upstream:
             url.origin,
             connections_max=connections_max,
             idle_s_max=IDLE_S_MAX,
-            age_s_max=AGE_S_MAX,
-            uses_max=USES_MAX,
-            is_trusted=False,
-            repeats=is_only,  # else another one is asked
+            keeping=Keeping(age_s_max=AGE_S_MAX, is_trusted=False),
+            again=Again.HARMLESS if is_only else Again.UNREAD,  # else another one is asked
             body_limit_bytes=RESULT_LIMIT_BYTES,
             excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
