@@ -28,7 +28,15 @@ from spillover.live.handlers.proxy import exchange, framing, heads
 from spillover.live.handlers.proxy import handler as proxy
 from spillover.live.handlers.python import handler as python_handler
 from spillover.live.handlers.python import processes
-from spillover.live.http import blocking, known_heads, opening, securing, small_reads
+from spillover.live.http import (
+    blocking,
+    connection,
+    known_heads,
+    opening,
+    outgoing,
+    securing,
+    small_reads,
+)
 from spillover.live.http import client as http_client
 from spillover.live.leases import hints, report
 from spillover.live.leases import store as lease_store
@@ -81,6 +89,7 @@ from spillover.live.queue import wire as queue_wire
 from spillover.live.redis import connection as redis
 from spillover.live.tls import contexts, handshakes, material, pem_files, rotation, unbelieved
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
+from spillover.policy import reach, reuse
 
 DOCUMENTS = Path(__file__).parents[2] / "services"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -182,7 +191,12 @@ SAID = {
         f"digits of a length | {heads.LENGTH_DIGITS_MAX} |",
         f"interim answers to one request | {exchange.INTERIM_MAX} |",
         f"beside the servers (`unqueued`) | {proxy.UNQUEUED_MAX} |",
-        f"spoke unasked | {proxy.TAKEN_BACK_MAX} for each request |",
+        f"of a request to one service | {outgoing.SENDINGS_MAX}: once,",
+        f"whether a service closes them | {reuse.RESTING_MAX} after each of",
+        f"a connection to a service | {s(upstreams.AGE_S_MAX)} or {number(reuse.USES_MAX)}",
+        f"any other idle connection of a client | {s(reuse.IDLE_S_MAX)} |",
+        f"or of a client | {s(reuse.AGE_S_MAX)} or {number(reuse.USES_MAX)} requests",
+        f"while it answers others | {s(reach.SILENT_S)}; {s(reach.REFUSING_S)} | down",
         # Producers and consumers.
         (
             f"| stories of objects and probes | {number(history.STORIES_MAX)}, each of "
@@ -241,7 +255,7 @@ SAID = {
         f"spans to leave, when a node ends | {s(watching.FLUSH_S)} |",
         f"tried after {s(upstreams.PROBE_FIRST_S)}, up to {s(upstreams.PROBE_LONGEST_S)} |",
         f"asks to be left alone | {s(upstreams.ALONE_S_MAX)} at most |",
-        f"idle connection to a service | {s(upstreams.IDLE_S_MAX)} |",
+        f"idle connection to a service | {s(upstreams.IDLE_S_MAX)}; half of",
         f"more than others | {s(upstreams.PASS_OVER_S, upstreams.PASS_OVER_S_MAX)} |",
         (
             f"to connect; to begin | {s(dask.CONNECT_S)}; {s(dask_session.OPEN_S)} | tried again "
@@ -297,7 +311,15 @@ SAID = {
     ],
     "decisions/0006-reports.md": [f"{WORDS[report_repeats.SAID_TIMES]} said, and then only"],
     "decisions/0012-names.md": [f"at once and every {s(ending.TELL_EVERY_S)}, and what was lost"],
-    "decisions/0015-http-handler.md": [f"are closed after {s(upstreams.IDLE_S_MAX)}, before"],
+    "decisions/0015-http-handler.md": [
+        f"end after {s(upstreams.IDLE_S_MAX)}, before common servers close theirs",
+        f"has kept {reuse.KEPT_IN_A_ROW} in a row open*",
+        f"each for {s(reuse.REST_S)}; until then",
+        f"sooner than {s(reuse.AT_ONCE_S)} after an answer",
+        f"more than {kib(connection.UPLOAD_BYTES)}, answer of {connection.REFUSES_FROM} or more",
+        f"after {s(upstreams.AGE_S_MAX)} or {number(reuse.USES_MAX)} requests, a quarter",
+        f"({s(reuse.AGE_S_MAX)} to neighbors)",
+    ],
     "decisions/0033-doors.md": [
         f"others {BEGUN} s after the end, as long as there is no answer",
     ],

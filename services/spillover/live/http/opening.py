@@ -21,7 +21,7 @@ from spillover.live.process.own_lag import PatientTimeout
 from spillover.live.tls import failures
 from spillover.live.tls.contexts import HANDSHAKE_S
 from spillover.live.tls.handshakes import Handshake
-from spillover.model.errors import NotBelieved, NotDelivered, PeerError
+from spillover.model.errors import ConnectTimeout, NotBelieved, NotDelivered, PeerError
 
 FIRST_LIMIT_BYTES = 65_536
 """Of what is answered before a connection counts."""
@@ -66,7 +66,7 @@ class Opening:
                     return cast("Connection", opened)
                 return await self._open_securely(owner, securing)
         except TimeoutError:
-            raise NotDelivered(f"{url}: no connection within {self._timeout_s:g} s") from None
+            raise ConnectTimeout(f"{url}: no connection within {self._timeout_s:g} s") from None
         except (OSError, UnicodeError) as error:
             self._tell_failed(error)
             told = f"{url}: cannot connect: {_in_words(error)}"
