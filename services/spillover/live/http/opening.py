@@ -12,6 +12,8 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from spillover.live.hosts import dialing
+from spillover.live.hosts.lookups import HOSTS
 from spillover.live.http.awaited import Awaited
 from spillover.live.http.connection import Connection, OutgoingRequest, Pool
 from spillover.live.http.head import Server
@@ -51,6 +53,7 @@ class Opening:
     ) -> None:
         self._server = server
         self._make_connection = make_connection
+        self._connect_s = connect_timeout_s
         self._timeout_s = connect_timeout_s + (0.0 if securing is None else HANDSHAKE_S)
         self._user_timeout_s = user_timeout_s
         self._securing = securing
@@ -66,7 +69,9 @@ class Opening:
                     return cast("Connection", opened)
                 return await self._open_securely(owner, securing)
         except TimeoutError:
-            raise NotDelivered(f"{url}: no connection within {self._timeout_s:g} s") from None
+            why = HOSTS.why_late(self._server.host)
+            told = f" ({why})" if why else ""
+            raise NotDelivered(f"{url}: no connection within {self._timeout_s:g} s{told}") from None
         except (OSError, UnicodeError) as error:
             self._tell_failed(error)
             told = f"{url}: cannot connect: {_in_words(error)}"
@@ -78,8 +83,8 @@ class Opening:
     async def _open_socket(
         self, make: Callable[[], asyncio.Protocol]
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        loop, server = asyncio.get_running_loop(), self._server
-        transport, protocol = await loop.create_connection(make, server.host, server.port)
+        host, port = self._server.host, self._server.port
+        transport, protocol = await dialing.connect(make, host, port, self._connect_s)
         if self._user_timeout_s is not None:
             keep_alive(transport.get_extra_info("socket"), self._user_timeout_s)
         return transport, protocol
