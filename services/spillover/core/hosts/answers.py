@@ -174,9 +174,7 @@ class Answers:
         """A lookup has ended without an answer."""
         host = self._ended(name, now_s)
         host.failure = failure
-        if not failure.is_gone:
-            host.gone_s = None
-        elif host.gone_s is None:
+        if failure.is_gone and host.gone_s is None:
             host.gone_s = now_s
 
     def tried(

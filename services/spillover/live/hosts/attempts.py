@@ -40,7 +40,8 @@ class Attempts:
         while self._won is None and (address := self.race.next(now_s)) is not None:
             opened = None
             try:
-                opened = socket.socket(address[0], socket.SOCK_STREAM)
+                # By its name, or asyncio leaves the delay of Nagle's algorithm.
+                opened = socket.socket(address[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
                 opened.settimeout(0.0)
                 number = opened.connect_ex(_place(address, self._port))
             except OSError as error:
@@ -99,8 +100,12 @@ class Attempts:
 
 
 def in_words(error: OSError) -> str:
-    """Returns why there is no connection."""
-    return error.strerror or str(error)
+    """Returns why there is no connection, without what asyncio adds: `Connect call failed` and a
+    tuple, for every kind of failure."""
+    if error.errno is None:
+        return str(error)
+    of_names = isinstance(error, socket.gaierror)
+    return (error.strerror if of_names else os.strerror(error.errno)) or str(error)
 
 
 def _place(address: Address, port: int) -> tuple[str, int] | tuple[str, int, int, int]:

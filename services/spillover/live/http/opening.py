@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
-import socket
 import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from spillover.live.hosts import dialing
+from spillover.live.hosts.attempts import in_words
 from spillover.live.hosts.lookups import HOSTS
 from spillover.live.http.awaited import Awaited
 from spillover.live.http.connection import Connection, OutgoingRequest, Pool
@@ -150,10 +149,7 @@ class Opening:
 
 
 def _in_words(error: OSError | UnicodeError) -> str:
-    """Without what asyncio adds: `Connect call failed` and a tuple, for every kind of failure."""
     if failures.is_of_handshake(error):
         return failures.in_words(error)
-    if isinstance(error, OSError) and error.errno is not None:
-        of_names = isinstance(error, socket.gaierror)
-        return (error.strerror if of_names else os.strerror(error.errno)) or str(error)
-    return str(error) or "the other end closed the connection"
+    told = in_words(error) if isinstance(error, OSError) else str(error)
+    return told or "the other end closed the connection"

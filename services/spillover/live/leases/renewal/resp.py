@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from spillover.live.hosts.blocking import connect
+from spillover.live.hosts.lookups import HOSTS, Hosts
 
 READ_BYTES = 65_536
 
@@ -35,11 +36,16 @@ class RespConnection:
     """Connects at the first call, and after each failure at the next one."""
 
     def __init__(
-        self, address: dict[str, object], timeout_s: float, on_call: Callable[[], None]
+        self,
+        address: dict[str, object],
+        timeout_s: float,
+        on_call: Callable[[], None],
+        hosts: Hosts = HOSTS,
     ) -> None:
         """`address`: what `settings.parse_address` returns. `on_call`: before each call, which
         takes `timeout_s` at most."""
         self._on_call = on_call
+        self._hosts = hosts
         self._address = address
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
@@ -89,7 +95,8 @@ class RespConnection:
                 opened.close()
                 raise
             return opened
-        opened = connect(str(self._address["host"]), int(str(self._address["port"])), left_s)
+        host, port = str(self._address["host"]), int(str(self._address["port"]))
+        opened = connect(host, port, left_s, self._hosts)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return opened
 
