@@ -42,9 +42,7 @@ def test_addresses_are_tried_one_after_another_and_the_first_to_connect_wins(out
     assert gone[0] == 0
     assert tried == gone + [None] * (len(tried) - len(gone))
     failed = {
-        at + after
-        for at, (how, after) in zip(gone, outcomes, strict=False)
-        if how == "fails"
+        at + after for at, (how, after) in zip(gone, outcomes, strict=False) if how == "fails"
     }
     for before, at in zip(gone, gone[1:], strict=False):
         assert at == before + DELAY_MS or (at < before + DELAY_MS and at in failed)

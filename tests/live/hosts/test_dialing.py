@@ -15,6 +15,7 @@ from spillover.core.hosts.race import DELAY_S
 from spillover.live.hosts import blocking, dialing
 from spillover.live.hosts.attempts import in_words
 from spillover.live.hosts.lookups import Hosts
+from support import silent_address
 from support.loop import turn
 
 LIMIT_S = 15.0
@@ -26,24 +27,15 @@ pytestmark = pytest.mark.skipif(
 
 
 @contextmanager
-def machine(**how):
-    """A port at which an address `answers`, or `swallows` what comes; others refuse."""
+def machine(answering=(), swallowing=()):
+    """A port at which some addresses answer, and some swallow what comes; others refuse."""
     with ExitStack() as stack:
         port = 0
-        for address, does in how.items():
-            server = socket.socket()
-            stack.enter_context(server)
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind((address.replace("_", ".").removeprefix("a"), port))
+        for address in swallowing:
+            port = stack.enter_context(silent_address.swallowing(address, port))
+        for address in answering:
+            server = stack.enter_context(socket.create_server((address, port), backlog=100))
             port = server.getsockname()[1]
-            server.listen(0 if does == "swallows" else 100)
-            while does == "swallows":  # until its backlog is full
-                filling = stack.enter_context(socket.socket())
-                filling.settimeout(0.3)
-                try:
-                    filling.connect(server.getsockname())
-                except TimeoutError:
-                    break
         yield port
 
 
@@ -88,7 +80,7 @@ def connect(request):
 
 
 def test_an_address_that_swallows_connections_costs_one_a_moment_and_others_nothing(connect):
-    with machine(a127_0_0_2="swallows", a127_0_0_3="answers") as port:
+    with machine([SECOND], swallowing=[FIRST]) as port:
         hosts = leading_to(FIRST, SECOND)
         began_s = time.monotonic()
         assert connect(port, hosts) == SECOND
@@ -102,18 +94,18 @@ def test_an_address_that_swallows_connections_costs_one_a_moment_and_others_noth
 
 def test_an_address_that_refuses_costs_nothing(connect):
     """The next one has its turn at once."""
-    with machine(a127_0_0_4="answers") as port:
+    with machine([THIRD]) as port:
         assert connect(port, leading_to(FIRST, SECOND, THIRD)) == THIRD
 
 
 def test_hosts_of_several_addresses_have_all_of_them_used(connect):
-    with machine(a127_0_0_2="answers", a127_0_0_3="answers") as port:
+    with machine([FIRST, SECOND]) as port:
         hosts = leading_to(FIRST, SECOND)
         assert [connect(port, hosts) for _ in range(4)] == [FIRST, SECOND] * 2
 
 
 def test_it_is_told_what_each_address_has_said(connect):
-    with machine(a127_0_0_2="swallows") as port:
+    with machine(swallowing=[FIRST]) as port:
         with pytest.raises(ConnectionRefusedError) as error:
             connect(port, leading_to(SECOND))
         assert in_words(error.value) == "Connection refused"
@@ -127,7 +119,7 @@ def test_it_is_told_what_each_address_has_said(connect):
 
 def test_no_socket_stays_open(connect):
     """Of those that were too late, or that nobody waits for."""
-    with machine(a127_0_0_2="swallows", a127_0_0_3="answers", a127_0_0_4="swallows") as port:
+    with machine([SECOND], swallowing=[FIRST, THIRD]) as port:
         connect(port, leading_to(SECOND))
         before = len(os.listdir("/proc/self/fd"))
         connect(port, leading_to(FIRST, SECOND, THIRD))
