@@ -96,9 +96,8 @@ def test_names_that_hang_leave_room_for_others():
     begun = [number for number in range(LOOKUPS_MAX) if answers.begin(str(number), RETRY_S)]
     assert len(begun) == FAILING_MAX
     assert answers.ask(str(LOOKUPS_MAX - 1), RETRY_S) is FAILED
-    assert all(
-        answers.begin(f"new {number}", RETRY_S) for number in range(LOOKUPS_MAX - FAILING_MAX)
-    )
+    rest = [f"new {number}" for number in range(LOOKUPS_MAX - FAILING_MAX)]
+    assert all(answers.begin(name, RETRY_S) for name in rest)
     assert asked(answers, RETRY_S, "late") == (False, FULL)
     assert asked(answers, FRESH_S) == (False, (A,))
     answers.failed("0", FAILED, FRESH_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -44,7 +45,7 @@ def test_addresses_are_tried_one_after_another_and_the_first_to_connect_wins(out
     failed = {
         at + after for at, (how, after) in zip(gone, outcomes, strict=False) if how == "fails"
     }
-    for before, at in zip(gone, gone[1:], strict=False):
+    for before, at in pairwise(gone):
         assert at == before + DELAY_MS or (at < before + DELAY_MS and at in failed)
     connects = [
         (at + after, number)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 import time
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +19,7 @@ from support import silent_address
 from support.loop import turn
 
 LIMIT_S = 15.0
+OPEN = Path("/proc/self/fd")
 FIRST, SECOND, THIRD = (f"127.0.0.{number}" for number in (2, 3, 4))
 
 pytestmark = pytest.mark.skipif(
@@ -121,8 +122,8 @@ def test_no_socket_stays_open(connect):
     """Of those that were too late, or that nobody waits for."""
     with machine([SECOND], swallowing=[FIRST, THIRD]) as port:
         connect(port, leading_to(SECOND))
-        before = len(os.listdir("/proc/self/fd"))
+        before = len([*OPEN.iterdir()])
         connect(port, leading_to(FIRST, SECOND, THIRD))
         with pytest.raises(TimeoutError):
             connect(port, leading_to(FIRST, THIRD), 0.6)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len([*OPEN.iterdir()]) == before

@@ -28,7 +28,7 @@ class Resolver:
         self.goes_on = threading.Event()
         self.asked = Counter()
 
-    def __call__(self, name, port, **_):
+    def __call__(self, name, *_, **__):
         self.asked[name] += 1
         if "hangs" in name:
             assert self.goes_on.wait(LIMIT_S)
@@ -117,7 +117,7 @@ def test_a_thread_waits_no_longer_than_it_wants_to(resolver):
 def test_a_name_that_hangs_leads_where_it_did(run, resolver):
     """Connections wait a moment for what comes of a new lookup, and no longer."""
     now_s, hangs = [0.0], []
-    hosts = Hosts(lambda name, port, **_: resolver("".join(hangs), port), lambda: now_s[0])
+    hosts = Hosts(lambda *_, **__: resolver("".join(hangs)), lambda: now_s[0])
 
     async def main(port):
         await connect("moves.test", port, hosts)
@@ -142,11 +142,11 @@ def test_a_name_that_is_none_is_told(run, resolver, name):
 
     async def main():
         for _ in range(2):
-            with pytest.raises(OSError, match="not known|label"):
+            with pytest.raises(OSError, match=r"not known|label"):
                 await connect(name, 1, hosts)
 
     run(main())
-    with pytest.raises(OSError, match="not known|label"):
+    with pytest.raises(OSError, match=r"not known|label"):
         blocking.connect(name, 1, 1.0, hosts)
     assert resolver.asked["nowhere.test"] == ("nowhere" in name)
 
