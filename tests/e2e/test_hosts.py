@@ -105,7 +105,7 @@ def test_names_that_hang_and_addresses_that_do_not_answer_hold_nothing_up(
             "--topology", str(file), "--cluster", "a",
         )  # fmt: skip
         until(lambda: "node listens" in running.stderr)
-        until(lambda: running.stderr.count("looking up") > NEIGHBORS)
+        until(lambda: running.stderr.count("is still being looked up") > NEIGHBORS)
         for _ in range(20):
             began_s = time.monotonic()
             status, told = ask(f"{url}/requests", {"payload": {}})

@@ -115,7 +115,7 @@ def test_it_is_told_what_each_address_has_said(connect):
         hosts = leading_to(FIRST, SECOND)
         with pytest.raises(TimeoutError):
             connect(port, hosts, 0.6)
-        assert hosts.why_late("h.test") == f"{SECOND}: Connection refused; {FIRST}: no answer"
+        assert hosts.why_late("h.test") == f"{FIRST}: no answer; {SECOND}: Connection refused"
 
 
 def test_no_socket_stays_open(connect):

@@ -109,7 +109,7 @@ def test_whoever_gives_up_leaves_nothing_behind(run, resolver):
 
 def test_a_thread_waits_no_longer_than_it_wants_to(resolver):
     began_s = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"looking up hangs.test has taken 0\.\d s so far"):
+    with pytest.raises(TimeoutError, match=r"hangs\.test is still being"):
         blocking.connect("hangs.test", 1, 0.1, Hosts(resolver))
     assert time.monotonic() - began_s < LIMIT_S / 2
 

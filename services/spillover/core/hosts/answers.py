@@ -3,7 +3,8 @@ addresses comes first. Who looks up, and how, is not known here.
 
 `getaddrinfo` says nothing of how long an answer holds. So each holds for FRESH_S; then the next
 connection has it looked up again, and waits PATIENCE_S for that. Whatever comes of it, the last
-good answer stays good (RFC 8767, Serving Stale Data), but for a name that has ceased to exist.
+good answer stays good (RFC 8767, Serving Stale Data), but for a name that has ceased to exist. Of a
+name that was never found it is the last failure that stands until a lookup has ended.
 """
 
 from __future__ import annotations
@@ -148,10 +149,11 @@ class Answers:
         host = self._hosts[name]
         is_usable = host.is_usable(now_s)
         if host.began_s is not None:
-            if not is_usable:
+            if not is_usable and host.failure is None:
                 return math.inf
             patient_until_s = host.began_s + PATIENCE_S
-            if host.failure is None and now_s < patient_until_s:
+            is_bitten = is_usable and host.failure is not None
+            if not is_bitten and now_s < patient_until_s:
                 return patient_until_s
         if is_usable:
             return host.ordered(now_s)
@@ -195,14 +197,15 @@ class Answers:
             host.suspects |= told
 
     def why_late(self, name: str, now_s: float) -> str:
-        """Returns what a connection that does not come waits for, in words; empty where nothing is
-        known beyond that."""
+        """Returns what a connection that does not come waits for, in words that stay the same as
+        long as that does; empty where nothing is known beyond that."""
         host = self._hosts.get(name)
         if host is None:
             return ""
         if host.began_s is not None and not host.is_usable(now_s):
-            return f"looking up {name} has taken {now_s - host.began_s:.1f} s so far"
-        return "; ".join(f"{one[1]}: {why}" for one, why in host.suspected(now_s).items())
+            return f"{name} is still being looked up"
+        suspects = host.suspected(now_s)
+        return "; ".join(f"{one[1]}: {suspects[one]}" for one in host.addresses if one in suspects)
 
     def _ended(self, name: str, now_s: float) -> _Host:
         host = self._hosts[name]

@@ -71,7 +71,9 @@ class Attempts:
         told: dict[str, list[str]] = {}
         for address, error in errors.items():
             told.setdefault(in_words(error), []).append(address[1])
-        raise OSError("; ".join(f"{why} ({', '.join(where)})" for why, where in told.items()))
+        # In one order: what is logged once must not count as news each time.
+        lines = [f"{why} ({', '.join(sorted(where))})" for why, where in sorted(told.items())]
+        raise OSError("; ".join(lines))
 
     def abandon(self) -> None:
         """Nobody wants the one that has won."""
