@@ -17,6 +17,8 @@ from spillover.apps.lease import server as lease_server
 from spillover.apps.node import answers, federation, preferences, request_routes
 from spillover.client import async_client, calls, job, mapping, nodes, retrying, session
 from spillover.client import wire as client_wire
+from spillover.core.hosts import answers as known
+from spillover.core.hosts import race
 from spillover.live.engine import moving, write_batch
 from spillover.live.handlers import calls as handler_calls
 from spillover.live.handlers import service_payload
@@ -227,6 +229,8 @@ SAID = {
             f"one of CAs from elsewhere | {mib(pem_files.FILE_BYTES_MAX)}; "
             f"{mib(pem_files.BUNDLE_BYTES_MAX)} |"
         ),
+        f"names being looked up | {known.LOOKUPS_MAX}; {known.FAILING_MAX} whose last",
+        f"addresses of one | {number(known.NAMES_MAX)}; {known.ADDRESSES_MAX} |",
         # Clients.
         f"| requests under way | {number(async_client.CONNECTIONS_MAX)} |",
         f"| an answer; an object | {calls.ANSWER_LIMIT_BYTES // GIB} GiB |",
@@ -294,6 +298,16 @@ SAID = {
             f"for {s(reader.RETRY_S)} |"
         ),
         f"read each {s(report.SHARED_S)}, {s(report.TIMEOUT_S)} for an answer |",
+        (
+            f"for a new one | {s(known.PATIENCE_S)}, if the last lookup went well; an answer holds "
+            f"{s(known.FRESH_S)} |"
+        ),
+        f"a lookup that failed | {s(known.RETRY_S)} |",
+        f"keeps its answer for {s(known.GONE_S)} |",
+        (
+            f"of several, to take a connection | {s(race.DELAY_S)} | the next one is tried "
+            f"beside it; it comes last for {s(known.SUSPECT_S)} |"
+        ),
         f"a client: to connect | {s(calls.CONNECT_S)} |",
         f"that nobody acknowledges | {s(calls.USER_TIMEOUT_S)} |",
         f"a client: an idle connection | {s(calls.IDLE_S_MAX)} |",
@@ -362,6 +376,14 @@ SAID = {
         f"in parts of {kib(small_reads.READ_BYTES)} and written at once",
         f"beside the servers, at most {proxy.UNQUEUED_MAX} at once",
         f"At most {known_heads.KNOWN_MAX} heads of {kib(known_heads.HEAD_BYTES_MAX)} of each kind",
+    ],
+    "decisions/0044-names.md": [
+        f"At most {known.LOOKUPS_MAX} run at once, {known.FAILING_MAX} of them for names whose",
+        f"**Answers** hold {s(known.FRESH_S)}, since",
+        f"waits {s(known.PATIENCE_S)} for the new answer",
+        f"{number(known.NAMES_MAX)} names are remembered, with {known.ADDRESSES_MAX} addresses",
+        f"the next one after {s(race.DELAY_S)} or at once",
+        f"comes last for {s(known.SUSPECT_S)}, then one",
     ],
     "docs/client.md": [
         f"| `deadline_s` ({async_client.DEADLINE_S:g}) |",

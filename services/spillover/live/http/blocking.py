@@ -18,6 +18,8 @@ from random import Random
 from typing import cast
 
 from spillover.live.engine.write_batch import Buffer
+from spillover.live.hosts.attempts import in_words
+from spillover.live.hosts.blocking import connect
 from spillover.live.http.connection import Connection, OnEnd, OutgoingRequest
 from spillover.live.http.head import Server
 from spillover.live.http.keepalive import keep_alive
@@ -78,7 +80,7 @@ class BlockingClient:
             try:
                 connection = self._open(min(self._connect_timeout_s, timeout_s))
             except OSError as error:
-                why = error.strerror or str(error) or "no connection in time"
+                why = in_words(error)
                 exchange.fail(NotDelivered(f"{self._server.url}: cannot connect: {why}"))
                 return
             age_s_max = spread(AGE_S_MAX, self._random.random())
@@ -119,8 +121,7 @@ class BlockingClient:
 
     def _open(self, timeout_s: float) -> Connection:
         """Raises OSError."""
-        address = self._server.host, self._server.port
-        opened = socket.create_connection(address, timeout_s)
+        opened = connect(self._server.host, self._server.port, timeout_s)
         opened.settimeout(None)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         keep_alive(opened, self._user_timeout_s)

@@ -82,6 +82,8 @@ class Upstream:
         self.place = place
         self.running = 0
         self.up = True
+        self.was_reached = False
+        """Since the start."""
         self.reason = ""
         """Why it could not be reached when that was last so."""
         self.attempt = 0
@@ -156,7 +158,8 @@ class Upstreams:
 
     def choose(self, tried: Collection[Upstream], now_s: float) -> Upstream | None:
         """Returns the least busy that is up, need not be left alone, and was not tried, ties by
-        rotation; None if there is none. Those that fail more than others come last."""
+        rotation; None if there is none. Those that were never reached yet come after others, those
+        that fail more than others last."""
         turned = self._all[self._next :] + self._all[: self._next]
         candidates = (
             upstream
@@ -165,7 +168,11 @@ class Upstreams:
         )
         chosen = min(
             candidates,
-            key=lambda upstream: (upstream.passed_over_until_s > now_s, upstream.running),
+            key=lambda upstream: (
+                upstream.passed_over_until_s > now_s,
+                not upstream.was_reached,
+                upstream.running,
+            ),
             default=None,
         )
         if chosen is not None:
@@ -281,6 +288,7 @@ class Upstreams:
                 if self.not_reached(upstream, error, began_s):
                     await asyncio.sleep(AGAIN_S)
             else:
+                upstream.was_reached = True
                 return
 
     async def _probe(self, upstream: Upstream) -> None:
@@ -296,7 +304,7 @@ class Upstreams:
             except NotDelivered as error:
                 upstream.reason = reason_of(error)
             else:
-                upstream.up = True
+                upstream.up = upstream.was_reached = True
         _log.info(Message("upstream can be reached again", upstream=upstream.name))
         now_s = time.monotonic()
         if not any(one.up and one.alone_until_s <= now_s for one in self._all if one != upstream):
