@@ -44,6 +44,10 @@ class Response:
     """When the last byte of the answer was parsed."""
 
 
+class NotHttp(OutcomeUnknown):
+    """An answer has come that cannot be read."""
+
+
 class StreamRefused(PeerError):
     """In place of a stream there was an answer of another status; its headers, lower-case."""
 
@@ -93,6 +97,10 @@ class OutgoingRequest:
         """Fail with the error that tells whether anything of the request had been written."""
         error = NotDelivered if self.connection is None else OutcomeUnknown
         self.fail(error(f"{self.method} {self.url}: {what}"))
+
+    def cannot_read(self, what: str) -> None:
+        """Fail since what has come is no answer that can be read."""
+        self.fail(NotHttp(f"{self.method} {self.url}: {what}"))
 
     def fail(self, error: BaseException) -> None:
         """End without an answer. The connection closes: what it would carry next is unknown."""
@@ -288,7 +296,7 @@ class Connection(asyncio.Protocol):
                     self._heads.learn(whole[0], (status, dict(headers)))
             self._finish(exchange, answer)
         elif self._fault is not None:
-            exchange.break_off(self._fault)
+            exchange.cannot_read(self._fault)
         elif self._large_bytes and exchange.connection is self:
             self._read_large(self._large_bytes)
 

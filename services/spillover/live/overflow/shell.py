@@ -28,7 +28,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import Workers
-from spillover.live.handlers.make import make_unlike_workers, make_workers
+from spillover.live.handlers.make import make_unlike_workers, make_workers, upstreams_of
 from spillover.live.http.client import Response
 from spillover.live.overflow import report_lines
 from spillover.live.overflow.condition_log import ConditionLog
@@ -53,6 +53,7 @@ from spillover.live.overflow.waiters import Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
+from spillover.model.request import DONE, Answer
 from spillover.model.topology import Neighbor, Topology
 
 if TYPE_CHECKING:
@@ -114,10 +115,13 @@ class NodeShell:
         self.relays = self.metrics.watched(Relays(self.feed, self.waiters, self.timers, put))
         self.relays.go_by(self.cluster)
         self.workers = self._make_workers()
+        self.metrics.gateway.upstreams = partial(upstreams_of, self.workers)
         self.peers = Peers(topology, self.cluster.id, self.configured)
         self._condition_log, self._pool_log = ConditionLog(self.machine), pool_log(self.machine)
         self.on_close: list[Callable[[], None]] = []
         self.on_change: list[Callable[[], None]] = []
+        self.status_of: Callable[[Answer], tuple[int, str]] = lambda _: (200, "")
+        """Which status a client is told where there is no result, and the reason."""
         fed, told = (count(1).__next__, self.feed), (self.waiters, self.relays)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, *told)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, *told)
@@ -309,8 +313,9 @@ class NodeShell:
         entry = self.home_requests.answered(ref, answer)
         if self.metrics.tokens is not None:
             self.metrics.tokens.home_ended(entry.type, answer)
-        if is_logged():
-            log_request(entry, answer)
+        if not self.machine.settings.passes and is_logged():  # at the door that is the answer's
+            status = 200 if answer.outcome is DONE else self.status_of(answer)[0]
+            log_request(entry, answer, status)
 
     def _moved(self, moving_bytes: int) -> None:
         self.feed(ev.BytesMoving(moving_bytes))

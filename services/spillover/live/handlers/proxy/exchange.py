@@ -109,7 +109,7 @@ class PassedConnection(Connection):
             self._status = answer.head.status
             piece = body.feed(rest) if rest else b""
         except Malformed as error:
-            exchange.break_off(f"the answer is not valid HTTP: {error}")
+            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
             return
         exchange.has_begun = True
         if exchange.takes_whole and body.done:
@@ -125,7 +125,7 @@ class PassedConnection(Connection):
         try:
             piece = body.feed(data)
         except Malformed as error:
-            exchange.break_off(f"the answer is not valid HTTP: {error}")
+            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
             return
         self._hand_on(exchange, body, piece)
 
