@@ -164,9 +164,9 @@ class IdempotencyTable:
             entry.fetched = True
             self.unfetched -= self._lasting.get(entry.id) is entry
 
-    def unfetched_names(self) -> list[str]:
-        """Returns the names of answers that nobody has seen, oldest first."""
-        return [entry.name for entry in self._lasting.values() if not entry.fetched]
+    def unfetched_ids(self) -> list[str]:
+        """Returns the ids of requests whose answers nobody has seen, oldest first."""
+        return [entry.id for entry in self._lasting.values() if not entry.fetched]
 
     @property
     def kept_bytes(self) -> int:

@@ -9,10 +9,12 @@ import asyncio
 import logging
 import math
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import HomeRequests
+from spillover.live.process.logs import Message
 
 TELL_EVERY_S = 3.0
 """So often a drain says what it waits for."""
@@ -22,6 +24,9 @@ LOOK_EVERY_S = 0.5
 
 ENDING = "ending: "
 """How every log line about the end begins."""
+
+NAMES_PER_LINE, NAMES_MAX = 50, 10_000
+"""Of what is lost: a line of names can be read, and an end does not take minutes to tell."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,10 +91,18 @@ async def _sign(
             wait.cancel()
 
 
-def tell_lost(left: Left) -> None:
-    """What is lost now that the node ends, if anything is."""
-    if any(left):
-        _log.warning("%slost %s", ENDING, left)
+def tell_lost(left: Left, requests: Sequence[str] = (), results: Sequence[str] = ()) -> None:
+    """Say what is lost now that the node ends, if anything is, and the names of that."""
+    if not any(left):
+        return
+    _log.warning("%slost %s", ENDING, left)
+    for what, names in (("request", requests), ("result", results)):
+        for at in range(0, min(len(names), NAMES_MAX), NAMES_PER_LINE):
+            told = list(names[at : min(at + NAMES_PER_LINE, NAMES_MAX)])
+            _log.warning(Message(f"{ENDING}each {what} that is lost", names=told))
+        if len(names) > NAMES_MAX:
+            more = len(names) - NAMES_MAX
+            _log.warning(Message(f"{ENDING}more {what}s are lost", count=more))
 
 
 def _count(number: int, noun: str) -> str:

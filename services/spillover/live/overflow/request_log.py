@@ -100,11 +100,13 @@ def log_passed(
 ) -> None:
     """Write the line of a request at a door, if it `is_logged`. It came to an answer of the machine
     or, where there is none, to an outcome. `sizes_bytes` are those of the bodies there and back,
-    `end` is what came of an answer that had begun, `path` the way of one that nobody awaits."""
+    `end` is what came of an answer that had begun, `path` the way to where that ran."""
     now_s = time.monotonic()
     if isinstance(came_to, Answer):
         told = _told_by(came_to)
         problem = problem or came_to.problem
+        if len(path) > len(came_to.path):  # of what broke off on its way back
+            told |= _way(path)
     else:
         told = {"outcome": came_to, "cause": cause, **_way(path)}
     trace = None if request is None else request.trace
