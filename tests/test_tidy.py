@@ -93,9 +93,9 @@ LONG_FILES = {
     # One answer, what may become of it, and who is told.
     "services/spillover/apps/node/passed_answers.py": 445,
     # One node, and what each command of its machine comes to.
-    "services/spillover/live/overflow/shell.py": 420,
+    "services/spillover/live/overflow/shell.py": 425,
     # What one connection carries, and all that can end it.
-    "services/spillover/live/http/connection.py": 470,
+    "services/spillover/live/http/connection.py": 475,
     # One client's session, and all that becomes of it.
     "services/spillover/core/membership/client_session.py": 435,
     # One producer, and all that comes to it.

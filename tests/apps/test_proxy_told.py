@@ -11,7 +11,7 @@ from spillover.live.process.logs import REQUESTS_LOGGER
 from spillover.model.routes import Route
 from support.federation import until
 from support.passed_requests import LENGTH, get, post
-from support.proxy_doors import in_front
+from support.proxy_doors import counted, in_front
 
 pytestmark = pytest.mark.together
 
@@ -77,17 +77,6 @@ def line_of(caplog):
     return SimpleNamespace(text=str(record.msg), fields=record.msg.fields)
 
 
-def counted(node, name):
-    """Of one metric, what is not 0: by its labels in their order, without the cluster."""
-    told = {}
-    for family in node.shell.metrics.registry.collect():
-        for sample in family.samples:
-            if sample.name == f"spillover_{name}" and sample.value:
-                labels = sorted(sample.labels.items())
-                told[tuple(value for key, value in labels if key != "cluster")] = sample.value
-    return told
-
-
 @pytest.mark.parametrize("hops", [0, 1])
 @pytest.mark.parametrize("scene", SCENES)
 def test_what_came_of_a_request_and_why_is_told(caplog, scene, hops):
@@ -112,6 +101,8 @@ def test_what_came_of_a_request_and_why_is_told(caplog, scene, hops):
         assert "cause" in line or "cause" not in told.fields
         assert told.fields["total_ms"] >= told.fields.get("first_byte_ms", 0.0)
         assert "secret" not in told.text
+        knows_service = not hops and scene != "too late"  # of another site's it is not told
+        assert told.fields.get("upstream") == (here.service.url + "/" if knows_service else None)
         if failed is None or "end" in line:
             assert told.fields["hops"] == hops
         home, runs = here["a"], here["ab"[hops]]

@@ -26,7 +26,7 @@ ENDING = "ending: "
 """How every log line about the end begins."""
 
 NAMES_PER_LINE, NAMES_MAX = 50, 10_000
-"""Of what is lost: a line of names can be read, and an end does not take minutes to tell."""
+"""Of results that are lost: a line can be read, and an end does not take minutes to tell."""
 
 _log = logging.getLogger(__name__)
 
@@ -91,18 +91,17 @@ async def _sign(
             wait.cancel()
 
 
-def tell_lost(left: Left, requests: Sequence[str] = (), results: Sequence[str] = ()) -> None:
-    """Say what is lost now that the node ends, if anything is, and the names of that."""
+def tell_lost(left: Left, results: Sequence[str] = ()) -> None:
+    """Say what is lost now that the node ends, if anything is, and the names of the results."""
     if not any(left):
         return
     _log.warning("%slost %s", ENDING, left)
-    for what, names in (("request", requests), ("result", results)):
-        for at in range(0, min(len(names), NAMES_MAX), NAMES_PER_LINE):
-            told = list(names[at : min(at + NAMES_PER_LINE, NAMES_MAX)])
-            _log.warning(Message(f"{ENDING}each {what} that is lost", names=told))
-        if len(names) > NAMES_MAX:
-            more = len(names) - NAMES_MAX
-            _log.warning(Message(f"{ENDING}more {what}s are lost", count=more))
+    told = results[:NAMES_MAX]
+    for at in range(0, len(told), NAMES_PER_LINE):
+        names = list(told[at : at + NAMES_PER_LINE])
+        _log.warning(Message(f"{ENDING}results that are lost", names=names))
+    if len(results) > NAMES_MAX:
+        _log.warning(Message(f"{ENDING}more results are lost", count=len(results) - NAMES_MAX))
 
 
 def _count(number: int, noun: str) -> str:

@@ -25,6 +25,19 @@ _CLASSES = len(signals.STATUSES) - 1
 """Of status by their first digit, 0 for none; what is beyond the last is none that HTTP knows."""
 
 
+USUAL = {
+    Outcome.FAILED: (
+        *(Cause.CONNECTION, Cause.UPSTREAM_STATUS, Cause.UPSTREAM_ANSWER),
+        *(Cause.TIMEOUT, Cause.WORKER, Cause.NEIGHBOR),
+    ),
+    Outcome.REJECTED: (Cause.UPSTREAM_STATUS, Cause.WORKER, Cause.CLIENT),
+    Outcome.EXPIRED: (Cause.QUEUE, Cause.TIMEOUT, Cause.CONNECTION, Cause.NEIGHBOR),
+    Outcome.CANCELLED: (Cause.CLIENT,),
+    Outcome.UNKNOWN: (Cause.NEIGHBOR,),
+}
+"""What is told from the start, so that rates begin at 0. A neighbor may tell of others."""
+
+
 class HttpCounts:
     """Of one method on one route."""
 
@@ -60,16 +73,14 @@ class GatewayMetrics:
         self.upstreams: Callable[[], Iterable[Upstream]] = tuple
         """The services behind the node."""
         self._failures = {
-            (outcome.value, cause.value): 0
-            for outcome in Outcome
-            if outcome is not Outcome.DONE
-            for cause in Cause
+            (outcome.value, cause.value): 0 for outcome, causes in USUAL.items() for cause in causes
         }
 
     def not_done(self, answer: Answer) -> None:
         """A client's request was accepted, and has come to this."""
         cause = cause_of(answer) or Cause.WORKER
-        self._failures[answer.outcome.value, cause.value] += 1
+        both = answer.outcome.value, cause.value
+        self._failures[both] = self._failures.get(both, 0) + 1
 
     def collect(self, cluster: ClusterId) -> Iterator[Metric]:
         """All of them, at each scrape."""

@@ -79,12 +79,11 @@ class HomeRequests:
         self._names.expire(time.monotonic())
         return self._names.unfetched
 
-    def lose_all(self) -> tuple[list[str], list[str]]:
-        """The node ends: what is lost with it is counted. Returns the names of requests that are
-        under way, and of answers that nobody has come for."""
+    def lose_results(self) -> list[str]:
+        """The node ends: answers that nobody has come for are lost. Returns their names."""
         results = list(map(told_inside, self._names.unfetched_ids()))
         self._names.lost[NODE_ENDED] += len(results)
-        return [told_inside(entry.id) for entry in self._entries.values()], results
+        return results
 
     def find(self, request_id: str) -> IdempotencyRecord | None:
         """Returns the entry of this id, if it is under way or its answer is still kept."""

@@ -75,6 +75,9 @@ class NodeShell:
     InputError for a handler that cannot be imported, and for a neighbor without a url.
     """
 
+    status_of: Callable[[Answer], tuple[int, str]] = staticmethod(lambda _: (200, ""))
+    """Says which status a client is told where there is no result, and the reason."""
+
     def __init__(
         self,
         topology: Topology,
@@ -115,13 +118,10 @@ class NodeShell:
         self.relays = self.metrics.watched(Relays(self.feed, self.waiters, self.timers, put))
         self.relays.go_by(self.cluster)
         self.workers = self._make_workers()
-        self.metrics.gateway.upstreams = partial(upstreams_of, self.workers)
         self.peers = Peers(topology, self.cluster.id, self.configured)
         self._condition_log, self._pool_log = ConditionLog(self.machine), pool_log(self.machine)
         self.on_close: list[Callable[[], None]] = []
         self.on_change: list[Callable[[], None]] = []
-        self.status_of: Callable[[Answer], tuple[int, str]] = lambda _: (200, "")
-        """Which status a client is told where there is no result, and the reason."""
         fed, told = (count(1).__next__, self.feed), (self.waiters, self.relays)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, *told)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, *told)
@@ -384,8 +384,11 @@ class NodeShell:
         told = (f"{self._source}: cluster {cluster.id}", self.timers, self.feed)
         passing = (self.moving, self.relays)
         if pool is None:
-            return make_workers(cluster, *told, self._health_changed, *passing)
-        return make_unlike_workers(cluster, pool, *told, self._server_changed, *passing)
+            workers = make_workers(cluster, *told, self._health_changed, *passing)
+        else:
+            workers = make_unlike_workers(cluster, pool, *told, self._server_changed, *passing)
+        self.metrics.gateway.upstreams = partial(upstreams_of, workers)
+        return workers
 
     def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url
