@@ -29,8 +29,8 @@ class Cause(StrEnum):
     WORKER = "worker"
     """A Python or Dask handler raised, or the process or thread that ran it is gone."""
     NEIGHBOR = "neighbor"
-    """It was at a neighbor that was lost, broke its answer off, or was not done by the deadline: the
-    log there says why."""
+    """It was at a neighbor that was lost, broke it off, or had not answered by the deadline.
+    The log there says why."""
     CLIENT = "client"
     """Its client left, did not read the answer, cancelled it, or sent what cannot be passed on."""
     NODE = "node"
