@@ -29,7 +29,7 @@ def jobs(monkeypatch):
         if payload == "fail":
             raise ValueError("no")
         if payload == "sleep":
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         return payload
 
     module.run = work
