@@ -50,7 +50,7 @@ def test_what_is_lost_is_told_if_anything_is(left, told, caplog):
 def test_results_that_are_lost_are_named_a_line_at_a_time(caplog):
     names = [f"r{number}" for number in range(NAMES_MAX + 7)]
     tell_lost(Left(0, len(names)), names)
-    first, *others, last = (one.msg for one in caplog.records)
+    _, *others, last = (one.msg for one in caplog.records)
     assert len(others) == NAMES_MAX // NAMES_PER_LINE
     assert [name for line in others for name in line.fields["names"]] == names[:NAMES_MAX]
     assert str(last) == "ending: more results are lost count=7"

@@ -107,7 +107,9 @@ class UpstreamWorkers(ABC, Generic[C]):
         call.refused = refused
         self._send(call)
 
-    def _no_answer(self, call: C, upstream: Upstream, reason: str, cause: Cause) -> None:
+    def _no_answer(
+        self, call: C, upstream: Upstream, reason: str, cause: Cause = Cause.CONNECTION
+    ) -> None:
         """As a failure of the upstream: one that only takes requests would be the least busy."""
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s, cause)
         problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
