@@ -422,6 +422,7 @@ SAID = {
     "docs/queue.md": [
         f"objects above {kib(store.FILE_BYTES_MIN)} are files",
         f"last {ms(bodies.NOTE_S)} before a SIGKILL",
+        f"within {s(consumer_shell.ANSWER_S)}, nothing is raised",
     ],
     "docs/security.md": [
         f"handshakes ({s(contexts.HANDSHAKE_S)}).",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadNow
 from spillover.model.trace_context import TraceContext
@@ -124,6 +125,10 @@ class Answer:
     """What it said besides, as JSON, bounded by whoever reads it."""
     retry_after_s: float | None = None
     """When it said that trying again may help."""
+    cause: Cause | None = field(default=None, compare=False)
+    """Why it was not done, where whoever gives the answer knows: see `model.causes`."""
+    upstream: str | None = field(default=None, compare=False)
+    """The name of the service that ran it, where that was behind this node."""
     load: LoadNow | None = field(default=None, compare=False)
     """Of the cluster that hands the answer back, for the one that gets it next."""
 

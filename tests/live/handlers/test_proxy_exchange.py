@@ -275,7 +275,7 @@ def test_what_does_not_come_whole_is_told_to_be_broken_off(run, name, takes_whol
         asked = Asked(client, connection, takes_whole=takes_whole)
         await play(connection, *pieces)
         (ended,) = asked.ends
-        assert type(ended) is OutcomeUnknown
+        assert isinstance(ended, OutcomeUnknown)
         assert str(ended).startswith(f"GET u: {why}")
         assert (asked.statuses, asked.body) == ([200] * has_head, body)
         assert asked.exchange.has_begun == has_head

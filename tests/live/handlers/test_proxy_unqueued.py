@@ -15,6 +15,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.proxy.handler import UNQUEUED_MAX
 from spillover.live.handlers.proxy.unqueued import NotWhole, Unqueued
+from spillover.model.causes import Cause
 from spillover.model.passed import PassedRequest
 from support.loop import until
 from support.proxy_workers import Front, Saying, in_front_of, own
@@ -220,7 +221,7 @@ def test_what_is_late_is_given_up(run):
             assert told == []
             here.ring(LEFT_S)
             late = "the deadline passed before its answer was whole"
-            assert told == [NotWhole("deadline_exceeded", late)]
+            assert told == [NotWhole("deadline_exceeded", late, Cause.TIMEOUT)]
             assert here.is_idle
             await until(lambda: said.left)
 
@@ -243,7 +244,7 @@ def test_an_answer_that_nobody_reads_stands_still_for_so_long_and_no_longer(run)
             assert told == [200]
             here.ring(STALL_S)
             why = "its client has read nothing of it for 50 s"
-            assert told == [200, NotWhole("handler_failed", why)]
+            assert told == [200, NotWhole("handler_failed", why, Cause.CLIENT)]
             assert here.is_idle
             call.pause()
             call.resume()

@@ -39,10 +39,13 @@ from spillover.live.handlers.proxy.heads import (
     read_request,
 )
 from spillover.live.handlers.proxy.known import KnownRequest, KnownRequests, WrittenHeads
+from spillover.live.overflow.gateway_metrics import HttpByRoute
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
+from spillover.live.overflow.request_log import is_logged, log_turned_away
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.request import Refusal
+from spillover.model.signals.gateway import OTHER
 
 AHEAD_MAX_BYTES = 65_536
 """Of what comes behind a request that is under way."""
@@ -77,6 +80,7 @@ class Door(Protocol):
     loop: asyncio.AbstractEventLoop
     requests: KnownRequests
     answers: WrittenHeads
+    counts: HttpByRoute
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it told, each second, when something is too late."""
@@ -330,6 +334,9 @@ class DoorConnection(asyncio.Protocol):
         self.due_s = math.inf
         self._body = None
         answer = self._answer = PassedAnswer(self._door.shell, self, head, self._door.answers)
+        answer.counts, answer.received_bytes = self._door.counts[head.method, OTHER], len(body)
+        if answer.asked is not None:
+            answer.asked.received_s = self._received_s
         try:
             asked = Asked(head, self._tenant, known)
             self._door.pass_on(answer, asked, self._way, body, self._received_s)
@@ -341,8 +348,12 @@ class DoorConnection(asyncio.Protocol):
         """Answer what cannot be read on, behind what was answered before."""
         self._door.shell.writes.flush()
         self._forget_body()
-        method = "GET" if self._head is None else self._head.method
+        head = self._head
+        method, target = (head.method, head.target) if head else (OTHER, b"")
         self._discards = True
+        self._door.counts[method, OTHER].statuses[problem.status // 100] += 1
+        if is_logged():
+            log_turned_away(method, target, problem.status, problem.reason)
         write_problem(self, problem, method, keep_alive=False)
 
     # --- what answers tell --------------------------------------------------------------------

@@ -15,6 +15,7 @@ import msgspec
 from spillover.apps.http.exchange import CLOSE, STATUS_LINE
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import node_ended, problem_of
+from spillover.apps.node.passed_told import count_end, log_end
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
@@ -29,13 +30,16 @@ from spillover.live.handlers.proxy.heads import (
 from spillover.live.handlers.proxy.known import WrittenHeads
 from spillover.live.handlers.proxy.known import cut as cut_head
 from spillover.live.handlers.proxy.unqueued import NotWhole, UnqueuedCall
-from spillover.live.overflow.relay import Flow
+from spillover.live.overflow.gateway_metrics import NOT_COUNTED
+from spillover.live.overflow.relay import CANCELLED, TRUNCATED, WHOLE, Flow
+from spillover.live.overflow.request_log import Asked, is_logged
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.causes import Cause
 from spillover.model.ids import name_of
 from spillover.model.passed import Fields, PassedHead, length_at, with_length
-from spillover.model.request import Answer, Request
+from spillover.model.request import Answer, Outcome, Request
 
 JOINED_BYTES = 16_384
 """A smaller piece is copied between its chunk's ends, a larger one is not."""
@@ -158,14 +162,20 @@ class PassedAnswer:
         "_shell",
         "_takes_trailers",
         "_unwritten",
+        "asked",
         "call",
+        "counts",
         "entry",
         "flow",
         "has_begun",
         "is_chunked",
         "is_over",
         "own_name",
+        "received_bytes",
         "request",
+        "sent_bytes",
+        "so_far",
+        "status",
         "tells_events",
     )
 
@@ -199,6 +209,11 @@ class PassedAnswer:
         self.flow: Flow | None = None
         self.has_begun = False
         self.is_over = False
+        # For `passed_told`:
+        self.asked = Asked(head.method, head.target.decode("latin-1")) if is_logged() else None
+        self.counts = NOT_COUNTED
+        self.received_bytes = self.sent_bytes = self.status = 0
+        self.so_far: SoFar | None = None
         self.tells_events = False
         """A stream of events that breaks off ends with one that says so."""
 
@@ -213,13 +228,17 @@ class PassedAnswer:
         self.flow = flow
         self.has_begun = True
         self._passed = head
+        self.so_far = so_far
+        if self.asked is not None:
+            self.asked.first_byte_now()
         if self._line.is_gone:
             return
         written = self._written(head, so_far, flow)
         if written is None:
-            self._break_off()
+            self._break_off(cause=Cause.UPSTREAM_ANSWER)
             return
         self._unwritten = written
+        self.status = head.status
         if not flow.is_whole:
             asyncio.get_running_loop().call_soon(self.flush)
         if self._line.write_paused:
@@ -231,8 +250,9 @@ class PassedAnswer:
         if self._left_bytes is not None:
             self._left_bytes -= len(data)
             if self._left_bytes < 0:
-                self._break_off()
+                self._break_off(cause=Cause.UPSTREAM_ANSWER)
                 return
+        self.sent_bytes += len(data)
         is_short = len(data) < JOINED_BYTES
         if self._unwritten:
             if is_short and len(self._unwritten) < JOINED_BYTES:
@@ -259,17 +279,18 @@ class PassedAnswer:
         if self._line.half_closed and self.is_chunked:
             self._line.look_between_chunks()
 
-    def end(self, trailers: Fields, answer: Answer | None) -> None:  # noqa: ARG002 - of `Sink`
+    def end(self, trailers: Fields, answer: Answer | None) -> None:
         if self.is_over or self._line.is_gone:
             return
         if self._left_bytes:
-            self._break_off()
+            self._break_off(cause=Cause.UPSTREAM_ANSWER)
             return
         last = b"0\r\n\r\n" if self.is_chunked else b""
         if last and trailers and self._takes_trailers:
             written = write_head(b"0", trailers)
             if written is None:
-                self._break_off()  # a neighbor must not write a second answer
+                # A neighbor must not write a second answer.
+                self._break_off(cause=Cause.UPSTREAM_ANSWER)
                 return
             last = written
         if self._unwritten:
@@ -278,18 +299,26 @@ class PassedAnswer:
         elif last:
             self._line.write(last)
         self.is_over = True
+        counts = self.counts  # as `count_end`, on the way of most requests
+        counts.statuses[self.status // 100] += 1
+        counts.received_bytes += self.received_bytes
+        counts.sent_bytes += self.sent_bytes
+        if self.asked is not None:
+            log_end(self, self.asked, WHOLE, answer)
         self._line.answered(keep_alive=self._keep_alive)
 
     def break_off(self, answer: Answer | None) -> None:
         if not self.is_over:
-            self._break_off(None if answer is None else answer.problem)
+            cause = Cause.NODE if answer is None else None
+            self._break_off(None if answer is None else answer.problem, answer, cause=cause)
 
     def settle(self, told: Told) -> None:
         if told is not None:
-            self.refuse(problem_of(self.name, told))
+            answer = told if isinstance(told, Answer) else None
+            self.refuse(problem_of(self.name, told), answer)
             return
         has_not_run = self.entry is None or self._shell.surely_never_ran(self.entry.ref)
-        self.refuse(node_ended(self.name, has_not_run=has_not_run))
+        self.refuse(node_ended(self.name, has_not_run=has_not_run), cause=Cause.NODE)
 
     def taken(self, entry: IdempotencyRecord) -> None:
         """It is under way, unless it has come to its end already."""
@@ -297,7 +326,9 @@ class PassedAnswer:
 
     def client_left(self) -> None:
         """Nobody waits for the answer any more."""
-        self.is_over = True
+        if not self.is_over:
+            self.is_over = True
+            count_end(self, CANCELLED if self.has_begun else None, cause=Cause.CLIENT)
         if self.entry is not None:
             self._shell.home_requests.abandon(self.entry)
         elif self.call is not None:
@@ -309,17 +340,22 @@ class PassedAnswer:
             self.end(came_to, None)
         elif self.has_begun:
             if not self.is_over:
-                self._break_off(came_to.detail)
+                self._break_off(came_to.detail, cause=came_to.cause)
         else:
             retry_after_s = UNQUEUED_RETRY_S if came_to.reason == "no_servers" else None
-            self.refuse(Problem(came_to.reason, came_to.detail, self.name, retry_after_s))
+            problem = Problem(came_to.reason, came_to.detail, self.name, retry_after_s)
+            self.refuse(problem, cause=came_to.cause)
 
     # ------------------------------------------------------------------------------------------
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(
+        self, problem: Problem, answer: Answer | None = None, cause: Cause | None = None
+    ) -> None:
         """Nothing has begun, and nothing will."""
         if not self.is_over:
             self.is_over = True
+            self.status = 0 if self._line.is_gone else problem.status
+            count_end(self, None, answer, cause, problem)
             self._shell.writes.flush()  # what was answered before comes first
             write_problem(self._line, problem, self._method, keep_alive=self._keep_alive)
 
@@ -384,10 +420,14 @@ class PassedAnswer:
             so_far.service_s * 1e3,
         ))  # fmt: skip
 
-    def _break_off(self, problem: str | None = None) -> None:
+    def _break_off(
+        self, problem: str | None = None, answer: Answer | None = None, cause: Cause | None = None
+    ) -> None:
         """Whoever reads it must see that it is not whole."""
         self.flush()
         self.is_over = True
+        was_cancelled = answer is not None and answer.outcome is Outcome.CANCELLED
+        count_end(self, CANCELLED if was_cancelled else TRUNCATED, answer, cause)
         words = b""
         passed, left_bytes = self._passed, self._left_bytes
         if self.tells_events and left_bytes is None and passed and _is_of_events(passed):

@@ -76,6 +76,7 @@ class ProxyDoor:
         self.pseudonym = f"{shell.cluster.id}-{os.urandom(4).hex()}.spillover"
         self.loop = asyncio.get_running_loop()
         self.requests, self.answers = KnownRequests(), WrittenHeads()
+        self.counts = shell.metrics.gateway.http
         workers = shell.workers
         self._unqueued = (
             Unqueued(workers.upstreams, shell.timers, shell.moving)
@@ -172,11 +173,15 @@ class ProxyDoor:
     ) -> None:
         """A request has come whole. Raises Problem where it is not taken."""
         head, tenant, known = asked
+        route = self.route_of(head) if self._routes else None
+        if route is not None:
+            answer.counts = self.counts[head.method, route.path]
+            if answer.asked is not None:
+                answer.asked.route = route.path
         headers = NO_HEADERS
         if not _SERVER_NAMES.isdisjoint(head.names):
             both = zip(head.names, head.fields, strict=True)
             headers = read_headers([(name, one[1]) for name, one in both if name in _SERVER_NAMES])
-        route = self.route_of(head) if self._routes else None
         own = OwnRequest(head, way, body, known)
         passed: OwnRequest | PassedRequest = own
         if tenant and headers.key is not None:

@@ -62,6 +62,7 @@ from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import Carried, NodeSettings
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.core.tokens.answers import NOT_RUN
+from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow
 from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
@@ -417,6 +418,7 @@ class NodeMachine(NodeFacts):
         if known is not None and known.answering:
             broke = f"{BROKE_OFF}: {event.problem}"
             ended = ev.ServiceEnded(event.ref, FAILED, event.service_s, problem=broke)
+            ended.cause = event.cause
             self._service_ended(ended, now_s)
             return
         visit = self._visit_of(event.ref)
@@ -442,6 +444,7 @@ class NodeMachine(NodeFacts):
         """Learns from work that was not done, and returns whether it is tried elsewhere first. With
         unlike servers another one of them is tried before that, and nobody has to know."""
         is_news, visit.undone = visit.undone is None, event.problem
+        visit.undone_by = event.cause
         if event.refused and self._unlike:
             if cast("TokenPool", self.servers).refused(visit):
                 visit.refused_with = None
@@ -536,7 +539,7 @@ class NodeMachine(NodeFacts):
         so_far = visit.so_far(ev.ResponseBegan(visit.ref), self.settings.cluster)
         self._out.append(ev.Began(visit.ref, visit.origin, so_far))
         answer = visit.answer(FAILED, self.settings.cluster, visit.undone)
-        answer.upstream_status = visit.refused_with
+        answer.upstream_status, answer.cause = visit.refused_with, visit.undone_by
         self._reply(visit, answer, now_s)
 
     def _broken_off(self, visit: Visit, now_s: float) -> None:
@@ -546,7 +549,9 @@ class NodeMachine(NodeFacts):
         visit.network_s += max(0.0, now_s - visit.since_s)
         outcome = Outcome.CANCELLED if visit.cancelling else FAILED
         problem = f"{BROKE_OFF}: cluster {visit.target.id} was lost"
-        self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
+        answer = visit.answer(outcome, self.settings.cluster, problem)
+        answer.cause = Cause.CLIENT if visit.cancelling else Cause.NEIGHBOR
+        self._reply(visit, answer, now_s)
         if visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
 
@@ -623,12 +628,13 @@ class NodeMachine(NodeFacts):
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target.handle))
         is_late = outcome is Outcome.EXPIRED
+        stranded = is_late and had_place and (self.servers.down or not visit.group.fitting.up)
         if is_late and problem is None:
-            stranded = had_place and (self.servers.down or not visit.group.fitting.up)
             problem = visit.why_late(stranded=stranded)
         answer = visit.answer(outcome, self.settings.cluster, problem)
         if is_late:
             answer.upstream_status = visit.service_said
+            answer.cause = visit.why_expired(stranded=stranded)
         self._reply(visit, answer, now_s)
         if was_away and visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)

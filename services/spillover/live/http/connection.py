@@ -284,7 +284,7 @@ class Connection(asyncio.Protocol):
                     self._heads.learn(whole[0], (status, dict(headers)))
             self._finish(exchange, answer)
         elif self._fault is not None:
-            exchange.break_off(self._fault)
+            exchange.cannot_read(self._fault)
         elif self._large_bytes and exchange.connection is self:
             self._read_large(self._large_bytes)
 

@@ -52,6 +52,10 @@ class Response:
     """When the last byte of the answer was parsed."""
 
 
+class NotHttp(OutcomeUnknown):
+    """An answer has come that cannot be read."""
+
+
 class StreamRefused(PeerError):
     """In place of a stream there was an answer of another status; its headers, lower-case."""
 
@@ -122,6 +126,10 @@ class OutgoingRequest:
         else:
             told = f"{self.method} {self.url}: {self.uncertain}; then: {error}"
             self.fail(OutcomeUnknown(told))
+
+    def cannot_read(self, what: str) -> None:
+        """Fail since what has come is no answer that can be read."""
+        self.fail(NotHttp(f"{self.method} {self.url}: {what}"))
 
     def fail(self, error: BaseException) -> None:
         """End without an answer. The connection closes: what it would carry next is unknown."""

@@ -16,6 +16,7 @@ import msgspec
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.access import TENANT
+from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
 from spillover.model.ids import ClusterId, RequestId, parts_of, request_id_of
 from spillover.model.load import LoadNow
@@ -131,6 +132,7 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     retry_after_ms: float | None = None
     rejected: bool = False
     load: LoadBody | None = None
+    cause: str = ""
 
 
 class CancelBody(msgspec.Struct, omit_defaults=True):
@@ -177,6 +179,9 @@ class Stay(NamedTuple):
         there_s = (sent_s - decided_s) + round_trip_s / 2 + self.reading_s
         return there_s, self.answer_delay_s + round_trip_s / 2
 
+
+_CAUSES = {cause.value: cause for cause in Cause}
+"""What a node of another version tells besides is nobody's business here."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_forward = msgspec.json.Decoder(ForwardBody).decode
@@ -332,6 +337,7 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
             retry_after_ms=None if retry_after_s is None else retry_after_s * 1e3,
             rejected=rejected,
             load=None if answer.load is None else LoadBody(*answer.load),
+            cause=answer.cause or "",
         )
     )
 
@@ -360,6 +366,7 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
             answer.upstream_body = message.upstream_body
         if message.retry_after_ms is not None:
             answer.retry_after_s = message.retry_after_ms / 1e3
+        answer.cause = _CAUSES.get(message.cause)
     stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
     return answer, stay
 

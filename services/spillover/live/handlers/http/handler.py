@@ -20,8 +20,9 @@ from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import Ended, one_line
 from spillover.live.handlers.http.upstream_answers import read_answer
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
-from spillover.live.handlers.http.upstreams import Upstream, reason_of
+from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
 from spillover.live.http.client import Response
+from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import told_inside
 from spillover.model.topology import Cluster
@@ -80,7 +81,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         try:
             asked = upstream.post(_headers(call.command, trace), payload, keyed=request.keyed)
         except ValueError as error:  # a name that no header can bear must not end the node
-            self._end(call, Ended(problem=one_line(error)))
+            self._end(call, Ended(problem=one_line(error), cause=Cause.CLIENT))
             return
         upstream.running += 1
         call.asked = asked
@@ -99,7 +100,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         elif isinstance(error, NotDelivered):
             self._not_delivered(call, upstream, error)
         else:
-            self._no_answer(call, upstream, reason_of(error))
+            self._no_answer(call, upstream, reason_of(error), cause_by(error))
 
     def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:
         upstream.attempt = 0
@@ -112,7 +113,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         if ended.problem is None or ended.rejected:
             self.upstreams.worked(upstream, None if ended.rejected else took_s)
         else:
-            self.upstreams.failed(upstream, took_s)
+            self.upstreams.failed(upstream, took_s, ended.cause)
         self._end(call, ended)
 
 

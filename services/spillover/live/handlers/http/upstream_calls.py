@@ -25,6 +25,7 @@ from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
 from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstreams import AGAIN_S, Upstream, Upstreams
 from spillover.live.http.connection import Connection, Pool
+from spillover.model.causes import STOPPED, Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
@@ -87,6 +88,8 @@ class UpstreamWorkers(ABC, Generic[C]):
         if call is None:
             return
         self._let_go(call)
+        if call.tried:
+            call.tried[-1].ends[STOPPED] += 1
         self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_time_s(call.command)), None)
 
     async def close(self) -> None:
@@ -97,6 +100,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         await self.upstreams.close()
 
     def _not_delivered(self, call: C, upstream: Upstream, error: NotDelivered) -> None:
+        upstream.ends[Cause.CONNECTION.value] += 1
         if self.upstreams.not_reached(upstream, error, call.sent_s):
             call.not_reached.append(upstream)
         self._send_if_there(call)
@@ -114,17 +118,23 @@ class UpstreamWorkers(ABC, Generic[C]):
         self._send(call)
 
     def _no_answer(
-        self, call: C, upstream: Upstream, reason: str, *, is_idempotent: bool = False
+        self,
+        call: C,
+        upstream: Upstream,
+        reason: str,
+        cause: Cause = Cause.CONNECTION,
+        *,
+        is_idempotent: bool = False,
     ) -> None:
         """As a failure of the upstream: one that only takes requests would be the least busy."""
-        self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
+        self.upstreams.failed(upstream, time.monotonic() - call.sent_s, cause)
         problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
         is_repeatable = is_idempotent or call.command.request.keyed
         if is_repeatable and call.uncertain is None:
             call.uncertain = problem
             self._send(call)
         else:
-            self._end(call, Ended(problem=problem))
+            self._end(call, Ended(problem=problem, cause=cause))
 
     def _none_left(self, call: C) -> None:
         """By now the node has been told if no upstream is up: what was surely not begun is decided
@@ -135,7 +145,7 @@ class UpstreamWorkers(ABC, Generic[C]):
             asyncio.get_running_loop().call_later(AGAIN_S, self._send_if_there, call)
             return
         if call.uncertain is not None:
-            self._end(call, Ended(problem=call.uncertain))
+            self._end(call, Ended(problem=call.uncertain, cause=Cause.CONNECTION))
             return
         rest_s = self.upstreams.rest_s(time.monotonic())
         if call.refused is not None:
@@ -145,8 +155,10 @@ class UpstreamWorkers(ABC, Generic[C]):
         ref = call.command.ref
         del self._calls[ref]
         problem = self.upstreams.problem()[:PROBLEM_LENGTH_MAX]
-        self._on_end(NotStarted(ref, problem, retry_after_s=rest_s), None)
+        cause = Cause.CONNECTION if rest_s is None else Cause.UPSTREAM_STATUS
+        self._on_end(NotStarted(ref, problem, retry_after_s=rest_s, cause=cause), None)
 
     def _end(self, call: C, ended: Ended) -> None:
         del self._calls[call.command.ref]
+        ended.upstream = call.tried[-1].name if call.tried else None
         self._on_end(event_of(call.command, ended), None)

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 
 from spillover.live.engine.moving import Moving
@@ -22,7 +22,9 @@ from spillover.live.handlers.base import OnHealth
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
 from spillover.live.http.client import HttpClient, Response
 from spillover.live.http.connection import Again, Body, Connection, Pool
+from spillover.live.http.outgoing import NotHttp
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.causes import DONE, REJECTED, UPSTREAM_ENDS, Cause
 from spillover.model.errors import ConnectTimeout, NotDelivered
 from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.backoff import backoff_s
@@ -96,6 +98,8 @@ class Upstream:
         self.ended_s = 0.0
         self.passed_over_until_s = 0.0
         self.pause_s = PASS_OVER_S
+        self.ends = dict.fromkeys(UPSTREAM_ENDS, 0)
+        """What requests have come to here, for metrics."""
         self._target = url.target
         self.client = HttpClient(
             url.origin,
@@ -179,17 +183,24 @@ class Upstreams:
             self._next = (chosen.place + 1) % len(self._all)
         return chosen
 
+    def __iter__(self) -> Iterator[Upstream]:
+        return iter(self._all)
+
     def worked(self, upstream: Upstream, took_s: float | None) -> None:
         """It has done a request in this time, or (None) has said what is wrong with it, which tells
         nothing of how long a success takes."""
+        upstream.ends[DONE if took_s is not None else REJECTED] += 1
         if took_s is not None:
             self._usual_s += (took_s - self._usual_s) * USUAL_WEIGHT
         upstream.pause_s = PASS_OVER_S
         if upstream.failures:
             self._weigh(upstream, failed=False)
 
-    def failed(self, upstream: Upstream, took_s: float) -> None:
+    def failed(
+        self, upstream: Upstream, took_s: float, cause: Cause = Cause.UPSTREAM_STATUS
+    ) -> None:
         """It has answered with a failure, that it has not done the work, or not at all."""
+        upstream.ends[cause.value] += 1
         rest_s = self._usual_s - took_s
         if rest_s > 0.0:
             upstream.running += 1
@@ -309,6 +320,11 @@ class Upstreams:
         now_s = time.monotonic()
         if not any(one.up and one.alone_until_s <= now_s for one in self._all if one != upstream):
             self._on_health(True)  # noqa: FBT003 - the shape of the callback
+
+
+def cause_by(error: BaseException) -> Cause:
+    """Returns what an upstream failed by that gave no whole answer."""
+    return Cause.UPSTREAM_ANSWER if isinstance(error, NotHttp) else Cause.CONNECTION
 
 
 def reason_of(error: BaseException) -> str:

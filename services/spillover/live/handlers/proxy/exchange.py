@@ -127,7 +127,7 @@ class PassedConnection(Connection):
             self.keep_s = answer.keep_s
             piece = body.feed(rest) if rest else b""
         except Malformed as error:
-            exchange.break_off(f"the answer is not valid HTTP: {error}")
+            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
             return
         exchange.has_begun = True
         exchange.message = None
@@ -144,7 +144,7 @@ class PassedConnection(Connection):
         try:
             piece = body.feed(data)
         except Malformed as error:
-            exchange.break_off(f"the answer is not valid HTTP: {error}")
+            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
             return
         self._hand_on(exchange, body, piece)
 

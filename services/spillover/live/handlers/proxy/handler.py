@@ -27,7 +27,7 @@ from spillover.live.handlers.calls import SAID_LIMIT_BYTES, Ended, one_line
 from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
-from spillover.live.handlers.http.upstreams import Upstream, reason_of
+from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
 from spillover.live.handlers.proxy.heads import Refused, values
 from spillover.live.handlers.proxy.known import KnownAnswers
@@ -40,6 +40,7 @@ from spillover.live.handlers.proxy.sent_heads import (
 )
 from spillover.live.http.connection import IDEMPOTENT, Response
 from spillover.live.http.known_heads import Known
+from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
 from spillover.model.passed import Fields, MalformedPassed, PassedHead, PassedRequest
@@ -178,7 +179,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             is_encoded = isinstance(work, bytes | memoryview)
             call.request = ForeignRequest(work, self._foreign) if is_encoded else work
         except MalformedPassed as error:
-            self._end(call, Ended(problem=one_line(error), rejected=True, status=400))
+            refused = one_line(error)
+            self._end(call, Ended(problem=refused, rejected=True, status=400, cause=Cause.CLIENT))
             return
         self._send(call)
 
@@ -186,7 +188,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         """An answer that has begun is not read any more."""
         if self._calls.get(call.command.ref) is call:
             self._let_go(call)
-            self._end(call, Ended(problem=problem))
+            call.tried[-1].ends[Cause.TIMEOUT.value] += 1
+            self._end(call, Ended(problem=problem, cause=Cause.TIMEOUT))
 
     def _let_go(self, call: _Call) -> None:
         exchange, call.exchange = call.exchange, None
@@ -219,7 +222,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
                 head = own_head(request, upstream.authority, added)
         except ValueError as error:  # what no connection can bear must not end the node
             status = error.status if isinstance(error, Refused) else 400
-            self._end(call, Ended(problem=one_line(error), rejected=True, status=status))
+            refused = one_line(error)
+            self._end(
+                call, Ended(problem=refused, rejected=True, status=status, cause=Cause.CLIENT)
+            )
             return
         upstream.running += 1
         exchange = passed_exchange(
@@ -274,14 +280,15 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             assert exchange is not None  # noqa: S101 - its head has come
             self._whole(call, upstream, exchange)
         elif call.relay is not None:
-            self._broken_off(call, upstream, reason_of(came_to))
+            self._broken_off(call, upstream, reason_of(came_to), cause_by(came_to))
         elif isinstance(came_to, NotDelivered):
             self._not_delivered(call, upstream, came_to)
         elif exchange is not None and exchange.has_begun:  # it said so before it broke off
             self._not_done(call, upstream, self._refusal(call, upstream))
         else:
             is_idempotent = call.request is not None and call.request.method in IDEMPOTENT
-            self._no_answer(call, upstream, reason_of(came_to), is_idempotent=is_idempotent)
+            cause = cause_by(came_to)
+            self._no_answer(call, upstream, reason_of(came_to), cause, is_idempotent=is_idempotent)
 
     def _whole(self, call: _Call, upstream: Upstream, exchange: PassedExchange) -> None:
         upstream.attempt = 0
@@ -307,14 +314,15 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._relays.whole(ResponseBegan(ref, service_s), head, call.held, trailers)
         if head.status < FAILED_FROM:
             self.upstreams.worked(upstream, took_s)
-            self._on_end(ServiceEnded(ref, DONE, service_s), None)
+            self._on_end(ServiceEnded(ref, DONE, service_s, upstream=upstream.name), None)
         else:
             self.upstreams.failed(upstream, took_s)
-            self._on_end(event_of(call.command, _said(upstream, head.status)), None)
+            ended = _said(upstream, head.status)
+            self._on_end(event_of(call.command, ended), None)
 
-    def _broken_off(self, call: _Call, upstream: Upstream, reason: str) -> None:
-        self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
-        self._end(call, Ended(problem=f"upstream {upstream.name}: {reason}"))
+    def _broken_off(self, call: _Call, upstream: Upstream, reason: str, cause: Cause) -> None:
+        self.upstreams.failed(upstream, time.monotonic() - call.sent_s, cause)
+        self._end(call, Ended(problem=f"upstream {upstream.name}: {reason}", cause=cause))
 
     @staticmethod
     def _refusal(call: _Call, upstream: Upstream) -> Ended:
@@ -328,7 +336,12 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
 
 
 def _said(upstream: Upstream, status: int) -> Ended:
-    return Ended(problem=f"upstream {upstream.name} answered {status}", status=status)
+    return Ended(
+        problem=f"upstream {upstream.name} answered {status}",
+        status=status,
+        cause=Cause.UPSTREAM_STATUS,
+        upstream=upstream.name,
+    )
 
 
 def _in_trace(fields: Fields, trace: TraceContext) -> Fields:

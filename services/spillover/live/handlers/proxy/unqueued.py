@@ -13,15 +13,23 @@ from functools import partial
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timer, Timers
-from spillover.live.handlers.http.upstreams import AGAIN_S, Upstream, Upstreams, reason_of
+from spillover.live.handlers.http.upstreams import (
+    AGAIN_S,
+    Upstream,
+    Upstreams,
+    cause_by,
+    reason_of,
+)
 from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.handlers.proxy.handler import (
+    FAILED_FROM,
     UNQUEUED_MAX,
     added_fields,
     passed_exchange,
 )
 from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head
 from spillover.live.http.connection import IDEMPOTENT, Response
+from spillover.model.causes import DONE, STOPPED, Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId
 from spillover.model.passed import Fields, PassedHead, PassedRequest
@@ -36,6 +44,7 @@ class NotWhole:
 
     reason: str
     detail: str
+    cause: Cause
 
 
 OnEnd = Callable[[Fields | NotWhole], None]
@@ -148,9 +157,9 @@ class UnqueuedCall:
                 asyncio.get_running_loop().call_later(AGAIN_S, self._send)
                 return
             if self._problem is not None:
-                self._fail("handler_failed", self._problem)
+                self._fail("handler_failed", self._problem, Cause.CONNECTION)
                 return
-            self._fail("no_servers", self._owner.upstreams.problem())
+            self._fail("no_servers", self._owner.upstreams.problem(), Cause.CONNECTION)
             return
         self._tried.append(upstream)
         added = added_fields(self._id, self._deadline_s - now_s)
@@ -170,16 +179,22 @@ class UnqueuedCall:
         if isinstance(came_to, Response):
             assert exchange is not None  # noqa: S101 - its head has come
             upstream.answered_s = time.monotonic()
+            failed = came_to.status >= FAILED_FROM
+            upstream.ends[Cause.UPSTREAM_STATUS.value if failed else DONE] += 1
             self._end(exchange.trailers)
         elif isinstance(came_to, NotDelivered):
+            upstream.ends[Cause.CONNECTION.value] += 1
             if self._owner.upstreams.not_reached(upstream, came_to, self._sent_s):
                 self._not_reached.append(upstream)
             self._send()  # told of it, the node may have rung its deadline
         elif self._problem is None and self._is_repeatable(exchange):
+            upstream.ends[cause_by(came_to).value] += 1
             self._problem = f"upstream {upstream.name}: {reason_of(came_to)}"
             self._send()
         else:
-            self._fail("handler_failed", f"upstream {upstream.name}: {reason_of(came_to)}")
+            cause = cause_by(came_to)
+            upstream.ends[cause.value] += 1
+            self._fail("handler_failed", f"upstream {upstream.name}: {reason_of(came_to)}", cause)
 
     def _is_repeatable(self, exchange: PassedExchange | None) -> bool:
         """Returns whether another one may be asked after an end that gave no answer."""
@@ -187,12 +202,13 @@ class UnqueuedCall:
 
     def _too_late(self, _: float) -> None:
         self._let_go()
-        self._fail("deadline_exceeded", "the deadline passed before its answer was whole")
+        why = "the deadline passed before its answer was whole"
+        self._fail("deadline_exceeded", why, Cause.TIMEOUT)
 
     def _stands_still(self, _: float) -> None:
         self._let_go()
         why = f"its client has read nothing of it for {self._owner.stall_s:g} s"
-        self._fail("handler_failed", why)
+        self._fail("handler_failed", why, Cause.CLIENT)
 
     def _unset_stalled(self) -> None:
         stalled, self._stalled = self._stalled, None
@@ -202,10 +218,11 @@ class UnqueuedCall:
     def _let_go(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
+            self._tried[-1].ends[STOPPED] += 1
             exchange.cancel()
 
-    def _fail(self, reason: str, detail: str) -> None:
-        self._end(NotWhole(reason, detail))
+    def _fail(self, reason: str, detail: str, cause: Cause) -> None:
+        self._end(NotWhole(reason, detail, cause))
 
     def _end(self, came_to: Fields | NotWhole) -> None:
         self._end_silently()
