@@ -317,8 +317,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._on_end(ServiceEnded(ref, DONE, service_s, upstream=upstream.name), None)
         else:
             self.upstreams.failed(upstream, took_s)
-            ended = _said(upstream, head.status)
-            self._on_end(event_of(call.command, ended), None)
+            self._on_end(event_of(call.command, _said(upstream, head.status)), None)
 
     def _broken_off(self, call: _Call, upstream: Upstream, reason: str, cause: Cause) -> None:
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s, cause)
