@@ -11,15 +11,16 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from spillover.core.overflow.events import ServersDown
 from support.loop import turn
 from support.ports import free_port
-from support.proxy_doors import Client
+from support.proxy_doors import Client, doors
 from support.waiting import until
 
 HERE = Path(__file__).parent / "services"
@@ -30,6 +31,8 @@ KEEP_S = 5.0
 """For how long uvicorn and Node keep an idle connection unless told otherwise."""
 THREADS = "8"
 CLIENTS = 8
+AT_A_TIME = 4
+"""At each cluster: half of the clients wait."""
 
 
 def _serve(kind):
@@ -72,8 +75,8 @@ KINDS = {
     ),
     "llama.cpp": ("xllamacpp", lambda port, _: (PYTHON, "llama.py", "{directory}", str(port))),
 }
-"""What must be installed, and the command for a port, and for how long a kept connection may be idle,
-in seconds, as far as that can be told."""
+"""What must be installed, and the command for a port and for the seconds that a kept connection may
+be idle, as far as that can be told."""
 
 
 def missing(kind):
@@ -152,6 +155,14 @@ def service_of(require, tmp_path_factory):
         yield find
 
 
+@asynccontextmanager
+async def home_and_hop(handler):
+    """Doors of b, and of a, whose servers are down, so that it hands on to b."""
+    async with doors("a", "b", handler=handler, cluster={"servers": AT_A_TIME}) as here:
+        here["a"].shell.feed(ServersDown())
+        yield here
+
+
 class Ask(NamedTuple):
     """A request, and the body of its answer if that is known."""
 
@@ -197,13 +208,13 @@ class Asking:
 
 
 async def problem_of(asking, asked, way=None):
-    """Return what is wrong with the answer, or None. `way` are the clusters that it came through."""
+    """Return what is wrong with the answer, or None. `way`: the clusters that it came through."""
     try:
         read = await asking.ask(asked)
     except (OSError, EOFError) as error:
         return f"{asked.method}: {error!r}"
     if read.status != 200 or not read.is_whole or asked.body not in {None, read.body}:
-        return f"{asked.method}: {read.status} {read.body[:200]!r}"
+        return f"{asked.method}: {read.status} {read.body[:300]!r}".partition('"id"')[0]
     came = read.get(b"spillover-path")
     return f"{asked.method}: by {came}" if way not in {None, came} else None
 
@@ -222,4 +233,4 @@ async def ask_at_once(port, asks, *, requests=400, way=None, pause_s=lambda: 0.0
         asking.close()
 
     await asyncio.gather(*(one() for _ in range(CLIENTS)))
-    return Counter(problem.partition('"id"')[0] for problem in wrong if problem is not None)
+    return Counter(problem for problem in wrong if problem is not None)

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import json
 import time
+from http import HTTPStatus
 
 PIECES = [b"data: %d\n\n" % number for number in range(4)]
 BIG = b"0123456789abcdef" * 4096
@@ -26,46 +27,69 @@ left = [0]
 """How many clients have left such a stream."""
 
 
+def echo(method, query, fields, body):
+    """Tell what was asked."""
+    told = {"method": method, "query": query, "type": fields.get("content-type")}
+    told["sha256"] = hashlib.sha256(body).hexdigest()
+    return 200, [("Content-Type", "application/json")], json.dumps(told).encode()
+
+
+def tagged(_method, _query, fields, _body):
+    """Tell of a thing that has a tag, unless the client has it already."""
+    if fields.get("if-none-match") == '"abc"':
+        return 304, [("ETag", '"abc"')], b""
+    return 200, [*TEXT, ("ETag", '"abc"')], b"tagged"
+
+
+def file(_method, _query, fields, _body):
+    """Give a file, or the part of it that is asked for."""
+    if "range" not in fields:
+        return 200, [*TEXT, ("Accept-Ranges", "bytes")], FILE
+    first, last = map(int, fields["range"].partition("=")[2].split("-"))
+    told = f"bytes {first}-{last}/{len(FILE)}"
+    return 206, [*TEXT, ("Content-Range", told)], FILE[first : last + 1]
+
+
+def headers(_method, _query, fields, _body):
+    """Tell some headers of the request."""
+    seen = sorted(name for name in fields if name.startswith("x-h"))
+    return 200, TEXT, f"{fields.get('host')} {seen}".encode()
+
+
+def cookie(_method, _query, fields, _body):
+    """Tell the client's cookies, and set two."""
+    told = [("Set-Cookie", "a=1; Path=/"), ("Set-Cookie", "b=2; HttpOnly")]
+    return 200, [*TEXT, *told], fields.get("cookie", "").encode()
+
+
+def count_left(_method, _query, _fields, _body):
+    """Tell how many clients have left."""
+    return 200, TEXT, b"%d" % left[0]
+
+
+BY_PATH = {
+    "/echo": echo,
+    "/etag": tagged,
+    "/range": file,
+    "/headers": headers,
+    "/cookie": cookie,
+    "/left": count_left,
+    "/small": (200, TEXT, b"hello"),
+    "/empty": (200, TEXT, b""),
+    "/none": (204, [], b""),
+    "/moved": (301, [*TEXT, ("Location", "/small?x=1")], b"moved"),
+    "/broken": (500, TEXT, b"broken"),
+    "/gzip": (200, [*TEXT, ("Content-Encoding", "gzip")], GZIPPED),
+    "/many": (200, [*TEXT, *((f"X-O{number}", "v" * 20) for number in range(90))], b"m"),
+}
+
+
 def answer(method, path, query, fields, body):
     """Return status, headers and body of what is said at once."""
     if path.startswith("/p/"):
         return 200, TEXT, f"{path} {query}".encode("utf-8", "surrogateescape")
-    match path:
-        case "/small":
-            return 200, TEXT, b"hello"
-        case "/echo":
-            told = {"method": method, "query": query, "type": fields.get("content-type")}
-            told["sha256"] = hashlib.sha256(body).hexdigest()
-            return 200, [("Content-Type", "application/json")], json.dumps(told).encode()
-        case "/etag" if fields.get("if-none-match") == '"abc"':
-            return 304, [("ETag", '"abc"')], b""
-        case "/etag":
-            return 200, [*TEXT, ("ETag", '"abc"')], b"tagged"
-        case "/range" if "range" in fields:
-            first, last = map(int, fields["range"].partition("=")[2].split("-"))
-            told = f"bytes {first}-{last}/{len(FILE)}"
-            return 206, [*TEXT, ("Content-Range", told)], FILE[first : last + 1]
-        case "/range":
-            return 200, [*TEXT, ("Accept-Ranges", "bytes")], FILE
-        case "/gzip":
-            return 200, [*TEXT, ("Content-Encoding", "gzip")], GZIPPED
-        case "/cookie":
-            told = [("Set-Cookie", "a=1; Path=/"), ("Set-Cookie", "b=2; HttpOnly")]
-            return 200, [*TEXT, *told], fields.get("cookie", "").encode()
-        case "/headers":
-            seen = sorted(name for name in fields if name.startswith("x-h"))
-            return 200, TEXT, f"{fields.get('host')} {seen}".encode()
-        case "/many":
-            return 200, [*TEXT, *((f"X-O{number}", "v" * 20) for number in range(90))], b"m"
-        case "/moved":
-            return 301, [*TEXT, ("Location", "/small?x=1")], b"moved"
-        case "/left":
-            return 200, TEXT, b"%d" % left[0]
-    return {
-        "/none": (204, [], b""),
-        "/empty": (200, TEXT, b""),
-        "/broken": (500, TEXT, b"broken"),
-    }.get(path, (404, TEXT, b"nothing here"))
+    told = BY_PATH.get(path, (404, TEXT, b"nothing here"))
+    return told(method, query, fields, body) if callable(told) else told
 
 
 def pieces(path):
@@ -106,9 +130,9 @@ async def asgi(scope, receive, send):
             body, more = body + event.get("body", b""), event.get("more_body", False)
         fields = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
         query = scope["query_string"].decode("latin-1")
-        status, headers, body = answer(method, path, query, fields, body)
+        status, told, body = answer(method, path, query, fields, body)
         length = [] if status in {204, 304} else [("Content-Length", str(len(body)))]
-        await begin(status, headers + length)
+        await begin(status, told + length)
         await end(body)
 
 
@@ -134,12 +158,6 @@ async def _say(parts, pause_s, receive, send):
         leaving.cancel()
 
 
-REASONS = {
-    **{200: "OK", 204: "No Content", 206: "Partial Content", 301: "Moved Permanently"},
-    **{304: "Not Modified", 401: "Unauthorized", 404: "Not Found", 500: "Internal Server Error"},
-}
-
-
 def wsgi(surroundings, start):
     """The application for servers of WSGI."""
     method, path = surroundings["REQUEST_METHOD"], surroundings["PATH_INFO"]
@@ -158,9 +176,9 @@ def wsgi(surroundings, start):
         if name.startswith(("HTTP_", "CONTENT_")) and value
     }
     query = surroundings.get("QUERY_STRING", "")
-    status, headers, body = answer(method, path, query, fields, body)
+    status, told, body = answer(method, path, query, fields, body)
     counted = [] if status in {204, 304} else [("Content-Length", str(len(body)))]
-    start(f"{status} {REASONS[status]}", headers + counted)
+    start(f"{status} {HTTPStatus(status).phrase}", told + counted)
     return [] if method == "HEAD" or not body else [body]
 
 

@@ -1,5 +1,5 @@
-"""Servers that have no command of their own for it: KIND PORT [for how long a kept connection may be
-idle, in seconds].
+"""Servers that have no command of their own for what tests want of them: KIND PORT KEEP_S, where
+KEEP_S says for how long a kept connection may be idle.
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ def _is_whole(asked):
 
 
 if __name__ == "__main__":
-    kind, port, keep_s = sys.argv[1], int(sys.argv[2]), float((sys.argv[3:] or ["0"])[0])
+    kind, port, keep_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     {"uvicorn": uvicorn, "werkzeug": werkzeug, "closing": closing}[kind](port, keep_s)

@@ -98,4 +98,7 @@ const server = http.createServer(async (request, response) => {
 });
 server.keepAliveTimeout = Number(process.argv[3]);
 server.listen(Number(process.argv[2]), "127.0.0.1");
-process.on("SIGTERM", () => server.close(() => process.exit(0)));
+process.on("SIGTERM", () => {
+  server.close(() => process.exit(0));
+  server.closeIdleConnections();
+});
