@@ -41,37 +41,27 @@ RUN = ask("POST", "/requests", "Content-Type: application/json", body=b'{"payloa
 """What a node of an `http:` handler is asked."""
 
 SHORT_S = 0.02
+"""For which a service keeps what is idle, where clients pause for about as long."""
 DRAWN = random.Random(1)
 
+KINDS = ("uvicorn", "node", "gunicorn-gthread", "waitress", "uwsgi")
 CASES = {
     "uvicorn that keeps little": ("uvicorn", SHORT_S, (GET, POST)),
     **{
         f"closes after {1000 * keep_s:g} ms": ("closing", keep_s, (GET, POST))
         for keep_s in (0.0, 0.0001, 0.003)
     },
-    **{
-        kind: (kind, KEEP_S, (GET, POST, STREAM))
-        for kind in (
-            "uvicorn",
-            "node",
-            "werkzeug",
-            "gunicorn",
-            "gunicorn-gthread",
-            "waitress",
-            "uwsgi",
-        )
-    },
+    **{kind: (kind, KEEP_S, (GET, POST, STREAM)) for kind in (*KINDS, "werkzeug", "gunicorn")},
     "http.server": ("http.server", KEEP_S, (ask("GET", "/answers.py"),)),
     "llama.cpp": ("llama.cpp", KEEP_S, (CHAT,)),
 }
-
 
 WAYS = ("b", "a,b")
 """From the door that is asked to the cluster that runs it."""
 
 
-def at_its_end_s():
-    """A pause about as long as the shortest time for which uvicorn keeps what is idle here."""
+def about_as_long_s():
+    """Return a pause at whose end the service may be closing the connection."""
     return DRAWN.uniform(0.85, 1.15) * SHORT_S
 
 
@@ -83,8 +73,7 @@ def check(main):
 def test_none_of_400_requests_is_lost(case, service_of):
     kind, keep_s, asks = CASES[case]
     service = service_of(kind, keep_s)
-
-    pauses = {"pause_s": at_its_end_s} if keep_s == SHORT_S else {}
+    pauses = {"pause_s": about_as_long_s} if keep_s == SHORT_S else {}
 
     async def main():
         async with home_and_hop(f"proxy:{service.url}") as here:
@@ -130,7 +119,7 @@ def test_an_upload_that_was_not_read_costs_nobody_else_an_answer(kind, service_o
     check(main)
 
 
-@pytest.mark.parametrize("kind", ["uvicorn", "node", "gunicorn-gthread", "waitress", "uwsgi"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_restart_costs_nobody_an_answer(kind, service_of):
     """Of the service of one of two sites, whose clients go on to ask what may be asked twice."""
     service, other = service_of(kind), service_of(kind, another=True)
