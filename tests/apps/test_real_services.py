@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import json
 import random
-import threading
 
 import pytest
 
@@ -134,7 +133,7 @@ def test_a_restart_costs_nobody_an_answer(kind, service_of):
     """Of the service of one of two sites, whose clients go on to ask what may be asked twice."""
     service, other = service_of(kind), service_of(kind, another=True)
     keys = itertools.count()
-    over, wrong = threading.Event(), []
+    over, wrong = asyncio.Event(), []
 
     def asks():
         keyed = f"Idempotency-Key: {next(keys)}"
