@@ -93,7 +93,7 @@ LONG_FILES = {
     # One node, and what each command of its machine comes to.
     "services/spillover/live/overflow/shell.py": 415,
     # What one connection carries, and all that can end it.
-    "services/spillover/live/http/connection.py": 470,
+    "services/spillover/live/http/connection.py": 515,
     # One client's session, and all that becomes of it.
     "services/spillover/core/membership/client_session.py": 435,
     # One producer, and all that comes to it.

@@ -159,7 +159,8 @@ def test_a_service_that_lies_before_anything_begins(hops):
             before = len(here.service.seen)
             read = await here.ask(get())
             assert (read.status, told(read)["reason"]) == (502, "handler_failed"), name
-            assert len(here.service.seen) == before + 1, name
+            times = 2 if lie is hang_up else 1  # once more where nothing has come
+            assert len(here.service.seen) == before + times, name
             here.service.answer = OK
             assert (await here.ask(get())).body == b"ok", name
 

@@ -134,10 +134,10 @@ async def hang_up(talk, *_):
     talk.reset()
 
 
-def test_who_hangs_up_has_failed_and_no_other_one_is_asked(run):
+def test_who_hangs_up_has_failed_and_another_one_is_asked_where_that_does_no_harm(run):
     async def main():
         async with beside(hang_up, OK) as (here, service, other):
-            _, told = here.send()
+            _, told = here.send(PassedRequest("POST", b"/", ((b"Host", b"h"),), b""))
             await until(lambda: told)
             (came_to,) = told
             assert isinstance(came_to, NotWhole)
@@ -147,6 +147,10 @@ def test_who_hangs_up_has_failed_and_no_other_one_is_asked(run):
             assert came_to.detail.endswith("before the answer was whole")
             assert (len(service.seen), len(other.seen)) == (1, 0)
             assert here.is_idle
+            for _ in range(2):  # whoever is asked first
+                _, told = here.send()
+                await until(lambda told=told: told)
+            assert len(other.seen) == 2
 
     run(main())
 

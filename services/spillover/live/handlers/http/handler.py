@@ -78,7 +78,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         if trace is not None:
             trace = trace.sent_to("POST", upstream.name)
         try:
-            asked = upstream.post(_headers(call.command, trace), payload)
+            asked = upstream.post(_headers(call.command, trace), payload, keyed=request.keyed)
         except ValueError as error:  # a name that no header can bear must not end the node
             self._end(call, Ended(problem=one_line(error)))
             return
@@ -97,17 +97,18 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         if error is None:
             self._answered(call, upstream, asked.result())
         elif isinstance(error, NotDelivered):
-            self._not_delivered(call, upstream, reason_of(error))
+            self._not_delivered(call, upstream, error)
         else:
             self._no_answer(call, upstream, reason_of(error))
 
     def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:
         upstream.attempt = 0
+        upstream.answered_s = now_s = time.monotonic()
         ended = read_answer(upstream.name, response, self._not_run_statuses)
         if ended.not_run:
             self._not_done(call, upstream, ended)
             return
-        took_s = time.monotonic() - call.sent_s
+        took_s = now_s - call.sent_s
         if ended.problem is None or ended.rejected:
             self.upstreams.worked(upstream, None if ended.rejected else took_s)
         else:

@@ -2,14 +2,16 @@
 and what it comes to where none is left.
 
 An upstream that cannot be reached surely has not got the request, and the next one is tried; where
-none is left, the work was not started. When bytes had left and no answer came, only a keyed request
-is tried once more. One that answers that it has surely not done the work is left alone for as long
-as it asks, and the next one is tried. How a request goes out and what its answer means is known to
-the handlers alone.
+none is left, the same one again for as long as it does not count as down, and then the work was not
+started. When bytes had left and no answer came, only one that is
+keyed or idempotent is tried at another one. One
+that answers that it has surely not done the work is left alone for as long as it asks, and the next
+one is tried. How a request goes out and what its answer means is known to the handlers alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -21,8 +23,9 @@ from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
 from spillover.live.handlers.ends import event_of, service_time_s
-from spillover.live.handlers.http.upstreams import Upstream, Upstreams
+from spillover.live.handlers.http.upstreams import AGAIN_S, Upstream, Upstreams
 from spillover.live.http.connection import Connection, Pool
+from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
 from spillover.model.unlike_servers import TOKENS_MAX
@@ -35,6 +38,8 @@ class UpstreamCall:
 
     command: Start
     tried: list[Upstream] = field(default_factory=list)
+    not_reached: list[Upstream] = field(default_factory=list)
+    """Of those, the ones that may be up all the same."""
     uncertain: str | None = None
     """Set once it may have run already: bytes had left, and for this reason no answer came."""
     refused: Ended | None = None
@@ -91,9 +96,14 @@ class UpstreamWorkers(ABC, Generic[C]):
             self._let_go(call)
         await self.upstreams.close()
 
-    def _not_delivered(self, call: C, upstream: Upstream, reason: str) -> None:
-        self.upstreams.unreachable(upstream, reason)
-        if self._calls.get(call.command.ref) is call:  # told of it, the node may have stopped it
+    def _not_delivered(self, call: C, upstream: Upstream, error: NotDelivered) -> None:
+        if self.upstreams.not_reached(upstream, error, call.sent_s):
+            call.not_reached.append(upstream)
+        self._send_if_there(call)
+
+    def _send_if_there(self, call: C) -> None:
+        """Unless the node has stopped it, which it may when it hears that an upstream is down."""
+        if self._calls.get(call.command.ref) is call:
             self._send(call)
 
     def _not_done(self, call: C, upstream: Upstream, refused: Ended) -> None:
@@ -103,11 +113,14 @@ class UpstreamWorkers(ABC, Generic[C]):
         call.refused = refused
         self._send(call)
 
-    def _no_answer(self, call: C, upstream: Upstream, reason: str) -> None:
+    def _no_answer(
+        self, call: C, upstream: Upstream, reason: str, *, is_idempotent: bool = False
+    ) -> None:
         """As a failure of the upstream: one that only takes requests would be the least busy."""
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
         problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
-        if call.command.request.keyed and call.uncertain is None:
+        is_repeatable = is_idempotent or call.command.request.keyed
+        if is_repeatable and call.uncertain is None:
             call.uncertain = problem
             self._send(call)
         else:
@@ -116,6 +129,11 @@ class UpstreamWorkers(ABC, Generic[C]):
     def _none_left(self, call: C) -> None:
         """By now the node has been told if no upstream is up: what was surely not begun is decided
         again with that in mind."""
+        if call.not_reached:
+            call.tried = [one for one in call.tried if one not in call.not_reached]
+            call.not_reached = []
+            asyncio.get_running_loop().call_later(AGAIN_S, self._send_if_there, call)
+            return
         if call.uncertain is not None:
             self._end(call, Ended(problem=call.uncertain))
             return

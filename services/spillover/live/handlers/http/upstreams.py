@@ -1,17 +1,18 @@
 """The upstreams of the handlers `http:` and `proxy:`: which is the least busy, which can be
 reached, which had better be left alone.
 
-Health is passive: an upstream is down from the moment a connection to it cannot be made, and is
-then looked after by connecting, never by work. One that fails counts as busy for as long as a
-success takes, or it would be the least busy always; one that fails more than the others
-(`policy.overflow.degradation`) is passed over for a while. What requests and answers mean is not
-known here.
+Health is passive: an upstream is down once no connection to it can be made (`policy.reach` says
+when that is so), and is then looked after by connecting, never by work. One that fails counts as
+busy for as long as a success takes, or it would be the least busy always; one that fails more than
+the others (`policy.overflow.degradation`) is passed over for a while. What requests and answers
+mean is not known here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from random import Random
@@ -20,19 +21,28 @@ from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
 from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.connection import Body, Connection, Pool
+from spillover.live.http.connection import Again, Body, Connection, Pool
 from spillover.live.process.logs import Message, OncePerPeriod
-from spillover.model.errors import NotDelivered
+from spillover.model.errors import ConnectTimeout, NotDelivered
 from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.backoff import backoff_s
 from spillover.policy.overflow.degradation import DEGRADED_AT, UNPROVEN, weighed
+from spillover.policy.reach import Reach
+from spillover.policy.reuse import Keeping
 
-PROBE_FIRST_S = 0.05
+PROBE_FIRST_S = AGAIN_S = 0.05
 PROBE_LONGEST_S = 1.0
+"""Pauses between attempts to connect; the first is also that of a request whose attempt says
+little of its upstream."""
 
 IDLE_S_MAX = 1.5
 """Servers close idle connections, common ones after 2 s or 5 s. A request that is written at that
 very moment is lost, and without a key not sent again: so the idle connection is closed first."""
+
+AGE_S_MAX = 5.0
+"""What is behind one address (pods, a name that moves) gets its share of the work anew within
+seconds after it has started again. So many seconds cost one connection to open for thousands of
+requests."""
 
 ALONE_S_MAX = 60.0
 """However long an upstream asks to be left alone, it is tried again after this time."""
@@ -63,6 +73,8 @@ class Upstream:
         connections_max: int,
         moving: Moving | None,
         make_connection: Callable[[Pool], Connection] | None,
+        *,
+        is_only: bool,
     ) -> None:
         self.name = url.name
         self.origin = url.origin
@@ -70,9 +82,13 @@ class Upstream:
         self.place = place
         self.running = 0
         self.up = True
+        self.was_reached = False
+        """Since the start."""
         self.reason = ""
         """Why it could not be reached when that was last so."""
         self.attempt = 0
+        self.reach = Reach()
+        self.answered_s = -math.inf
         self.alone_until_s = 0.0
         """It has asked not to be asked before."""
         self.failures = 0.0
@@ -85,15 +101,29 @@ class Upstream:
             url.origin,
             connections_max=connections_max,
             idle_s_max=IDLE_S_MAX,
+            keeping=Keeping(age_s_max=AGE_S_MAX, is_trusted=False),
+            again=Again.HARMLESS if is_only else Again.UNREAD,  # else another one is asked
             body_limit_bytes=RESULT_LIMIT_BYTES,
             excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
             make_connection=make_connection,
         )
 
-    def post(self, headers: Sequence[tuple[bytes, bytes]], body: Body) -> asyncio.Future[Response]:
+    def is_down(self, error: NotDelivered, began_s: float, now_s: float) -> bool:
+        """Returns whether an attempt to reach it that failed so says that it is down."""
+        reach, client = self.reach, self.client
+        reach.alive_s = max(self.answered_s, client.opened_s)
+        if isinstance(error, ConnectTimeout):
+            return reach.not_in_time(began_s, now_s)
+        return reach.refused(client.opened_s, now_s, is_busy=client.busy > 0)
+
+    def post(
+        self, headers: Sequence[tuple[bytes, bytes]], body: Body, *, keyed: bool
+    ) -> asyncio.Future[Response]:
         """As `HttpClient.request`. Without a limit in time: the node stops what is late."""
-        return self.client.request("POST", self._target, headers=headers, body=body, timeout_s=None)
+        return self.client.request(
+            "POST", self._target, headers=headers, body=body, timeout_s=None, keyed=keyed
+        )
 
 
 class Upstreams:
@@ -116,7 +146,7 @@ class Upstreams:
         """How long a success takes."""
         connections_max = 2 * servers + CONNECTIONS_SPARE
         self._all = [
-            Upstream(url, place, connections_max, moving, make_connection)
+            Upstream(url, place, connections_max, moving, make_connection, is_only=len(urls) == 1)
             for place, url in enumerate(urls)
         ]
         self._on_health = on_health
@@ -128,7 +158,8 @@ class Upstreams:
 
     def choose(self, tried: Collection[Upstream], now_s: float) -> Upstream | None:
         """Returns the least busy that is up, need not be left alone, and was not tried, ties by
-        rotation; None if there is none. Those that fail more than others come last."""
+        rotation; None if there is none. Those that were never reached yet come after others, those
+        that fail more than others last."""
         turned = self._all[self._next :] + self._all[: self._next]
         candidates = (
             upstream
@@ -137,7 +168,11 @@ class Upstreams:
         )
         chosen = min(
             candidates,
-            key=lambda upstream: (upstream.passed_over_until_s > now_s, upstream.running),
+            key=lambda upstream: (
+                upstream.passed_over_until_s > now_s,
+                not upstream.was_reached,
+                upstream.running,
+            ),
             default=None,
         )
         if chosen is not None:
@@ -193,11 +228,25 @@ class Upstreams:
     def _cooled(upstream: Upstream) -> None:
         upstream.running -= 1
 
+    def not_reached(self, upstream: Upstream, error: NotDelivered, began_s: float) -> bool:
+        """It could not be reached by an attempt that began then. Returns whether it counts as up
+        all the same, and may be tried again after AGAIN_S, others first."""
+        now_s = time.monotonic()
+        if not upstream.up or upstream.is_down(error, began_s, now_s):
+            self.unreachable(upstream, reason_of(error))
+            return False
+        upstream.reason = reason_of(error)
+        if len(self._all) > 1:
+            until_s = now_s + PASS_OVER_S
+            upstream.passed_over_until_s = max(upstream.passed_over_until_s, until_s)
+        return True
+
     def unreachable(self, upstream: Upstream, reason: str) -> None:
-        """A connection could not be made: leave it alone until one can."""
+        """It is down: leave it alone until a connection can be made."""
         upstream.reason = reason
         if not upstream.up:
             return
+        upstream.reach.forget()
         upstream.up = False
         _log.warning(Message("upstream cannot be reached", upstream=upstream.name, reason=reason))
         self._look_after(upstream)
@@ -231,10 +280,16 @@ class Upstreams:
         task.add_done_callback(self._looking.discard)
 
     async def _look_once(self, upstream: Upstream) -> None:
-        try:
-            await upstream.client.warm(1)
-        except NotDelivered as error:
-            self.unreachable(upstream, reason_of(error))
+        while upstream.up:
+            began_s = time.monotonic()
+            try:
+                await upstream.client.warm(1)
+            except NotDelivered as error:
+                if self.not_reached(upstream, error, began_s):
+                    await asyncio.sleep(AGAIN_S)
+            else:
+                upstream.was_reached = True
+                return
 
     async def _probe(self, upstream: Upstream) -> None:
         """Connect until that works. Only an answer starts the backoff anew: what accepts
@@ -249,7 +304,7 @@ class Upstreams:
             except NotDelivered as error:
                 upstream.reason = reason_of(error)
             else:
-                upstream.up = True
+                upstream.up = upstream.was_reached = True
         _log.info(Message("upstream can be reached again", upstream=upstream.name))
         now_s = time.monotonic()
         if not any(one.up and one.alone_until_s <= now_s for one in self._all if one != upstream):

@@ -28,7 +28,7 @@ from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, reason_of
-from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange, TakenBack
+from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
 from spillover.live.handlers.proxy.heads import Refused, values
 from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.handlers.proxy.sent_heads import (
@@ -38,7 +38,7 @@ from spillover.live.handlers.proxy.sent_heads import (
     own_head,
     upstream_head,
 )
-from spillover.live.http.connection import Response
+from spillover.live.http.connection import IDEMPOTENT, Response
 from spillover.live.http.known_heads import Known
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
@@ -50,9 +50,6 @@ from spillover.model.upstream_urls import UpstreamUrl
 
 UNQUEUED_MAX = 64
 """Requests beside the servers at once."""
-
-TAKEN_BACK_MAX = 3
-"""A service that speaks unasked on each connection is one that cannot be reached."""
 
 FAILED_FROM = 500
 """Statuses by which an upstream says that it has failed."""
@@ -91,6 +88,7 @@ def passed_exchange(
     on_end: Callable[[Response | BaseException], None],
     *,
     takes_whole: bool = False,
+    is_keyed: bool = False,
 ) -> PassedExchange:
     """Send a request to an upstream, with this head."""
     exchange = PassedExchange(
@@ -101,6 +99,7 @@ def passed_exchange(
         on_begin=on_head,
         on_piece=on_piece,
         takes_whole=takes_whole,
+        is_keyed=is_keyed,
     )
     upstream.client.dispatch(exchange, head, (request.body,) if request.body else ())
     return exchange
@@ -123,8 +122,6 @@ class _Call(UpstreamCall):
     request: PassedRequest | OwnRequest | ForeignRequest | None = None
     """None once its answer has begun."""
     exchange: PassedExchange | None = None
-    taken_back: int = 0
-    """How often a connection was no good before it had left."""
     relay: Relay | None = None
     """Once its answer has begun."""
     head: PassedHead | None = None
@@ -233,6 +230,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             partial(self._piece_came, call),
             partial(self._came_back, call, upstream),
             takes_whole=True,
+            is_keyed=asked.keyed,
         )
         if exchange.on_end is not None:
             call.exchange = exchange
@@ -277,19 +275,17 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._whole(call, upstream, exchange)
         elif call.relay is not None:
             self._broken_off(call, upstream, reason_of(came_to))
-        elif isinstance(came_to, TakenBack) and call.taken_back < TAKEN_BACK_MAX:
-            call.taken_back += 1
-            call.tried.remove(upstream)  # it is the connection's fault
-            self._send(call)
         elif isinstance(came_to, NotDelivered):
-            self._not_delivered(call, upstream, reason_of(came_to))
+            self._not_delivered(call, upstream, came_to)
         elif exchange is not None and exchange.has_begun:  # it said so before it broke off
             self._not_done(call, upstream, self._refusal(call, upstream))
         else:
-            self._no_answer(call, upstream, reason_of(came_to))
+            is_idempotent = call.request is not None and call.request.method in IDEMPOTENT
+            self._no_answer(call, upstream, reason_of(came_to), is_idempotent=is_idempotent)
 
     def _whole(self, call: _Call, upstream: Upstream, exchange: PassedExchange) -> None:
         upstream.attempt = 0
+        upstream.answered_s = now_s = time.monotonic()
         ref, trailers = call.command.ref, exchange.trailers
         if exchange.at_once is not None:
             call.head, call.held = exchange.at_once
@@ -302,7 +298,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._relays.hold(ref, head, call.held, trailers)
             self._not_done(call, upstream, refusal)
             return
-        took_s = time.monotonic() - call.sent_s
+        took_s = now_s - call.sent_s
         service_s = service_time_s(call.command)
         del self._calls[ref]  # what is due may end the request now, and finds nothing to stop
         if call.relay is not None:

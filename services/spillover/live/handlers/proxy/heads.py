@@ -20,6 +20,7 @@ from spillover.live.handlers.proxy.framing import (
     ToTheEnd,
     split_head,
 )
+from spillover.live.http.kept_for import read_keep_alive_s
 from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead
 
 CHUNKED = -1
@@ -234,7 +235,9 @@ def _size_of(meant: _Meant, *, is_old: bool) -> int:
 
 
 _MEANT = _FRAMING | {b"connection", b"expect", b"upgrade"}
-_MEANT_OF_ANSWERS = frozenset({b"connection", b"content-length", b"transfer-encoding"})
+_MEANT_OF_ANSWERS = frozenset(
+    {b"connection", b"content-length", b"keep-alive", b"transfer-encoding"}
+)
 
 
 def _meant(fields: Fields, names: Sequence[bytes]) -> _Meant:
@@ -333,6 +336,8 @@ class AnswerHead(NamedTuple):
     head: PassedHead
     body: Body
     keep_alive: bool
+    keep_s: float | None
+    """How long the service says that it keeps the connection, if it does."""
 
 
 def read_answer(head: bytes, method: str) -> AnswerHead | None:
@@ -358,7 +363,11 @@ def read_answer(head: bytes, method: str) -> AnswerHead | None:
     if len(lengths) > 1 or not (dropped.isdisjoint(names) and _OURS_ALONE.isdisjoint(names)):
         fields = _kept(fields, names, dropped, keeps_trailer=isinstance(body, Chunked))
     keep_alive = not is_old and b"close" not in options and not isinstance(body, ToTheEnd)
-    return AnswerHead(PassedHead(status, reason, fields), body, keep_alive)
+    keep_s = None
+    if b"keep-alive" in meant:
+        keep_s = read_keep_alive_s(b",".join(meant[b"keep-alive"]))
+        keep_alive = keep_alive and keep_s != 0.0
+    return AnswerHead(PassedHead(status, reason, fields), body, keep_alive, keep_s)
 
 
 def _kept(

@@ -160,6 +160,7 @@ class KnownAnswer(NamedTuple):
 
     head: PassedHead
     keep_alive: bool
+    keep_s: float | None
 
 
 class KnownAnswers(KnownHeads[KnownAnswer]):
@@ -190,7 +191,7 @@ class KnownAnswers(KnownHeads[KnownAnswer]):
         template = lengthless(head.headers, whole[1])
         if template is not None and NOT_KEPT.isdisjoint([name.lower() for name, _ in template]):
             kept = PassedHead(head.status, head.reason, template)
-            self.learn(whole[0], KnownAnswer(kept, answer.keep_alive))
+            self.learn(whole[0], KnownAnswer(kept, answer.keep_alive, answer.keep_s))
 
 
 class WrittenHead(NamedTuple):

@@ -4,6 +4,7 @@ wait behind work. Nothing is known of them to the machine; they are few, and sho
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from functools import partial
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timer, Timers
-from spillover.live.handlers.http.upstreams import Upstream, Upstreams, reason_of
+from spillover.live.handlers.http.upstreams import AGAIN_S, Upstream, Upstreams, reason_of
 from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.handlers.proxy.handler import (
     UNQUEUED_MAX,
@@ -20,7 +21,7 @@ from spillover.live.handlers.proxy.handler import (
     passed_exchange,
 )
 from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head
-from spillover.live.http.connection import Response
+from spillover.live.http.connection import IDEMPOTENT, Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId
 from spillover.model.passed import Fields, PassedHead, PassedRequest
@@ -99,6 +100,11 @@ class UnqueuedCall:
         self._deadline_s = deadline_s
         self._on_head, self._on_piece, self._on_end = on
         self._tried: list[Upstream] = []
+        self._not_reached: list[Upstream] = []
+        """Of those, the ones that may be up all the same."""
+        self._sent_s = 0.0
+        self._problem: str | None = None
+        """Why there was no answer where one was awaited."""
         self._exchange: PassedExchange | None = None
         self._stalled: Timer | None = None
         """Rings when its client has read nothing for too long."""
@@ -130,10 +136,20 @@ class UnqueuedCall:
             self._end_silently()
 
     def _send(self) -> None:
-        now_s = time.monotonic()
+        if self._is_over:
+            return
+        now_s = self._sent_s = time.monotonic()
         upstream = self._owner.upstreams.choose(self._tried, now_s)
         if upstream is None:
             # Only what was not delivered is tried at the next one: it surely did not run.
+            if self._not_reached:
+                self._tried = [one for one in self._tried if one not in self._not_reached]
+                self._not_reached = []
+                asyncio.get_running_loop().call_later(AGAIN_S, self._send)
+                return
+            if self._problem is not None:
+                self._fail("handler_failed", self._problem)
+                return
             self._fail("no_servers", self._owner.upstreams.problem())
             return
         self._tried.append(upstream)
@@ -153,13 +169,21 @@ class UnqueuedCall:
         exchange, self._exchange = self._exchange, None
         if isinstance(came_to, Response):
             assert exchange is not None  # noqa: S101 - its head has come
+            upstream.answered_s = time.monotonic()
             self._end(exchange.trailers)
         elif isinstance(came_to, NotDelivered):
-            self._owner.upstreams.unreachable(upstream, reason_of(came_to))
-            if not self._is_over:  # told of it, the node may have rung its deadline
-                self._send()
+            if self._owner.upstreams.not_reached(upstream, came_to, self._sent_s):
+                self._not_reached.append(upstream)
+            self._send()  # told of it, the node may have rung its deadline
+        elif self._problem is None and self._is_repeatable(exchange):
+            self._problem = f"upstream {upstream.name}: {reason_of(came_to)}"
+            self._send()
         else:
             self._fail("handler_failed", f"upstream {upstream.name}: {reason_of(came_to)}")
+
+    def _is_repeatable(self, exchange: PassedExchange | None) -> bool:
+        """Returns whether another one may be asked after an end that gave no answer."""
+        return (exchange is None or not exchange.has_begun) and self._request.method in IDEMPOTENT
 
     def _too_late(self, _: float) -> None:
         self._let_go()
