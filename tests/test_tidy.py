@@ -18,7 +18,7 @@ SOURCES = sorted(
 )
 TESTS = ROOT / "tests"
 REAL_TIME = {TESTS / place for place in ("e2e", "soak")} | {
-    TESTS / "support" / place for place in ("faults", "handlers", "leases")
+    TESTS / "support" / place for place in ("faults", "handlers", "leases", "services")
 }
 """Where what is waited for may be time itself."""
 FUNCTION_LINES = 50
