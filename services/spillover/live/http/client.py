@@ -311,6 +311,8 @@ class HttpClient:
             assert exchange.message is not None  # noqa: S101 - else it may not
             if not is_unread:
                 exchange.uncertain = what
+                # A server that is ending may well take one more connection and drop it, too.
+                exchange.doubted = not connection.has_answered or exchange.is_keyed
             exchange.opening = self._connect_for(exchange, *exchange.message)
         elif is_unread:
             exchange.undelivered(NotDelivered(told))
