@@ -94,6 +94,8 @@ LONG_FILES = {
     "services/spillover/apps/node/passed_answers.py": 445,
     # One node, and what each command of its machine comes to.
     "services/spillover/live/overflow/shell.py": 425,
+    # One client, and what becomes of its requests whatever becomes of their connections.
+    "services/spillover/live/http/client.py": 420,
     # What one connection carries, and all that can end it.
     "services/spillover/live/http/connection.py": 515,
     # One client's session, and all that becomes of it.

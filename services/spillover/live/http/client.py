@@ -44,6 +44,10 @@ __all__ = ["HttpClient", "Response"]
 WARM_AT_ONCE = 64
 """Connections that `warm` opens at the same time, below the usual backlog of a listening socket."""
 
+AGAIN_S = 0.05
+"""Until a request is sent again that was lost on a new connection: its server may be about to end,
+and takes none soon."""
+
 
 class HttpClient:
     """Connections to one server, reused last in, first out, each carrying one request at a time.
@@ -311,7 +315,10 @@ class HttpClient:
             assert exchange.message is not None  # noqa: S101 - else it may not
             if not is_unread:
                 exchange.uncertain = what
-            exchange.opening = self._connect_for(exchange, *exchange.message)
+                # A server that is ending may well take one more connection and drop it, too.
+                exchange.doubted = not connection.has_answered or exchange.is_keyed
+            pause_s = 0.0 if connection.has_answered else AGAIN_S
+            exchange.opening = self._connect_for(exchange, *exchange.message, pause_s=pause_s)
         elif is_unread:
             exchange.undelivered(NotDelivered(told))
         else:
@@ -352,13 +359,22 @@ class HttpClient:
         return self.connections_max - len(self._open) - len(self._connecting)
 
     def _connect_for(
-        self, exchange: OutgoingRequest | None, head: bytes = b"", body: Body = ()
+        self,
+        exchange: OutgoingRequest | None,
+        head: bytes = b"",
+        body: Body = (),
+        pause_s: float = 0.0,
     ) -> asyncio.Task[Connection]:
         """Open a connection for a request, or without one to have it idle."""
-        task = asyncio.get_running_loop().create_task(self._opening.open(self))
+        opening = self._open_later(pause_s) if pause_s else self._opening.open(self)
+        task = asyncio.get_running_loop().create_task(opening)
         self._connecting.add(task)
         task.add_done_callback(partial(self._connected, exchange, head, body))
         return task
+
+    async def _open_later(self, pause_s: float) -> Connection:
+        await asyncio.sleep(pause_s)
+        return await self._opening.open(self)
 
     def _connected(
         self,

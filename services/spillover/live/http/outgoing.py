@@ -102,6 +102,8 @@ class OutgoingRequest:
     is_keyed: bool = False
     """Whether the other end knows it again by its name, and does it once."""
     sendings: int = 0
+    doubted: bool = False
+    """Whether it went once more already although it may have been read."""
     uncertain: str | None = None
     """Set once it may have been read by an end that gave no answer: why there was none."""
 
@@ -112,7 +114,7 @@ class OutgoingRequest:
         if is_unread:
             return True
         is_harmless = self.is_keyed or self.method in IDEMPOTENT
-        return again is Again.HARMLESS and is_harmless and self.uncertain is None
+        return again is Again.HARMLESS and is_harmless and not self.doubted
 
     def break_off(self, what: str) -> None:
         """Fail with the error that tells whether anything of the request had been written."""
