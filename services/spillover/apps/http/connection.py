@@ -28,6 +28,7 @@ from spillover.apps.http.exchange import (
     body_too_slow,
 )
 from spillover.apps.http.half_closed import HalfClosed
+from spillover.apps.http.lingering import Lingering
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Serve, Service
 from spillover.apps.http.unread import UnreadAnswers
@@ -71,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
         "_awaits_continue", "_body_timer", "_bounds", "_direct", "_discarded_bytes",
         "_exchange_timer", "_half_closed", "_head_begun", "_head_bytes", "_head_timer",
         "_headers", "_here", "_hosts", "_idle_since_s", "_idle_timer", "_in_body",
-        "_is_of_page", "_loop", "_may_write", "_parser", "_put_off",
+        "_is_of_page", "_lingers", "_loop", "_may_write", "_parser", "_put_off",
         "_put_off_timer", "_read_paused", "_running", "_same_without_upgrade", "_serve", "_service",
         "_unread", "_url", "_why_malformed", "certificate", "client", "exchange", "moving",
         "on_flow", "on_gone", "peer", "pipeline", "shown", "transport", "unread",
@@ -138,6 +139,8 @@ class HttpConnection(asyncio.Protocol):
         # How far the other side goes along.
         self._half_closed = False
         """It sends nothing more, and waits for answers, or is gone."""
+        self._lingers = False
+        """Its last answer is written, and what still comes is thrown away."""
         self._read_paused = False
         self.write_paused = False
         self._may_write: asyncio.Event | None = None
@@ -147,6 +150,11 @@ class HttpConnection(asyncio.Protocol):
     @property
     def body_s(self) -> float:
         return self._bounds.body_s
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing that comes is read any more."""
+        return self._lingers or self.transport.is_closing()
 
     # --- what the loop tells ------------------------------------------------------------------
 
@@ -311,7 +319,7 @@ class HttpConnection(asyncio.Protocol):
     def _feed_by_pieces(self, data: bytes) -> None:
         """No more at a time than may still belong to a head."""
         start, view = 0, memoryview(data)
-        while start < len(data) and not self.transport.is_closing():
+        while start < len(data) and not self._is_over:
             room_bytes = HEAD_LIMIT_BYTES - self._head_bytes
             if room_bytes == 0:
                 self._refuse_head()
@@ -363,7 +371,7 @@ class HttpConnection(asyncio.Protocol):
         self._discarded_bytes = 0
         before, direct, url = self.exchange, self._direct, self._url
         method: str = parser.get_method().decode("ascii")
-        keep_alive = version != "1.0" and parser.should_keep_alive()
+        keep_alive = parser.should_keep_alive()
         serve: Serve | None = None
         post = None if direct is None or method != "POST" else direct.posts.get(url)
         if post is not None:
@@ -377,6 +385,8 @@ class HttpConnection(asyncio.Protocol):
             if direct is not None and method == "GET" and path.startswith(direct.get_below):
                 serve = direct.get
         exchange = Exchange(self, method, path, query, self._headers, keep_alive)
+        if version == "1.0":
+            exchange.is_old = True
         self.exchange = exchange
         self._headers = []  # trailers are no headers
         exchange.awaits_continue = self._awaits_continue
@@ -415,7 +425,7 @@ class HttpConnection(asyncio.Protocol):
         if exchange.response_complete:
             self._discarded_bytes += len(body)
             if self._discarded_bytes > DISCARD_LIMIT_BYTES:
-                self._close()
+                self._linger()
             return
         exchange.pieces.append(body)
         exchange.size_bytes += len(body)
@@ -452,7 +462,7 @@ class HttpConnection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def read_large(self, exchange: Exchange, size_bytes: int) -> None:
-        if self.transport.is_closing():
+        if self._is_over:
             return
         assert exchange.news is not None  # noqa: S101 - only tasks wait
         begun = exchange.take()
@@ -472,7 +482,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _try_put_off(self, exchange: Exchange) -> None:
         """Serve it directly if all of it is here, let it wait a little, or give it a task."""
-        if self.transport.is_closing():  # for what came behind it
+        if self._is_over:  # for what came behind it
             exchange.disconnected = True
             self._put_off = None
         elif self.write_paused:  # an answer would go onto a pile
@@ -510,7 +520,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _call(self, exchange: Exchange) -> None:
         """Have the app answer it, in a task."""
-        if self.transport.is_closing():
+        if self._is_over:
             exchange.disconnected = True
             return
         if self._half_closed and not self.pipeline:
@@ -544,9 +554,9 @@ class HttpConnection(asyncio.Protocol):
     def answered(self) -> None:
         if self._exchange_timer is not None:
             self.lift_bound()
-            if self.pipeline or self.transport.is_closing():  # who knows whether it is read
+            if self.pipeline or self._is_over:  # who knows whether it is read
                 self._bound_exchange(self._bounds.exchange_s or 0.0)
-        if self.transport.is_closing():
+        if self._is_over:
             return
         if self._read_paused:
             self.read_on()
@@ -566,7 +576,7 @@ class HttpConnection(asyncio.Protocol):
         exchange = self.exchange
         if exchange is None or self._head_begun or not exchange.response_complete:
             return
-        if not self.transport.is_closing():
+        if not self._is_over:
             # The timer is left to itself: to set one after each answer costs more than its JSON.
             self._idle_since_s = self._loop.time()
             if self._idle_timer is None:
@@ -596,7 +606,7 @@ class HttpConnection(asyncio.Protocol):
             self._exchange_timer = None
 
     def _watch_body(self) -> None:
-        if self._body_timer is None and not self.transport.is_closing():
+        if self._body_timer is None and not self._is_over:
             self._set_body_timer()
 
     def _set_body_timer(self) -> None:
@@ -605,6 +615,8 @@ class HttpConnection(asyncio.Protocol):
     def _on_body_timeout(self) -> None:
         self._body_timer = None
         exchange = self.exchange
+        if self._lingers:
+            return
         if self.pipeline or exchange is None:  # its turn has not come; others would go along
             self._set_body_timer()
             return
@@ -624,12 +636,15 @@ class HttpConnection(asyncio.Protocol):
         if not self._in_body:
             if exchange is None or exchange.response_complete:
                 self._answer(Problem("malformed", why))
+                return
         elif exchange is not None and not (self.pipeline or exchange.response_started):
             self._refuse_body(exchange, Problem("malformed", why, headers=[CLOSE]))
         self._close()
 
     def _on_head_timeout(self) -> None:
         self._head_timer = None
+        if self._lingers:
+            return
         if self.exchange is not None and not self.exchange.response_complete:
             # Until that one is answered, reading may be paused, and closing would take it along.
             if self._head_begun:
@@ -638,7 +653,8 @@ class HttpConnection(asyncio.Protocol):
         if self._head_begun:
             detail = f"expected the whole head of a request within {self._bounds.head_s:g} s"
             self._answer(Problem("head_too_slow", detail))
-        self._close()
+        else:
+            self._close()
 
     def _refuse_head(self) -> None:
         """Answer, unless that would be taken for the answer to another request, and close."""
@@ -652,18 +668,43 @@ class HttpConnection(asyncio.Protocol):
         if unanswered:
             detail = f"expected the head of a request to have at most {HEAD_LIMIT_BYTES} bytes"
             self._answer(Problem("head_too_large", detail))
-        self._close()
+        else:
+            self._close()
 
     def _answer(self, problem: Problem) -> None:
-        """Where no request is to be answered."""
+        """Where no request is to be answered. It is the last one."""
         body = problem.body()
         length = (b"content-length", b"%d" % len(body))
         lines = [b"%b: %b\r\n" % header for header in [*problem.all_headers(), length, CLOSE]]
         self.writes.flush()
         self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", body]))
+        self._linger()
+
+    def close_behind(self, exchange: Exchange) -> None:
+        if exchange.more_body:
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Close it once the client has had the time to read the last answer, though it may look up
+        only once all is sent."""
+        if self._half_closed or self._is_over:
+            self._close()
+            return
+        self.writes.flush()
+        self._lingers = True
+        for timer in (self._idle_timer, self._head_timer, self._body_timer):
+            if timer is not None:
+                timer.cancel()
+        Lingering(self, self.transport, self._loop)
+        if self._bounds.exchange_s is not None and self._exchange_timer is None:
+            self._bound_exchange(self._bounds.exchange_s)
 
     def _close(self) -> None:
         """After what was answered in this turn of the loop."""
+        if self._lingers:
+            return
         self.writes.flush()
         self.transport.close()
         if self._bounds.exchange_s is not None and self._exchange_timer is None:

@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, cast
 
 from spillover.apps.http.exchange import (
-    DISCARD_LIMIT_BYTES,
     NO_ROOM,
     NO_ROOM_S,
     body_too_slow,
     too_large,
 )
 from spillover.apps.http.half_closed import BetweenChunks, HalfClosed
+from spillover.apps.http.lingering import Lingering
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.passed_answers import PassedAnswer, not_passed, write_problem
@@ -46,9 +46,6 @@ from spillover.model.request import Refusal
 
 AHEAD_MAX_BYTES = 65_536
 """Of what comes behind a request that is under way."""
-
-LINGER_S = 5.0
-"""For a client to read why the rest of its body is not read."""
 
 LAST_WORDS_S = 0.1
 """Between the last words of an answer that breaks off and the reset, which could overtake them."""
@@ -115,9 +112,8 @@ class DoorConnection(asyncio.Protocol):
         self._ahead = b""
         """What has come behind it."""
         self._is_feeding = False
-        self._discards = False
-        """All that comes is thrown away, until the client has read the last answer."""
-        self._discarded_bytes = 0
+        self._is_last = False
+        """What is answered now is the last answer; all that comes behind it is thrown away."""
         self._read_paused = False
         self.write_paused = False
         self.half_closed = False
@@ -134,7 +130,7 @@ class DoorConnection(asyncio.Protocol):
     @property
     def _is_over(self) -> bool:
         """Whether nothing that comes is read any more."""
-        return self._discards or self.is_gone
+        return self._is_last or self.is_gone
 
     # --- what the loop tells ------------------------------------------------------------------
 
@@ -162,11 +158,6 @@ class DoorConnection(asyncio.Protocol):
             answer.client_left()
 
     def data_received(self, data: bytes) -> None:
-        if self._discards:
-            self._discarded_bytes += len(data)
-            if self._discarded_bytes > DISCARD_LIMIT_BYTES:
-                self.transport.abort()
-            return
         if self._answer is not None or self._is_feeding or self.write_paused:
             self._ahead += data
             if len(self._ahead) > AHEAD_MAX_BYTES and not self._read_paused:
@@ -182,7 +173,7 @@ class DoorConnection(asyncio.Protocol):
         good is found out by beginning the first of them."""
         answer = self._answer
         self._door.shell.writes.flush()
-        if self._discards or self._way.scheme == b"https":
+        if self._is_last or self._way.scheme == b"https":
             return False  # TLS has no half-closed connections
         if answer is None and not self._ahead:
             return False
@@ -342,7 +333,7 @@ class DoorConnection(asyncio.Protocol):
         self._door.shell.writes.flush()
         self._forget_body()
         method = "GET" if self._head is None else self._head.method
-        self._discards = True
+        self._is_last = True
         write_problem(self, problem, method, keep_alive=False)
 
     # --- what answers tell --------------------------------------------------------------------
@@ -364,10 +355,9 @@ class DoorConnection(asyncio.Protocol):
             self._between.stop()
         self._answer = None
         self._head = None
-        if self._discards and not self.half_closed:
-            self.due_s = self._door.clock() + LINGER_S
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
+        if self._is_last and not (self.half_closed or self.is_gone):
+            self.due_s = math.inf
+            Lingering(self, self.transport, self._door.loop)
             return
         if not keep_alive or (self.half_closed and not (self._ahead or self._is_feeding)):
             self.close()
@@ -426,7 +416,7 @@ class DoorConnection(asyncio.Protocol):
         if unsent_bytes and unsent_bytes != self._unsent_bytes:  # it is read, slowly
             self._unsent_bytes = unsent_bytes
             self.due_s = now_s + self._door.bounds.unread_s
-        elif self._discards or self.is_gone or unsent_bytes:
+        elif self.is_gone or unsent_bytes:
             self.transport.abort()
         elif self._body is not None:
             self._refuse(body_too_slow(self._door.bounds.body_s))

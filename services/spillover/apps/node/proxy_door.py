@@ -232,6 +232,9 @@ class ProxyDoor:
         begun_s = self.shell.now_s
 
         def on_head(head: PassedHead) -> None:
+            if head.status < 200:
+                answer.hint(head)
+                return
             so_far = SoFar((cluster,), 0.0, 0.0, self.shell.now_s - begun_s)
             call = answer.call
             assert call is not None  # noqa: S101 - a head comes later than the call

@@ -15,7 +15,7 @@ from typing import cast
 
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.proxy.framing import Body, HeadBytes, Malformed, ToTheEnd
-from spillover.live.handlers.proxy.heads import AnswerHead, read_answer
+from spillover.live.handlers.proxy.heads import AnswerHead, at_the_door, read_answer
 from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.http.connection import Connection, OutgoingRequest, Pool, Response
 from spillover.live.http.small_reads import read_in_parts
@@ -32,12 +32,14 @@ class TakenBack(NotDelivered):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PassedExchange(OutgoingRequest):
-    """`on_begin` once, `on_piece` with its body as it comes, and `on_end` with a Response (without
-    the body) if it came whole. Where it `takes_whole`, an answer that is there at once is told by
-    `on_end` alone, as `at_once`."""
+    """`on_begin` with each interim head and once with the final one, `on_piece` with its body as it
+    comes, and `on_end` with a Response (without the body) if it came whole. Where it `takes_whole`,
+    an answer that is there at once is told by `on_end` alone, as `at_once`."""
 
     on_begin: Callable[[PassedHead], None]
     on_piece: Callable[[bytes], None]
+    sent_head: bytes = b""
+    """With which it was asked for, until the head of the answer has come."""
     takes_whole: bool = False
     at_once: tuple[PassedHead, bytes] | None = None
     """The head, perhaps with an empty length, and the body."""
@@ -69,7 +71,7 @@ class PassedConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._head = HeadBytes()
+        self._head = HeadBytes(of_answer=True)
         read_in_parts(self._transport, self)
 
     def data_received(self, data: bytes) -> None:
@@ -112,13 +114,15 @@ class PassedConnection(Connection):
             exchange.break_off(f"the answer is not valid HTTP: {error}")
             return
         exchange.has_begun = True
+        asked, exchange.sent_head = exchange.sent_head, b""
+        head = at_the_door(answer.head, exchange.url, asked)
         if exchange.takes_whole and body.done:
-            exchange.at_once = answer.head, piece
+            exchange.at_once = head, piece
             if is_new and exchange.tells_at_once and not self._interim:
                 self._known.learn_from(data, answer, piece)
             piece = b""
         else:
-            exchange.on_begin(answer.head)
+            exchange.on_begin(head)
         self._hand_on(exchange, body, piece)
 
     def _read_on(self, exchange: PassedExchange, body: Body, data: bytes) -> None:
@@ -140,11 +144,13 @@ class PassedConnection(Connection):
         while (found := self._head.feed(data)) is not None:
             head, data = found
             answer = read_answer(head, exchange.method)
-            if answer is not None:
+            if answer.head.status >= 200:
                 return answer, data
             self._interim += 1
             if self._interim > INTERIM_MAX:
                 raise Malformed(f"more than {INTERIM_MAX} interim answers")
+            if answer.head.status != 100:  # which is for who asks to be asked: the door
+                exchange.on_begin(answer.head)
         return None, b""
 
     def eof_received(self) -> None:
