@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from spillover.apps.http import connection
+from spillover.apps.http import connection, lingering
 from spillover.apps.node import peer_paths
 from spillover.core.overflow.events import ReportAsked, ServersDown, ServersUp
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
@@ -181,8 +181,9 @@ def test_what_comes_after_the_answer_is_thrown_away_within_bounds(nodes, monkeyp
         head(start=b"POST /peer/v1/forward", size=1000) + b"{",
     ],
 )
-def test_slow_bodies_end_in_408(nodes, begun):
+def test_slow_bodies_end_in_408(nodes, begun, monkeypatch):
     """Whatever deadline was given, on whichever path; also while bytes keep coming."""
+    monkeypatch.setattr(lingering, "LINGER_S", 0.3)
 
     async def check(node):
         node.server.bounds.body_s = 0.3

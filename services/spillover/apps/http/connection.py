@@ -72,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
         "_awaits_continue", "_body_timer", "_bounds", "_direct", "_discarded_bytes",
         "_exchange_timer", "_half_closed", "_head_begun", "_head_bytes", "_head_timer",
         "_headers", "_here", "_hosts", "_idle_since_s", "_idle_timer", "_in_body",
-        "_is_of_page", "_lingers", "_loop", "_may_write", "_parser", "_put_off",
+        "_is_of_page", "_loop", "_may_write", "_parser", "_put_off",
         "_put_off_timer", "_read_paused", "_running", "_same_without_upgrade", "_serve", "_service",
         "_unread", "_url", "_why_malformed", "certificate", "client", "exchange", "moving",
         "on_flow", "on_gone", "peer", "pipeline", "shown", "transport", "unread",
@@ -139,8 +139,6 @@ class HttpConnection(asyncio.Protocol):
         # How far the other side goes along.
         self._half_closed = False
         """It sends nothing more, and waits for answers, or is gone."""
-        self._lingers = False
-        """Its last answer is written, and what still comes is thrown away."""
         self._read_paused = False
         self.write_paused = False
         self._may_write: asyncio.Event | None = None
@@ -150,11 +148,6 @@ class HttpConnection(asyncio.Protocol):
     @property
     def body_s(self) -> float:
         return self._bounds.body_s
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether nothing that comes is read any more."""
-        return self._lingers or self.transport.is_closing()
 
     # --- what the loop tells ------------------------------------------------------------------
 
@@ -282,7 +275,9 @@ class HttpConnection(asyncio.Protocol):
     def shutdown(self) -> None:
         """End it, once what is under way is answered."""
         self.writes.flush()
-        if self.exchange is None or self.exchange.response_complete:
+        if isinstance(self.transport, Lingering):
+            self.transport.end()
+        elif self.exchange is None or self.exchange.response_complete:
             self.transport.close()
         else:
             self.exchange.keep_alive = False
@@ -319,7 +314,7 @@ class HttpConnection(asyncio.Protocol):
     def _feed_by_pieces(self, data: bytes) -> None:
         """No more at a time than may still belong to a head."""
         start, view = 0, memoryview(data)
-        while start < len(data) and not self._is_over:
+        while start < len(data) and not self.transport.is_closing():
             room_bytes = HEAD_LIMIT_BYTES - self._head_bytes
             if room_bytes == 0:
                 self._refuse_head()
@@ -462,7 +457,7 @@ class HttpConnection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def read_large(self, exchange: Exchange, size_bytes: int) -> None:
-        if self._is_over:
+        if self.transport.is_closing():
             return
         assert exchange.news is not None  # noqa: S101 - only tasks wait
         begun = exchange.take()
@@ -482,7 +477,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _try_put_off(self, exchange: Exchange) -> None:
         """Serve it directly if all of it is here, let it wait a little, or give it a task."""
-        if self._is_over:  # for what came behind it
+        if self.transport.is_closing():  # for what came behind it
             exchange.disconnected = True
             self._put_off = None
         elif self.write_paused:  # an answer would go onto a pile
@@ -520,7 +515,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _call(self, exchange: Exchange) -> None:
         """Have the app answer it, in a task."""
-        if self._is_over:
+        if self.transport.is_closing():
             exchange.disconnected = True
             return
         if self._half_closed and not self.pipeline:
@@ -554,9 +549,9 @@ class HttpConnection(asyncio.Protocol):
     def answered(self) -> None:
         if self._exchange_timer is not None:
             self.lift_bound()
-            if self.pipeline or self._is_over:  # who knows whether it is read
+            if self.pipeline or self.transport.is_closing():  # who knows whether it is read
                 self._bound_exchange(self._bounds.exchange_s or 0.0)
-        if self._is_over:
+        if self.transport.is_closing():
             return
         if self._read_paused:
             self.read_on()
@@ -576,7 +571,7 @@ class HttpConnection(asyncio.Protocol):
         exchange = self.exchange
         if exchange is None or self._head_begun or not exchange.response_complete:
             return
-        if not self._is_over:
+        if not self.transport.is_closing():
             # The timer is left to itself: to set one after each answer costs more than its JSON.
             self._idle_since_s = self._loop.time()
             if self._idle_timer is None:
@@ -606,7 +601,7 @@ class HttpConnection(asyncio.Protocol):
             self._exchange_timer = None
 
     def _watch_body(self) -> None:
-        if self._body_timer is None and not self._is_over:
+        if self._body_timer is None and not self.transport.is_closing():
             self._set_body_timer()
 
     def _set_body_timer(self) -> None:
@@ -615,7 +610,7 @@ class HttpConnection(asyncio.Protocol):
     def _on_body_timeout(self) -> None:
         self._body_timer = None
         exchange = self.exchange
-        if self._lingers:
+        if self.transport.is_closing():
             return
         if self.pipeline or exchange is None:  # its turn has not come; others would go along
             self._set_body_timer()
@@ -643,7 +638,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _on_head_timeout(self) -> None:
         self._head_timer = None
-        if self._lingers:
+        if self.transport.is_closing():
             return
         if self.exchange is not None and not self.exchange.response_complete:
             # Until that one is answered, reading may be paused, and closing would take it along.
@@ -689,22 +684,17 @@ class HttpConnection(asyncio.Protocol):
     def _linger(self) -> None:
         """Close it once the client has had the time to read the last answer, though it may look up
         only once all is sent."""
-        if self._half_closed or self._is_over:
+        if self._half_closed or self.transport.is_closing():
             self._close()
             return
         self.writes.flush()
-        self._lingers = True
-        for timer in (self._idle_timer, self._head_timer, self._body_timer):
-            if timer is not None:
-                timer.cancel()
-        Lingering(self, self.transport, self._loop)
+        lingering = Lingering(self, self.transport, self._loop)
+        self.transport = cast("asyncio.Transport", lingering)
         if self._bounds.exchange_s is not None and self._exchange_timer is None:
             self._bound_exchange(self._bounds.exchange_s)
 
     def _close(self) -> None:
         """After what was answered in this turn of the loop."""
-        if self._lingers:
-            return
         self.writes.flush()
         self.transport.close()
         if self._bounds.exchange_s is not None and self._exchange_timer is None:

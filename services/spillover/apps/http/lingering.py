@@ -9,8 +9,9 @@ as much as there is, for a time. What was answered is not known here.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from spillover.live.engine.reads import StandIn, take_over
+from spillover.live.engine.reads import SharedReads, take_over
 
 LINGER_S = 30.0
 """In all."""
@@ -18,13 +19,12 @@ LINGER_S = 30.0
 QUIET_S = 5.0
 """For which nothing may come."""
 
-READ_BYTES = 262_144
 
+class Lingering(SharedReads):
+    """Stands in for the protocol of a connection whose last answer is written, and for its
+    transport, which is as good as closed to whoever has it."""
 
-class Lingering(StandIn):
-    """Stands in for the protocol of a connection whose last answer is written, up to its end."""
-
-    __slots__ = ("_loop", "_over_s", "_size_bytes", "_timer", "_transport", "_view")
+    __slots__ = ("_loop", "_over_s", "_size_bytes", "_timer", "_transport")
 
     def __init__(
         self, owner: asyncio.Protocol, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop
@@ -32,7 +32,6 @@ class Lingering(StandIn):
         super().__init__(owner)
         self._transport = transport
         self._loop = loop
-        self._view = memoryview(bytearray(READ_BYTES))
         self._over_s = loop.time() + LINGER_S
         self._size_bytes = 0
         """Since it was looked at last."""
@@ -41,9 +40,19 @@ class Lingering(StandIn):
         if transport.can_write_eof():
             transport.write_eof()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        del sizehint  # nothing of it is kept
-        return self._view
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        """Of a transport."""
+        return True
+
+    def close(self) -> None:
+        """Of a transport: it closes by itself."""
+
+    def end(self) -> None:
+        """Close it now, once all is sent that was written."""
+        self._transport.close()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._size_bytes += nbytes

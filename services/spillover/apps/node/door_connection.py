@@ -75,6 +75,9 @@ class Door(Protocol):
     requests: KnownRequests
     answers: WrittenHeads
 
+    def way_of(self, client: str, scheme: str) -> Way:
+        """Returns what is told of requests that come from this address."""
+
     def watch(self, connection: DoorConnection) -> None:
         """Have it told, each second, when something is too late."""
 
@@ -140,7 +143,7 @@ class DoorConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         scheme = "http" if transport.get_extra_info("ssl_object") is None else "https"
         client = str(peer[0]) if isinstance(peer, tuple) else ""
-        self._way = Way(client, scheme, self._door.pseudonym)
+        self._way = self._door.way_of(client, scheme)
         self._await_request()
         self._door.watch(self)
 
@@ -357,7 +360,8 @@ class DoorConnection(asyncio.Protocol):
         self._head = None
         if self._is_last and not (self.half_closed or self.is_gone):
             self.due_s = math.inf
-            Lingering(self, self.transport, self._door.loop)
+            lingering = Lingering(self, self.transport, self._door.loop)
+            self.transport = cast("asyncio.Transport", lingering)
             return
         if not keep_alive or (self.half_closed and not (self._ahead or self._is_feeding)):
             self.close()
