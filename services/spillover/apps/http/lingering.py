@@ -35,7 +35,7 @@ class Lingering(SharedReads):
         self._over_s = loop.time() + LINGER_S
         self._size_bytes = 0
         """Since it was looked at last."""
-        self._timer = loop.call_later(QUIET_S, self._look)
+        self._timer = loop.call_later(min(QUIET_S, LINGER_S), self._look)
         take_over(transport, self)
         if transport.can_write_eof():
             transport.write_eof()

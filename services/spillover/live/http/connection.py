@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import httptools
 
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _new_parser(self)
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
@@ -318,7 +318,7 @@ class Connection(asyncio.Protocol):
             return
         self._body = body
         self._end_answer(exchange, reusable=self._parser.should_keep_alive())
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _new_parser(self)
         self._finish(exchange, cast("Response", self._answer))
 
     def eof_received(self) -> None:
@@ -461,6 +461,16 @@ class Connection(asyncio.Protocol):
         self._reusable = reusable
         status, body = self._parser.get_status_code(), bytes(self._body)
         self._answer = Response(status, self._headers, body, exchange.sent_s, time.monotonic())
+
+
+def _new_parser(connection: Connection) -> Any:
+    """Lines that end with LF alone and blanks behind a chunk's length are borne, as of services that
+    are passed through to (docs/http.md)."""
+    parser = httptools.HttpResponseParser(connection)
+    parser.set_dangerous_leniencies(
+        lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+    )
+    return parser
 
 
 def _too_long(exchange: OutgoingRequest) -> str:

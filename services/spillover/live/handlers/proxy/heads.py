@@ -162,7 +162,7 @@ def understood(
     authority, target = (None, target) if target[:1] == b"/" else _target_of(method, target)
     hosts = meant.get(b"host", ())
     host = _host_of(hosts, authority, is_old=is_old)
-    if hosts and hosts[0] != host:  # of the target, or empty, which is as good as none
+    if hosts and (hosts[0] != host or not host):  # the target tells it; or empty, as good as none
         fields, names = _with_host(fields, names, host)
     size_bytes = _size_of(meant, is_old=is_old)
     awaits = b"expect" in meant and _expects(meant[b"expect"])
