@@ -109,7 +109,7 @@ def test_a_location_does_not_lead_past_the_door(hops):
     async def check(here):
         own = here.service.url
         port = own.rpartition(":")[2]
-        for told, location in (
+        for said, location in (
             (f"{own}/a/?b#c", "/a/?b#c"),
             (own.upper(), "/"),
             (f"{own}?b", "/?b"),
@@ -121,12 +121,12 @@ def test_a_location_does_not_lead_past_the_door(hops):
                 f"http://else.example:{port}/", f"http://u@door.example:{port}/", "/a", "a", "",
             )],
         ):  # fmt: skip
-            line = f"Location: {told}".encode()
+            line = f"Location: {said}".encode()
             here.service.answer = b"HTTP/1.1 301 Moved\r\n%b\r\nContent-Length: 0\r\n\r\n" % line
             for host in (b"door.example:8201", b"other.example"):
                 read = await here.ask(get(host=b"Host: %b\r\n" % host))
-                is_moved = location != told and (b"door" in host or "door" not in told)
-                assert read.get(b"location") == (location if is_moved else told), (told, host)
+                is_moved = location != said and (b"door" in host or "door" not in said)
+                assert read.get(b"location") == (location if is_moved else said), (said, host)
 
     in_front(check, hops)
 

@@ -485,7 +485,7 @@ def test_who_is_trusted_tells_the_way_up_to_the_door(hops, trusted, is_told):
 
     async def check(here):
         for _ in range(2):
-            assert (await here.ask(get(b"X-Forwarded-For: 1.2.3.4", b"X-Forwarded-Proto: https")))
+            assert await here.ask(get(b"X-Forwarded-For: 1.2.3.4", b"X-Forwarded-Proto: https"))
             head, _ = here.service.seen.pop()
             lines = head.lower().split(b"\r\n")
             way = b"1.2.3.4, 127.0.0.1" if is_told else b"127.0.0.1"

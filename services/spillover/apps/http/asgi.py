@@ -127,17 +127,21 @@ class AsgiCall:
             lines.append(b"%b: %b\r\n" % (name, value))
         self._left_bytes = length or 0
         if length is None and exchange.method != "HEAD" and status not in NO_BODY:
-            self._to_the_end, self._is_chunked = exchange.is_old, not exchange.is_old
-        if self._is_chunked:
-            lines.append(b"transfer-encoding: chunked\r\n")
-        elif self._to_the_end:
-            exchange.keep_alive = False
+            lines.append(self._frame())
         if not (exchange.keep_alive or tells_close):
             lines.append(b"connection: close\r\n")
         elif exchange.is_old and exchange.keep_alive:
             lines.append(KEEP_ALIVE)
         exchange.response_started = True
         self._line.transport.write(b"".join([*lines, exchange.header_lines, b"\r\n"]))
+
+    def _frame(self) -> bytes:
+        """A body without a length: what is said of it."""
+        if self._exchange.is_old:  # it knows no chunks
+            self._to_the_end, self._exchange.keep_alive = True, False
+            return b""
+        self._is_chunked = True
+        return b"transfer-encoding: chunked\r\n"
 
     def _write_body(self, body: bytes, *, is_last: bool) -> None:
         exchange, transport = self._exchange, self._line.transport

@@ -95,8 +95,8 @@ class Exchange:
 
     __slots__ = (
         "awaits_continue", "begun_s", "connection", "disconnected", "has_left_task",
-        "header_lines", "headers", "is_of_page", "is_old", "keep_alive", "method", "more_body", "news",
-        "path", "pieces", "query", "response_complete", "response_started", "size_bytes"
+        "header_lines", "headers", "is_of_page", "is_old", "keep_alive", "method", "more_body",
+        "news", "path", "pieces", "query", "response_complete", "response_started", "size_bytes"
     )  # fmt: skip
 
     def __init__(

@@ -422,7 +422,9 @@ class PassedAnswer:
         self.is_over = True
         words = b""
         passed = self._passed
-        is_open = self.tells_events and self._left_bytes is None and self._tail.endswith(_BLANK_LINES)
+        is_open = (
+            self.tells_events and self._left_bytes is None and self._tail.endswith(_BLANK_LINES)
+        )
         if is_open and passed and _is_of_events(passed):
             words = _last_event(problem or "the answer broke off before its end")
             words = b"%x\r\n%b\r\n" % (len(words), words) if self.is_chunked else words

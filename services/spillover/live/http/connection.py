@@ -464,8 +464,8 @@ class Connection(asyncio.Protocol):
 
 
 def _new_parser(connection: Connection) -> Any:
-    """Lines that end with LF alone and blanks behind a chunk's length are borne, as of services that
-    are passed through to (docs/http.md)."""
+    """It bears lines that end with LF alone and blanks behind a chunk's length, as the reader of
+    answers that pass through does (docs/http.md)."""
     parser = httptools.HttpResponseParser(connection)
     parser.set_dangerous_leniencies(
         lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True

@@ -2,10 +2,10 @@
 lines taken apart, and bodies by length, in chunks, or to the end of the connection.
 
 Requests are read strictly: what two readers might read differently is malformed (RFC 9112, sections
-2.2, 5, 6, 7). Of answers is borne what services write and every reader takes for the same end: lines
-that end with LF alone, blanks before a colon and behind a chunk's length, control characters in
-values. It is written anew in the strict form, as which it is read, and passed on. docs/http.md has
-the list. What headers mean is in `heads`. A parser of requests or of answers alone, such as
+2.2, 5, 6, 7). Of answers is borne what services write and every reader takes for the same end:
+lines that end with LF alone, blanks before a colon and behind a chunk's length, control characters
+in values. It is written anew in the strict form, and read as that. docs/http.md has the list. What
+headers mean is in `heads`. A parser of requests or of answers alone, such as
 httptools has, would be another reader than that of the other end, knows only some methods, and
 cannot be told that an answer has no body.
 """
@@ -40,9 +40,7 @@ _CHUNK_OF_ANSWER = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-
 
 _NAME = rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+)"
 _BLANKS_BEFORE_COLON = re.compile(_NAME + rb"[ \t]+:")
-_CONTROL_IN_VALUE = re.compile(
-    _NAME + rb":[^\r\n\0]*[\x01-\x08\x0b\x0c\x0e-\x1f\x7f][^\r\n\0]*"
-)
+_CONTROL_IN_VALUE = re.compile(_NAME + rb":[^\r\n\0]*[\x01-\x08\x0b\x0c\x0e-\x1f\x7f][^\r\n\0]*")
 _BLANKED = _CONTROL.translate(None, b"\0\r\n")
 _AS_BLANKS = bytes.maketrans(_BLANKED, b" " * len(_BLANKED))
 _NEVER_BLANKED = frozenset({b"connection", b"content-length", b"transfer-encoding"})

@@ -75,9 +75,12 @@ _LISTS = frozenset({b"forwarded", b"x-forwarded-for", b"via"})
 """Where each hop is told."""
 
 _X_FORWARDED = b"x-forwarded-"
-"""What begins so is one family of headers that tell the way; `Forwarded` (RFC 7239) is the other."""
+"""What begins so is one family of headers that tell the way, `Forwarded` (RFC 7239) the other."""
 
-CHANGED = _OF_THE_HOP | _LISTS | {b"expect", b"x-real-ip"}
+_FORWARDED = frozenset({b"forwarded", b"x-real-ip"})
+"""What they say of who asks is told on only of those who are trusted, as of the family above."""
+
+CHANGED = _OF_THE_HOP | _LISTS | _FORWARDED | {b"expect"}
 """Requests with one of them are written anew for the service, and so are those with names that
 begin as the next ones."""
 
@@ -291,7 +294,16 @@ class Way:
     if that is not known; `pseudonym` this door's among all that a request may pass. Where who asks
     `is_trusted`, what it tells of the way up to there is told on."""
 
-    __slots__ = ("address", "client", "element", "is_trusted", "lines", "pseudonym", "scheme", "via")
+    __slots__ = (
+        "address",
+        "client",
+        "element",
+        "is_trusted",
+        "lines",
+        "pseudonym",
+        "scheme",
+        "via",
+    )
 
     def __init__(
         self, client: str, scheme: str, pseudonym: str, *, is_trusted: bool = True
@@ -310,11 +322,9 @@ class Way:
 
     def is_like(self, other: Way | None) -> bool:
         """Returns whether what comes this way is told as what comes the other."""
-        return self is other or (
-            other is not None
-            and self.element == other.element
-            and self.is_trusted == other.is_trusted
-        )
+        if other is None:
+            return False
+        return (self.element, self.is_trusted) == (other.element, other.is_trusted)
 
 
 def has_passed(fields: Fields, pseudonym: str) -> bool:
@@ -339,7 +349,7 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
     has_x = False
     for name, field in zip(names, head.fields, strict=True):
         is_x = name.startswith(_X_FORWARDED)
-        if not way.is_trusted and (is_x or name in (b"forwarded", b"x-real-ip")):
+        if (is_x or name in _FORWARDED) and not way.is_trusted:
             continue
         has_x = has_x or is_x
         if name in _LISTS:
@@ -352,22 +362,29 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
         kept.insert(0, (b"Host", host))
     if head.takes_trailers:
         kept.append((b"TE", b"trailers"))
+    return (*kept, *_told_of_the_way(head, way, lists, has_x=has_x))
+
+
+def _told_of_the_way(
+    head: RequestHead, way: Way, lists: dict[bytes, list[bytes]], *, has_x: bool
+) -> Fields:
+    """What is told of it behind what came of those lists, and perhaps of `X-Forwarded-...`."""
+    host = head.host
+    is_new = not (has_x or b"forwarded" in lists)
     element = b'%b;host="%b"' % (way.element, host) if host else way.element
     via = (b"1.0 " if head.is_old else b"1.1 ") + way.via
-    is_told = has_x or b"forwarded" in lists
-    for title, added, is_of_it in (
-        (b"Forwarded", element, b"forwarded" in lists or not is_told),
-        (b"X-Forwarded-For", way.address, has_x or not is_told),
+    hop = [
+        (b"Forwarded", element, is_new or b"forwarded" in lists),
+        (b"X-Forwarded-For", way.address, is_new or has_x),
         (b"Via", via, True),
-    ):
-        if is_of_it:
-            told = lists.get(title.lower()) if lists else None
-            kept.append((title, b", ".join([*told, added]) if told else added))
-    if not is_told:
-        kept.append((b"X-Forwarded-Proto", way.scheme))
-        if host:
-            kept.append((b"X-Forwarded-Host", host))
-    return tuple(kept)
+        (b"X-Forwarded-Proto", way.scheme, is_new),
+        (b"X-Forwarded-Host", host, is_new and bool(host)),
+    ]
+    return tuple([
+        (title, b", ".join([*lists.get(title.lower(), ()), added]))
+        for title, added, is_told in hop
+        if is_told
+    ])  # fmt: skip
 
 
 def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
@@ -407,7 +424,7 @@ def read_answer(head: bytes, method: str) -> AnswerHead:
     body = _answer_body(length, meant.get(b"transfer-encoding", ()))
     if method == "HEAD" or status in NO_BODY:
         body = ByLength(0)
-    is_odd = length is not None and (len(lengths) > 1 or lengths[0] != length)
+    is_odd = length is not None and list(lengths) != [length]
     if is_odd or not (dropped.isdisjoint(names) and _OURS_ALONE.isdisjoint(names)):
         kept = dropped - {b"trailer"} if isinstance(body, Chunked) else dropped
         fields = _kept(fields, names, kept | _OURS_ALONE, length)

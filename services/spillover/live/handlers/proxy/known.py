@@ -93,7 +93,7 @@ class KnownRequest:
     def sent(self, head: RequestHead, way: Way, added: bytes) -> bytes | None:
         """Returns the head to a service, with these lines at its end; None if it is not known."""
         cut, at = self._sent, self.length_at
-        if cut is None or not way.is_like(self._sent_from):
+        if cut is None or not (way is self._sent_from or way.is_like(self._sent_from)):
             return None
         return cut.whole(b"" if at is None else head.fields[at][1], added)
 
@@ -105,7 +105,8 @@ class KnownRequest:
 
     def travels(self, way: Way) -> bytes | None:
         """Returns its head as it goes to a neighbor; None if it is not known."""
-        return self._travels if way.is_like(self._travels_from) else None
+        last = self._travels_from
+        return self._travels if way is last or way.is_like(last) else None
 
     def learn_travels(self, way: Way, encoded: bytes) -> None:
         """It was encoded so."""
