@@ -11,7 +11,7 @@ import pytest
 
 from spillover.apps.http import connection as http_connection
 from spillover.apps.http import exchange as http_exchange
-from spillover.apps.http import half_closed, token_files
+from spillover.apps.http import half_closed, lingering, token_files
 from spillover.apps.http.service import Bounds
 from spillover.apps.lease import server as lease_server
 from spillover.apps.node import answers, federation, preferences, request_routes
@@ -142,6 +142,7 @@ SAID = {
         f"| a connection that says nothing, before its first request too | {s(BOUNDS.idle_s)} |",
         f"to be read within the deadline, and {s(BOUNDS.body_s)} |",
         f"up to {mib(http_exchange.DISCARD_LIMIT_BYTES)} more is read and thrown away",
+        f"behind the answer for {s(lingering.LINGER_S)} more, {s(lingering.QUIET_S)} without",
         f"of which its client reads nothing | {s(BOUNDS.unread_s)} |",
         f"| names, types | {NAME_LENGTH_MAX}, {TYPE_LENGTH_MAX} characters |",
         (

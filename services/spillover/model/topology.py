@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, NoReturn
 
 from spillover.model.certified_names import check_names
@@ -44,7 +45,7 @@ HELD_LIMIT_BYTES_MIN = 65_536
 """Less would hold no more than a few requests."""
 
 OF_PASSING = (
-    *("proxy_url", "passed_body_limit_bytes", "routes"),
+    *("proxy_url", "passed_body_limit_bytes", "routes", "trusted_proxies"),
     *("passed_idle_ms", "passed_stall_ms", "passed_total_ms"),
 )
 """Fields of a cluster that mean something along with a `proxy:` handler alone."""
@@ -157,6 +158,14 @@ class Cluster:
     path. `spillover node` listens there unless `--proxy-bind` says otherwise.
 
     Why: `spillover up` chooses addresses by itself. The API of the node stays at its `url`."""
+    trusted_proxies: tuple[str, ...] | None = None
+    """With a `proxy:` handler: addresses and networks (`10.0.0.0/8`) of the balancers and proxies
+    whose `Forwarded` and `X-Forwarded-...` headers are told on to the service. Of all others what
+    they say is dropped, and the service hears the address that they come from. Not set: everybody
+    is believed.
+
+    Why: only you know what stands before the node, and a service behind a balancer that sets them
+    needs them. Set it where clients reach the node themselves."""
     passed_body_limit_bytes: Annotated[int, at_least(0)] = 8_388_608
     """With a `proxy:` handler: how large the body of a request may be. Larger ones get 413.
 
@@ -210,6 +219,13 @@ class Cluster:
     def passes(self) -> bool:
         """Returns whether requests pass through to a service as they are (decision 0043)."""
         return all(handler.startswith("proxy:") for handler in self.handlers.values())
+
+    @cached_property
+    def trusted_networks(self) -> tuple[IPv4Network | IPv6Network, ...] | None:
+        """Returns who is believed what it says of the way of a request; None for everybody. Raises
+        ValueError for what is no network."""
+        told = self.trusted_proxies
+        return None if told is None else tuple(ip_network(one) for one in told)
 
     @property
     def statuses_not_run(self) -> tuple[int, ...]:
@@ -477,6 +493,10 @@ def _check_passing(field: str, cluster: Cluster) -> None:
     for name in OF_PASSING:
         if not proxied and getattr(cluster, name) != getattr(plain, name):
             _fail(f"{field}.{name}", "expected only along with a proxy: handler")
+    try:
+        _ = cluster.trusted_networks
+    except ValueError as error:
+        _fail(f"{field}.trusted_proxies", f"expected ADDRESS or NETWORK/BITS: {error}")
     try:
         check_routes(cluster.routes, are_alike=not isinstance(cluster.servers, tuple))
     except InputError as error:

@@ -125,19 +125,25 @@ class Asked:
     all that is told of it. `stops_at` is what its owner wants to hear no more behind."""
 
     def __init__(self, client, connection, method="GET", *, takes_whole=False, stops_at=None):
-        self.told, self.stops_at = [], stops_at
+        self.told, self.hints, self.stops_at = [], [], stops_at
         self.exchange = PassedExchange(
             method,
             "u",
             lambda came_to: self.tell("end", came_to),
             0,
-            on_begin=lambda head: self.tell("head", head),
+            on_begin=self.head_came,
             on_piece=lambda data: self.tell("piece", data),
             takes_whole=takes_whole,
         )
         client.dispatch(self.exchange, REQUEST, ())
         connection._writes.flush()
         assert self.exchange.connection is connection
+
+    def head_came(self, head):
+        if head.status < 200:
+            self.hints.append((head.status, head.headers))
+        else:
+            self.tell("head", head)
 
     def tell(self, what, came):
         self.told.append((what, came))

@@ -64,10 +64,13 @@ _PROXY_ERRORS = {
 }
 """By reason (RFC 9209, section 2.3); all others are faults of the request."""
 
+KEEP_ALIVE = (b"Connection", b"keep-alive")
 _BODYLESS = (204, 304)
 _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
 _EVENTS = b"text/event-stream"
+_BLANK_LINES = b"\n\n", b"\n\r\n", b"\r\r", b"\r\r\n", b"\n\r", b"\r\n\r"
+"""With which an event ends; each of the two lines with LF, CR, or both."""
 _OF_OURS = (
     b"Spillover-Request-Id: %b\r\nSpillover-Path: %b\r\n"
     b"Server-Timing: queued;dur=%.3f, network;dur=%.3f, service;dur=%.3f\r\n"
@@ -120,6 +123,13 @@ def _is_of_events(head: PassedHead) -> bool:
     )
 
 
+def _last_event(problem: str) -> bytes:
+    """Returns an event that says why nothing follows, as clients of OpenAI's API know it: by its
+    data alone, which they take for an error whatever the events before it are called."""
+    error = {"message": problem, "type": "server_error", "code": "handler_failed"}
+    return b"data: %b\n\n" % msgspec.json.encode({"error": error})
+
+
 def not_passed(error: Refused) -> Problem:
     """Returns what is said of a head that is not passed on."""
     if error.status == 501:
@@ -130,7 +140,9 @@ def not_passed(error: Refused) -> Problem:
     return Problem("malformed", str(error), own_status=own_status)
 
 
-def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive: bool) -> None:
+def write_problem(
+    line: ClientLine, problem: Problem, method: str, *, keep_alive: bool, is_old: bool = False
+) -> None:
     """Answer with an error of ours."""
     if line.is_gone:
         return
@@ -142,6 +154,8 @@ def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive
     ]
     if not (keep_alive or CLOSE in fields):
         fields.append(CLOSE)
+    elif keep_alive and is_old:
+        fields.append(KEEP_ALIVE)
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
     head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
     line.write(head if method == "HEAD" else head + body)
@@ -160,6 +174,7 @@ class PassedAnswer:
         "_method",
         "_passed",
         "_shell",
+        "_tail",
         "_takes_trailers",
         "_unwritten",
         "asked",
@@ -216,6 +231,8 @@ class PassedAnswer:
         self.so_far: SoFar | None = None
         self.tells_events = False
         """A stream of events that breaks off ends with one that says so."""
+        self._tail = b"\n\n"
+        """Of that stream: an event may begin at its very beginning too."""
 
     @property
     def name(self) -> str:
@@ -223,6 +240,16 @@ class PassedAnswer:
         return self.own_name if self.request is None else name_of(self.request.id)
 
     # --- the sink -----------------------------------------------------------------------------
+
+    def hint(self, head: PassedHead) -> None:
+        """To who can read one (RFC 9110, 15.2) and has not been begun to be answered (0033)."""
+        line = self._line
+        if self._is_old or self.is_over or line.half_closed or line.write_paused or line.is_gone:
+            return
+        written = write_head(b"HTTP/1.1 %d %b" % (head.status, head.reason), head.headers)
+        if written is not None:
+            self._shell.writes.flush()  # what was answered before comes first
+            line.write(written)
 
     def begin(self, head: PassedHead, so_far: SoFar, flow: Flow) -> None:
         self.flow = flow
@@ -253,6 +280,8 @@ class PassedAnswer:
                 self._break_off(cause=Cause.UPSTREAM_ANSWER)
                 return
         self.sent_bytes += len(data)
+        if self.tells_events:
+            self._tail = (self._tail + data[-4:])[-4:]
         is_short = len(data) < JOINED_BYTES
         if self._unwritten:
             if is_short and len(self._unwritten) < JOINED_BYTES:
@@ -357,7 +386,8 @@ class PassedAnswer:
             self.status = 0 if self._line.is_gone else problem.status
             count_end(self, None, answer, cause, problem)
             self._shell.writes.flush()  # what was answered before comes first
-            write_problem(self._line, problem, self._method, keep_alive=self._keep_alive)
+            told = {"keep_alive": self._keep_alive, "is_old": self._is_old}
+            write_problem(self._line, problem, self._method, **told)
 
     def _written(self, head: PassedHead, so_far: SoFar, flow: Flow) -> bytes | None:
         """The head as it is sent; None if it cannot be."""
@@ -407,6 +437,8 @@ class PassedAnswer:
             fields = tuple([field for field in fields if field[0].lower() not in dropped])
         if not self._keep_alive:
             fields = (*fields, (b"Connection", b"close"))
+        elif self._is_old:
+            fields = (*fields, KEEP_ALIVE)
         if self.is_chunked:
             fields = (*fields, (b"Transfer-Encoding", b"chunked"))
         return fields
@@ -429,11 +461,13 @@ class PassedAnswer:
         was_cancelled = answer is not None and answer.outcome is Outcome.CANCELLED
         count_end(self, CANCELLED if was_cancelled else TRUNCATED, answer, cause)
         words = b""
-        passed, left_bytes = self._passed, self._left_bytes
-        if self.tells_events and left_bytes is None and passed and _is_of_events(passed):
-            told = {"reason": "handler_failed", "detail": problem or "the answer broke off"}
-            event = b"\nevent: error\ndata: %b\n\n" % msgspec.json.encode(told)
-            words = b"%x\r\n%b\r\n" % (len(event), event) if self.is_chunked else event
+        passed = self._passed
+        is_open = (
+            self.tells_events and self._left_bytes is None and self._tail.endswith(_BLANK_LINES)
+        )
+        if is_open and passed and _is_of_events(passed):
+            words = _last_event(problem or "the answer broke off before its end")
+            words = b"%x\r\n%b\r\n" % (len(words), words) if self.is_chunked else words
         _log.info(Message("answer broken off", request_id=self.name, reason=problem))
         if self.entry is not None and not self._line.is_gone:
             self._shell.home_requests.abandon(self.entry)

@@ -13,6 +13,7 @@ import os
 import re
 import socket
 from collections.abc import Sequence
+from ipaddress import IPv6Address, ip_address
 
 from msgspec.structs import replace
 
@@ -96,6 +97,7 @@ class ProxyDoor:
         self._default_deadline_ms = topology.default_deadline_ms
         self.body_limit_bytes = cluster.passed_body_limit_bytes
         self._routes = cluster.routes
+        self._trusted = cluster.trusted_networks
         if self._unqueued is not None:
             self._unqueued.stall_s = cluster.passed_stall_ms / 1e3
 
@@ -126,6 +128,16 @@ class ProxyDoor:
     def stop(self) -> None:
         """Have `serve` return, once what was answered has left or the time for that is up."""
         self._stopped.set()
+
+    def way_of(self, client: str, scheme: str) -> Way:
+        """Returns what is told of requests that come from this address."""
+        is_trusted = self._trusted is None
+        if self._trusted:
+            with contextlib.suppress(ValueError):
+                address = ip_address(client.partition("%")[0])
+                mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+                is_trusted = any((mapped or address) in network for network in self._trusted)
+        return Way(client, scheme, self.pseudonym, is_trusted=is_trusted)
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it looked at each second."""
@@ -237,6 +249,9 @@ class ProxyDoor:
         begun_s = self.shell.now_s
 
         def on_head(head: PassedHead) -> None:
+            if head.status < 200:
+                answer.hint(head)
+                return
             so_far = SoFar((cluster,), 0.0, 0.0, self.shell.now_s - begun_s)
             call = answer.call
             assert call is not None  # noqa: S101 - a head comes later than the call

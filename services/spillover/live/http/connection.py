@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import select
 import time
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import httptools
 
@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _new_parser(self)
         self._observe()
 
     def _observe(self) -> None:
@@ -314,7 +314,7 @@ class Connection(asyncio.Protocol):
             return
         self._body = body
         self._end_answer(exchange, reusable=self._parser.should_keep_alive())
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _new_parser(self)
         self._finish(exchange, cast("Response", self._answer))
 
     def eof_received(self) -> None:
@@ -509,6 +509,16 @@ class Connection(asyncio.Protocol):
         self._reusable = reusable
         status, body = self._parser.get_status_code(), bytes(self._body)
         self._answer = Response(status, self._headers, body, exchange.sent_s, time.monotonic())
+
+
+def _new_parser(connection: Connection) -> Any:
+    """It bears lines that end with LF alone and blanks behind a chunk's length, as the reader of
+    answers that pass through does (docs/http.md)."""
+    parser = httptools.HttpResponseParser(connection)
+    parser.set_dangerous_leniencies(
+        lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+    )
+    return parser
 
 
 def _too_long(exchange: OutgoingRequest) -> str:

@@ -21,7 +21,7 @@ from spillover.live.handlers.proxy.framing import (
     Malformed,
     ToTheEnd,
 )
-from spillover.live.handlers.proxy.heads import AnswerHead, read_answer
+from spillover.live.handlers.proxy.heads import AnswerHead, at_the_door, read_answer
 from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.http.connection import (
     PIECEWISE,
@@ -41,12 +41,14 @@ INTERIM_MAX = 32
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PassedExchange(OutgoingRequest):
-    """`on_begin` once, `on_piece` with its body as it comes, and `on_end` with a Response (without
-    the body) if it came whole. Where it `takes_whole`, an answer that is there at once is told by
-    `on_end` alone, as `at_once`."""
+    """`on_begin` with each interim head and once with the final one, `on_piece` with its body as it
+    comes, and `on_end` with a Response (without the body) if it came whole. Where it `takes_whole`,
+    an answer that is there at once is told by `on_end` alone, as `at_once`."""
 
     on_begin: Callable[[PassedHead], None]
     on_piece: Callable[[bytes], None]
+    sent_head: bytes = b""
+    """With which it was asked for, until the head of the answer has come."""
     takes_whole: bool = False
     at_once: tuple[PassedHead, bytes] | None = None
     """The head, perhaps with an empty length, and the body."""
@@ -78,7 +80,7 @@ class PassedConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._head = HeadBytes()
+        self._head = HeadBytes(of_answer=True)
         self._observe()
         read_in_parts(self._transport, self)
 
@@ -131,13 +133,15 @@ class PassedConnection(Connection):
             return
         exchange.has_begun = True
         exchange.message = None
+        asked, exchange.sent_head = exchange.sent_head, b""
+        head = at_the_door(answer.head, exchange.url, asked)
         if exchange.takes_whole and body.done:
-            exchange.at_once = answer.head, piece
+            exchange.at_once = head, piece
             if is_new and exchange.tells_at_once and not self._interim:
                 self._known.learn_from(data, answer, piece)
             piece = b""
         else:
-            exchange.on_begin(answer.head)
+            exchange.on_begin(head)
         self._hand_on(exchange, body, piece)
 
     def _read_on(self, exchange: PassedExchange, body: Body, data: bytes) -> None:
@@ -159,11 +163,13 @@ class PassedConnection(Connection):
         while (found := self._head.feed(data)) is not None:
             head, data = found
             answer = read_answer(head, exchange.method)
-            if answer is not None:
+            if answer.head.status >= 200:
                 return answer, data
             self._interim += 1
             if self._interim > INTERIM_MAX:
                 raise Malformed(f"more than {INTERIM_MAX} interim answers")
+            if answer.head.status != 100:  # which is for who asks to be asked: the door
+                exchange.on_begin(answer.head)
         return None, b""
 
     def eof_received(self) -> None:

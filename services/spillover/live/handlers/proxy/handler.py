@@ -73,6 +73,9 @@ class Relays(Protocol):
     def begin(self, event: ResponseBegan, source: Any, head: PassedHead) -> Relay:
         """An answer begins, from this source."""
 
+    def hint(self, ref: int, head: PassedHead) -> None:
+        """An interim answer, before any other."""
+
     def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
         """A whole answer that begins if the machine says so."""
 
@@ -99,6 +102,7 @@ def passed_exchange(
         0,
         on_begin=on_head,
         on_piece=on_piece,
+        sent_head=head,
         takes_whole=takes_whole,
         is_keyed=is_keyed,
     )
@@ -242,6 +246,9 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             call.exchange = exchange
 
     def _head_came(self, call: _Call, head: PassedHead) -> None:
+        if head.status < 200:
+            self._relays.hint(call.command.ref, head)
+            return
         call.head, call.held = head, b""
         if head.status not in self._not_run_statuses:
             self._begin(call, head)
