@@ -293,7 +293,7 @@ def test_a_hop_without_a_name_is_no_loop():
 )
 def test_an_interim_answer_has_no_body_and_ends_nothing(start, status):
     lines = LENGTH, b"Link: a", b"Connection: close, X", b"X: y", b"Spillover-Path: z"
-    head, body, keep_alive = said(*lines, start=start)
+    head, body, keep_alive, _ = said(*lines, start=start)
     assert (head.status, head.headers, body.done, keep_alive) == (
         status, ((b"Link", b"a"),), True, True
     )  # fmt: skip
