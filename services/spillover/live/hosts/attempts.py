@@ -47,7 +47,8 @@ class Attempts:
             except OSError as error:
                 if opened is not None:
                     opened.close()
-                self._fail(address, error.errno, in_words(error))
+                # A new one: this has all that is here in its traceback.
+                self.race.fail(address, OSError(in_words(error)))
                 continue
             self.open[opened] = address
             if number in UNDER_WAY:
@@ -67,7 +68,7 @@ class Attempts:
         errors = self.race.failed
         if len(errors) == 1:
             (error,) = errors.values()
-            raise OSError(error.errno, in_words(error))
+            raise OSError(*error.args)
         told: dict[str, list[str]] = {}
         for address, error in errors.items():
             told.setdefault(in_words(error), []).append(address[1])
@@ -90,15 +91,11 @@ class Attempts:
         self.open.clear()
         return None if self._won is None else self._won[1], lost
 
-    def _fail(self, address: Address, number: int | None, why: str) -> None:
-        """Note it without where it was raised: that would hold all that is here, in a circle."""
-        self.race.fail(address, OSError(number, why))
-
     def _settle(self, opened: socket.socket, number: int) -> None:
         address = self.open.pop(opened)
         if number:
             opened.close()
-            self._fail(address, number, os.strerror(number))
+            self.race.fail(address, OSError(number, os.strerror(number)))
         elif self._won is None:
             self._won = opened, address
             del self.race.under_way[address]
