@@ -74,6 +74,9 @@ class Request:
     trace: TraceContext | None = None
     size_bytes: int = field(default=0, compare=False)
     """What it takes to hold it here; 0 in simulations."""
+    kind: str = field(default="", compare=False)
+    """What tells it from others of its type, where that is known here: its method and the beginning
+    of its path."""
 
     @property
     def hops(self) -> int:
@@ -90,6 +93,7 @@ class Request:
             self.priority,
             self.trace,
             self.size_bytes,
+            self.kind,
         )
 
 

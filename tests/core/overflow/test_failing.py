@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.health import PROBE_PAUSE_S, RUN_LENGTH, SLOW_START_SHARE
+from spillover.core.overflow.health import PROBE_PAUSE_S, SLOW_START_SHARE
+from spillover.policy.overflow.degradation import RUN_MIN as RUN_LENGTH
 from spillover.core.overflow.machine import OFFERS_MAX, REST_S_MAX
 from spillover.core.pauses import REFUSED_PAUSE_S_MAX
 from spillover.model.request import Answer, Outcome, Refusal

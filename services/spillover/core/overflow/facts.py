@@ -147,6 +147,11 @@ class NodeFacts:
         has_waited = visit.is_home and visit.queued_s > 0.0 and self._by_load and not self._unlike
         return has_waited and objection in BEHIND_IT and not self.admission.elsewhere_first
 
+    def is_free(self, visit: Visit) -> bool:
+        """Returns whether this visit is decided again if it fails where work is known to fail: with
+        a key it may run twice, and nobody has been shown an answer of what does not pass."""
+        return visit.request.keyed and not self.settings.passes
+
     def _goes_back(self, visit: Visit) -> bool:
         """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""
         return not visit.is_home and visit.ref not in self._doubtful

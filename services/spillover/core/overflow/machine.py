@@ -38,13 +38,15 @@ from spillover.core.overflow.asking import first_to_go, is_stranded, questions, 
 from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import KEPT, REFUSED, STARTED, Decision
-from spillover.core.overflow.evidence import EVIDENCE, learn
+from spillover.core.overflow.evidence import EVIDENCE, learn, learn_of
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Groups
 from spillover.core.overflow.health import WELL, Health
 from spillover.core.overflow.history import (
     BEGAN,
     CANCEL_ASKED,
+    FAILED_AT,
+    FAILED_HERE,
     GIVEN_BACK,
     LOST_AT,
     NOT_STARTED,
@@ -68,6 +70,7 @@ from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
 from spillover.model.unlike_servers import QUEUE
 from spillover.policy.overflow.base import KEEP
 from spillover.policy.overflow.choosers import BY_LOAD
+from spillover.policy.overflow.degradation import BAD, SAME
 
 OFFERS_MAX = 16
 """Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""
@@ -215,7 +218,8 @@ class NodeMachine(NodeFacts):
         first; then only what finds out whether it still does."""
         if not self.admission.elsewhere_first:
             return True
-        if not self.health.may_probe(now_s, is_home=visit.is_home):
+        is_free = self.is_free(visit)
+        if not self.health.may_probe(now_s, is_home=visit.is_home, is_free=is_free):
             return False
         self.health.probe(visit.ref)
         return True
@@ -225,7 +229,8 @@ class NodeMachine(NodeFacts):
         objection = self.admission.objection(visit, now_s)
         if self._unlike and self.admission.blocks(visit):
             self.blocked[visit.request.type] += 1
-        if objection is not None and (not visit.is_home or objection in UNTRIED):
+        relays = objection in NOT_HERE and self.admission.relay_hops
+        if objection is not None and not relays and (not visit.is_home or objection in UNTRIED):
             self._refuse_untried(visit, objection, now_s)
             return
         choice = self._choose(visit, now_s, objection)
@@ -320,9 +325,9 @@ class NodeMachine(NodeFacts):
             and away < settings.away_limit
             and could_wait < settings.queue_limit + settings.away_limit
         )
-        all_degraded = self.health.degraded and not self.neighbors.knowledge().any_well
+        rank = self.admission.rank if group.fitting.up else math.inf
         return self.decider.choose(
-            visit, own, now_s, objection, may_forward, all_degraded, self.condition
+            visit, own, now_s, objection, may_forward, rank, self.condition
         )
 
     def _place(self, visit: Visit, choice: int, now_s: float, *, pulled: bool = False) -> None:
@@ -397,10 +402,15 @@ class NodeMachine(NodeFacts):
             self._free_server(ref, now_s, cools_s)
             if visit is not None and visit.answering and event.upstream_status is None:
                 self.truncated += outcome is FAILED
+        again = False
         if visit is not None:
-            self._finish(visit, event, now_s)
+            again = outcome is FAILED and self._is_free_probe(visit)
+            if not again:
+                self._finish(visit, event, now_s)
             if not self.health.is_calm or outcome is FAILED:
                 self._learn_from(visit, outcome, now_s)
+            if again:
+                self._try_elsewhere(visit, event, now_s)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
         if outcome is DONE or event.service_s > servers.service_s:
@@ -411,6 +421,25 @@ class NodeMachine(NodeFacts):
             self._serve_turned(now_s)
         if self._by_load:
             self._ask_for_work(now_s)
+
+    def _is_free_probe(self, visit: Visit) -> bool:
+        """Whether a failure of it is no answer yet: it was tried where work is known to fail."""
+        is_probe = self.health.is_probe(visit.ref) and not visit.answering
+        return is_probe and self.is_free(visit) and not visit.cancelling
+
+    def _try_elsewhere(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
+        """Decide a probe again that has failed; where nobody takes it, that is its answer."""
+        self.register.leave(visit)
+        self.health.forget(visit.ref)
+        self._doubtful.add(visit.ref)
+        choice = KEEP
+        if visit.deadline_s > now_s:
+            choice = self._choose(visit, now_s, Refusal.DEGRADED, may_keep=False)
+        if choice == KEEP:
+            self._finish(visit, event, now_s)
+            return
+        self.decider.log.add(Note(now_s, visit.request.id, FAILED_HERE, None, event.problem))
+        self._place(visit, choice, now_s)
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
         known = self.register.visits.get(event.ref)
@@ -555,26 +584,36 @@ class NodeMachine(NodeFacts):
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
         visit = self.register.visits.get(event.ref)
         if visit is not None and visit.state is AWAY:  # else it was given up before
-            answer = event.answer
-            self.neighbors.took(visit.target, event.leg_s - event.opening_s)
+            answer, target = event.answer, visit.target
+            self.neighbors.took(target, event.leg_s - event.opening_s)
             if answer.load is not None:
-                visit.group.neighbors.heard_load(visit.target.handle, answer.load, now_s)
+                visit.group.neighbors.heard_load(target.handle, answer.load, now_s)
+            failed, was_bad = answer.outcome is FAILED, target.rank >= BAD
+            if (failed or not target.there.is_calm) and answer.outcome in EVIDENCE:
+                learn_of(self, visit, now_s, failed=failed)
+            if failed and was_bad and self._may_do_better(visit, now_s):
+                self._come_back(visit, FAILED_AT, now_s)
+                self._doubtful.add(visit.ref)
+                self._place_again(visit, now_s)
+                return
             answer.queued_s += visit.queued_s
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
             self._reply(visit, answer, now_s)
             if visit.target.ramp_since_s is not None:
                 self.neighbors.pace(visit.target, now_s)
-            failed = answer.outcome is FAILED
-            tells = visit.is_home and (failed or self.health.elsewhere.last > 0.0)
-            if (
-                tells
-                and answer.outcome in EVIDENCE
-                and self.health.answered_elsewhere(now_s, failed=failed)
-            ):
-                self._health_changed(now_s)
             if self.servers.waiting:
                 self._offer_again(visit.target, now_s, 1)
+
+    def _may_do_better(self, visit: Visit, now_s: float) -> bool:
+        """Whether a request that a neighbor has failed, which is known to fail work, is decided
+        again: it was a probe, it may run twice, and there is a better place."""
+        if not self.is_free(visit) or visit.answering or visit.cancelling:
+            return False
+        if visit.deadline_s <= now_s:
+            return False
+        better = min(self.admission.rank, self.neighbors.knowledge().best)
+        return better + SAME < visit.target.rank
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
         visit = self.register.visits.get(event.ref)
