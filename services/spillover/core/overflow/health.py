@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from spillover.core.overflow.standing import Standing
+from spillover.core.overflow.standing import FAILS_EVERYWHERE, Standing
 from spillover.policy.overflow.degradation import UNPROVEN
 
 PROBE_PAUSE_S = 0.25
@@ -208,7 +208,7 @@ class Health:
                 self._degrade(now_s, not_run=not_run)
             else:
                 self._recover(now_s)
-        elif was_degraded and failed:
+        elif was_degraded and failed and usual < FAILS_EVERYWHERE:
             self._pause(now_s)
             if is_free:
                 self._paid_again_s = now_s + PAID_PAUSE_S_MAX
