@@ -15,6 +15,7 @@ from spillover.model.trace_context import TraceContext
 
 NAME_LENGTH_MAX = 200
 TYPE_LENGTH_MAX = 100
+KIND_LENGTH_MAX = 100
 
 
 class Outcome(StrEnum):

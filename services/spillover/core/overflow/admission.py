@@ -26,7 +26,7 @@ from spillover.policy.overflow.admission import (
     takes_foreign,
 )
 from spillover.policy.overflow.base import accept_probability
-from spillover.policy.overflow.degradation import BAD, SAME, rank
+from spillover.policy.overflow.degradation import BAD, SAME, degraded_rank
 
 
 class Admission:
@@ -36,6 +36,7 @@ class Admission:
     __slots__ = (
         "_health",
         "_held",
+        "_here",
         "_is_unlike",
         "_neighbors",
         "_refuses_blocked",
@@ -62,7 +63,7 @@ class Admission:
         """Whether few neighbors' requests may wait. Set by the machine, by its policy."""
         self._refuses_blocked = servers.on_block == REFUSE
         self._is_unlike = settings.pool is not None
-        self._health = health
+        self._health, self._here = health, health.here
         self._neighbors = neighbors
         self._settings = settings
         self._servers = servers
@@ -83,7 +84,8 @@ class Admission:
         """Returns how good a place for work this cluster is; 0 where it is well."""
         if self._servers.down:
             return math.inf
-        return rank(True, self._health.here.share.last, 0) if self._health.degraded else 0.0
+        here = self._here
+        return degraded_rank(here.share.last, 0) if here.degraded else 0.0
 
     @property
     def elsewhere_first(self) -> bool:
@@ -93,7 +95,7 @@ class Admission:
         """
         if self._servers.resting:
             return True
-        if not self._health.degraded:
+        if not self._here.degraded:
             return False
         return self._neighbors.knowledge().best + SAME < self.rank
 
@@ -101,7 +103,7 @@ class Admission:
     def relay_hops(self) -> int:
         """Returns how many hops away a cluster is that is well, and that all is handed on to since
         this one is not; 0 where it is, or there is none that a neighbor's request could get to."""
-        if not (self._health.degraded or self._servers.down) or self._is_unlike:
+        if not (self._here.degraded or self._servers.down) or self._is_unlike:
             return 0
         best = self._neighbors.knowledge().best
         return int(best) + 1 if best + 2.0 <= min(self._settings.max_hops, BAD) else 0
@@ -111,10 +113,8 @@ class Admission:
         servers = self._servers
         if self.draining or not self._held.takes_foreign:
             return False
-        if self.relay_hops:
-            return True
-        if servers.down or not fitting.working:
-            return False
+        if servers.down or not fitting.working or (self._here.degraded and self.relay_hops):
+            return self.relay_hops > 0
         is_ready = fitting.ready
         if self.elsewhere_first:
             return self.invites and is_ready
@@ -130,7 +130,7 @@ class Admission:
         small where only a probe is. Stuck servers do not count as servers."""
         if not self.takes(fitting):
             return 0.0
-        if self.relay_hops or self.elsewhere_first:
+        if self._servers.down or self.elsewhere_first:
             return SLOW_START_SHARE if self.invites and fitting.ready else 0.0
         return accept_probability(waiting, fitting.working) * self._health.start_share
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.health import told_share
 from spillover.core.overflow.visit import Visit
-from spillover.model.request import Outcome
+from spillover.model.request import FAILED, Outcome
 
 EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
 """Ends that tell whether work fails: what was stopped says nothing."""
@@ -38,9 +38,11 @@ def learn(
     )
 
 
-def learn_of(node: NodeFacts, visit: Visit, now_s: float, *, failed: bool) -> None:
-    """Learns from what came of work at a neighbor. Not being able to have it done well at all is
-    no fault of that one: it is compared with the best of the others, this cluster included."""
+def learn_of(node: NodeFacts, visit: Visit, outcome: Outcome, now_s: float) -> None:
+    """Learns from how work has ended that a neighbor had. It is compared with the best of the
+    others, this cluster included: what nobody can do is no fault of that one."""
+    if outcome not in EVIDENCE:
+        return
     neighbors, neighbor = node.neighbors, visit.target
     usual = neighbors.usual(now_s, but=neighbor)
     if not node.servers.down:
@@ -49,7 +51,7 @@ def learn_of(node: NodeFacts, visit: Visit, now_s: float, *, failed: bool) -> No
     kind = visit.request.kind or visit.request.type
     told = {"usual": 1.0 if usual is None else usual, "service_s": node.servers.service_s}
     was_degraded = neighbor.there.degraded
-    neighbor.there.ended(now_s, kind, failed=failed, **told)
+    neighbor.there.ended(now_s, kind, failed=outcome is FAILED, **told)
     if was_degraded or neighbor.there.degraded:
         neighbors.judged(neighbor, now_s)
 

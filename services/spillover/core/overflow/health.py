@@ -3,8 +3,8 @@
 - *well*: as any cluster.
 - *degraded*: neighbors give it nothing, and its own clients' work goes to them. A trickle of work
   is tried here: one request at first, again after a pause where it fails, and one more at a time
-  with each that succeeds. After a long enough run of successes the cluster is well. Where no work of
-  its own comes for a while, or once some has succeeded, neighbors may send such probes too.
+  with each that succeeds. After a long enough run of successes the cluster is well. Where no work
+  of its own comes for a while, or once some has succeeded, neighbors may send such probes too.
 - *recovering*: well, and for a moment it tells neighbors of a small P that grows.
 
 What can be decided again after it has failed is tried soon, since nobody loses by it. All else
@@ -115,11 +115,6 @@ class Health:
     @property
     def degraded(self) -> bool:
         return self.here.degraded
-
-    @property
-    def is_calm(self) -> bool:
-        """Returns whether a success would tell nothing new, as nearly always."""
-        return self.here.is_calm
 
     def failed_share(self, now_s: float) -> float:
         """Returns how much of the work that ended here lately has failed, as others are told it: in

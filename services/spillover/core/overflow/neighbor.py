@@ -11,7 +11,7 @@ from typing import cast
 from spillover.core.overflow.standing import Standing
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
-from spillover.policy.overflow.degradation import BAD, rank
+from spillover.policy.overflow.degradation import BAD, degraded_rank
 from spillover.policy.overflow.estimate import is_news, learned_way_s
 from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
 from spillover.policy.overflow.report_terms import first_departure, overload, sure_drain
@@ -82,6 +82,19 @@ class Neighbor:
         "willing",
     )
 
+    degraded: bool
+    failed_share: float
+    """Of the work that ended there lately, as last reported."""
+    least_failed: float
+    """Of the work of its clients: what fails at the best place that it can reach."""
+    relay_hops: int
+    """degraded, and hands on what it is given to a cluster so many hops away that is well."""
+    leads_back: bool
+    """That one is the own cluster."""
+    invited: bool
+    """Takes one probe: it is degraded, or fails own work."""
+    rank: float
+
     def __init__(self, handle: int, cluster: ClusterId, delay_s: float, beat_s: float) -> None:
         self.handle = handle
         self.id = cluster
@@ -110,24 +123,12 @@ class Neighbor:
         self.accept = 0.0
         self.reject_near = 1.0
         self.queue_length = 0
-        self.degraded = False
-        self.failed_share = 0.0
-        """Of the work that ended there lately, as last reported."""
-        self.least_failed = 0.0
-        """Of the work of its clients: what fails at the best place that it can reach."""
-        self.relay_hops = 0
-        """degraded, and hands on what it is given to a cluster so many hops away that is well."""
-        self.leads_back = False
-        """That one is the own cluster."""
-        self.invited = False
-        """degraded, and takes one probe."""
         self.there = Standing()
         """What came of the work that it was given from here. The same in the tables of all groups
         of types."""
         self.trial_s = 0.0
         """Where that is degraded: when it is tried next."""
-        self.rank = 0.0
-        """How good a place for work it is: `policy.overflow.degradation.rank`."""
+        self._tell_no_failures()
         self.serves = True
         """Whether it serves the group whose table this is in."""
         self.servers = 1
@@ -172,12 +173,13 @@ class Neighbor:
             self.accepting = False
 
     def judge(self) -> None:
-        """Find its rank anew: it has said something, or what came of work there has changed."""
-        there = self.there
-        if there.degraded:
-            self.rank = rank(True, there.share.last, 0)  # noqa: FBT003 - of a formula
-        else:
-            self.rank = rank(self.degraded, self.failed_share, self.relay_hops)
+        """Find out anew how good a place for work it is (`policy.overflow.degradation`): it has
+        said something, or what comes of work there has changed."""
+        self.rank = 0.0
+        if self.there.degraded:
+            self.rank = degraded_rank(self.there.share.last, 0)
+        elif self.degraded:
+            self.rank = degraded_rank(self.failed_share, self.relay_hops)
 
     def try_again(self, now_s: float) -> bool:
         """Returns whether it is invited from now on to be tried, which it was not."""
@@ -276,8 +278,11 @@ class Neighbor:
 
     def forget(self) -> None:
         """It is unknown now."""
-        self.known = self.hears_us = self.accepting = self.degraded = self.invited = False
-        self.leads_back = False
+        self.known = self.hears_us = self.accepting = False
+        self._tell_no_failures()
+
+    def _tell_no_failures(self) -> None:
+        self.degraded = self.leads_back = self.invited = False
         self.failed_share = self.least_failed = 0.0
         self.relay_hops = 0
         self.judge()

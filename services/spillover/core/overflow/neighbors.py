@@ -13,10 +13,10 @@ One that is *parted from* is still heard, and given nothing: as one that does no
 where requests pass through (decision 0043) if they do not here, and the other way round. One that
 joined with a *ramp* is given little at first: at its limit it is not eligible for the moment.
 
-Each has a *rank* as a place for work (`policy.overflow.degradation`): by what it says of itself, and
-by what came of the own work that it was given. A *degraded* one is given nothing while there is a
-better one; where it accepts all the same, it takes one probe for each of its reports. One that fails
-own work, and says that it is well, is tried now and then.
+Each has a *rank* as a place for work (`policy.overflow.degradation`): by what it says of itself,
+and by what came of the own work that it was given. A *degraded* one is given nothing while there is
+a better one; where it accepts all the same, it takes one probe for each of its reports. One that
+fails own work, and says that it is well, is tried now and then.
 
 Policies and decision records take `Knowledge`: a snapshot that is made anew only when something
 has changed, so that a decision copies nothing and all records in between share one object. In it
@@ -34,8 +34,8 @@ from typing import Any
 from spillover.core.overflow.neighbor import TRIAL_PAUSE_S, Neighbor
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
-from spillover.policy.overflow.degradation import BAD, SAME
 from spillover.policy.overflow.base import NeighborLoads, neighborhood_reject_probability
+from spillover.policy.overflow.degradation import BAD, SAME
 
 NEIGHBORS_MAX = 1000
 """Each report names those that are heard, and no reader takes longer lists. More than that are
@@ -375,7 +375,7 @@ class Neighbors:
     @property
     def any_fails(self) -> bool:
         """Returns whether any says that its work fails."""
-        return any([neighbor.degraded for neighbor in self])
+        return any(neighbor.degraded for neighbor in self)
 
     def accept_probability_with(self, own: float) -> float:
         """R: that the cluster itself, which accepts with probability `own`, or a neighbor does."""

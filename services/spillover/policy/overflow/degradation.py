@@ -2,8 +2,8 @@
 And who is to have the work then.
 
 Two hypotheses about the work of a cluster are weighed against each other, one ended request at a
-time. `usual` is the share of the same clients' work that fails at the best place it can reach: where
-all of it fails everywhere, no cluster is worse than another.
+time. `usual` is the share of the same clients' work that fails at the best place that it can reach:
+where all of it fails everywhere, no cluster is worse than another.
 
 * *well*: of what succeeds elsewhere, at most SHARE_WELL fails here;
 * *worse*: SHARE_WORSE of it fails here.
@@ -83,10 +83,7 @@ def run_needed(failures: int, ends: int, by_chance: float = BY_CHANCE) -> int:
     return math.ceil(math.log(by_chance) / math.log(succeeds)) if succeeds < 1.0 else RUN_MAX
 
 
-def rank(degraded: bool, share: float, hops: int) -> float:
-    """Returns how good a place for work is, the less the better: of one that does it well, of a
-    degraded one that can hand it on to one who does, so many hops away, or of one that fails this
-    share of it."""
-    if not degraded:
-        return 0.0
+def degraded_rank(share: float, hops: int) -> float:
+    """Returns how good a place for work a degraded one is, the less the better (0 is one that is
+    well): it hands on to one that is well so many hops away, or fails this share of it."""
     return float(hops) if hops else BAD + share
