@@ -39,7 +39,10 @@ ENDS_MAX = 64
 """Of those that a run of successes is measured by: older ones count half each time."""
 
 AT_FAULT_MAX = 16
-"""Kinds of requests that are remembered to be at fault, the newest ones."""
+"""Kinds of requests that are remembered to be at fault, those that failed last."""
+
+AT_FAULT_S = 60.0
+"""For so long after the last failure."""
 
 SHARE_LEAST = 1 / 1024
 """A share below it is none."""
@@ -85,6 +88,7 @@ class Standing:
         "_last_s",
         "_others_run",
         "_suspect",
+        "_suspect_fails",
         "_total",
         "degraded",
         "is_calm",
@@ -109,10 +113,12 @@ class Standing:
         self._ends = 0
         """Since the sum was 0 last, as far as they tell anything."""
         self._suspect: Hashable = None
-        """The one kind of requests that has failed since then; None if there are several."""
+        """The kind of requests that failed last, and has not succeeded since."""
+        self._suspect_fails = 0
         self._others_run = 0
-        """Successes of other kinds in a row since then."""
-        self._at_fault: dict[Hashable, None] = {}
+        """Successes of other kinds since that began, without a failure in between."""
+        self._at_fault: dict[Hashable, float] = {}
+        """Kinds, and when each failed last."""
 
     def failed_share(self, now_s: float) -> float:
         """Returns the share as it counts now: that of a degraded place does not fade."""
@@ -121,7 +127,7 @@ class Standing:
     @property
     def run_needed(self) -> int:
         """Returns how many successes in a row end the degradation."""
-        run = run_needed(self._failures, self._ends)
+        run = run_needed(self._failures, self._ends - self.run)
         return min(max(run, RUN_MIN) << self.strictness, RUN_MAX)
 
     def ended(
@@ -141,16 +147,20 @@ class Standing:
         since_last_s *= FORGET_S / max(FORGET_S, FORGET_SERVICES * service_s)
         self._last_s = now_s + rest_s  # nothing is forgotten while nothing is tried
         self.share.add(now_s, failed=failed)
-        if kind in self._at_fault:
-            if failed:
-                return False
-            del self._at_fault[kind]
+        if self._is_at_fault(now_s, kind, failed=failed):
+            return False
         weight = REST_WEIGHT if rest_s else 1.0
         self._total = weighed(self._total, failed, usual, since_last_s, weight)
-        self._count(kind, failed=failed, usual=usual)
-        changed = self._judge(failed=failed, usual=usual)
-        self.is_calm = not (self._total or self.degraded or self.share.last or self._at_fault)
-        return changed
+        self._count(failed=failed, usual=usual)
+        was_degraded = self.degraded
+        if self._is_anothers_fault(now_s, kind, failed=failed):
+            self.acquit()
+        else:
+            self._judge(failed=failed, usual=usual)
+        if not (self._total or self.share.last):
+            self._suspect = None
+        self.is_calm = not (self._total or self.degraded or self.share.last)
+        return self.degraded is not was_degraded
 
     def acquit(self) -> None:
         """It does well, as it seems: nothing counts against it any more."""
@@ -158,42 +168,52 @@ class Standing:
         self._total = 0.0
         self.run = self._failures = self._ends = 0
 
-    def _count(self, kind: Hashable, *, failed: bool, usual: float) -> None:
+    def _count(self, *, failed: bool, usual: float) -> None:
         if not (self._total or self.degraded):
             self._failures = self._ends = 0
         elif usual < FAILS_EVERYWHERE or not failed:
-            if failed and kind != self._suspect:
-                self._suspect = None if self._failures else kind
-            is_anothers = self._suspect is not None and kind != self._suspect
-            self._others_run = self._others_run + is_anothers if self._failures else 0
             self._failures += failed
             self._ends += 1
             if self._ends > ENDS_MAX:
                 self._failures, self._ends = self._failures // 2, self._ends // 2
 
-    def _judge(self, *, failed: bool, usual: float) -> bool:
-        if self._is_anothers_fault():
-            was_degraded = self.degraded
-            self._at_fault[self._suspect] = None
-            if len(self._at_fault) > AT_FAULT_MAX:
-                del self._at_fault[next(iter(self._at_fault))]
-            self.acquit()
-            return was_degraded
+    def _judge(self, *, failed: bool, usual: float) -> None:
         if not self.degraded:
             self.degraded = failed and self._total >= DEGRADED_AT
             self.run = 0
-            return self.degraded
-        if failed:
-            self.run = self.run if usual >= FAILS_EVERYWHERE else 0
+        elif not failed:
+            self.run += 1
+            if self.run >= self.run_needed:
+                self.acquit()
+        elif usual < FAILS_EVERYWHERE:
+            self.run = 0
+
+    def _is_at_fault(self, now_s: float, kind: Hashable, *, failed: bool) -> bool:
+        """Whether this failure is the fault of its kind, as is known. A success of it ends that."""
+        failed_s = self._at_fault.pop(kind, -math.inf)
+        if not failed or now_s - failed_s >= AT_FAULT_S:
             return False
-        self.run += 1
-        if self.run < self.run_needed:
-            return False
-        self.acquit()
+        self._at_fault[kind] = now_s
         return True
 
-    def _is_anothers_fault(self) -> bool:
-        if self._suspect is None or not self._others_run or self._failures < 2:
+    def _is_anothers_fault(self, now_s: float, kind: Hashable, *, failed: bool) -> bool:
+        """Whether it turns out with this that one kind is at fault, and not the place."""
+        if failed:
+            is_same = self._suspect_fails > 0 and kind == self._suspect
+            self._suspect, self._others_run = kind, self._others_run if is_same else 0
+            self._suspect_fails = self._suspect_fails + 1 if is_same else 1
             return False
-        of_suspect = self._ends - self._others_run
-        return self._others_run >= run_needed(self._failures, of_suspect, ANOTHERS_FAULT)
+        if self._suspect is None:
+            return False
+        if kind == self._suspect:
+            self._suspect = None
+            return False
+        fails = self._suspect_fails
+        self._others_run += 1
+        if fails < 2 or self._others_run < run_needed(fails, fails, ANOTHERS_FAULT):
+            return False
+        self._at_fault[self._suspect] = now_s
+        if len(self._at_fault) > AT_FAULT_MAX:
+            del self._at_fault[next(iter(self._at_fault))]
+        self._suspect = None
+        return True

@@ -36,7 +36,7 @@ UNPROVEN = 2.0 * math.log(3.0)
 FORGET_S = 30.0
 """Time in which the sum halves: failures that are minutes apart do not add up."""
 
-BY_CHANCE = 1.0 / 1000.0
+BY_CHANCE = 1.0 / 10_000.0
 """So unlikely is the run that ends a degradation, if nothing has changed."""
 
 RUN_MIN = 5
