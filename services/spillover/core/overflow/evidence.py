@@ -24,7 +24,10 @@ def learn(
 ) -> bool:
     """Learns from this end, and returns whether the cluster is degraded or well now by it."""
     neighbors, is_home = node.neighbors, visit.is_home
-    usual = neighbors.usual(now_s) if is_home else neighbors.least_failed(visit.origin)
+    origin = None if is_home else neighbors.by_handle.get(visit.origin)
+    usual = neighbors.usual(now_s, but=origin)
+    if origin is not None:  # it could have gone elsewhere from there, too
+        usual = origin.least_failed if usual is None else min(usual, origin.least_failed)
     return node.health.ended(
         now_s,
         failed=failed,

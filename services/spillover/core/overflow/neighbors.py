@@ -354,12 +354,6 @@ class Neighbors:
             neighbor.invited = neighbor.invited and neighbor.degraded
         self._knowledge = None
 
-    def least_failed(self, handle: int) -> float:
-        """Returns how much of the work of this neighbor's clients fails at the best place that it
-        can reach, as far as is known."""
-        neighbor = self.by_handle.get(handle)
-        return 0.0 if neighbor is None else neighbor.least_failed
-
     def usual(self, now_s: float, but: Neighbor | None = None) -> float | None:
         """Returns the share of work that fails at the best of those that can be reached, `but` for
         this one; None where there is nobody."""

@@ -64,9 +64,9 @@ class Share:
         """What it was when something ended last."""
         self._last_s = 0.0
 
-    def add(self, now_s: float, *, failed: bool) -> None:
-        """One more outcome."""
-        value = self.at(now_s)
+    def add(self, now_s: float, *, failed: bool, fades: bool = True) -> None:
+        """One more outcome. It `fades` until then, unless little is tried at all."""
+        value = self.at(now_s) if fades else self.last
         value += (failed - value) * SHARE_WEIGHT
         self.last = value if value > SHARE_LEAST else 0.0
         self._last_s = now_s
@@ -146,7 +146,7 @@ class Standing:
         since_last_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
         since_last_s *= FORGET_S / max(FORGET_S, FORGET_SERVICES * service_s)
         self._last_s = now_s + rest_s  # nothing is forgotten while nothing is tried
-        self.share.add(now_s, failed=failed)
+        self.share.add(now_s, failed=failed, fades=not self.degraded)
         if self._is_at_fault(now_s, kind, failed=failed):
             return False
         weight = REST_WEIGHT if rest_s else 1.0
