@@ -77,12 +77,12 @@ def test_only_along_with_a_handler_of_a_service(tmp_path):
 
 
 @pytest.mark.parametrize(("more", "status", "counts"), [
-    ("", 500, True), ("", 501, False), ("", 505, False), ("", 404, True), ("", None, True),
+    ("", 500, True), ("", 501, False), ("", 505, False), ("", 404, False), ("", 302, True), ("", None, True),
     (", failure_statuses: [502, 504]", 500, False), (", failure_statuses: [502, 504]", 504, True),
     (", failure_statuses: []", 500, False), (", failure_statuses: []", None, True),
 ])  # fmt: skip
 def test_what_is_held_against_a_site(tmp_path, more, status, counts):
-    """Of what its service has failed; what is no 5xx is no failure to begin with, or always one."""
+    """Of what its service has failed: no answer always, a client's mistake never."""
     topology = load(tmp_path, more)
     (tmp_path / "again.yaml").write_text(dump_topology(topology))
     for read in (topology, load_topology(str(tmp_path / "again.yaml"))):

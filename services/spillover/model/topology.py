@@ -157,7 +157,7 @@ class Cluster:
     failure_statuses: tuple[int, ...] | None = None
     """Statuses of an `http:` or `proxy:` service that are held against this cluster: if it fails
     more than others, work goes to its neighbors. Not set: all from 500 to 599 but 501 and 505.
-    Those below 500 never are.
+    Those from 400 to 499 never are.
 
     Why: 501 and 505 say what a service does not do, and every other service of its kind would say
     the same. Leave out what yours answers to single requests that are at fault."""
@@ -265,9 +265,11 @@ class Cluster:
 
 def is_failure(status: int | None, statuses: tuple[int, ...] | None) -> bool:
     """Returns whether a status is held against a cluster that lists these `failure_statuses`."""
-    if status is None or not 500 <= status <= 599:
+    if status is None or status < 400:
         return True
-    return status not in NO_FAILURES if statuses is None else status in statuses
+    if statuses is None:
+        return status >= 500 and status not in NO_FAILURES
+    return status in statuses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
