@@ -16,6 +16,7 @@ from spillover.model.trace_context import TraceContext
 
 NAME_LENGTH_MAX = 200
 TYPE_LENGTH_MAX = 100
+KIND_LENGTH_MAX = 100
 
 
 class Outcome(StrEnum):
@@ -75,6 +76,9 @@ class Request:
     trace: TraceContext | None = None
     size_bytes: int = field(default=0, compare=False)
     """What it takes to hold it here; 0 in simulations."""
+    kind: str = field(default="", compare=False)
+    """What tells it from others of its type, where that is known here: its method and the beginning
+    of its path."""
 
     @property
     def hops(self) -> int:
@@ -91,6 +95,7 @@ class Request:
             self.priority,
             self.trace,
             self.size_bytes,
+            self.kind,
         )
 
 

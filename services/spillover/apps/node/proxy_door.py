@@ -36,11 +36,14 @@ from spillover.live.process.logs import OncePerPeriod
 from spillover.live.tls.handshakes import Front, Handshake, at_door
 from spillover.model.ids import RequestId, name_of, request_id_of, told_inside
 from spillover.model.passed import PassedHead, PassedRequest
-from spillover.model.request import Refusal, Request
+from spillover.model.request import KIND_LENGTH_MAX, Refusal, Request
 from spillover.model.routes import Route
 
 SWEEP_S = 1.0
 STOP_S = 2.0
+
+KIND_PARTS = 2
+"""Of the path, at its beginning: by them and the method, requests without a type are told apart."""
 
 _SERVER_NAMES = frozenset(
     {b"idempotency-key", b"spillover-deadline-ms", b"spillover-priority", b"spillover-type",
@@ -211,9 +214,13 @@ class ProxyDoor:
                 return
         type_ = headers.type or (None if route is None else route.type) or "default"
         id_ = request_id_of(tenant, headers.key or "")
+        kind = ""
+        if type_ == "default":
+            path = head.target.partition(b"?")[0].split(b"/", KIND_PARTS + 1)[: KIND_PARTS + 1]
+            kind = f"{head.method} {b'/'.join(path).decode('latin-1')}"[:KIND_LENGTH_MAX]
         request = Request(
             id_, headers.key is not None, passed, (), type_,
-            headers.priority, headers.trace, own.size_bytes,
+            headers.priority, headers.trace, own.size_bytes, kind,
         )  # fmt: skip
         answer.request = request
         home_requests = self.shell.home_requests

@@ -107,6 +107,13 @@ class NotStarted(Event):
 
 
 @dataclass(slots=True)
+class ServiceAsked(Event):
+    """What `AskService` has come to: the service says that it is well, or does not."""
+
+    is_well: bool
+
+
+@dataclass(slots=True)
 class ForwardAnswered(Event):
     """The neighbor has answered; `leg_s` is the way there and `return_leg_s` the way back."""
 
@@ -365,6 +372,12 @@ class Start(Command):
     at_s: float
     deadline_s: float
     server: int = 0
+
+
+@dataclass(slots=True)
+class AskService(Command):
+    """Ask what runs the work whether it is well, beside all work: `ServiceAsked` tells. Only where
+    there is a request for that (`NodeSettings.asks`)."""
 
 
 @dataclass(slots=True)

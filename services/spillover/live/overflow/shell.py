@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
@@ -57,6 +57,7 @@ from spillover.model.request import DONE, Answer
 from spillover.model.topology import Neighbor, Topology
 
 if TYPE_CHECKING:
+    from spillover.live.handlers.http.upstream_calls import UpstreamWorkers
     from spillover.live.tls.rotation import Credentials
 
 _log = logging.getLogger(__name__)
@@ -241,6 +242,7 @@ class NodeShell:
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
+            ev.AskService: self._ask_service,
             ev.Began: self.relays.began,
             ev.Stop: lambda command: self.workers.stop(command.ref),
             ev.Forward: self._forward,
@@ -354,6 +356,10 @@ class NodeShell:
         if not self._failed.done():
             self._failed.set_exception(error)
             self._failed.exception()  # retrieved: it also comes out where the event came in
+
+    def _ask_service(self, _: ev.AskService) -> None:
+        workers = cast("UpstreamWorkers[Any]", self.workers)  # of no others
+        workers.ask_service(lambda is_well: self.feed(ev.ServiceAsked(is_well)))
 
     def _health_changed(self, is_up: bool) -> None:  # noqa: FBT001 - of `OnHealth`
         self.feed(ev.ServersUp() if is_up else ev.ServersDown())

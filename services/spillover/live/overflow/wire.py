@@ -22,6 +22,7 @@ from spillover.model.ids import ClusterId, RequestId, parts_of, request_id_of
 from spillover.model.load import LoadNow
 from spillover.model.request import (
     DONE,
+    KIND_LENGTH_MAX,
     NAME_LENGTH_MAX,
     TYPE_LENGTH_MAX,
     Answer,
@@ -87,6 +88,9 @@ class LoadBody(msgspec.Struct, array_like=True, frozen=True):
     accepting: bool
 
 
+BoundedKind = Annotated[str, msgspec.Meta(max_length=KIND_LENGTH_MAX)]
+
+
 class ForwardBody(msgspec.Struct, omit_defaults=True):
     """A request on its way, `pulled` if the neighbor has asked for work. In version 1 `sender` is
     the cluster that hands it on, `to` the one that it means to hand it to, `federation` theirs.
@@ -107,6 +111,7 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     load: LoadBody | None = None
     pulled: bool = False
     tenant: str = ""
+    kind: BoundedKind = ""
 
 
 class AnswerBody(msgspec.Struct, omit_defaults=True):
@@ -245,6 +250,7 @@ def encode_envelope(
         load=None if load is None else LoadBody(*load),
         pulled=pulled,
         tenant=tenant,
+        kind=request.kind,
     )
     return _encode(body)
 
@@ -271,6 +277,7 @@ def decode_forward(body: bytes) -> Forwarded:
         priority=forward.priority,
         trace=None if parent is None else trace_context(parent, forward.tracestate),
         size_bytes=len(body),
+        kind=forward.kind,
     )
     caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
     load = None if forward.load is None else load_of(forward.load)

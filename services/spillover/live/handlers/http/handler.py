@@ -52,6 +52,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
     ) -> None:
         super().__init__(urls, cluster, on_end, on_health, moving)
         self._not_run_statuses = frozenset(cluster.statuses_not_run)
+        self._is_failure = cluster.is_failure
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:  # noqa: ARG002 - any JSON will do
         return None
@@ -110,8 +111,10 @@ class HttpWorkers(UpstreamWorkers[_Call]):
             self._not_done(call, upstream, ended)
             return
         took_s = now_s - call.sent_s
-        if ended.problem is None or ended.rejected:
-            self.upstreams.worked(upstream, None if ended.rejected else took_s)
+        if ended.problem is None:
+            self.upstreams.worked(upstream, took_s)
+        elif ended.rejected or not self._is_failure(ended.status):
+            self.upstreams.worked(upstream, None)
         else:
             self.upstreams.failed(upstream, took_s, ended.cause)
         self._end(call, ended)

@@ -71,6 +71,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         usual_s = cluster.service_ms / 1e3
         self.upstreams = Upstreams(urls, at_once, usual_s, on_health, moving, make_connection)
         self._on_end = on_end
+        self._probe = cluster.probe
         self._calls: dict[int, C] = {}
 
     @abstractmethod
@@ -80,6 +81,11 @@ class UpstreamWorkers(ABC, Generic[C]):
     @abstractmethod
     def _let_go(self, call: C) -> None:
         """Close the connection that it is on, if any, and hear no more of it."""
+
+    def ask_service(self, told: Callable[[bool], None]) -> None:
+        """Ask whether it is well, as the cluster says (`probe`); `told` hears it."""
+        method, _, target = (self._probe or "").partition(" ")
+        self.upstreams.ask(method, target, told)
 
     def stop(self, ref: int) -> None:
         """Close the connection, which is how the upstream learns of it. The server is free at

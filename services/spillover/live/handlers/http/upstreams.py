@@ -25,7 +25,7 @@ from spillover.live.http.connection import Again, Body, Connection, Pool
 from spillover.live.http.outgoing import NotHttp
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.causes import DONE, REJECTED, UPSTREAM_ENDS, Cause
-from spillover.model.errors import ConnectTimeout, NotDelivered
+from spillover.model.errors import ConnectTimeout, NotDelivered, PeerError
 from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.backoff import backoff_s
 from spillover.policy.overflow.degradation import DEGRADED_AT, UNPROVEN, weighed
@@ -48,6 +48,9 @@ requests."""
 
 ALONE_S_MAX = 60.0
 """However long an upstream asks to be left alone, it is tried again after this time."""
+
+ASK_TIMEOUT_S = 5.0
+"""For an answer of a service that is asked whether it is well."""
 
 PASS_OVER_S = 1.0
 """For how long an upstream is passed over that fails more than others; doubles each time until it
@@ -128,6 +131,17 @@ class Upstream:
         return self.client.request(
             "POST", self._target, headers=headers, body=body, timeout_s=None, keyed=keyed
         )
+
+    async def asked(self, method: str, target: str) -> bool:
+        """Ask on a connection of its own, and return whether the answer is 2xx."""
+        client = HttpClient(self.origin, connections_max=1, body_limit_bytes=RESULT_LIMIT_BYTES)
+        try:
+            answer = await client.request(method, target, timeout_s=ASK_TIMEOUT_S)
+        except PeerError:
+            return False
+        finally:
+            await client.close()
+        return 200 <= answer.status <= 299
 
 
 class Upstreams:
@@ -273,6 +287,16 @@ class Upstreams:
             return f"upstream {last.name} cannot be reached: {last.reason}"
         many = f"none of {len(self._all)} upstreams can be reached"
         return f"{many}, {last.name} among them: {last.reason}"
+
+    def ask(self, method: str, target: str, told: Callable[[bool], None]) -> None:
+        """Ask all that are up, beside all work; `told` hears whether any answers with 2xx."""
+        task = asyncio.get_running_loop().create_task(self._ask(method, target, told))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _ask(self, method: str, target: str, told: Callable[[bool], None]) -> None:
+        asked = [one.asked(method, target) for one in self._all if one.up]
+        told(any(await asyncio.gather(*asked)))
 
     async def close(self) -> None:
         for task in self._looking:

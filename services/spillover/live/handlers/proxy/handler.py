@@ -170,6 +170,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         where = cluster.proxy_url or "its own address"
         self._elsewhere = f"a service is behind this cluster: expected its own requests, at {where}"
         self._not_run_statuses = frozenset(cluster.statuses_not_run)
+        self._is_failure = cluster.is_failure
         self._relays = relays
 
     def problem_with(self, payload: Any) -> str | None:  # noqa: ARG002 - of `POST /requests`
@@ -323,7 +324,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self.upstreams.worked(upstream, took_s)
             self._on_end(ServiceEnded(ref, DONE, service_s, upstream=upstream.name), None)
         else:
-            self.upstreams.failed(upstream, took_s)
+            if self._is_failure(head.status):
+                self.upstreams.failed(upstream, took_s)
+            else:
+                self.upstreams.worked(upstream, None)
             self._on_end(event_of(call.command, _said(upstream, head.status)), None)
 
     def _broken_off(self, call: _Call, upstream: Upstream, reason: str, cause: Cause) -> None:
