@@ -27,8 +27,8 @@ from spillover.policy.overflow.base import accept_probability
 
 
 class Admission:
-    """Looks at the servers and who waits for them, changes neither. `draining` is set by the
-    machine."""
+    """Looks at the servers and who waits for them, changes neither. `draining` and `emptying` are
+    set by the machine."""
 
     __slots__ = (
         "_health",
@@ -39,6 +39,7 @@ class Admission:
         "_settings",
         "bounds_foreign",
         "draining",
+        "emptying",
         "invites",
     )
 
@@ -52,6 +53,9 @@ class Admission:
         held: Held,
     ) -> None:
         self.draining = False
+        """Nothing of neighbors is taken,"""
+        self.emptying = False
+        """and clients' requests are not kept here either: the lame duck is over."""
         self.invites = False
         """While work goes elsewhere: whether a neighbor may send a probe. Set by the machine."""
         self.bounds_foreign = False
@@ -112,7 +116,7 @@ class Admission:
         settings, servers, is_home = self._settings, self._servers, visit.is_home
         fitting = visit.group.fitting
         why: Refusal | None = None
-        if self.draining:
+        if self.emptying or (self.draining and not is_home):
             why = Refusal.DRAINING
         elif servers.down or not (fitting.up if is_home else fitting.working):
             why = Refusal.NO_SERVERS if visit.group.is_known else Refusal.UNKNOWN_TYPE

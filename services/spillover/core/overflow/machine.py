@@ -123,6 +123,8 @@ class NodeMachine(NodeFacts):
         self._use(settings.policy, settings.shadow)
         self._told_to_drain = False
         """By operators."""
+        self._lame_until_s = math.inf
+        """When the lame duck of a drain is over; inf where there is none."""
         self._down = False
         """All servers, whatever is said of single ones."""
         self.truncated = 0
@@ -167,6 +169,7 @@ class NodeMachine(NodeFacts):
         return min(
             self.register.deadlines.next_s,
             self._gossip.next_s,
+            self._lame_until_s,
             self.neighbors.next_silence_s,
             self.servers.next_s,
         )
@@ -195,15 +198,18 @@ class NodeMachine(NodeFacts):
         elif event.load is not None:
             self._heard_with(visit, event, event.load, now_s)
         held, size_bytes = self.register.held, event.request.size_bytes
-        if self.admission.draining:
+        admission = self.admission
+        if admission.draining and not visit.is_home:
             self._refuse_untried(visit, Refusal.DRAINING, now_s)
         elif (refusal := held.refusal(size_bytes, visit.is_home)) is not None:
             self._refuse_untried(visit, refusal, now_s)
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.servers.may_start(visit) and (
-            not self.health.degraded or self._starts_here(visit, now_s)
+        elif (
+            not admission.emptying
+            and self.servers.may_start(visit)
+            and (not self.health.degraded or self._starts_here(visit, now_s))
         ):
             self._accept(visit)
             self._start(visit, now_s, at_once=True)
@@ -780,6 +786,8 @@ class NodeMachine(NodeFacts):
                 self._ask_for_work(now_s)
         if self._gossip.beat_due(now_s):
             self._out.append(ev.Heartbeat())
+        if self._lame_until_s <= now_s:
+            self._judge_drain(now_s)
         if self.parting.is_awaited:
             for neighbor in self.parting.over(self, now_s):
                 self._leave(neighbor, now_s)
@@ -790,10 +798,11 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Publish(self._gossip.report(self, now_s)))
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
-        """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished.
-        Neighbors hear of it at once: whatever they still send would be refused."""
+        """P = 0 from now on, and neighbors hear of it at once: whatever they still send would be
+        refused. Once the lame duck is over, what waits and what clients still send goes to
+        neighbors that accept; of what waits, the rest is finished."""
         self._told_to_drain = True
-        self._judge_drain(now_s)
+        self._judge_drain(now_s, event.lame_duck_s)
 
     def _resume(self, event: ev.Resume, now_s: float) -> None:
         self._told_to_drain = False
@@ -801,16 +810,25 @@ class NodeMachine(NodeFacts):
 
     def _removed(self, event: ev.Removed, now_s: float) -> None:
         self.parting.is_removed = True
-        self._judge_drain(now_s)
+        self._judge_drain(now_s, event.lame_duck_s)
 
     def _restored(self, event: ev.Restored, now_s: float) -> None:
         self.parting.is_removed = False
         self._judge_drain(now_s)
 
-    def _judge_drain(self, now_s: float) -> None:
-        draining = self.admission.draining = self._told_to_drain or self.parting.is_removed
+    def _judge_drain(self, now_s: float, lame_duck_s: float = math.inf) -> None:
+        """Whether it drains now, and whether clients still notice nothing of that: for so long from
+        the beginning of a drain on, and no longer than was told before."""
+        admission, until_s = self.admission, now_s + lame_duck_s
+        was_serving = not admission.emptying
+        drains = self._told_to_drain or self.parting.is_removed
+        if admission.draining:
+            until_s = min(until_s, self._lame_until_s)
+        admission.draining = drains
+        admission.emptying = drains and not (was_serving and until_s > now_s)
+        self._lame_until_s = until_s if drains and not admission.emptying else math.inf
         self._publish(now_s)
-        if draining:
+        if admission.emptying:
             self._offer_all(list(self.servers), now_s)
 
     def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:
@@ -877,7 +895,7 @@ class NodeMachine(NodeFacts):
         rarely it reports."""
         if not (self.servers.waiting and neighbor.accepting):
             return
-        leaving = self.draining or self.servers.down or self.admission.elsewhere_first
+        leaving = self.admission.emptying or self.servers.down or self.admission.elsewhere_first
         if leaving or self._unlike:
             offered = to_offer(self.servers, neighbor, count, now_s, every=leaving)
             self._offer_all(offered, now_s)
