@@ -541,11 +541,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
                 is_over = isinstance(event, ev.ServiceEnded)
                 self.visits[event.ref].state = "served" if is_over else "arrived"
         if isinstance(event, ev.TimerFired):
-            self.cooling_s = [until_s for until_s in self.cooling_s if until_s > self.now_s]
-            if self.rest_until_s <= self.now_s:
-                self.rest_until_s = -math.inf
-            if self.lame_until_s <= self.now_s:
-                self.lame_until_s = -math.inf
+            self.times_are_over()
         back = None
         if isinstance(event, ev.ForwardRefused | ev.ForwardLost) and event.ref in self.away():
             back = self.visits[event.ref]
@@ -566,6 +562,13 @@ class ClusterUnderTest(RuleBasedStateMachine):
                     self.queue.append(ref)
         self.judge_the_whole()
         return commands
+
+    def times_are_over(self):
+        self.cooling_s = [until_s for until_s in self.cooling_s if until_s > self.now_s]
+        if self.rest_until_s <= self.now_s:
+            self.rest_until_s = -math.inf
+        if self.lame_until_s <= self.now_s:
+            self.lame_until_s = -math.inf
 
     def on_accepted(self, command, event):
         assert command.ref == event.ref

@@ -75,8 +75,14 @@ class Door(Protocol):
     clock: Callable[[], float]
     body_limit_bytes: int
     loop: asyncio.AbstractEventLoop
+    leaving_idle_s: float | None
+    """Where clients are to go elsewhere: each answer is the last one of its connection."""
     requests: KnownRequests
     answers: WrittenHeads
+
+    @property
+    def idle_s(self) -> float:
+        """Returns how long a connection is kept that asks nothing."""
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it told, each second, when something is too late."""
@@ -130,6 +136,10 @@ class DoorConnection(asyncio.Protocol):
     @property
     def is_gone(self) -> bool:
         return self.transport.is_closing()
+
+    @property
+    def is_answering(self) -> bool:
+        return self._answer is not None
 
     @property
     def _is_over(self) -> bool:
@@ -210,6 +220,14 @@ class DoorConnection(asyncio.Protocol):
             self._read_on()
         elif answer.flow is not None:
             answer.flow.resume()
+
+    def leave(self) -> None:
+        """The client is to go elsewhere, or may stay after all, as the door says."""
+        if self._answer is not None:
+            if self._door.leaving_idle_s is not None:
+                self._answer.be_the_last()
+        elif self._head is None and not (self._head_bytes.has_begun or self._is_over):
+            self._await_request()
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -330,6 +348,8 @@ class DoorConnection(asyncio.Protocol):
         self.due_s = math.inf
         self._body = None
         answer = self._answer = PassedAnswer(self._door.shell, self, head, self._door.answers)
+        if self._door.leaving_idle_s is not None:
+            answer.be_the_last()
         try:
             asked = Asked(head, self._tenant, known)
             self._door.pass_on(answer, asked, self._way, body, self._received_s)
@@ -418,7 +438,7 @@ class DoorConnection(asyncio.Protocol):
     # --- bounds -------------------------------------------------------------------------------
 
     def _await_request(self) -> None:
-        self.due_s = self._door.clock() + self._door.bounds.idle_s
+        self.due_s = self._door.clock() + self._door.idle_s
 
     def too_late(self, now_s: float) -> None:
         """What was awaited has not come in time."""

@@ -10,7 +10,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spillover import __version__
 from spillover.apps.http.access import Access
@@ -29,7 +29,7 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.tenants import Tenants
 from spillover.live.process.allocator import keep_freed_memory
 from spillover.live.process.hangup import on_hangup
-from spillover.live.process.listening import bind_socket
+from spillover.live.process.listening import bind_socket, let_nobody_begin
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
 from spillover.model.topology import Topology
@@ -42,9 +42,37 @@ LAST_WORDS_S = 0.1
 """So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
 not heard of the end decides again. A connection that is just closed would leave it in doubt."""
 
+IDLE_LEAVING_S = 1.0
+"""So long a connection without a request is kept at least that a client is to let go of: who sends
+one just then is answered."""
+
+BUSY_LOOK_S = 0.05
+
 _BINDS = ("--bind", "--peer-bind", "--proxy-bind")
 
 _log = logging.getLogger(__name__)
+
+
+class Ends(NamedTuple):
+    """What has a node end. Each is set for good."""
+
+    stop: asyncio.Event
+    """It is to drain, and then to end:"""
+    soon: asyncio.Event
+    """at once, since somebody waits for that at a terminal;"""
+    end: asyncio.Event
+    """it is not even to drain."""
+
+
+class Patience(NamedTuple):
+    """How long a node that ends waits for what."""
+
+    drain_s: float
+    """For what is under way,"""
+    results_s: float
+    """and of that for results that nobody has fetched."""
+    lame_duck_s: float
+    """Before that: for balancers that are to send clients elsewhere."""
 
 
 async def serve_node(
@@ -58,6 +86,7 @@ async def serve_node(
     source: str | None = None,
     drain_timeout_s: float = 30.0,
     results_timeout_s: float = 5.0,
+    lame_duck_s: float = 0.0,
     testbed: bool = False,
     end_with_stdin: bool = False,
     allowed_origins: frozenset[str] = frozenset(),
@@ -69,7 +98,9 @@ async def serve_node(
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
-    of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input.
+    of that. Before it drains, clients are served as ever for `lame_duck_s`, while it says that it
+    is not ready; not after SIGINT. A second signal ends it at once, and with `end_with_stdin` the
+    end of standard input.
     With `peer_bind` neighbors are served there, and nowhere else; with `proxy_bind` the clients of
     the service that requests are passed to. With a `store`, a configuration is taken only if that
     takes it, and unless `config_from_peers` none is that others go by. `credentials` are for doors
@@ -87,14 +118,22 @@ async def serve_node(
         at_proxy = [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
         servers: list[HttpServer | ProxyDoor] = [*of_app, *at_proxy]
         _watch_files(shell, servers)
+        shell.lame_duck_s = lame_duck_s
+        shell.on_leaving.append(partial(_have_clients_go, shell, servers))
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
         ends = _signals(credentials, token_files, end_with_stdin=end_with_stdin)
         running = asyncio.create_task(shell.run())
-        serving = _serving(servers, [one for one in bound if one is not None])
+        listening = [one for one in bound if one is not None]
+        serving = _serving(servers, listening)
+        patience = Patience(drain_timeout_s, results_timeout_s, lame_duck_s)
         try:
             await _all_listen(servers, running, serving)
-            await _run(shell, ends, (drain_timeout_s, results_timeout_s), running, serving)
+            await _first(ends.stop.wait(), ends.end.wait(), running, serving)
+            if not ends.end.is_set():
+                leaving = _leave(shell, servers, listening, ends, patience)
+                await _first(leaving, ends.end.wait(), running, serving)
+                tell_lost(shell.left)
         finally:
             await close_node(shell, servers, running, serving)
 
@@ -116,19 +155,39 @@ async def _all_listen(
     _settle_memory()
 
 
-async def _run(
+async def _leave(
     shell: NodeShell,
-    ends: tuple[asyncio.Event, asyncio.Event],
-    timeouts_s: tuple[float, float],
-    running: asyncio.Task[None],
-    serving: asyncio.Future[Any],
+    servers: Sequence[HttpServer | ProxyDoor],
+    listening: Sequence[socket.socket],
+    ends: Ends,
+    patience: Patience,
 ) -> None:
-    """Until it is to end, and has drained."""
-    stop, end = ends
-    await _first(stop.wait(), end.wait(), running, serving)
-    if not end.is_set():
-        await _first(shell.drain(*timeouts_s), end.wait(), running, serving)
-        tell_lost(shell.left)
+    """Drain; then let nobody connect any more, and answer what has come in the meantime. It went to
+    neighbors: as long as clients find somebody here, they send more."""
+    lame_duck_s = 0.0 if ends.soon.is_set() else patience.lame_duck_s
+    rest_s = await shell.drain(patience.drain_s, patience.results_s, lame_duck_s)
+    if lame_duck_s > 0.0:  # else there are no balancers, and who comes may be turned away
+        let_nobody_begin(listening)
+        await asyncio.sleep(LAST_WORDS_S)  # for those who have begun
+    for server in servers:
+        server.stop_listening()
+    until_s = shell.now_s + rest_s
+    await shell.until_idle(rest_s)
+    # What is passed on beside the servers is no request of the node: only doors know of it.
+    doors = [server for server in servers if not isinstance(server, HttpServer)]
+    while shell.now_s < until_s and any(door.is_busy for door in doors):  # noqa: ASYNC110
+        await asyncio.sleep(BUSY_LOOK_S)
+
+
+def _have_clients_go(
+    shell: NodeShell,
+    servers: Sequence[HttpServer | ProxyDoor],
+    is_leaving: bool,  # noqa: FBT001 - as the shell tells it
+) -> None:
+    """Or stay, after all."""
+    idle_s = max(IDLE_LEAVING_S, shell.lame_duck_s) if is_leaving else None
+    for server in servers:
+        server.leave(idle_s)
 
 
 def _bind(
@@ -183,6 +242,8 @@ async def close_node(
 ) -> None:
     """End a node that runs: nothing is asked any more, then nothing taken, then nothing answered.
     All doors stay open until the node takes nothing more, and for last words."""
+    for server in servers:
+        server.leave(last_words_s)
     running.cancel()
     await asyncio.wait([running])
     await shell.close()
@@ -205,27 +266,30 @@ async def _first(*waits: Awaitable[object]) -> None:
 
 def _signals(
     credentials: Credentials | None, token_files: TokenFiles | None, *, end_with_stdin: bool
-) -> tuple[asyncio.Event, asyncio.Event]:
-    """Heed them. Returns what is set when the node is to drain and end, and when at once. On SIGHUP
-    files are read at once that else are looked at now and then."""
-    stop, end = asyncio.Event(), asyncio.Event()
+) -> Ends:
+    """Heed them. On SIGHUP files are read at once that else are looked at now and then."""
+    ends = Ends(asyncio.Event(), asyncio.Event(), asyncio.Event())
     if end_with_stdin:
-        on_stdin_end(end)
+        on_stdin_end(ends.end)
 
     def on_signal() -> None:
-        if stop.is_set():
-            end.set()
-        stop.set()
+        if ends.stop.is_set():
+            ends.end.set()
+        ends.stop.set()
+
+    def on_interrupt() -> None:
+        ends.soon.set()
+        on_signal()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGTERM, on_signal)
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
     rereads = [
         *([] if credentials is None else [credentials.wake]),
         *([] if token_files is None else [token_files.look_now]),
     ]
     on_hangup(rereads, on_signal)
-    return stop, end
+    return ends
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -150,6 +150,8 @@ class NodeState(BaseModel):
     version: str
     configuration: ConfigurationState = ConfigurationState()
     draining: bool
+    lame_duck: bool = False
+    """While draining: clients are still served here as ever, until balancers know of it."""
     drained: bool
     forwards: Count
     """Requests handed to neighbors since the start, whatever came back."""
@@ -267,6 +269,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         version=__version__,
         configuration=configuration_state(shell.configured),
         draining=machine.draining,
+        lame_duck=machine.lame_duck,
         drained=machine.drained,
         shadow=_shadow_state(machine.decider.shadow),
         forwards=sum(metrics.forwards_left.values()),

@@ -123,8 +123,7 @@ class NodeMachine(NodeFacts):
         self._use(settings.policy, settings.shadow)
         self._told_to_drain = False
         """By operators."""
-        self._lame_until_s = math.inf
-        """When the lame duck of a drain is over; inf where there is none."""
+        self.lame_until_s = math.inf
         self._down = False
         """All servers, whatever is said of single ones."""
         self.truncated = 0
@@ -169,7 +168,7 @@ class NodeMachine(NodeFacts):
         return min(
             self.register.deadlines.next_s,
             self._gossip.next_s,
-            self._lame_until_s,
+            self.lame_until_s,
             self.neighbors.next_silence_s,
             self.servers.next_s,
         )
@@ -786,7 +785,7 @@ class NodeMachine(NodeFacts):
                 self._ask_for_work(now_s)
         if self._gossip.beat_due(now_s):
             self._out.append(ev.Heartbeat())
-        if self._lame_until_s <= now_s:
+        if self.lame_until_s <= now_s:
             self._judge_drain(now_s)
         if self.parting.is_awaited:
             for neighbor in self.parting.over(self, now_s):
@@ -823,10 +822,10 @@ class NodeMachine(NodeFacts):
         was_serving = not admission.emptying
         drains = self._told_to_drain or self.parting.is_removed
         if admission.draining:
-            until_s = min(until_s, self._lame_until_s)
+            until_s = min(until_s, self.lame_until_s)
         admission.draining = drains
         admission.emptying = drains and not (was_serving and until_s > now_s)
-        self._lame_until_s = until_s if drains and not admission.emptying else math.inf
+        self.lame_until_s = until_s if drains and not admission.emptying else math.inf
         self._publish(now_s)
         if admission.emptying:
             self._offer_all(list(self.servers), now_s)

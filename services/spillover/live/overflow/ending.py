@@ -52,23 +52,39 @@ async def wait_for_the_end(
     foreign_requests: ForeignRequests,
     timeout_s: float,
     results_timeout_s: float,
-) -> None:
-    """Return when nothing is left, or after `timeout_s`. Where only results are left, they are
-    waited for no longer than `results_timeout_s` from now or from when the last of them came."""
+) -> float:
+    """Return when nothing is left of what is here now, or after `timeout_s`: how much of that is
+    left. Where only results are left, they are waited for no longer than `results_timeout_s` from
+    now or from when the last of them came. Clients may go on to send what neighbors take: that is
+    not waited for, or there would be no end."""
     begun_s = time.monotonic()
+    newest = home_requests.newest
     told_s = -math.inf
     while True:
         left, now_s = Left.of(home_requests, foreign_requests), time.monotonic()
+        is_busy = len(foreign_requests) > 0 or home_requests.has_up_to(newest)
         results_until_s = max(begun_s, home_requests.result_s) + results_timeout_s
         until_s = begun_s + timeout_s
-        if not left.requests:
+        if not is_busy:
             until_s = min(until_s, results_until_s)
-        if not any(left) or now_s >= until_s:
-            return
+        if not (is_busy or left.results) or now_s >= until_s:
+            return max(0.0, begun_s + timeout_s - now_s)
         if now_s >= told_s + TELL_EVERY_S:
             told_s = now_s
             _log.info("%swaits for %s, at most %.1f s more", ENDING, left, until_s - now_s)
         await _sign(home_requests, foreign_requests, min(until_s - now_s, LOOK_EVERY_S))
+
+
+async def wait_for_requests(
+    home_requests: HomeRequests, foreign_requests: ForeignRequests, timeout_s: float
+) -> None:
+    """Return when no request is under way, or after `timeout_s`."""
+    until_s = time.monotonic() + timeout_s
+    while home_requests or foreign_requests:
+        rest_s = until_s - time.monotonic()
+        if rest_s <= 0:
+            return
+        await _sign(home_requests, foreign_requests, min(rest_s, LOOK_EVERY_S))
 
 
 async def _sign(
