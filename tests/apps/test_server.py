@@ -235,7 +235,7 @@ class Command(Process):
         self.url = url
         self.stderr = stderr
         self.command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
-        self.command += ["--cluster", cluster, *options]
+        self.command += ["--cluster", cluster, "--lame-duck-s", "0", *options]
 
 
 def one_cluster(tmp_path):

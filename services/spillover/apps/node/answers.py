@@ -212,3 +212,13 @@ class EncodedOnce:
 
     def _forget(self) -> None:
         self._answer, self._body = None, b""
+
+
+def why_not_ready(shell: NodeShell) -> Problem | None:
+    """Returns why balancers should send requests elsewhere; None if they need not."""
+    machine = shell.machine
+    if machine.draining:
+        return Problem("draining", "the cluster is draining")
+    if machine.servers.down and not any(machine.neighbors.accepting):
+        return Problem("no_servers", "nothing here runs requests, and no neighbor takes them")
+    return None

@@ -36,6 +36,7 @@ from spillover.live.handlers.proxy.heads import (
     RequestHead,
     Way,
     has_passed,
+    is_check,
     read_request,
 )
 from spillover.live.handlers.proxy.known import KnownRequest, KnownRequests, WrittenHeads
@@ -53,8 +54,18 @@ LINGER_S = 5.0
 LAST_WORDS_S = 0.1
 """Between the last words of an answer that breaks off and the reset, which could overtake them."""
 
+READY = (
+    b"HTTP/1.1 200 OK\r\nallow: GET, HEAD, OPTIONS\r\n"
+    b"content-length: 0\r\nconnection: close\r\n\r\n"
+)
+"""To a balancer that asks whether to send requests."""
+
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
+
+
+class Checked(Exception):
+    """A balancer asks whether to send requests, and for nothing else."""
 
 
 class Asked(NamedTuple):
@@ -89,6 +100,9 @@ class Door(Protocol):
 
     def let_go(self, connection: DoorConnection) -> None:
         """It is gone."""
+
+    def why_not_ready(self) -> Problem | None:
+        """Returns why balancers should send requests elsewhere; None if they need not."""
 
     def tenant_of(self, head: RequestHead, address: str) -> str:
         """Returns whose request it is. Raises Problem where it is nobody's who is let in."""
@@ -254,6 +268,8 @@ class DoorConnection(asyncio.Protocol):
             return self._read_body(self._head, data)
         except Problem as problem:
             self._refuse(problem)
+        except Checked:
+            self._tell_ready()
         except Refused as error:
             self._refuse(not_passed(error))
         except TooLong as error:
@@ -299,9 +315,20 @@ class DoorConnection(asyncio.Protocol):
             door.shell.writes.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         return b""
 
+    def _tell_ready(self) -> None:
+        """And close the connection."""
+        problem = self._door.why_not_ready()
+        if problem is None:
+            self.write_later(READY)
+            self.answered(keep_alive=False)
+        else:
+            self._refuse(problem)
+
     def _begin(self, head: RequestHead) -> None:
-        """A head has come. Raises Problem where its request is not taken."""
+        """A head has come. Raises Problem where its request is not taken, and Checked."""
         self._head, door = head, self._door
+        if head.method == "OPTIONS" and is_check(head):
+            raise Checked
         self._tenant = door.tenant_of(head, self._way.client)
         if b"via" in head.names and has_passed(head.fields, self._way.pseudonym):
             detail = "the request was here before: its upstream leads back to this door"
