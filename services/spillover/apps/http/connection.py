@@ -94,9 +94,8 @@ class HttpConnection(asyncio.Protocol):
     _exchange_timer: Timer
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self._service, self._bounds = service, service.bounds
         self.is_leaving = service.leaving_idle_s is not None
-        self._bounds = service.bounds
         self._direct = service.edge.direct
         self._loop = service.loop
         self.writes = service.edge.writes or WriteBatch(service.loop)

@@ -56,7 +56,7 @@ def node_console(shell: NodeShell, federation: Federation, operators: Operators)
         look,
         period_s=PERIOD_S,
         actions={
-            "drain": lambda: shell.feed(Drain(shell.lame_duck_s)),
+            "drain": lambda: shell.feed(Drain(shell.leaving.lame_duck_s)),
             "resume": lambda: shell.feed(Resume()),
         },
         operators=operators,

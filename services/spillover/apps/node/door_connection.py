@@ -26,6 +26,7 @@ from spillover.apps.http.exchange import (
 from spillover.apps.http.half_closed import BetweenChunks, HalfClosed
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
+from spillover.apps.node.door_checks import Checked, tell_ready
 from spillover.apps.node.passed_answers import PassedAnswer, not_passed, write_problem
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.framing import FIELDS_MAX, Body, HeadBytes, Malformed, TooLong
@@ -54,18 +55,8 @@ LINGER_S = 5.0
 LAST_WORDS_S = 0.1
 """Between the last words of an answer that breaks off and the reset, which could overtake them."""
 
-READY = (
-    b"HTTP/1.1 200 OK\r\nallow: GET, HEAD, OPTIONS\r\n"
-    b"content-length: 0\r\nconnection: close\r\n\r\n"
-)
-"""To a balancer that asks whether to send requests."""
-
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
-
-
-class Checked(Exception):
-    """A balancer asks whether to send requests, and for nothing else."""
 
 
 class Asked(NamedTuple):
@@ -100,9 +91,6 @@ class Door(Protocol):
 
     def let_go(self, connection: DoorConnection) -> None:
         """It is gone."""
-
-    def why_not_ready(self) -> Problem | None:
-        """Returns why balancers should send requests elsewhere; None if they need not."""
 
     def tenant_of(self, head: RequestHead, address: str) -> str:
         """Returns whose request it is. Raises Problem where it is nobody's who is let in."""
@@ -269,7 +257,8 @@ class DoorConnection(asyncio.Protocol):
         except Problem as problem:
             self._refuse(problem)
         except Checked:
-            self._tell_ready()
+            self._door.shell.writes.flush()
+            tell_ready(self, self._door.shell)
         except Refused as error:
             self._refuse(not_passed(error))
         except TooLong as error:
@@ -314,15 +303,6 @@ class DoorConnection(asyncio.Protocol):
         if head.awaits_continue:
             door.shell.writes.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         return b""
-
-    def _tell_ready(self) -> None:
-        """And close the connection."""
-        problem = self._door.why_not_ready()
-        if problem is None:
-            self.write_later(READY)
-            self.answered(keep_alive=False)
-        else:
-            self._refuse(problem)
 
     def _begin(self, head: RequestHead) -> None:
         """A head has come. Raises Problem where its request is not taken, and Checked."""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Bounds
-from spillover.apps.node.answers import rate_limited, why_not_ready
+from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
 from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
 from spillover.apps.node.passed_answers import UNQUEUED_RETRY_S, PassedAnswer
@@ -181,10 +181,6 @@ class ProxyDoor:
             if target.startswith(route.path) and (not route.methods or method in route.methods):
                 return route
         return None
-
-    def why_not_ready(self) -> Problem | None:
-        """Returns why balancers should send requests elsewhere; None if they need not."""
-        return why_not_ready(self.shell)
 
     def tenant_of(self, head: RequestHead, address: str) -> str:
         """Returns whose request it is. Raises Problem where it is nobody's who is let in."""

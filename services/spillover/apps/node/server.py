@@ -24,7 +24,7 @@ from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
 from spillover.live.membership.store import ConfigurationStore
-from spillover.live.overflow.ending import tell_lost
+from spillover.live.overflow.ending import tell_lost, wait_for_requests
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.tenants import Tenants
 from spillover.live.process.allocator import keep_freed_memory
@@ -64,17 +64,6 @@ class Ends(NamedTuple):
     """it is not even to drain."""
 
 
-class Patience(NamedTuple):
-    """How long a node that ends waits for what."""
-
-    drain_s: float
-    """For what is under way,"""
-    results_s: float
-    """and of that for results that nobody has fetched."""
-    lame_duck_s: float
-    """Before that: for balancers that are to send clients elsewhere."""
-
-
 async def serve_node(
     topology: Topology,
     cluster_id: str,
@@ -98,14 +87,13 @@ async def serve_node(
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
-    of that. Before it drains, clients are served as ever for `lame_duck_s`, while it says that it
-    is not ready; not after SIGINT. A second signal ends it at once, and with `end_with_stdin` the
-    end of standard input.
-    With `peer_bind` neighbors are served there, and nowhere else; with `proxy_bind` the clients of
-    the service that requests are passed to. With a `store`, a configuration is taken only if that
-    takes it, and unless `config_from_peers` none is that others go by. `credentials` are for doors
-    whose url is `https`; with `token_files` only who has an API token is let in. Raises InputError
-    where an address cannot be bound, and what `make_shell` raises.
+    of that. Clients are still served for `lame_duck_s` before, unless it was SIGINT. A second
+    signal ends it at once, and with `end_with_stdin` the end of standard input. With `peer_bind`
+    neighbors are served there, and nowhere else; with `proxy_bind` the clients of the service that
+    requests are passed to. With a `store`, a configuration is taken only if that takes it, and
+    unless `config_from_peers` none is that others go by. `credentials` are for doors whose url is
+    `https`; with `token_files` only who has an API token is let in. Raises InputError where an
+    address cannot be bound, and what `make_shell` raises.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
@@ -118,30 +106,26 @@ async def serve_node(
         at_proxy = [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
         servers: list[HttpServer | ProxyDoor] = [*of_app, *at_proxy]
         _watch_files(shell, servers)
-        shell.lame_duck_s = lame_duck_s
-        shell.on_leaving.append(partial(_have_clients_go, shell, servers))
+        shell.leaving.lame_duck_s = lame_duck_s
+        shell.leaving.on_change.append(partial(_have_clients_go, servers, lame_duck_s))
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
         ends = _signals(credentials, token_files, end_with_stdin=end_with_stdin)
         running = asyncio.create_task(shell.run())
-        listening = [one for one in bound if one is not None]
-        serving = _serving(servers, listening)
-        patience = Patience(drain_timeout_s, results_timeout_s, lame_duck_s)
+        serving = _serving(servers, bound)
+        limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
+        leaving = partial(_leave, shell, servers, bound, ends, limits_s)
         try:
             await _all_listen(servers, running, serving)
-            await _first(ends.stop.wait(), ends.end.wait(), running, serving)
-            if not ends.end.is_set():
-                leaving = _leave(shell, servers, listening, ends, patience)
-                await _first(leaving, ends.end.wait(), running, serving)
-                tell_lost(shell.left)
+            await _until_over(shell, ends, leaving, running, serving)
         finally:
             await close_node(shell, servers, running, serving)
 
 
 def _serving(
-    servers: Sequence[HttpServer | ProxyDoor], listening: Sequence[socket.socket]
+    servers: Sequence[HttpServer | ProxyDoor], bound: Sequence[socket.socket | None]
 ) -> asyncio.Future[Any]:
-    each = zip(servers, listening, strict=True)
+    each = zip(servers, filter(None, bound), strict=True)
     return asyncio.gather(*(server.serve([one]) for server, one in each))
 
 
@@ -155,24 +139,39 @@ async def _all_listen(
     _settle_memory()
 
 
+async def _until_over(
+    shell: NodeShell,
+    ends: Ends,
+    leaving: Callable[[], Awaitable[None]],
+    running: asyncio.Task[None],
+    serving: asyncio.Future[Any],
+) -> None:
+    """Until it is to end, and has left, or is to end at once."""
+    await _first(ends.stop.wait(), ends.end.wait(), running, serving)
+    if not ends.end.is_set():
+        await _first(leaving(), ends.end.wait(), running, serving)
+        tell_lost(shell.left)
+
+
 async def _leave(
     shell: NodeShell,
     servers: Sequence[HttpServer | ProxyDoor],
-    listening: Sequence[socket.socket],
+    bound: Sequence[socket.socket | None],
     ends: Ends,
-    patience: Patience,
+    limits_s: tuple[float, float, float],
 ) -> None:
     """Drain; then let nobody connect any more, and answer what has come in the meantime. It went to
     neighbors: as long as clients find somebody here, they send more."""
-    lame_duck_s = 0.0 if ends.soon.is_set() else patience.lame_duck_s
-    rest_s = await shell.drain(patience.drain_s, patience.results_s, lame_duck_s)
+    drain_s, results_s, lame_duck_s = limits_s
+    lame_duck_s = 0.0 if ends.soon.is_set() else lame_duck_s
+    rest_s = await shell.drain(drain_s, results_s, lame_duck_s)
     if lame_duck_s > 0.0:  # else there are no balancers, and who comes may be turned away
-        let_nobody_begin(listening)
+        let_nobody_begin(filter(None, bound))
         await asyncio.sleep(LAST_WORDS_S)  # for those who have begun
     for server in servers:
         server.stop_listening()
     until_s = shell.now_s + rest_s
-    await shell.until_idle(rest_s)
+    await wait_for_requests(shell.home_requests, shell.foreign_requests, rest_s)
     # What is passed on beside the servers is no request of the node: only doors know of it.
     doors = [server for server in servers if not isinstance(server, HttpServer)]
     while shell.now_s < until_s and any(door.is_busy for door in doors):  # noqa: ASYNC110
@@ -180,12 +179,12 @@ async def _leave(
 
 
 def _have_clients_go(
-    shell: NodeShell,
     servers: Sequence[HttpServer | ProxyDoor],
+    lame_duck_s: float,
     is_leaving: bool,  # noqa: FBT001 - as the shell tells it
 ) -> None:
     """Or stay, after all."""
-    idle_s = max(IDLE_LEAVING_S, shell.lame_duck_s) if is_leaving else None
+    idle_s = max(IDLE_LEAVING_S, lame_duck_s) if is_leaving else None
     for server in servers:
         server.leave(idle_s)
 

@@ -9,6 +9,8 @@ held until their answer comes.
 
 from __future__ import annotations
 
+import math
+
 from spillover.core.overflow.health import SLOW_START_SHARE, Health
 from spillover.core.overflow.held import Held
 from spillover.core.overflow.neighbors import Neighbors
@@ -27,8 +29,8 @@ from spillover.policy.overflow.base import accept_probability
 
 
 class Admission:
-    """Looks at the servers and who waits for them, changes neither. `draining` and `emptying` are
-    set by the machine."""
+    """Looks at the servers and who waits for them, changes neither. When to drain is the machine's
+    business."""
 
     __slots__ = (
         "_health",
@@ -41,6 +43,7 @@ class Admission:
         "draining",
         "emptying",
         "invites",
+        "lame_until_s",
     )
 
     def __init__(
@@ -56,6 +59,8 @@ class Admission:
         """Nothing of neighbors is taken,"""
         self.emptying = False
         """and clients' requests are not kept here either: the lame duck is over."""
+        self.lame_until_s = math.inf
+        """When that will be; inf before and after one."""
         self.invites = False
         """While work goes elsewhere: whether a neighbor may send a probe. Set by the machine."""
         self.bounds_foreign = False
@@ -70,6 +75,16 @@ class Admission:
     def use(self, settings: NodeSettings) -> None:
         """These limits hold from now on."""
         self._settings = settings
+
+    def drain(self, now_s: float, lame_duck_s: float, *, drains: bool) -> None:
+        """Whether it drains now, and whether clients notice nothing of that: for so long from the
+        beginning of a drain on, but no longer than was said before in the same one."""
+        was_serving, until_s = not self.emptying, now_s + lame_duck_s
+        if self.draining:
+            until_s = min(until_s, self.lame_until_s)
+        self.draining = drains
+        self.emptying = drains and not (was_serving and until_s > now_s)
+        self.lame_until_s = until_s if drains and not self.emptying else math.inf
 
     @property
     def foreign_waiting_limit(self) -> int:

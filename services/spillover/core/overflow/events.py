@@ -210,8 +210,8 @@ class HeldUp(Event):
 @dataclass(slots=True)
 class Drain(Event):
     """Accept nothing more of neighbors at once, and of clients when the lame duck is over: then
-    hand what waits and what still comes to neighbors that accept, finish the rest, and refuse what
-    comes that none of them takes. A lame duck that has begun becomes no longer by another one."""
+    hand what waits and what still comes to neighbors that accept, and finish the rest of what
+    waits."""
 
     lame_duck_s: float = 0.0
 
@@ -296,7 +296,6 @@ class Removed(Event):
     all neighbors once it has drained."""
 
     lame_duck_s: float = 0.0
-    """As that of `Drain`."""
 
 
 @dataclass(slots=True)

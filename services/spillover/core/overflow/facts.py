@@ -43,8 +43,6 @@ class NodeFacts:
     """Answers that had begun to pass and broke off: failed, each of them."""
     blocked: dict[str, int]
     """By type: requests that came and found no token; only where servers are unlike."""
-    lame_until_s: float
-    """When the lame duck of a drain is over; inf where there is none."""
     _doubtful: set[int]
     """Visits under way that were lost at a neighbor: they may have run there."""
     _by_load: bool

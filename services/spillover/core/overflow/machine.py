@@ -123,7 +123,6 @@ class NodeMachine(NodeFacts):
         self._use(settings.policy, settings.shadow)
         self._told_to_drain = False
         """By operators."""
-        self.lame_until_s = math.inf
         self._down = False
         """All servers, whatever is said of single ones."""
         self.truncated = 0
@@ -168,7 +167,7 @@ class NodeMachine(NodeFacts):
         return min(
             self.register.deadlines.next_s,
             self._gossip.next_s,
-            self.lame_until_s,
+            self.admission.lame_until_s,
             self.neighbors.next_silence_s,
             self.servers.next_s,
         )
@@ -196,8 +195,7 @@ class NodeMachine(NodeFacts):
                 self.health.came(now_s)
         elif event.load is not None:
             self._heard_with(visit, event, event.load, now_s)
-        held, size_bytes = self.register.held, event.request.size_bytes
-        admission = self.admission
+        admission, held, size_bytes = self.admission, self.register.held, event.request.size_bytes
         if admission.draining and not visit.is_home:
             self._refuse_untried(visit, Refusal.DRAINING, now_s)
         elif (refusal := held.refusal(size_bytes, visit.is_home)) is not None:
@@ -205,10 +203,8 @@ class NodeMachine(NodeFacts):
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif (
-            not admission.emptying
-            and self.servers.may_start(visit)
-            and (not self.health.degraded or self._starts_here(visit, now_s))
+        elif (self.servers.may_start(visit) and not admission.emptying) and (
+            not self.health.degraded or self._starts_here(visit, now_s)
         ):
             self._accept(visit)
             self._start(visit, now_s, at_once=True)
@@ -785,7 +781,7 @@ class NodeMachine(NodeFacts):
                 self._ask_for_work(now_s)
         if self._gossip.beat_due(now_s):
             self._out.append(ev.Heartbeat())
-        if self.lame_until_s <= now_s:
+        if self.admission.lame_until_s <= now_s:
             self._judge_drain(now_s)
         if self.parting.is_awaited:
             for neighbor in self.parting.over(self, now_s):
@@ -797,9 +793,7 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Publish(self._gossip.report(self, now_s)))
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
-        """P = 0 from now on, and neighbors hear of it at once: whatever they still send would be
-        refused. Once the lame duck is over, what waits and what clients still send goes to
-        neighbors that accept; of what waits, the rest is finished."""
+        """Neighbors hear of it at once: whatever they still send would be refused."""
         self._told_to_drain = True
         self._judge_drain(now_s, event.lame_duck_s)
 
@@ -816,18 +810,10 @@ class NodeMachine(NodeFacts):
         self._judge_drain(now_s)
 
     def _judge_drain(self, now_s: float, lame_duck_s: float = math.inf) -> None:
-        """Whether it drains now, and whether clients still notice nothing of that: for so long from
-        the beginning of a drain on, and no longer than was told before."""
-        admission, until_s = self.admission, now_s + lame_duck_s
-        was_serving = not admission.emptying
         drains = self._told_to_drain or self.parting.is_removed
-        if admission.draining:
-            until_s = min(until_s, self.lame_until_s)
-        admission.draining = drains
-        admission.emptying = drains and not (was_serving and until_s > now_s)
-        self.lame_until_s = until_s if drains and not admission.emptying else math.inf
+        self.admission.drain(now_s, lame_duck_s, drains=drains)
         self._publish(now_s)
-        if admission.emptying:
+        if self.admission.emptying:
             self._offer_all(list(self.servers), now_s)
 
     def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:

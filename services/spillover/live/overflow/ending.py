@@ -9,8 +9,11 @@ import asyncio
 import logging
 import math
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from spillover.core.overflow.events import Drain
+from spillover.core.overflow.machine import NodeMachine
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import HomeRequests
 
@@ -45,6 +48,37 @@ class Left(NamedTuple):
         if self.results:
             parts.append(f"{_count(self.results, 'result')} that nobody has fetched")
         return " and ".join(parts) or "nothing"
+
+
+class Leaving:
+    """Whether clients of a node are to go elsewhere, since it drains."""
+
+    def __init__(self, machine: NodeMachine) -> None:
+        self._machine = machine
+        self._told = False
+        self.on_change: list[Callable[[bool], None]] = []
+        """Who tells them, or that they may stay."""
+        self.lame_duck_s = 0.0
+        """How long a node that drains serves them as ever; set by whoever serves the node."""
+
+    def look(self) -> None:
+        """To be called whenever it may have changed."""
+        if self._machine.draining is not self._told:
+            self._told = self._machine.draining
+            for tell in self.on_change:
+                tell(self._told)
+
+
+async def serve_as_lame_duck(
+    machine: NodeMachine, feed: Callable[[Any], None], lame_duck_s: float
+) -> None:
+    """Begin to drain, and return when clients are not served any more as if nothing were."""
+    feed(Drain(lame_duck_s))
+    if machine.lame_duck:
+        rest_s = machine.admission.lame_until_s - time.monotonic()
+        _log.info("%sserves clients for %.1f s more, till balancers know", ENDING, rest_s)
+        await asyncio.sleep(rest_s)
+        feed(Drain())  # also where somebody has resumed it: it ends
 
 
 async def wait_for_the_end(

@@ -34,7 +34,7 @@ from spillover.live.overflow import report_lines
 from spillover.live.overflow.condition_log import ConditionLog
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
-from spillover.live.overflow.ending import ENDING, Left, wait_for_requests, wait_for_the_end
+from spillover.live.overflow.ending import Leaving, Left, serve_as_lame_duck, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.identity import Peers
@@ -70,8 +70,7 @@ class NodeShell:
     counts as accepted, and feeds in `Confirmed` or `NotConfirmed`, at once or later. `credentials`
     are for topologies with `https://`. `on_close` are
     those who hold connections open, called first when the node ends, `on_change` those who go by
-    the topology, called when it has changed, `on_leaving` those who tell clients whether to go
-    elsewhere, called when that changes. Raises
+    the topology, called when it has changed. Raises
     InputError for a handler that cannot be imported, and for a neighbor without a url.
     """
 
@@ -116,14 +115,9 @@ class NodeShell:
         self.relays.go_by(self.cluster)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
-        self._condition_log, self._pool_log = ConditionLog(self.machine), pool_log(self.machine)
-        self.on_close: list[Callable[[], None]] = []
-        self.on_change: list[Callable[[], None]] = []
-        self.on_leaving: list[Callable[[bool], None]] = []
-        self._is_leaving = False
-        """As it was last told."""
-        self.lame_duck_s = 0.0
-        """How long a node that drains still serves clients as ever; whoever serves it sets that."""
+        self._condition_log = ConditionLog(self.machine)
+        self.leaving, self._pool_log = Leaving(self.machine), pool_log(self.machine)
+        self.on_close, self.on_change = list[Callable[[], None]](), list[Callable[[], None]]()
         fed, told = (count(1).__next__, self.feed), (self.waiters, self.relays)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, *told)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, *told)
@@ -150,18 +144,9 @@ class NodeShell:
         """Drain, and wait until nothing is left to run, to answer or to be fetched of what came
         before the lame duck was over; see `ending.wait_for_the_end` for the limits, which count
         from then on, and for what is returned."""
-        self.feed(ev.Drain(lame_duck_s))
-        if self.machine.lame_duck:
-            rest_s = self.machine.lame_until_s - self.now_s
-            _log.info("%sserves clients for %.1f s more, till balancers know", ENDING, rest_s)
-            await asyncio.sleep(rest_s)
-            self.feed(ev.Drain())
+        await serve_as_lame_duck(self.machine, self.feed, lame_duck_s)
         both = self.home_requests, self.foreign_requests
         return await wait_for_the_end(*both, timeout_s, results_timeout_s)
-
-    async def until_idle(self, timeout_s: float) -> None:
-        """Wait until no request is under way, however new."""
-        await wait_for_requests(self.home_requests, self.foreign_requests, timeout_s)
 
     @property
     def left(self) -> Left:
@@ -335,10 +320,7 @@ class NodeShell:
 
     def _publish(self, command: ev.Publish) -> None:
         self.streams.tell(command.report)
-        if self.machine.draining is not self._is_leaving:
-            self._is_leaving = self.machine.draining
-            for tell in self.on_leaving:
-                tell(self._is_leaving)
+        self.leaving.look()
         self.room.on_report(self.now_s)
         self._condition_log.look(self.now_s)
         if self._pool_log is not None:
