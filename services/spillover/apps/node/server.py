@@ -85,15 +85,13 @@ async def serve_node(
     token_files: TokenFiles | None = None,
     make_shell: Callable[..., NodeShell] = NodeShell,
 ) -> None:
-    """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
-    waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
-    of that. Clients are still served for `lame_duck_s` before, unless it was SIGINT. A second
-    signal ends it at once, and with `end_with_stdin` the end of standard input. With `peer_bind`
-    neighbors are served there, and nowhere else; with `proxy_bind` the clients of the service that
-    requests are passed to. With a `store`, a configuration is taken only if that takes it, and
-    unless `config_from_peers` none is that others go by. `credentials` are for doors whose url is
-    `https`; with `token_files` only who has an API token is let in. Raises InputError where an
-    address cannot be bound, and what `make_shell` raises.
+    """Serve one cluster until SIGTERM or SIGINT, then leave (`_leave` has the limits) and return. A
+    second signal ends it at once, and with `end_with_stdin` the end of standard input. With
+    `peer_bind` neighbors are served there, and nowhere else; with `proxy_bind` the clients of the
+    service that requests are passed to. With a `store`, a configuration is taken only if that takes
+    it, and unless `config_from_peers` none is that others go by. `credentials` are for doors whose
+    url is `https`; with `token_files` only who has an API token is let in. Raises InputError where
+    an address cannot be bound, and what `make_shell` raises.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
@@ -103,21 +101,20 @@ async def serve_node(
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
-        at_proxy = [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
-        servers: list[HttpServer | ProxyDoor] = [*of_app, *at_proxy]
+        servers: list[HttpServer | ProxyDoor] = [*of_app]
+        servers += [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
         _watch_files(shell, servers)
-        shell.leaving.lame_duck_s = lame_duck_s
-        shell.leaving.on_change.append(partial(_have_clients_go, servers, lame_duck_s))
+        _watch_drains(shell, servers, lame_duck_s)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
         ends = _signals(credentials, token_files, end_with_stdin=end_with_stdin)
         running = asyncio.create_task(shell.run())
         serving = _serving(servers, bound)
-        limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
-        leaving = partial(_leave, shell, servers, bound, ends, limits_s)
         try:
             await _all_listen(servers, running, serving)
-            await _until_over(shell, ends, leaving, running, serving)
+            leaving = partial(_leave, shell, servers, bound, ends)
+            limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
+            await _until_over(shell, ends, partial(leaving, limits_s), running, serving)
         finally:
             await close_node(shell, servers, running, serving)
 
@@ -161,7 +158,9 @@ async def _leave(
     limits_s: tuple[float, float, float],
 ) -> None:
     """Drain; then let nobody connect any more, and answer what has come in the meantime. It went to
-    neighbors: as long as clients find somebody here, they send more."""
+    neighbors: as long as clients find somebody here, they send more. The limits are for requests
+    under way, of that for results that nobody has fetched, and for the lame duck before, which
+    SIGINT leaves out."""
     drain_s, results_s, lame_duck_s = limits_s
     lame_duck_s = 0.0 if ends.soon.is_set() else lame_duck_s
     rest_s = await shell.drain(drain_s, results_s, lame_duck_s)
@@ -178,15 +177,18 @@ async def _leave(
         await asyncio.sleep(BUSY_LOOK_S)
 
 
-def _have_clients_go(
-    servers: Sequence[HttpServer | ProxyDoor],
-    lame_duck_s: float,
-    is_leaving: bool,  # noqa: FBT001 - as the shell tells it
+def _watch_drains(
+    shell: NodeShell, servers: Sequence[HttpServer | ProxyDoor], lame_duck_s: float
 ) -> None:
-    """Or stay, after all."""
-    idle_s = max(IDLE_LEAVING_S, lame_duck_s) if is_leaving else None
-    for server in servers:
-        server.leave(idle_s)
+    """Have clients go elsewhere while the node drains."""
+
+    def changed(is_leaving: bool) -> None:  # noqa: FBT001 - as it is told
+        idle_s = max(IDLE_LEAVING_S, lame_duck_s) if is_leaving else None
+        for server in servers:
+            server.leave(idle_s)
+
+    shell.leaving.lame_duck_s = lame_duck_s
+    shell.leaving.on_change.append(changed)
 
 
 def _bind(
