@@ -41,7 +41,6 @@ DOORS_OF_ALL: Mapping[str, Mapping[str, Need]] = {
     "/docs/style.css": {"GET": Open.ALL},
     "/openapi.json": {"GET": Open.ALL},
     "/": {"GET": Open.ALL, "OPTIONS": Open.ALL},
-    "*": {"OPTIONS": Open.ALL},
     "/console": {"GET": Open.ALL},
     "/console/": {"GET": Open.ALL},
     "/console/assets/{file}": {"GET": Open.ALL},
@@ -139,7 +138,7 @@ class Doors:
         """Returns who comes through the door that a request is for; None where nobody has to say.
         Raises Problem `unauthenticated` or `forbidden`, and `not_found` or `method_not_allowed`
         where there is no door."""
-        needs = self._table.needs_of(exchange.path)
+        needs = self._table.needs_of("/" if exchange.path == "*" else exchange.path)
         method = "GET" if exchange.method == "HEAD" else exchange.method
         need = None if needs is None else needs.get(method)
         if isinstance(need, Open):

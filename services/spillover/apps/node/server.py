@@ -10,7 +10,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from spillover import __version__
 from spillover.apps.http.access import Access
@@ -37,6 +37,8 @@ from spillover.model.topology import Topology
 if TYPE_CHECKING:
     from spillover.apps.node.proxy_door import ProxyDoor
     from spillover.live.tls.rotation import Credentials
+
+Servers: TypeAlias = "Sequence[HttpServer | ProxyDoor]"
 
 LAST_WORDS_S = 0.1
 """So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
@@ -101,15 +103,12 @@ async def serve_node(
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
-        servers: list[HttpServer | ProxyDoor] = [*of_app]
-        servers += [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
-        _watch_files(shell, servers)
-        _watch_drains(shell, servers, lame_duck_s)
+        servers: Servers = [*of_app, *_proxy_doors(shell, app, credentials, proxy_bind)]
+        _watch(shell, servers, lame_duck_s)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
         ends = _signals(credentials, token_files, end_with_stdin=end_with_stdin)
-        running = asyncio.create_task(shell.run())
-        serving = _serving(servers, bound)
+        running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
         try:
             await _all_listen(servers, running, serving)
             leaving = partial(_leave, shell, servers, bound, ends)
@@ -119,15 +118,13 @@ async def serve_node(
             await close_node(shell, servers, running, serving)
 
 
-def _serving(
-    servers: Sequence[HttpServer | ProxyDoor], bound: Sequence[socket.socket | None]
-) -> asyncio.Future[Any]:
+def _serving(servers: Servers, bound: Sequence[socket.socket | None]) -> asyncio.Future[Any]:
     each = zip(servers, filter(None, bound), strict=True)
     return asyncio.gather(*(server.serve([one]) for server, one in each))
 
 
 async def _all_listen(
-    servers: Sequence[HttpServer | ProxyDoor],
+    servers: Servers,
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
 ) -> None:
@@ -152,7 +149,7 @@ async def _until_over(
 
 async def _leave(
     shell: NodeShell,
-    servers: Sequence[HttpServer | ProxyDoor],
+    servers: Servers,
     bound: Sequence[socket.socket | None],
     ends: Ends,
     limits_s: tuple[float, float, float],
@@ -177,10 +174,8 @@ async def _leave(
         await asyncio.sleep(BUSY_LOOK_S)
 
 
-def _watch_drains(
-    shell: NodeShell, servers: Sequence[HttpServer | ProxyDoor], lame_duck_s: float
-) -> None:
-    """Have clients go elsewhere while the node drains."""
+def _watch(shell: NodeShell, servers: Servers, lame_duck_s: float) -> None:
+    """Have clients go elsewhere while the node drains; and files looked after."""
 
     def changed(is_leaving: bool) -> None:  # noqa: FBT001 - as it is told
         idle_s = max(IDLE_LEAVING_S, lame_duck_s) if is_leaving else None
@@ -189,6 +184,7 @@ def _watch_drains(
 
     shell.leaving.lame_duck_s = lame_duck_s
     shell.leaving.on_change.append(changed)
+    _watch_files(shell, servers)
 
 
 def _bind(
@@ -211,10 +207,17 @@ def _servers(
     return [HttpServer(app, tls=context) for app, context in zip(apps, tls, strict=True)]
 
 
-def _proxy_door(shell: NodeShell, app: HotPaths, credentials: Credentials | None) -> ProxyDoor:
+def _proxy_doors(
+    shell: NodeShell,
+    app: HotPaths,
+    credentials: Credentials | None,
+    proxy_bind: tuple[str, int] | None,
+) -> list[ProxyDoor]:
+    if proxy_bind is None:
+        return []
     from spillover.apps.node.proxy_door import ProxyDoor  # noqa: PLC0415 - few have such a door
 
-    return ProxyDoor(shell, tls=proxy_context(shell.cluster, credentials), doors=app.doors)
+    return [ProxyDoor(shell, tls=proxy_context(shell.cluster, credentials), doors=app.doors)]
 
 
 def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
@@ -236,7 +239,7 @@ def _settle_memory() -> None:
 
 async def close_node(
     shell: NodeShell,
-    servers: Sequence[HttpServer | ProxyDoor],
+    servers: Servers,
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
     last_words_s: float = LAST_WORDS_S,
@@ -332,7 +335,7 @@ def _say_who_starts(
         _log.warning(Message(words, address=url_of(of_peers, is_secure=secure[-1])))
 
 
-def _watch_files(shell: NodeShell, servers: Sequence[HttpServer | ProxyDoor]) -> None:
+def _watch_files(shell: NodeShell, servers: Servers) -> None:
     allowed = raise_file_limit(shell.machine.settings)
     if allowed is None:
         return
