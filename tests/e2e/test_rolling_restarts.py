@@ -147,8 +147,11 @@ class Site:
         told = [await self.state(id_) for id_ in self.urls]
         return all(one and all(there["alive"] for there in one["neighbors"]) for one in told)
 
-    async def is_asked(self, id_):
-        """Whether the balancer, too, knows that it is back."""
+    async def is_asked(self, id_, url, asked):
+        """Whether the balancer, too, knows that it is back: who connects now comes to it."""
+        client = HttpClient(url)
+        assert await ask(client, *asked) == 200
+        await client.close()
         state = await self.state(id_)
         return state is not None and state["ledger"]["home"]["accepted"] > 0
 
@@ -219,7 +222,9 @@ def test_a_rolling_restart_costs_no_client_an_error(kind, door, require, tmp_pat
                 before = sum(seen.values())
                 await federation.until(lambda before=before: sum(seen.values()) > before + 200)
                 assert await site.restart(id_) == 0
-                await federation.until(partial(site.is_asked, id_), limit_s=20.0)
+                await federation.until(
+                    partial(site.is_asked, id_, url, ASKED[door][0]), limit_s=20.0
+                )
             for one in clients:
                 one.cancel()
             await asyncio.gather(*clients, return_exceptions=True)
