@@ -353,6 +353,10 @@ class PassedAnswer:
         """It is under way, unless it has come to its end already."""
         self.entry = entry
 
+    def be_the_last(self) -> None:
+        """Nothing follows it on its connection; what has begun cannot say so any more."""
+        self._keep_alive &= self.has_begun
+
     def client_left(self) -> None:
         """Nobody waits for the answer any more."""
         if not self.is_over:
