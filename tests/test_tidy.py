@@ -83,15 +83,15 @@ def sources():
 
 LONG_FILES = {
     # The transitions of one machine are read together.
-    "services/spillover/core/overflow/machine.py": 900,
+    "services/spillover/core/overflow/machine.py": 950,
     # All that one machine is told, and says.
-    "services/spillover/core/overflow/events.py": 485,
+    "services/spillover/core/overflow/events.py": 495,
     # What is read from a connection, in which order it is answered, and what is bounded meanwhile.
     "services/spillover/apps/http/connection.py": 685,
     # The same of a client of a service.
     "services/spillover/apps/node/door_connection.py": 440,
     # One node, and what each command of its machine comes to.
-    "services/spillover/live/overflow/shell.py": 415,
+    "services/spillover/live/overflow/shell.py": 420,
     # What one connection carries, and all that can end it.
     "services/spillover/live/http/connection.py": 470,
     # One client's session, and all that becomes of it.
@@ -99,7 +99,7 @@ LONG_FILES = {
     # One producer, and all that comes to it.
     "services/spillover/core/queue/producer.py": 430,
     # Each field, with what it means and why its default is what it is.
-    "services/spillover/model/topology.py": 515,
+    "services/spillover/model/topology.py": 555,
     # One cluster, and all that can go wrong with it.
     "services/spillover/sim/overflow/faulty_cluster.py": 410,
     # One model of one machine.
