@@ -83,9 +83,9 @@ def sources():
 
 LONG_FILES = {
     # The transitions of one machine are read together.
-    "services/spillover/core/overflow/machine.py": 905,
+    "services/spillover/core/overflow/machine.py": 950,
     # All that one machine is told, and says.
-    "services/spillover/core/overflow/events.py": 485,
+    "services/spillover/core/overflow/events.py": 495,
     # What is read from a connection, in which order it is answered, and what is bounded meanwhile.
     "services/spillover/apps/http/connection.py": 695,
     # The same of a client of a service.
@@ -103,7 +103,7 @@ LONG_FILES = {
     # One producer, and all that comes to it.
     "services/spillover/core/queue/producer.py": 430,
     # Each field, with what it means and why its default is what it is.
-    "services/spillover/model/topology.py": 515,
+    "services/spillover/model/topology.py": 555,
     # One cluster, and all that can go wrong with it.
     "services/spillover/sim/overflow/faulty_cluster.py": 410,
     # One model of one machine.

@@ -10,8 +10,7 @@ from spillover import __version__
 from spillover.apps.node.config_view import ConfigurationState, configuration_state
 from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, pool_of, tokens_state
 from spillover.core.overflow.decisions import describe
-from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.neighbors import NeighborView
+from spillover.core.overflow.knowledge import NeighborView
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
