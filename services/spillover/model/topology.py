@@ -139,14 +139,16 @@ class Cluster:
 
     Why: a node that runs out of memory loses everything that it holds."""
     not_run_statuses: tuple[int, ...] | None = None
-    """Statuses of an `http:` or `proxy:` service which say that it surely has not done the work.
-    The request is decided again, and the service left alone for as long as its Retry-After asks.
-    Not set: 429 and 503 of an `http:` service, none of a `proxy:` one, whose answer is passed on
-    only where nobody else takes the request.
+    """Statuses by which an `http:` or `proxy:` service says that it surely has not done the work.
+    Such an answer is held back, and the request goes to another URL, to a neighbor or back into the
+    queue; the service is left alone for as long as its Retry-After asks. Where nobody else takes
+    the request, a client of a `proxy:` service gets the held answer. Not set: 429 and 503 of an
+    `http:` service; none of a `proxy:` one, so that each of its answers is passed on at once, a 503
+    that it gives while it loads its model, too: list 503 to have that request go elsewhere.
 
-    Why: 429 and 503 mean that nearly everywhere, but of an API for many clients 429 is mostly one
-    client's own limit. Add 404 or 401 where your service can only answer so because it is deployed
-    badly; other 4xx count as the client's fault."""
+    Why: 503 means that nearly everywhere. 429 does so of a service of your own; of an API for many
+    clients it is mostly one client's own limit. Add 404 or 401 where your service can only answer
+    so because it is deployed badly; other 4xx count as the client's fault."""
     url: str | None = None
     """Where clients reach the node. `spillover node` listens there unless `--bind` says otherwise.
 

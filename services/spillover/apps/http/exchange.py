@@ -175,7 +175,9 @@ class Exchange:
             if cap_s < timeout_s:
                 raise body_too_slow(cap_s) from None
             detail = "the deadline passed before the request was read"
-            raise Problem("deadline_exceeded", detail, headers=[CLOSE]) from None
+            raise Problem(
+                "deadline_exceeded", detail, headers=[CLOSE], surely_not_run=True
+            ) from None
 
     def _is_here(self, limit_bytes: int) -> bool:
         whole = not (self.more_body or self.awaits_continue)

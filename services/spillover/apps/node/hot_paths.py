@@ -322,7 +322,7 @@ class HotPaths:
                 if not entry.fetched:
                     self._home_requests.fetch(entry)
                 if told.outcome is not DONE:
-                    exchange.refuse(_with_lines(problem_of(name, told), lines))
+                    exchange.refuse(_of_entry(entry, problem_of(name, told), lines))
                     return
                 name_line = b"spillover-request-id: %b\r\n" % name.encode()
                 if lines:  # one of several who are given it
@@ -332,7 +332,7 @@ class HotPaths:
                 exchange.answer_raw(200, JSON_LINE + name_line + lines, body)
             elif told is None:
                 has_not_run = self._shell.surely_never_ran(entry.ref)
-                exchange.refuse(node_ended(name, has_not_run=has_not_run))
+                exchange.refuse(_of_entry(entry, node_ended(name, has_not_run=has_not_run)))
             else:
                 exchange.refuse(problem_of(name, told))
         except Exception:  # noqa: BLE001 - see above
@@ -368,8 +368,9 @@ def _check_same(entry: IdempotencyRecord, request: Request) -> None:
         raise Problem("conflict", detail, id=entry.name)
 
 
-def _with_lines(problem: Problem, lines: bytes) -> Problem:
-    """The problem, told with these lines of a header."""
+def _of_entry(entry: IdempotencyRecord, problem: Problem, lines: bytes = b"") -> Problem:
+    """The problem of such a request, told with these lines of a header."""
+    problem.is_keyed = entry.fingerprint is not None
     for line in lines.splitlines():
         header, _, value = line.partition(b": ")
         problem.headers.append((header, value))
@@ -385,7 +386,7 @@ def _waited_line(preferences: Preferences) -> bytes:
 
 def _too_late(exchange: Exchange, entry: IdempotencyRecord) -> None:
     detail = "the first request of this name was still under way at the deadline"
-    exchange.refuse(Problem("deadline_exceeded", detail, id=entry.name))
+    exchange.refuse(Problem("deadline_exceeded", detail, id=entry.name, is_keyed=True))
 
 
 def _check_method(exchange: Exchange, methods: tuple[str, ...]) -> None:

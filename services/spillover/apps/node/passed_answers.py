@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from spillover.apps.http.exchange import CLOSE, STATUS_LINE
-from spillover.apps.http.problems import Problem
+from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
 from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
@@ -60,6 +60,9 @@ _PROXY_ERRORS = {
 }
 """By reason (RFC 9209, section 2.3); all others are faults of the request."""
 
+_AGAIN = b"the work may have run: to send the request again may run it again"
+_NOT_RUN = b"the work has not run"
+
 _BODYLESS = (204, 304)
 _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
@@ -102,10 +105,14 @@ class ClientLine(Protocol):
         """Break off, so that nobody takes what was sent for an answer."""
 
 
-def proxy_status(reason: str) -> bytes:
-    """Returns the header by which errors of ours are told from those of the service."""
-    error = _PROXY_ERRORS.get(reason, "http_request_error")
-    return b"spillover; error=" + error.encode()
+def proxy_status(problem: Problem) -> bytes:
+    """Returns the header by which errors of ours are told from those of the service, and which says
+    whether to send the same again runs the work again, where the reason leaves that open."""
+    error = _PROXY_ERRORS.get(problem.reason, "http_request_error").encode()
+    details = b""
+    if problem.reason in MAY_HAVE_RUN:
+        details = b'; details="%b"' % (_AGAIN if problem.may_have_run else _NOT_RUN)
+    return b"spillover; error=%b%b" % (error, details)
 
 
 def _is_of_events(head: PassedHead) -> bool:
@@ -133,7 +140,7 @@ def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive
     body = problem.body()
     fields = [
         *problem.all_headers(),
-        (b"proxy-status", proxy_status(problem.reason)),
+        (b"proxy-status", proxy_status(problem)),
         (b"content-length", b"%d" % len(body)),
     ]
     if not (keep_alive or CLOSE in fields):
@@ -320,6 +327,7 @@ class PassedAnswer:
         """Nothing has begun, and nothing will."""
         if not self.is_over:
             self.is_over = True
+            problem.is_keyed = self.request is not None and self.request.keyed
             self._shell.writes.flush()  # what was answered before comes first
             write_problem(self._line, problem, self._method, keep_alive=self._keep_alive)
 
