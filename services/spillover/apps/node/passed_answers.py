@@ -15,6 +15,7 @@ import msgspec
 from spillover.apps.http.exchange import CLOSE, STATUS_LINE
 from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
 from spillover.apps.node.answers import node_ended, problem_of
+from spillover.apps.node.repeats import KeyRepeat
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
@@ -172,6 +173,7 @@ class PassedAnswer:
         "is_chunked",
         "is_over",
         "own_name",
+        "repeat",
         "request",
         "tells_events",
     )
@@ -203,6 +205,8 @@ class PassedAnswer:
         """Of a request that was taken."""
         self.call: UnqueuedCall | None = None
         """Of one that is passed on beside the servers."""
+        self.repeat: KeyRepeat | None = None
+        """Of one that waits for another one under the same key to end."""
         self.flow: Flow | None = None
         self.has_begun = False
         self.is_over = False
@@ -285,6 +289,8 @@ class PassedAnswer:
         elif last:
             self._line.write(last)
         self.is_over = True
+        if self._line.half_closed and self.entry is not None:
+            self.entry.client_left = True  # perhaps
         self._line.answered(keep_alive=self._keep_alive)
 
     def break_off(self, answer: Answer | None) -> None:
@@ -300,6 +306,7 @@ class PassedAnswer:
 
     def taken(self, entry: IdempotencyRecord) -> None:
         """It is under way, unless it has come to its end already."""
+        self.repeat = None
         self.entry = entry
 
     def client_left(self) -> None:
@@ -309,6 +316,8 @@ class PassedAnswer:
             self._shell.home_requests.abandon(self.entry)
         elif self.call is not None:
             self.call.cancel()
+        elif self.repeat is not None:
+            self.repeat.cancel()
 
     def unqueued_ended(self, came_to: Fields | NotWhole) -> None:
         """What was asked beside the servers: its trailers, or why it is not whole."""

@@ -23,6 +23,7 @@ from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
 from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
 from spillover.apps.node.passed_answers import UNQUEUED_RETRY_S, PassedAnswer
+from spillover.apps.node.repeats import KeyRepeat
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
 from spillover.live.handlers.proxy.heads import RequestHead, Way
@@ -203,8 +204,9 @@ class ProxyDoor:
         if headers.key is not None:
             entry = home_requests.find(id_)
             if entry is not None and entry.answer is None:
-                detail = "under way; its answer is passed on as it comes and not kept"
-                raise Problem("conflict", detail, id=headers.key)
+                answer.repeat = KeyRepeat(self.shell, answer, request, deadline_s)
+                answer.repeat.take()
+                return
         entry = home_requests.take_passed(request, deadline_s, answer)
         answer.taken(entry)
 
