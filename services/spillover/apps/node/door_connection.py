@@ -26,7 +26,8 @@ from spillover.apps.http.exchange import (
 from spillover.apps.http.half_closed import BetweenChunks, HalfClosed
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
-from spillover.apps.node.passed_answers import PassedAnswer, not_passed, write_problem
+from spillover.apps.node.door_problems import not_passed, write_problem
+from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.framing import FIELDS_MAX, Body, HeadBytes, Malformed, TooLong
 from spillover.live.handlers.proxy.heads import (

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
 
 import msgspec
 
-from spillover.apps.http.exchange import CLOSE, STATUS_LINE
-from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
+from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import node_ended, problem_of
+from spillover.apps.node.door_problems import ClientLine, write_problem
 from spillover.apps.node.repeats import KeyRepeat
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.framing import Lines, count_lines, write_head
 from spillover.live.handlers.proxy.heads import (
     LENGTH_DIGITS_MAX,
-    Refused,
     RequestHead,
     tokens,
     values,
@@ -45,25 +42,6 @@ UNQUEUED_RETRY_S = 1.0
 """When what is asked beside the servers may be tried again. Nothing of it waits in the queue, by
 which others are told."""
 
-_PROXY_ERRORS = {
-    "queue_full": "connection_limit_reached",
-    "blocked": "connection_limit_reached",
-    "draining": "destination_unavailable",
-    "no_servers": "destination_unavailable",
-    "deadline_exceeded": "http_response_timeout",
-    "handler_failed": "http_response_incomplete",
-    "outcome_unknown": "connection_terminated",
-    "unknown_type": "proxy_configuration_error",
-    "loop_detected": "proxy_loop_detected",
-    "internal": "proxy_internal_error",
-    "cancelled": "proxy_internal_response",
-    "conflict": "proxy_internal_response",
-}
-"""By reason (RFC 9209, section 2.3); all others are faults of the request."""
-
-_AGAIN = b"the work may have run: to send the request again may run it again"
-_NOT_RUN = b"the work has not run"
-
 _BODYLESS = (204, 304)
 _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
@@ -77,79 +55,12 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
-class ClientLine(Protocol):
-    """What an answer needs of its connection."""
-
-    write_paused: bool
-    """More is unsent than should be."""
-    half_closed: bool
-    """The client sends nothing more, and may be gone."""
-
-    @property
-    def is_gone(self) -> bool:
-        """Returns whether nothing that is written now can arrive."""
-
-    def write(self, data: Buffer) -> None: ...
-
-    def write_later(self, data: Buffer) -> None:
-        """At the end of this turn, together with what others write."""
-
-    def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
-
-    def look_between_chunks(self) -> None:
-        """Find out whether it is: a body in chunks follows."""
-
-    def answered(self, *, keep_alive: bool) -> None:
-        """The whole answer is written."""
-
-    def reset(self, last_words: bytes = b"") -> None:
-        """Break off, so that nobody takes what was sent for an answer."""
-
-
-def proxy_status(problem: Problem) -> bytes:
-    """Returns the header by which errors of ours are told from those of the service, and which says
-    whether to send the same again runs the work again, where the reason leaves that open."""
-    error = _PROXY_ERRORS.get(problem.reason, "http_request_error").encode()
-    details = b""
-    if problem.reason in MAY_HAVE_RUN:
-        details = b'; details="%b"' % (_AGAIN if problem.may_have_run else _NOT_RUN)
-    return b"spillover; error=%b%b" % (error, details)
-
-
 def _is_of_events(head: PassedHead) -> bool:
     """Whether text can be added to its body that its reader takes for an event."""
     codings = [one for value in values(head.headers, b"content-encoding") for one in tokens(value)]
     return all(coding == b"identity" for coding in codings) and any(
         value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
     )
-
-
-def not_passed(error: Refused) -> Problem:
-    """Returns what is said of a head that is not passed on."""
-    if error.status == 501:
-        return Problem("not_passed", str(error))
-    if error.status == 431:
-        return Problem("head_too_large", str(error))
-    own_status = None if error.status == 400 else error.status
-    return Problem("malformed", str(error), own_status=own_status)
-
-
-def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive: bool) -> None:
-    """Answer with an error of ours."""
-    if line.is_gone:
-        return
-    body = problem.body()
-    fields = [
-        *problem.all_headers(),
-        (b"proxy-status", proxy_status(problem)),
-        (b"content-length", b"%d" % len(body)),
-    ]
-    if not (keep_alive or CLOSE in fields):
-        fields.append(CLOSE)
-    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
-    head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
-    line.write(head if method == "HEAD" else head + body)
-    line.answered(keep_alive=keep_alive)
 
 
 class PassedAnswer:
