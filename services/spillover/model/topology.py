@@ -43,6 +43,9 @@ MEMORY_LIMIT_BYTES_MIN = 64 * 1024 * 1024
 HELD_LIMIT_BYTES_MIN = 65_536
 """Less would hold no more than a few requests."""
 
+CLIENT_IDLE_MS_MIN = 60_000.0
+"""Neighbors and clients of ours keep idle connections for up to 30 s."""
+
 OF_PASSING = (
     *("proxy_url", "passed_body_limit_bytes", "routes"),
     *("passed_idle_ms", "passed_stall_ms", "passed_total_ms"),
@@ -154,6 +157,12 @@ class Cluster:
 
     Why: `spillover up` and the deployments choose addresses by themselves. Nodes that are started
     one by one need it, for themselves and for their neighbors."""
+    client_idle_ms: Annotated[float, at_least(CLIENT_IDLE_MS_MIN)] = 620_000.0
+    """How long the node keeps a client's connection on which nothing is asked, at its `url` and
+    `proxy_url`.
+
+    Why: it must be longer than a balancer in front keeps it, or the node closes connections that
+    a request is just being sent on. Clouds' balancers keep them for up to 600 s."""
     proxy_url: str | None = None
     """With a `proxy:` handler: where clients of the service reach its cluster, at any method and
     path. `spillover node` listens there unless `--proxy-bind` says otherwise.

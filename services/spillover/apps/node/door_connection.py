@@ -109,6 +109,8 @@ class DoorConnection(asyncio.Protocol):
         """While it is read."""
         self._parts: list[bytes] = []
         self._size_bytes = 0
+        self._looked_at_bytes = 0
+        """Of those, what was there when it was last looked whether it comes too slowly."""
         self._tenant = ""
         self._received_s = 0.0
         self._answer: PassedAnswer | None = None
@@ -311,6 +313,9 @@ class DoorConnection(asyncio.Protocol):
         if body.done:
             whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             self._forget_body()
+            if b"spillover-deadline-ms" not in head.names:
+                # Who has not said how long it waits for all of it did not mean its own upload.
+                self._received_s = self._door.clock()
             self._whole(None, head, whole)
             return body.rest
         return b""
@@ -325,6 +330,7 @@ class DoorConnection(asyncio.Protocol):
         if self._size_bytes:
             self._door.shell.moving.add(-self._size_bytes)
         self._parts, self._size_bytes, self._body = [], 0, None
+        self._looked_at_bytes = 0
 
     def _whole(self, known: KnownRequest | None, head: RequestHead, body: bytes) -> None:
         """A request has come whole."""
@@ -430,9 +436,17 @@ class DoorConnection(asyncio.Protocol):
         elif self._discards or self.is_gone or unsent_bytes:
             self.transport.abort()
         elif self._body is not None:
-            self._refuse(body_too_slow(self._door.bounds.body_s))
+            self._look_at_body(self._door.bounds, now_s)
         elif self._head_bytes.has_begun:
             detail = f"expected the whole head of a request within {self._door.bounds.head_s:g} s"
             self._refuse(Problem("head_too_slow", detail))
         else:
             self.transport.close()
+
+    def _look_at_body(self, bounds: Bounds, now_s: float) -> None:
+        """See whether it comes too slowly."""
+        if bounds.is_too_slow(self._size_bytes - self._looked_at_bytes):
+            self._refuse(body_too_slow(bounds.body_s, bounds.body_bytes_per_s))
+        else:
+            self._looked_at_bytes = self._size_bytes
+            self.due_s = now_s + bounds.body_s

@@ -17,6 +17,7 @@ from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.reach import is_loopback, warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
+from spillover.apps.http.service import Bounds
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.app import create_app
 from spillover.apps.node.certificates import door_contexts, is_secure, proxy_context, watching
@@ -148,7 +149,15 @@ def _servers(
     of_peers = CertifiedPeers(app, shell.peers) if shell.topology.is_secure else app
     apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
     tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
-    return [HttpServer(app, tls=context) for app, context in zip(apps, tls, strict=True)]
+    bounds = Bounds()
+    _keep_idle(shell, bounds)
+    shell.on_change.append(partial(_keep_idle, shell, bounds))
+    return [HttpServer(app, bounds, tls=context) for app, context in zip(apps, tls, strict=True)]
+
+
+def _keep_idle(shell: NodeShell, bounds: Bounds) -> None:
+    """Keep idle connections for as long as the cluster says."""
+    bounds.idle_s = shell.cluster.client_idle_ms / 1e3
 
 
 def _proxy_door(shell: NodeShell, app: HotPaths, credentials: Credentials | None) -> ProxyDoor:
