@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, NoReturn
 
+from spillover.model.addresses import is_host_and_port
 from spillover.model.certified_names import check_names
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
@@ -46,8 +47,11 @@ HELD_LIMIT_BYTES_MIN = 65_536
 CLIENT_IDLE_MS_MIN = 60_000.0
 """Neighbors and clients of ours keep idle connections for up to 30 s."""
 
+PASS_HOST, URL_HOST = "pass", "url"
+"""What a cluster's `host` may be besides a name."""
+
 OF_PASSING = (
-    *("proxy_url", "passed_body_limit_bytes", "routes"),
+    *("proxy_url", "host", "passed_body_limit_bytes", "routes"),
     *("passed_idle_ms", "passed_stall_ms", "passed_total_ms"),
 )
 """Fields of a cluster that mean something along with a `proxy:` handler alone."""
@@ -168,6 +172,13 @@ class Cluster:
     path. `spillover node` listens there unless `--proxy-bind` says otherwise.
 
     Why: `spillover up` chooses addresses by itself. The API of the node stays at its `url`."""
+    host: str = PASS_HOST
+    """With a `proxy:` handler: which `Host` the service gets. `pass`: the client's. `url`: that of
+    the URL which the request goes to. Or a name, HOST[:PORT], which a service behind `https` has to
+    prove to be, too. `X-Forwarded-Host` has the client's in any case.
+
+    Why: services make links to themselves by it. One that goes by name, such as an ingress, answers
+    404 or 421 to names that it does not know: give it its own."""
     passed_body_limit_bytes: Annotated[int, at_least(0)] = 8_388_608
     """With a `proxy:` handler: how large the body of a request may be. Larger ones get 413.
 
@@ -488,6 +499,9 @@ def _check_passing(field: str, cluster: Cluster) -> None:
     for name in OF_PASSING:
         if not proxied and getattr(cluster, name) != getattr(plain, name):
             _fail(f"{field}.{name}", "expected only along with a proxy: handler")
+    if cluster.host not in (PASS_HOST, URL_HOST) and not is_host_and_port(cluster.host):
+        expected = f"expected {PASS_HOST}, {URL_HOST} or HOST[:PORT]"
+        _fail(f"{field}.host", f"{expected}, got {cluster.host!r}")
     try:
         check_routes(cluster.routes, are_alike=not isinstance(cluster.servers, tuple))
     except InputError as error:

@@ -63,7 +63,8 @@ class UpstreamWorkers(ABC, Generic[C]):
         # Operators may change the number of servers: connections must suffice then.
         at_once = max(cluster.server_count, TOKENS_MAX) + more
         usual_s = cluster.service_ms / 1e3
-        self.upstreams = Upstreams(urls, at_once, usual_s, on_health, moving, make_connection)
+        told = usual_s, on_health, moving, make_connection
+        self.upstreams = Upstreams(urls, at_once, *told, host=cluster.host)
         self._on_end = on_end
         self._calls: dict[int, C] = {}
 

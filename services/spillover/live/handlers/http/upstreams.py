@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from random import Random
+from urllib.parse import urlsplit
 
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
@@ -23,6 +24,7 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.live.http.connection import Body, Connection, Pool
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import NotDelivered
+from spillover.model.topology import PASS_HOST, URL_HOST
 from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.backoff import backoff_s
 from spillover.policy.overflow.degradation import DEGRADED_AT, UNPROVEN, weighed
@@ -63,10 +65,16 @@ class Upstream:
         connections_max: int,
         moving: Moving | None,
         make_connection: Callable[[Pool], Connection] | None,
+        *,
+        host: str,
     ) -> None:
         self.name = url.name
         self.origin = url.origin
         self.authority = url.origin.partition("//")[2].encode()
+        is_named = host not in (PASS_HOST, URL_HOST)
+        told = host.encode() if is_named else self.authority
+        self.host = None if host == PASS_HOST else told
+        """The `Host` that it gets in place of the client's."""
         self.place = place
         self.running = 0
         self.up = True
@@ -89,6 +97,7 @@ class Upstream:
             excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
             make_connection=make_connection,
+            server_name=urlsplit(f"//{host}").hostname if is_named else None,
         )
 
     def post(self, headers: Sequence[tuple[bytes, bytes]], body: Body) -> asyncio.Future[Response]:
@@ -111,12 +120,14 @@ class Upstreams:
         on_health: OnHealth,
         moving: Moving | None = None,
         make_connection: Callable[[Pool], Connection] | None = None,
+        *,
+        host: str = PASS_HOST,
     ) -> None:
         self._usual_s = usual_s
         """How long a success takes."""
         connections_max = 2 * servers + CONNECTIONS_SPARE
         self._all = [
-            Upstream(url, place, connections_max, moving, make_connection)
+            Upstream(url, place, connections_max, moving, make_connection, host=host)
             for place, url in enumerate(urls)
         ]
         self._on_health = on_health
