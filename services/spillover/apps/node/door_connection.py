@@ -26,6 +26,7 @@ from spillover.apps.http.exchange import (
 from spillover.apps.http.half_closed import BetweenChunks, HalfClosed
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
+from spillover.apps.node.door_pages import Page
 from spillover.apps.node.door_problems import not_passed, write_problem
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.live.engine.write_batch import Buffer
@@ -87,6 +88,9 @@ class Door(Protocol):
 
     def tenant_of(self, head: RequestHead, address: str) -> str:
         """Returns whose request it is. Raises Problem where it is nobody's who is let in."""
+
+    def page_of(self, head: RequestHead) -> Page | None:
+        """Returns the page of a browser that asks; None where none says that it does."""
 
     def pass_on(
         self, answer: PassedAnswer, asked: Asked, way: Way, body: bytes, received_s: float
@@ -348,9 +352,11 @@ class DoorConnection(asyncio.Protocol):
         """Answer what cannot be read on, behind what was answered before."""
         self._door.shell.writes.flush()
         self._forget_body()
-        method = "GET" if self._head is None else self._head.method
+        head, method, page = self._head, "GET", None
+        if head is not None:
+            method, page = head.method, self._door.page_of(head)
         self._discards = True
-        write_problem(self, problem, method, keep_alive=False)
+        write_problem(self, problem, method, page, keep_alive=False)
 
     # --- what answers tell --------------------------------------------------------------------
 

@@ -8,8 +8,10 @@ from typing import Protocol
 
 from spillover.apps.http.exchange import CLOSE, STATUS_LINE
 from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
+from spillover.apps.node.door_pages import Page
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.heads import Refused
+from spillover.model.passed import Fields
 
 _PROXY_ERRORS = {
     "queue_full": "connection_limit_reached",
@@ -80,13 +82,20 @@ def not_passed(error: Refused) -> Problem:
     return Problem("malformed", str(error), own_status=own_status)
 
 
-def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive: bool) -> None:
-    """Answer with an error of ours."""
+def write_problem(
+    line: ClientLine, problem: Problem, method: str, page: Page | None, *, keep_alive: bool
+) -> None:
+    """Answer with an error of ours, which the page that asks may read, if the service lets it."""
     if line.is_gone:
+        return
+    allowed = None if page is None else page.allowed_before()
+    if allowed is not None:
+        _write_preflight(line, allowed, keep_alive=keep_alive)
         return
     body = problem.body()
     fields = [
         *problem.all_headers(),
+        *(() if page is None else page.may_read()),
         (b"proxy-status", proxy_status(problem)),
         (b"content-length", b"%d" % len(body)),
     ]
@@ -95,4 +104,12 @@ def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
     head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
     line.write(head if method == "HEAD" else head + body)
+    line.answered(keep_alive=keep_alive)
+
+
+def _write_preflight(line: ClientLine, allowed: Fields, *, keep_alive: bool) -> None:
+    """Answer a preflight in place of the service."""
+    fields = allowed if keep_alive else (*allowed, CLOSE)
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    line.write(b"%b%b\r\n" % (STATUS_LINE[204], lines))
     line.answered(keep_alive=keep_alive)

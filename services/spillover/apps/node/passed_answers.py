@@ -13,6 +13,7 @@ import msgspec
 
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import node_ended, problem_of
+from spillover.apps.node.door_pages import Page
 from spillover.apps.node.door_problems import ClientLine, write_problem
 from spillover.apps.node.repeats import KeyRepeat
 from spillover.core.overflow.events import SoFar
@@ -84,6 +85,7 @@ class PassedAnswer:
         "is_chunked",
         "is_over",
         "own_name",
+        "page",
         "repeat",
         "request",
         "tells_events",
@@ -116,6 +118,8 @@ class PassedAnswer:
         """Of a request that was taken."""
         self.call: UnqueuedCall | None = None
         """Of one that is passed on beside the servers."""
+        self.page: Page | None = None
+        """Where it is a page of a browser that asks, and tells its origin."""
         self.repeat: KeyRepeat | None = None
         """Of one that waits for another one under the same key to end."""
         self.flow: Flow | None = None
@@ -135,6 +139,8 @@ class PassedAnswer:
         self.flow = flow
         self.has_begun = True
         self._passed = head
+        if self.page is not None:
+            self.page.answered(head)
         if self._line.is_gone:
             return
         written = self._written(head, so_far, flow)
@@ -249,7 +255,8 @@ class PassedAnswer:
             self.is_over = True
             problem.is_keyed = self.request is not None and self.request.keyed
             self._shell.writes.flush()  # what was answered before comes first
-            write_problem(self._line, problem, self._method, keep_alive=self._keep_alive)
+            told = problem, self._method, self.page
+            write_problem(self._line, *told, keep_alive=self._keep_alive)
 
     def _written(self, head: PassedHead, so_far: SoFar, flow: Flow) -> bytes | None:
         """The head as it is sent; None if it cannot be."""

@@ -21,6 +21,7 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
+from spillover.apps.node.door_pages import Origins, Page
 from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
 from spillover.apps.node.passed_answers import UNQUEUED_RETRY_S, PassedAnswer
 from spillover.apps.node.repeats import KeyRepeat
@@ -63,10 +64,12 @@ class ProxyDoor:
         *,
         tls: Front | None = None,
         doors: Doors | None = None,
+        allowed_origins: frozenset[str] = frozenset(),
     ) -> None:
         self._tls = tls
         self._handshakes: set[Handshake] = set()
         self._doors = doors
+        self._origins = Origins(allowed_origins)
         self._own = shell.cluster.id
         self.shell = shell
         self.clock = shell.timers.clock
@@ -179,6 +182,10 @@ class ProxyDoor:
             both = zip(head.names, head.fields, strict=True)
             headers = read_headers([(name, one[1]) for name, one in both if name in _SERVER_NAMES])
         route = self.route_of(head) if self._routes else None
+        beside = None
+        if b"origin" in head.names:
+            answer.page = page = self._page(head, route)
+            beside = self._unqueued if page.is_preflight and self._may_ask_beside else None
         own = OwnRequest(head, way, body, known)
         passed: OwnRequest | PassedRequest = own
         if tenant and headers.key is not None:
@@ -190,10 +197,12 @@ class ProxyDoor:
             self._check_quota(headers.key, tenant)
         if route is not None:
             answer.tells_events = route.sse_error_event
-            if route.unqueued and self._unqueued is not None:
-                name = request_id_of(tenant, headers.key or f"{self._own}-{os.urandom(8).hex()}")
-                self._pass_beside(self._unqueued, answer, passed, name, deadline_s)
-                return
+            if route.unqueued:
+                beside = self._unqueued
+        if beside is not None:
+            name = request_id_of(tenant, headers.key or f"{self._own}-{os.urandom(8).hex()}")
+            self._pass_beside(beside, answer, passed, name, deadline_s)
+            return
         type_ = headers.type or (None if route is None else route.type) or "default"
         id_ = request_id_of(tenant, headers.key or "")
         request = Request(
@@ -210,6 +219,22 @@ class ProxyDoor:
                 return
         entry = home_requests.take_passed(request, deadline_s, answer)
         answer.taken(entry)
+
+    def page_of(self, head: RequestHead) -> Page | None:
+        """Returns the page of a browser that asks; None where none says that it does."""
+        if b"origin" not in head.names:
+            return None
+        return self._page(head, self.route_of(head))
+
+    def _page(self, head: RequestHead, route: Route | None) -> Page:
+        return Page(self._origins, head, "" if route is None else route.path)
+
+    @property
+    def _may_ask_beside(self) -> bool:
+        """Whether a preflight can be passed on beside the queue; else it goes the way of all
+        others, which may lead to a neighbor."""
+        beside = self._unqueued
+        return beside is not None and beside.upstreams.some_up and not beside.is_full
 
     def _check_quota(self, name: str | None, tenant: str) -> None:
         quotas = self.shell.home_requests.quotas

@@ -85,7 +85,8 @@ async def serve_node(
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
-        at_proxy = [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
+        told = shell, app, credentials, allowed_origins
+        at_proxy = [] if proxy_bind is None else [_proxy_door(*told)]
         servers: list[HttpServer | ProxyDoor] = [*of_app, *at_proxy]
         _watch_files(shell, servers)
         if credentials is not None:
@@ -160,10 +161,16 @@ def _keep_idle(shell: NodeShell, bounds: Bounds) -> None:
     bounds.idle_s = shell.cluster.client_idle_ms / 1e3
 
 
-def _proxy_door(shell: NodeShell, app: HotPaths, credentials: Credentials | None) -> ProxyDoor:
+def _proxy_door(
+    shell: NodeShell,
+    app: HotPaths,
+    credentials: Credentials | None,
+    allowed_origins: frozenset[str],
+) -> ProxyDoor:
     from spillover.apps.node.proxy_door import ProxyDoor  # noqa: PLC0415 - few have such a door
 
-    return ProxyDoor(shell, tls=proxy_context(shell.cluster, credentials), doors=app.doors)
+    tls = proxy_context(shell.cluster, credentials)
+    return ProxyDoor(shell, tls=tls, doors=app.doors, allowed_origins=allowed_origins)
 
 
 def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:

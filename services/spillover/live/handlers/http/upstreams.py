@@ -232,6 +232,11 @@ class Upstreams:
         for upstream in self._all:
             await upstream.client.close()
 
+    @property
+    def some_up(self) -> bool:
+        """Returns whether one can be reached, as far as is known."""
+        return any(upstream.up for upstream in self._all)
+
     def _count_up(self) -> int:
         return sum(upstream.up for upstream in self._all)
 
