@@ -133,10 +133,8 @@ class HttpConnection(asyncio.Protocol):
         # The body that is read.
         self._in_body = False
         """Whether a head has ended whose request has not."""
-        self._body_bytes = 0
-        """Of it that came since its timer was set."""
-        self._discarded_bytes = 0
-        """Of a body that came after the answer."""
+        self._body_bytes = self._discarded_bytes = 0
+        """Of it that came since its timer was set, and of one that came after the answer."""
         # How far the other side goes along.
         self._half_closed = False
         """It sends nothing more, and waits for answers, or is gone."""

@@ -85,8 +85,7 @@ async def serve_node(
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
-        told = shell, app, credentials, allowed_origins
-        at_proxy = [] if proxy_bind is None else [_proxy_door(*told)]
+        at_proxy = [_proxy_door(shell, app, credentials, allowed_origins)] if proxy_bind else []
         servers: list[HttpServer | ProxyDoor] = [*of_app, *at_proxy]
         _watch_files(shell, servers)
         if credentials is not None:
