@@ -9,7 +9,7 @@ What the service itself answers is never changed.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Generic, TypeVar
+from typing import TypeAlias
 
 from spillover.apps.http.sites import ANY_ORIGIN
 from spillover.live.handlers.proxy.heads import RequestHead, values
@@ -29,26 +29,26 @@ _SHOWN = (
     b"proxy-status, retry-after, spillover-request-id, x-should-retry",
 )
 
-K, V = TypeVar("K"), TypeVar("V")
+_Key: TypeAlias = tuple[bytes, ...]
 
 
-class _Lately(Generic[K, V]):
-    """What was learned last, by key."""
+class _Lately:
+    """Fields of answers that came last, by what they were answers to."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._kept: OrderedDict[_Key, Fields] = OrderedDict()
 
-    def keep(self, key: K, value: V) -> None:
-        self._kept[key] = value
+    def keep(self, key: _Key, fields: Fields) -> None:
+        self._kept[key] = fields
         self._kept.move_to_end(key)
         if len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
 
-    def find(self, key: K) -> V | None:
-        value = self._kept.get(key)
-        if value is not None:
+    def find(self, key: _Key) -> Fields | None:
+        fields = self._kept.get(key)
+        if fields is not None:
             self._kept.move_to_end(key)
-        return value
+        return fields
 
 
 class Origins:
@@ -57,8 +57,7 @@ class Origins:
 
     def __init__(self, allowed: frozenset[str] = frozenset()) -> None:
         self._allowed = frozenset(one.encode() for one in allowed)
-        self._lines: _Lately[tuple[bytes, str], Fields] = _Lately()
-        self._preflights: _Lately[tuple[bytes, ...], Fields] = _Lately()
+        self._lines, self._preflights = _Lately(), _Lately()
 
     def learn(self, page: Page, head: PassedHead) -> None:
         """The service has answered that page so."""
@@ -100,17 +99,17 @@ class Page:
 
     __slots__ = ("_origins", "origin", "place", "preflight")
 
-    def __init__(self, origins: Origins, head: RequestHead, place: str) -> None:
+    def __init__(self, origins: Origins, head: RequestHead, place: bytes) -> None:
         self._origins = origins
         self.origin = b", ".join(values(head.fields, b"origin"))
         self.place = place
-        self.preflight: tuple[bytes, ...] = ()
+        self.preflight: _Key = ()
         """What it asks to be allowed; nothing where it is no preflight."""
         if head.method == "OPTIONS" and _ASKED_METHOD in head.names:
             asked = [
                 b", ".join(values(head.fields, one)) for one in (_ASKED_METHOD, _ASKED_HEADERS)
             ]
-            self.preflight = (self.origin, place.encode(), *asked)
+            self.preflight = (self.origin, place, *asked)
 
     @property
     def is_preflight(self) -> bool:

@@ -227,7 +227,7 @@ class ProxyDoor:
         return self._page(head, self.route_of(head))
 
     def _page(self, head: RequestHead, route: Route | None) -> Page:
-        return Page(self._origins, head, "" if route is None else route.path)
+        return Page(self._origins, head, b"" if route is None else route.path.encode())
 
     @property
     def _may_ask_beside(self) -> bool:
