@@ -161,9 +161,9 @@ class Cluster:
 
     Why: `spillover up` and the deployments choose addresses by themselves. Nodes that are started
     one by one need it, for themselves and for their neighbors."""
-    client_idle_ms: Annotated[float, at_least(CLIENT_IDLE_MS_MIN)] = 620_000.0
+    client_idle_ms: Annotated[float | None, at_least(CLIENT_IDLE_MS_MIN)] = None
     """How long the node keeps a client's connection on which nothing is asked, at its `url` and
-    `proxy_url`.
+    `proxy_url`. Not set: 620 000.
 
     Why: it must be longer than a balancer in front keeps it, or the node closes connections that
     a request is just being sent on. Clouds' balancers keep them for up to 600 s."""
@@ -172,10 +172,10 @@ class Cluster:
     path. `spillover node` listens there unless `--proxy-bind` says otherwise.
 
     Why: `spillover up` chooses addresses by itself. The API of the node stays at its `url`."""
-    host: str = PASS_HOST
-    """With a `proxy:` handler: which `Host` the service gets. `pass`: the client's. `url`: that of
-    the URL which the request goes to. Or a name, HOST[:PORT], which a service behind `https` has to
-    prove to be, too. `X-Forwarded-Host` has the client's in any case.
+    host: str | None = None
+    """With a `proxy:` handler: which `Host` the service gets. `pass`, or not set: the client's.
+    `url`: that of the URL which the request goes to. Or a name, HOST[:PORT], which a service behind
+    `https` has to prove to be, too. `X-Forwarded-Host` has the client's in any case.
 
     Why: services make links to themselves by it. One that goes by name, such as an ingress, answers
     404 or 421 to names that it does not know: give it its own."""
@@ -499,9 +499,10 @@ def _check_passing(field: str, cluster: Cluster) -> None:
     for name in OF_PASSING:
         if not proxied and getattr(cluster, name) != getattr(plain, name):
             _fail(f"{field}.{name}", "expected only along with a proxy: handler")
-    if cluster.host not in (PASS_HOST, URL_HOST) and not is_host_and_port(cluster.host):
+    host = cluster.host or (PASS_HOST if cluster.host is None else "")
+    if host not in (PASS_HOST, URL_HOST) and not is_host_and_port(host):
         expected = f"expected {PASS_HOST}, {URL_HOST} or HOST[:PORT]"
-        _fail(f"{field}.host", f"{expected}, got {cluster.host!r}")
+        _fail(f"{field}.host", f"{expected}, got {host!r}")
     try:
         check_routes(cluster.routes, are_alike=not isinstance(cluster.servers, tuple))
     except InputError as error:

@@ -98,7 +98,6 @@ class ProxyDoor:
         topology, cluster = self.shell.topology, self.shell.cluster
         self._default_deadline_ms = topology.default_deadline_ms
         self.body_limit_bytes = cluster.passed_body_limit_bytes
-        self.bounds.idle_s = cluster.client_idle_ms / 1e3
         self._routes = cluster.routes
         if self._unqueued is not None:
             self._unqueued.stall_s = cluster.passed_stall_ms / 1e3

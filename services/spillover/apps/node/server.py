@@ -149,15 +149,14 @@ def _servers(
     of_peers = CertifiedPeers(app, shell.peers) if shell.topology.is_secure else app
     apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
     tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
-    bounds = Bounds()
-    _keep_idle(shell, bounds)
-    shell.on_change.append(partial(_keep_idle, shell, bounds))
+    bounds = _bounds(shell)
     return [HttpServer(app, bounds, tls=context) for app, context in zip(apps, tls, strict=True)]
 
 
-def _keep_idle(shell: NodeShell, bounds: Bounds) -> None:
-    """Keep idle connections for as long as the cluster says."""
-    bounds.idle_s = shell.cluster.client_idle_ms / 1e3
+def _bounds(shell: NodeShell) -> Bounds:
+    """Those of clients' connections."""
+    idle_ms = shell.cluster.client_idle_ms
+    return Bounds() if idle_ms is None else Bounds(idle_s=idle_ms / 1e3)
 
 
 def _proxy_door(
@@ -169,7 +168,9 @@ def _proxy_door(
     from spillover.apps.node.proxy_door import ProxyDoor  # noqa: PLC0415 - few have such a door
 
     tls = proxy_context(shell.cluster, credentials)
-    return ProxyDoor(shell, tls=tls, doors=app.doors, allowed_origins=allowed_origins)
+    return ProxyDoor(
+        shell, _bounds(shell), tls=tls, doors=app.doors, allowed_origins=allowed_origins
+    )
 
 
 def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:

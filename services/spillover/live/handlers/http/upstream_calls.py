@@ -24,7 +24,7 @@ from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstreams import Upstream, Upstreams
 from spillover.live.http.connection import Connection, Pool
 from spillover.model.request import Outcome
-from spillover.model.topology import Cluster
+from spillover.model.topology import PASS_HOST, Cluster
 from spillover.model.unlike_servers import TOKENS_MAX
 from spillover.model.upstream_urls import UpstreamUrl
 
@@ -64,7 +64,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         at_once = max(cluster.server_count, TOKENS_MAX) + more
         usual_s = cluster.service_ms / 1e3
         told = usual_s, on_health, moving, make_connection
-        self.upstreams = Upstreams(urls, at_once, *told, host=cluster.host)
+        self.upstreams = Upstreams(urls, at_once, *told, host=cluster.host or PASS_HOST)
         self._on_end = on_end
         self._calls: dict[int, C] = {}
 
