@@ -100,11 +100,14 @@ def test_a_preflight_is_answered_while_nothing_else_is():
             client.writer.write(of_page())
         home = here["a"].ledger.home
         await until(lambda: home["running"] + home["queued"] == 2)
-        assert (await here.ask(of_page())).status == 429
+        full = await here.ask(of_page())
+        assert (full.status, cors(full)[0]) == (429, "")
         read = await here.ask(preflight())
         assert (read.status, read.get(b"spillover-path")) == (204, "a")
         assert cors(read)[0] == APP.decode()
         assert home["accepted"] == 2
+        full = await here.ask(of_page())
+        assert (full.status, cors(full)[0]) == (429, APP.decode())
         here.service.answer = hang
         here.service.hang_up()
         here["a"].shell.feed(ServersDown())

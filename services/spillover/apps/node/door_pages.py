@@ -18,6 +18,9 @@ from spillover.model.passed import Fields, PassedHead
 KEPT_MAX = 256
 """Origins, and preflights, that are remembered: the longest unused is forgotten."""
 
+KEPT_BYTES_MAX = 4096
+"""Of one of them and what was answered: longer ones are not remembered."""
+
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _CREDENTIALS = b"access-control-allow-credentials"
 _ASKED_METHOD = b"access-control-request-method"
@@ -39,6 +42,11 @@ class _Lately:
         self._kept: OrderedDict[_Key, Fields] = OrderedDict()
 
     def keep(self, key: _Key, fields: Fields) -> None:
+        if (
+            sum(map(len, key)) + sum(len(name) + len(value) for name, value in fields)
+            > KEPT_BYTES_MAX
+        ):
+            return
         self._kept[key] = fields
         self._kept.move_to_end(key)
         if len(self._kept) > KEPT_MAX:
@@ -52,8 +60,7 @@ class _Lately:
 
 
 class Origins:
-    """What is known at one door. `place` is where the service may allow another thing: the path of
-    a route."""
+    """What is known at one door."""
 
     def __init__(self, allowed: frozenset[str] = frozenset()) -> None:
         self._allowed = frozenset(one.encode() for one in allowed)
@@ -64,17 +71,15 @@ class Origins:
         told = values(head.headers, _ALLOW_ORIGIN)
         if len(told) != 1 or told[0] not in (_ANY, page.origin):
             return
-        if page.is_preflight:
-            if 200 <= head.status < 300:
-                self._preflights.keep(page.preflight, _of_cors(head.headers))
-            return
+        if page.is_preflight and 200 <= head.status < 300:
+            self._preflights.keep(page.preflight, _of_cors(head.headers))
         with_credentials = values(head.headers, _CREDENTIALS) == [b"true"]
-        self._lines.keep((told[0], page.place), _allowing(told[0], with_credentials))
+        self._lines.keep((told[0],), _allowing(told[0], with_credentials))
 
     def lines(self, page: Page) -> Fields:
         """Returns what lets that page read an error of ours; nothing where it may not."""
         for origin in (page.origin, _ANY):
-            if (known := self._lines.find((origin, page.place))) is not None:
+            if (known := self._lines.find((origin,))) is not None:
                 return known
         if page.origin in self._allowed:
             return _allowing(page.origin, with_credentials=True)
@@ -97,19 +102,18 @@ class Origins:
 class Page:
     """Where one request comes from: it has an `Origin`."""
 
-    __slots__ = ("_origins", "origin", "place", "preflight")
+    __slots__ = ("_origins", "origin", "preflight")
 
-    def __init__(self, origins: Origins, head: RequestHead, place: bytes) -> None:
+    def __init__(self, origins: Origins, head: RequestHead) -> None:
         self._origins = origins
         self.origin = b", ".join(values(head.fields, b"origin"))
-        self.place = place
         self.preflight: _Key = ()
-        """What it asks to be allowed; nothing where it is no preflight."""
+        """What it asks to be allowed, and where; nothing where it is no preflight."""
         if head.method == "OPTIONS" and _ASKED_METHOD in head.names:
             asked = [
                 b", ".join(values(head.fields, one)) for one in (_ASKED_METHOD, _ASKED_HEADERS)
             ]
-            self.preflight = (self.origin, place, *asked)
+            self.preflight = (self.origin, head.target.partition(b"?")[0], *asked)
 
     @property
     def is_preflight(self) -> bool:

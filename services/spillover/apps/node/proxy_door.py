@@ -183,7 +183,7 @@ class ProxyDoor:
         route = self.route_of(head) if self._routes else None
         beside = None
         if b"origin" in head.names:
-            answer.page = page = self._page(head, route)
+            answer.page = page = Page(self._origins, head)
             beside = self._unqueued if page.is_preflight and self._may_ask_beside else None
         own = OwnRequest(head, way, body, known)
         passed: OwnRequest | PassedRequest = own
@@ -221,12 +221,7 @@ class ProxyDoor:
 
     def page_of(self, head: RequestHead) -> Page | None:
         """Returns the page of a browser that asks; None where none says that it does."""
-        if b"origin" not in head.names:
-            return None
-        return self._page(head, self.route_of(head))
-
-    def _page(self, head: RequestHead, route: Route | None) -> Page:
-        return Page(self._origins, head, b"" if route is None else route.path.encode())
+        return Page(self._origins, head) if b"origin" in head.names else None
 
     @property
     def _may_ask_beside(self) -> bool:
