@@ -50,7 +50,7 @@ LONGEST = (
     *("configuration", "mixed_versions", "queue_clients", "readme_tour", "tokens_bench"),
     *("queue_virtual_time", "queue_bench", "killed_node", "queue_processes", "lease_groups"),
     *("membership_bench", "lease_demo", "leases_bench", "cancellations", "on_prometheus"),
-    *("overload", "peers_bench", "failing_site"),
+    *("overload", "peers_bench", "failing_site", "real_services"),
 )
 """Files of those that begin first, in order, so that no worker is left alone with one in the end:
 by how long they take."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.board import Board, Row
 from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
 from dashboards.promql import CLUSTER, FAILED, RATE, REFUSED, largest, least, total
-from spillover.model.signals import clients, tenants
+from spillover.model.signals import clients, gateway, tenants
 from spillover.model.signals import node as signals
 
 HELD = 'entry=~"queued|running|away|handed_on"'
@@ -164,6 +164,53 @@ TENANTS = Row(
             total(CLUSTER.rate(tenants.TENANT_LIMITED), "tenant", "limit"), "{{tenant}}: {{limit}}"
         ),
         unit="reqps", width=8,
+    ),
+)  # fmt: skip
+
+DOORS = Row(
+    "How are its clients answered, and why does their work fail?",
+    graph(
+        "Which answers do they get?",
+        "Requests per second by class of status; none: the client had gone.",
+        Query(total(CLUSTER.rate(gateway.HTTP_REQUESTS), "status"), "{{status}}"),
+        unit="reqps", stacked=True, width=8,
+    ),
+    graph(
+        "What do they ask for?", "Requests per second by method and configured route.",
+        Query(
+            total(CLUSTER.rate(gateway.HTTP_REQUESTS), "method", "route"), "{{method}} {{route}}"
+        ),
+        unit="reqps", stacked=True, width=8,
+    ),
+    graph(
+        "How much is sent there and back?", "Bytes of bodies per second by route.",
+        Query(total(CLUSTER.rate(gateway.HTTP_RECEIVED_BYTES), "route"), "{{route}}, received"),
+        Query(total(CLUSTER.rate(gateway.HTTP_SENT_BYTES), "route"), "{{route}}, sent"),
+        unit="Bps", width=8,
+    ),
+    graph(
+        "Why is their work not done?", "Accepted requests that were not done, per second.",
+        Query(
+            total(CLUSTER.rate(gateway.FAILURES), "outcome", "cause"), "{{outcome}}, {{cause}}"
+        ),
+        unit="reqps", stacked=True, width=8,
+    ),
+    graph(
+        "What do the services behind it make of them?",
+        "Requests to each service per second, by what they came to there.",
+        Query(total(CLUSTER.rate(gateway.UPSTREAM_REQUESTS), "upstream", "end"),
+              "{{upstream}}, {{end}}"),
+        unit="reqps", width=8,
+    ),
+    graph(
+        "Can they be reached?", "1 while a service behind it can be.",
+        Query(CLUSTER.of(gateway.UPSTREAM_UP), "{{upstream}}"), width=4,
+    ),
+    graph(
+        "Are results fetched?", "Results that wait for somebody, and those dropped before.",
+        Query(CLUSTER.of(gateway.RESULTS_UNFETCHED), "wait"),
+        Query(total(CLUSTER.increase(gateway.RESULTS_LOST, over=RATE), "why"), "lost: {{why}}"),
+        width=4,
     ),
 )  # fmt: skip
 
@@ -340,7 +387,7 @@ BOARD = Board(
     choices=signals.SERVERS,
     chooses_one=True,
     rows=(
-        *(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, TENANTS, NEIGHBORS, LOADS),
+        *(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, DOORS, TENANTS, NEIGHBORS, LOADS),
         *(PASSED, HOPS, SESSIONS, PROCESS),
     ),
 )

@@ -47,7 +47,7 @@ async def connect(node):
 async def half_close(node, *segments):
     """Send, close that half, and read all that comes."""
     reader, writer = await connect(node)
-    writer.writelines(segments)
+    writer.write(b"".join(segments))
     writer.write_eof()
     answer = await reader.read()
     writer.close()

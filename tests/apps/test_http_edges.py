@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 
 import pytest
 
-from spillover.apps.http import connection
+from spillover.apps.http import connection, lingering
 from spillover.apps.node import peer_paths
 from spillover.core.overflow.events import ReportAsked, ServersDown, ServersUp
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
@@ -196,8 +197,9 @@ def test_what_comes_after_the_answer_is_thrown_away_within_bounds(nodes, monkeyp
         head(start=b"POST /peer/v1/forward", size=1000) + b"{",
     ],
 )
-def test_slow_bodies_end_in_408(nodes, begun):
+def test_slow_bodies_end_in_408(nodes, begun, monkeypatch):
     """Whatever deadline was given, on whichever path; also while bytes keep coming."""
+    monkeypatch.setattr(lingering, "LINGER_S", 0.3)
 
     async def check(node):
         node.server.bounds.body_s = 0.3
@@ -349,6 +351,45 @@ def test_bodies_not_asked_for_desync_nothing(nodes, start):
         assert refused.lower().count(b"connection: close\r\n") == 1
         asked = await talk(nodes, node, head(EXPECT), CONTENT + GET + CLOSE + b"\r\n")
         assert reasons(asked) == [(200, None), (200, None)]
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize("start", [b"POST /requests", b"POST /nothing", b"PUT /admin/policy"])
+@pytest.mark.parametrize("framed", [True, False])
+def test_who_uploads_far_too_much_gets_to_read_that(nodes, start, framed):
+    """Though it looks up only once all is sent: a connection that closes before is reset."""
+    mb = b"x" * 1_000_000
+    begun = head(start=start, size=60 * len(mb))
+    if not framed:
+        begun = re.sub(rb"Content-Length: [0-9]+", b"Transfer-Encoding: chunked", begun)
+        mb = b"%x\r\n%b\r\n" % (len(mb), mb)
+
+    async def check(node):
+        reader, writer = await connect(node)
+        writer.write(begun)
+        for _ in range(60):
+            writer.write(mb)
+            await writer.drain()
+        ((status, _),) = reasons(await reader.read())
+        assert status == (404 if b"nothing" in start else 413)
+        writer.close()
+
+    with_node(nodes, check)
+
+
+def test_who_asks_by_http_1_0_may_keep_the_connection(nodes):
+    """As `ab -k` does. Else it closes behind the answer."""
+    kept = b"GET /healthz HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"
+
+    async def check(node):
+        post = kept.replace(b"GET /healthz", b"POST /requests")
+        post = post.replace(b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % SIZE) + CONTENT
+        last = b"GET /healthz HTTP/1.0\r\n\r\n"
+        answers = (await talk(nodes, node, kept, post, post, kept, last)).lower()
+        assert answers.count(b"http/1.1 200 ok") == 5
+        assert answers.count(b"connection: keep-alive\r\n") == 4
+        assert answers.count(b"connection: close\r\n") == 1
 
     with_node(nodes, check)
 

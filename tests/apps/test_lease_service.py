@@ -7,7 +7,6 @@ import asyncio
 import json
 import signal
 import socket
-import ssl
 import threading
 import time
 import urllib.error
@@ -29,6 +28,7 @@ from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.report import SHARED_S, GroupReport
 from spillover.live.leases.thread import LeaseGroupThread
+from spillover.live.tls.contexts import trusting_context
 from spillover.model.access import Role
 from spillover.model.errors import RunError
 from spillover.model.lease_times import LeaseTimes
@@ -161,7 +161,7 @@ def test_with_a_certificate_it_is_https_and_files_are_read_again(members, tmp_pa
 
     files = certify()
     let_in("one")
-    context = ssl.create_default_context(cafile=files.ca)
+    context = trusting_context(files.ca)
     given = TokenFiles([str(tokens)]), Credentials(replace(files, ca=None), None)
     with members("a", enter=False, token_files=given[0], credentials=given[1]) as a:
         assert a.url.startswith("https://127.0.0.1:")

@@ -8,7 +8,8 @@ import asyncio
 
 import pytest
 
-from spillover.apps.node import door_connection, proxy_door
+from spillover.apps.http import lingering
+from spillover.apps.node import door_connection
 from support.federation import turn, until
 from support.passed_requests import get, post
 from support.proxy_doors import in_front
@@ -60,39 +61,43 @@ def test_of_what_comes_behind_a_request_under_way_little_is_read():
 REFUSED = post(b"Content-Length: five")
 
 
-def test_who_goes_on_behind_a_refusal_is_told_and_cut_off_when_it_is_too_much(monkeypatch):
-    monkeypatch.setattr(door_connection, "DISCARD_LIMIT_BYTES", 100_000)
+@pytest.mark.parametrize("raw", [REFUSED, post(b"Content-Length: 60000000")])
+def test_who_sends_on_behind_a_refusal_is_read_on_and_told(raw):
+    """However much it is: a connection that closes meanwhile is reset, and the answer lost."""
 
     async def check(here):
         client = await here.client()
-        client.writer.write(REFUSED)
-        read = await client.answer()
-        assert (read.status, read.is_whole) == (400, True)
+        client.writer.write(raw)
         (connection,) = here.doors["a"].connections
-        client.writer.write(b"x" * 100_000)
-        await until(lambda: connection._discarded_bytes == 100_000)
-        assert connection in here.doors["a"].connections
-        client.writer.write(b"x")
-        await until(lambda: not here.doors["a"].connections)
+        for _ in range(60):
+            client.writer.write(b"x" * 1_000_000)
+            await client.writer.drain()
+        read = await client.answer()
+        assert (read.status, read.is_whole) == (400 if raw is REFUSED else 413, True)
+        assert await client.reader.read() == b""
+        client.writer.write(b"x" * 1_000_000)
+        await client.writer.drain()
+        client.close()
+        await until(lambda: connection not in here.doors["a"].connections)
         assert here.service.seen == []
 
     in_front(check)
 
 
-@pytest.mark.parametrize("linger_s", [0.05, 60.0])
-def test_who_stays_behind_a_refusal_has_a_while(monkeypatch, linger_s):
+@pytest.mark.parametrize(("quiet_s", "linger_s"), [(0.05, 60.0), (60.0, 0.05), (60.0, 60.0)])
+def test_who_stays_behind_a_refusal_has_a_while(monkeypatch, quiet_s, linger_s):
     """To read why; then its connection is let go."""
-    monkeypatch.setattr(proxy_door, "SWEEP_S", 0.02)
-    monkeypatch.setattr(door_connection, "LINGER_S", linger_s)
+    monkeypatch.setattr(lingering, "QUIET_S", quiet_s)
+    monkeypatch.setattr(lingering, "LINGER_S", linger_s)
 
     async def check(here):
         client = await here.client()
         begun_s = here.doors["a"].clock()
         client.writer.write(REFUSED)
         assert (await client.answer()).status == 400
-        if linger_s < 1.0:
+        if min(quiet_s, linger_s) < 1.0:
             await until(lambda: not here.doors["a"].connections)
-            assert here.doors["a"].clock() - begun_s >= linger_s
+            assert here.doors["a"].clock() - begun_s >= 0.05
         else:
             await turn(0.2)
             assert len(here.doors["a"].connections) == 1

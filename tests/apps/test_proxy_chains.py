@@ -115,8 +115,14 @@ READINGS = {b"POST /\nhello", b"GET /\n", b"GET /behind\n"}
 what comes behind them."""
 
 REFUSED_BY = {
-    "nginx": {"a method in lower case", "a path as it is", "OPTIONS of all"},
-    "haproxy": {"a path that is not ASCII", "absolute with a query alone"},
+    "nginx": {
+        *("a method in lower case", "a path as it is", "OPTIONS of all"),
+        "a host in the target alone",
+    },
+    "haproxy": {
+        *("a path that is not ASCII", "absolute with a query alone"),
+        *("another host in the target", "a host in the target alone"),
+    },
 }
 """Requests that a door passes on."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -220,7 +221,7 @@ def test_names_belong_to_tenants_here_too():
     in_front(check, access=access_of_tests(), cluster={"servers": 2})
 
 
-def test_doubt_is_tried_once_more_with_a_key_alone():
+def test_doubt_is_tried_once_more_with_a_key_or_where_it_does_no_harm():
     async def check(here):
         async def hang_up_once(talk, *_):
             if len(here.service.seen) == 1:
@@ -230,11 +231,12 @@ def test_doubt_is_tried_once_more_with_a_key_alone():
             return True
 
         here.service.answer = hang_up_once
-        assert (await here.ask(get())).status == 502
+        assert (await here.ask(post(LENGTH))).status == 502
         assert len(here.service.seen) == 1
-        here.service.seen.clear()
-        assert (await here.ask(get(b"Idempotency-Key: k"))).body == b"ok"
-        assert len(here.service.seen) == 2
+        for again in (post(LENGTH, b"Idempotency-Key: k"), get()):
+            here.service.seen.clear()
+            assert (await here.ask(again)).body == b"ok"
+            assert len(here.service.seen) == 2
 
     in_front(check, handler="proxy:{url},{other}")
 
@@ -353,16 +355,123 @@ def test_last_words_are_no_part_of_a_coded_body(hops):
                 await talk.say(
                     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                     b"Content-Encoding: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
-                    b"2\r\n\x1f\x8b\r\n" % coding
+                    b"4\r\n\x1f\x8b\n\n\r\n" % coding
                 )
                 return False
 
             here.service.answer = break_off
             read = await here.ask(get())
             assert not read.is_whole
-            assert (b"event: error" in read.body) == tells, coding
+            assert (b'data: {"error":' in read.body) == tells, coding
 
     in_front(check, hops, cluster={"routes": (Route(path="/", sse_error_event=True),)})
+
+
+@pytest.mark.parametrize(
+    ("said", "tells"),
+    [
+        ((), True),
+        ((b"data: a\n\n",), True),
+        ((b"data: a\r\n", b"\r", b"\n"), True),
+        ((b"data: a\r", b"\r"), True),
+        ((b"data: a\n", b"\r\n"), True),
+        ((b": ping\n\ndata: a\r\r\n",), True),
+        ((b"data: a\n",), False),
+        ((b"data: a\n\n", b"d"), False),
+        ((b"data: a\r\n",), False),
+        ((b"data: a\r", b"\n"), False),
+        ((b"event: a\n", b"da"), False),
+    ],
+)
+def test_last_words_are_said_between_two_events_alone(said, tells):
+    """Within one they would be taken for more of it, and break who reads it."""
+
+    async def check(here):
+        async def break_off(talk, *_):
+            await talk.say(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            )
+            for piece in said:
+                await talk.say(b"%x\r\n%b\r\n" % (len(piece), piece))
+            return False
+
+        here.service.answer = break_off
+        read = await here.ask(get())
+        assert not read.is_whole
+        assert read.body.startswith(b"".join(said))
+        words = read.body.removeprefix(b"".join(said))
+        assert words.startswith(b'data: {"error":{"message":"') == tells
+        assert words.endswith(b"}}\n\n") == tells
+
+    in_front(check, cluster={"routes": (Route(path="/", sse_error_event=True),)})
+
+
+@HOPS
+def test_who_asks_by_http_1_0_may_keep_the_connection(hops):
+    """As `ab -k` does: where the end of the answer can be told."""
+
+    async def check(here):
+        here.service.answer = OK
+        client = await here.client()
+        kept = get(b"Connection: Keep-Alive", version=b"1.0", host=b"")
+        for _ in range(3):
+            read = await client.ask(kept)
+            assert (read.body, read.get(b"connection")) == (b"ok", "keep-alive")
+        read = await client.ask(get(b"Connection: keep-alive", b"Spillover-Deadline-Ms: x",
+                                    version=b"1.0"))  # fmt: skip
+        assert (read.status, read.get(b"connection")) == (422, "keep-alive")
+        here.service.answer = (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+        )
+        read = await client.ask(kept)
+        assert (read.body, read.get(b"connection")) == (b"ok", "close")
+        assert await client.reader.read() == b""
+
+    in_front(check, hops)
+
+
+@HOPS
+def test_a_service_is_asked_by_its_own_name_where_a_client_tells_none(hops):
+    async def check(here):
+        for host in (b"Host:\r\n", b"Host: \t\r\n"):
+            for _ in range(2):
+                assert (await here.ask(get(host=host))).status == 200
+                head, _ = here.service.seen.pop()
+                own = here.service.url.removeprefix("http://").encode()
+                assert head.lower().count(b"\r\nhost:") == 1
+                assert b"\r\nHost: %b\r\n" % own in head
+                assert b"forwarded-host" not in head.lower()
+
+    in_front(check, hops)
+
+
+@pytest.mark.parametrize(
+    ("trusted", "is_told"),
+    [
+        (None, True),
+        ((), False),
+        (("127.0.0.1",), True),
+        (("10.0.0.0/8", "127.0.0.0/8"), True),
+        (("::/0", "10.0.0.0/8"), False),
+    ],
+)
+@HOPS
+def test_who_is_trusted_tells_the_way_up_to_the_door(hops, trusted, is_told):
+    """A balancer that takes TLS off says so, and nothing that a node adds contradicts it."""
+
+    async def check(here):
+        for _ in range(2):
+            assert await here.ask(get(b"X-Forwarded-For: 1.2.3.4", b"X-Forwarded-Proto: https"))
+            head, _ = here.service.seen.pop()
+            lines = head.lower().split(b"\r\n")
+            way = b"1.2.3.4, 127.0.0.1" if is_told else b"127.0.0.1"
+            assert b"x-forwarded-for: " + way in lines
+            assert (b"x-forwarded-proto: https" in lines) == is_told
+            assert (b"x-forwarded-proto: http" in lines) != is_told
+            assert any(line.startswith(b"forwarded:") for line in lines) != is_told
+
+    in_front(check, hops, cluster={"trusted_proxies": trusted})
 
 
 def test_a_body_is_asked_for_and_bounded():
@@ -415,7 +524,7 @@ def test_routes_say_what_requests_do_not():
                     return True
                 case b"/events":
                     events = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
-                    await talk.say(b"HTTP/1.1 200 OK\r\n%b\r\n5\r\ndata\n\r\n" % events)
+                    await talk.say(b"HTTP/1.1 200 OK\r\n%b\r\n6\r\ndata\n\n\r\n" % events)
                     return False
             await talk.until_closed()
             return False
@@ -433,7 +542,10 @@ def test_routes_say_what_requests_do_not():
         assert read.status == 504
         read = await here.ask(get(target=b"/events"))
         assert not read.is_whole
-        assert b"event: error\ndata: {" in read.body
+        words, _, event = read.body.partition(b"data\n\ndata: ")
+        error = json.loads(event)["error"]
+        assert (words, error["type"], error["code"]) == (b"", "server_error", "handler_failed")
+        assert "closed the connection" in error["message"]
 
     in_front(check, cluster={"routes": routes})
 

@@ -11,7 +11,7 @@ from support.federation import Federation, run, topology_of, until
 
 FORWARDS = 100
 CALLS_MAX = 191
-FILES_MAX = 48
+FILES_MAX = 50
 BODY = json.dumps({"payload": {"service_ms": 1.0}}).encode()
 HEAD = b"POST /requests HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(BODY)
 

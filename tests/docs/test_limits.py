@@ -11,7 +11,7 @@ import pytest
 
 from spillover.apps.http import connection as http_connection
 from spillover.apps.http import exchange as http_exchange
-from spillover.apps.http import half_closed, token_files
+from spillover.apps.http import half_closed, lingering, token_files
 from spillover.apps.http.service import Bounds
 from spillover.apps.lease import server as lease_server
 from spillover.apps.node import (
@@ -24,6 +24,8 @@ from spillover.apps.node import (
 )
 from spillover.client import async_client, calls, job, mapping, nodes, retrying, session
 from spillover.client import wire as client_wire
+from spillover.core.hosts import answers as known
+from spillover.core.hosts import race
 from spillover.live.engine import moving, write_batch
 from spillover.live.handlers import calls as handler_calls
 from spillover.live.handlers import service_payload
@@ -35,7 +37,15 @@ from spillover.live.handlers.proxy import exchange, framing, heads
 from spillover.live.handlers.proxy import handler as proxy
 from spillover.live.handlers.python import handler as python_handler
 from spillover.live.handlers.python import processes
-from spillover.live.http import blocking, known_heads, opening, securing, small_reads
+from spillover.live.http import (
+    blocking,
+    connection,
+    known_heads,
+    opening,
+    outgoing,
+    securing,
+    small_reads,
+)
 from spillover.live.http import client as http_client
 from spillover.live.leases import hints, report
 from spillover.live.leases import store as lease_store
@@ -88,6 +98,7 @@ from spillover.live.queue import wire as queue_wire
 from spillover.live.redis import connection as redis
 from spillover.live.tls import contexts, handshakes, material, pem_files, rotation, unbelieved
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
+from spillover.policy import reach, reuse
 
 DOCUMENTS = Path(__file__).parents[2] / "services"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -140,6 +151,7 @@ SAID = {
         f"under a key that is under way | {s(repeats.KEY_WAIT_S)};",
         f"remembers of pages in browsers | {door_pages.KEPT_MAX} origins",
         f"up to {mib(http_exchange.DISCARD_LIMIT_BYTES)} more is read and thrown away",
+        f"behind the answer for {s(lingering.LINGER_S)} more, {s(lingering.QUIET_S)} without",
         f"of which its client reads nothing | {s(BOUNDS.unread_s)} |",
         f"| names, types | {NAME_LENGTH_MAX}, {TYPE_LENGTH_MAX} characters |",
         (
@@ -191,7 +203,12 @@ SAID = {
         f"digits of a length | {heads.LENGTH_DIGITS_MAX} |",
         f"interim answers to one request | {exchange.INTERIM_MAX} |",
         f"beside the servers (`unqueued`) | {proxy.UNQUEUED_MAX} |",
-        f"spoke unasked | {proxy.TAKEN_BACK_MAX} for each request |",
+        f"of a request to one service | {outgoing.SENDINGS_MAX}: once,",
+        f"whether a service closes them | {reuse.RESTING_MAX} after each of",
+        f"a connection to a service | {s(upstreams.AGE_S_MAX)} or {number(reuse.USES_MAX)}",
+        f"any other idle connection of a client | {s(reuse.IDLE_S_MAX)} |",
+        f"or of a client | {s(reuse.AGE_S_MAX)} or {number(reuse.USES_MAX)} requests",
+        f"while it answers others | {s(reach.SILENT_S)}; {s(reach.REFUSING_S)} | down",
         # Producers and consumers.
         (
             f"| stories of objects and probes | {number(history.STORIES_MAX)}, each of "
@@ -222,6 +239,8 @@ SAID = {
             f"one of CAs from elsewhere | {mib(pem_files.FILE_BYTES_MAX)}; "
             f"{mib(pem_files.BUNDLE_BYTES_MAX)} |"
         ),
+        f"names being looked up | {known.LOOKUPS_MAX}; {known.FAILING_MAX} whose last",
+        f"addresses of one | {number(known.NAMES_MAX)}; {known.ADDRESSES_MAX} |",
         # Clients.
         f"| requests under way | {number(async_client.CONNECTIONS_MAX)} |",
         f"| an answer; an object | {calls.ANSWER_LIMIT_BYTES // GIB} GiB |",
@@ -250,7 +269,7 @@ SAID = {
         f"spans to leave, when a node ends | {s(watching.FLUSH_S)} |",
         f"tried after {s(upstreams.PROBE_FIRST_S)}, up to {s(upstreams.PROBE_LONGEST_S)} |",
         f"asks to be left alone | {s(upstreams.ALONE_S_MAX)} at most |",
-        f"idle connection to a service | {s(upstreams.IDLE_S_MAX)} |",
+        f"idle connection to a service | {s(upstreams.IDLE_S_MAX)}; half of",
         f"more than others | {s(upstreams.PASS_OVER_S, upstreams.PASS_OVER_S_MAX)} |",
         (
             f"to connect; to begin | {s(dask.CONNECT_S)}; {s(dask_session.OPEN_S)} | tried again "
@@ -289,6 +308,16 @@ SAID = {
             f"for {s(reader.RETRY_S)} |"
         ),
         f"read each {s(report.SHARED_S)}, {s(report.TIMEOUT_S)} for an answer |",
+        (
+            f"for a new one | {s(known.PATIENCE_S)}, if the last lookup went well; an answer holds "
+            f"{s(known.FRESH_S)} |"
+        ),
+        f"a lookup that failed | {s(known.RETRY_S)} |",
+        f"keeps its answer for {s(known.GONE_S)} |",
+        (
+            f"of several, to take a connection | {s(race.DELAY_S)} | the next one is tried "
+            f"beside it; it comes last for {s(known.SUSPECT_S)} |"
+        ),
         f"a client: to connect | {s(calls.CONNECT_S)} |",
         f"that nobody acknowledges | {s(calls.USER_TIMEOUT_S)} |",
         f"a client: an idle connection | {s(calls.IDLE_S_MAX)} |",
@@ -306,7 +335,15 @@ SAID = {
     ],
     "decisions/0006-reports.md": [f"{WORDS[report_repeats.SAID_TIMES]} said, and then only"],
     "decisions/0012-names.md": [f"at once and every {s(ending.TELL_EVERY_S)}, and what was lost"],
-    "decisions/0015-http-handler.md": [f"are closed after {s(upstreams.IDLE_S_MAX)}, before"],
+    "decisions/0015-http-handler.md": [
+        f"end after {s(upstreams.IDLE_S_MAX)}, before common servers close theirs",
+        f"has kept {reuse.KEPT_IN_A_ROW} in a row open*",
+        f"each for {s(reuse.REST_S)}; until then",
+        f"sooner than {s(reuse.AT_ONCE_S)} after an answer",
+        f"more than {kib(connection.UPLOAD_BYTES)}, answer of {connection.REFUSES_FROM} or more",
+        f"after {s(upstreams.AGE_S_MAX)} or {number(reuse.USES_MAX)} requests, a quarter",
+        f"({s(reuse.AGE_S_MAX)} to neighbors)",
+    ],
     "decisions/0033-doors.md": [
         f"others {BEGUN} s after the end, as long as there is no answer",
     ],
@@ -349,6 +386,14 @@ SAID = {
         f"in parts of {kib(small_reads.READ_BYTES)} and written at once",
         f"beside the servers, at most {proxy.UNQUEUED_MAX} at once",
         f"At most {known_heads.KNOWN_MAX} heads of {kib(known_heads.HEAD_BYTES_MAX)} of each kind",
+    ],
+    "decisions/0044-names.md": [
+        f"At most {known.LOOKUPS_MAX} run at once, {known.FAILING_MAX} of them for names whose",
+        f"**Answers** hold {s(known.FRESH_S)}, since",
+        f"waits {s(known.PATIENCE_S)} for the new answer",
+        f"{number(known.NAMES_MAX)} names are remembered, with {known.ADDRESSES_MAX} addresses",
+        f"the next one after {s(race.DELAY_S)} or at once",
+        f"comes last for {s(known.SUSPECT_S)}, then one",
     ],
     "docs/client.md": [
         f"| `deadline_s` ({async_client.DEADLINE_S:g}) |",
@@ -393,6 +438,7 @@ SAID = {
     "docs/queue.md": [
         f"objects above {kib(store.FILE_BYTES_MIN)} are files",
         f"last {ms(bodies.NOTE_S)} before a SIGKILL",
+        f"within {s(consumer_shell.ANSWER_S)}, nothing is raised",
     ],
     "docs/security.md": [
         f"handshakes ({s(contexts.HANDSHAKE_S)}).",

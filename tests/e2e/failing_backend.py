@@ -34,7 +34,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-            length = int(head.partition("content-length: ")[2].split()[0])
+            length = int((head.partition("content-length: ")[2].split() or ["0"])[0])
             body = await reader.readexactly(length)
             status, more, said = await answer(head.split()[1], body)
             text = json.dumps(said).encode()

@@ -219,3 +219,58 @@ def test_the_load_generator_gets_back_all_that_it_put(queue, start):
     assert told["wait_ms"]["mean"] > 0.0
     assert 1.0 <= told["probes_mean"] <= 4.0
     assert told["throughput_per_s"] > 20.0
+
+
+LOOP = """
+import os, signal, sys
+from spillover.client import consume
+
+objects = consume(sys.argv[1:3], take_s=1.0)
+for obj in objects:
+    with obj:
+        if obj.body == b"last":
+            objects.stop()
+        elif obj.body == b"end":
+            os.kill(int(sys.argv[3]), getattr(signal, sys.argv[4]))
+    print(obj.body.decode(), obj.lost, flush=True)
+"""
+
+ASYNC_LOOP = """
+import asyncio, os, signal, sys
+from spillover.client import consume
+
+async def main():
+    objects = consume(sys.argv[1:3], take_s=1.0)
+    async for obj in objects:
+        async with obj:
+            if obj.body == b"last":
+                objects.stop()
+            elif obj.body == b"end":
+                os.kill(int(sys.argv[3]), getattr(signal, sys.argv[4]))
+        print(obj.body.decode(), obj.lost, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("script", "sent"), [(LOOP, "SIGKILL"), (ASYNC_LOOP, "SIGSTOP")])
+def test_a_loop_goes_on_when_a_producer_ends_between_object_and_acknowledgement(
+    queue, until, start, script, sent
+):
+    """What is not known of the one object is told of it, in one line of the log too."""
+    running, urls = queue(2, "--visibility-ms", "1500")
+    with produce(urls["p1"]) as putting:
+        putting.put(b"end")
+    ends = running["p1"].process
+    loop = start(sys.executable, "-c", script, *urls.values(), str(ends.pid), sent)
+    try:
+        until(lambda: loop.stdout == "end True\n" or loop.process.poll() is not None, 30)
+        with produce(urls["p2"]) as putting:
+            putting.put(b"more")
+            putting.put(b"last")
+        assert loop.process.wait(30) == 0, loop.stderr
+    finally:
+        ends.send_signal(signal.SIGCONT)
+    assert loop.stdout.splitlines() == ["end True", "more False", "last False"]
+    (line,) = loop.stderr.splitlines()
+    assert line.startswith("an object may be handled twice peer=p1 problem="), line

@@ -1,4 +1,5 @@
-"""The field `not_run_statuses` of a topology file: what is read, and what is said of the rest."""
+"""What a topology file says of a service's statuses, and of how it is asked: what is read, and what
+is said of the rest."""
 
 from __future__ import annotations
 
@@ -73,3 +74,44 @@ def test_only_along_with_a_handler_of_a_service(tmp_path):
     """Nothing else has statuses."""
     with pytest.raises(InputError, match=r"not_run_statuses.*http: or proxy: handler"):
         load(tmp_path, ", not_run_statuses: [404]", handler="sleep")
+
+
+@pytest.mark.parametrize(("more", "status", "counts"), [
+    ("", 500, True), ("", 501, False), ("", 505, False), ("", 404, False), ("", 302, True), ("", None, True),
+    (", failure_statuses: [502, 504]", 500, False), (", failure_statuses: [502, 504]", 504, True),
+    (", failure_statuses: []", 500, False), (", failure_statuses: []", None, True),
+])  # fmt: skip
+def test_what_is_held_against_a_site(tmp_path, more, status, counts):
+    """Of what its service has failed: no answer always, a client's mistake never."""
+    topology = load(tmp_path, more)
+    (tmp_path / "again.yaml").write_text(dump_topology(topology))
+    for read in (topology, load_topology(str(tmp_path / "again.yaml"))):
+        assert read.cluster("a").is_failure(status) == counts
+
+
+@pytest.mark.parametrize("probe", ["GET /health", "HEAD /", "OPTIONS /v1/models?all=1"])
+def test_a_probe_is_read_and_written_again(tmp_path, probe):
+    topology = load(tmp_path, f', probe: "{probe}"', "proxy:http://127.0.0.1:9")
+    assert topology.cluster("a").probe == probe
+    (tmp_path / "again.yaml").write_text(dump_topology(topology))
+    assert load_topology(str(tmp_path / "again.yaml")).cluster("a").probe == probe
+
+
+@pytest.mark.parametrize(("more", "field"), [
+    (", failure_statuses: [404]", "failure_statuses"),
+    (", failure_statuses: [600]", "failure_statuses"),
+    (", probe: /health", "probe"),
+    (', probe: "POST /work"', "probe"),
+    (', probe: "GET health"', "probe"),
+    (', probe: "GET /a b"', "probe"),
+    (", probe: 7", "probe"),
+])  # fmt: skip
+def test_what_they_cannot_be(tmp_path, more, field):
+    with pytest.raises(InputError, match=rf"{field}.*expected"):
+        load(tmp_path, more)
+
+
+@pytest.mark.parametrize("more", [", failure_statuses: [500]", ', probe: "GET /"'])
+def test_they_are_of_a_service(tmp_path, more):
+    with pytest.raises(InputError, match="http: or proxy: handler"):
+        load(tmp_path, more, handler="sleep")

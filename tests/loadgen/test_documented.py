@@ -57,6 +57,6 @@ def test_each_request_in_flight_has_room_and_none_goes_to_a_connection_about_to_
     made = [driver._client_of(url, 123, ()), queue_driver._client_of(url, ()), crowd._node(url)]
     plain = HttpClient(url)
     assert [client.connections_max for client in made] == [123, plain.connections_max, 60_000]
-    assert all(client._idle_s_max < SERVERS_KEEP_S for client in made)
+    assert all(client._kept.limit.limit_s < SERVERS_KEEP_S for client in made)
     assert clients_driver.REQUEST_S >= 30.0
     assert all(client._opening._timeout_s > 3.0 for client in made[:2])

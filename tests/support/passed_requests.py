@@ -118,13 +118,11 @@ REFUSED = {
     "no host": (400, get(host=b"")),
     "two hosts": (400, get(b"Host: i")),
     "two hosts alike": (400, get(b"Host: h")),
-    "an empty host": (400, get(host=b"Host:\r\n")),
     "two hosts in a line": (400, get(host=b"Host: h, i\r\n")),
     "a host with a blank": (400, get(host=b"Host: h i\r\n")),
     "a host with a path": (400, get(host=b"Host: h/i\r\n")),
     "a host with a user": (400, get(host=b"Host: u@h\r\n")),
     "a host with a bad port": (400, get(host=b"Host: h:a\r\n")),
-    "another host in the target": (400, get(target=b"http://i/")),
     "a user in the target": (400, get(target=b"http://u@h/")),
     # --- the first line -----------------------------------------------------------------------
     "no target": (400, b"GET HTTP/1.1\r\nHost: h\r\n\r\n"),
@@ -222,6 +220,18 @@ SEEN = {
     ),
     "absolute": (get(target=b"http://h/a?b"), b"GET /a?b HTTP/1.1", [HOST[:-2]], b""),
     "absolute without a path": (get(target=b"HTTP://H"), b"GET / HTTP/1.1", [HOST[:-2]], b""),
+    "another host in the target": (
+        get(target=b"http://i:8/"),
+        b"GET / HTTP/1.1",
+        [b"Host: i:8"],
+        b"",
+    ),
+    "a host in the target alone": (
+        get(target=b"http://i/", host=b"Host:\r\n"),
+        b"GET / HTTP/1.1",
+        [b"Host: i"],
+        b"",
+    ),
     "absolute with a query alone": (
         get(target=b"http://h?b"),
         b"GET /?b HTTP/1.1",
@@ -317,6 +327,12 @@ SEEN = {
     ),
     "what is ours": (
         get(b"Spillover-Type: default", b"spillover-path: a,b", b"Spillover-Deadline-Ms: 5000"),
+        b"GET / HTTP/1.1",
+        [HOST[:-2]],
+        b"",
+    ),
+    "TLS is not asked for": (
+        get(b"Connection: Upgrade", b"Upgrade: TLS/1.2"),
         b"GET / HTTP/1.1",
         [HOST[:-2]],
         b"",

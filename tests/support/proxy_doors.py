@@ -239,3 +239,14 @@ def told(read):
     assert read.get(b"content-type") == "application/problem+json"
     assert read.get(b"proxy-status").startswith("spillover; error=")
     return json.loads(read.body)
+
+
+def counted(node, name):
+    """Of one metric, what is not 0: by its labels in their order, without the cluster."""
+    told = {}
+    for family in node.shell.metrics.registry.collect():
+        for sample in family.samples:
+            if sample.name == f"spillover_{name}" and sample.value:
+                labels = sorted(sample.labels.items())
+                told[tuple(value for key, value in labels if key != "cluster")] = sample.value
+    return told

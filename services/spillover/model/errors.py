@@ -5,6 +5,7 @@ SpilloverError
 ├── RunError           the run itself failed; exit status 1, one line
 ├── PeerError          a call to another process failed
 │   ├── NotDelivered   it surely was not accepted there: deciding again is safe
+│   │   ├── ConnectTimeout    no connection was opened in time: it may be well, and busy
 │   │   ├── NotBelieved       one side does not believe the other's certificate
 │   │   ├── Unreachable       none of those that might have taken it could be reached
 │   │   ├── Refused           not now: the other side is full, or draining
@@ -67,6 +68,10 @@ class NotDelivered(PeerError):
     """The other side surely did not accept the call: nothing of it was or will be done there."""
 
     surely_did_not_run = True
+
+
+class ConnectTimeout(NotDelivered):
+    """No connection was opened in time. What is there may be well, and busy."""
 
 
 class NotBelieved(NotDelivered):

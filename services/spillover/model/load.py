@@ -63,6 +63,16 @@ class LoadReport:
     says that it takes one."""
     failed_share: float = 0.0
     """Of the work that ended there lately, whosever it was."""
+    least_failed: float | None = None
+    """Of the work of its clients, the share that fails at the best place that it can reach, itself
+    included; None from those that do not tell, or where nothing has failed."""
+    relay_hops: int = 0
+    """Of one that is degraded, or has no servers: how many hops from it a cluster is that does the
+    work well, and is handed what comes. 0: none, or not told."""
+    relay_by: str = ""
+    """The neighbor by which that is reached."""
+    invites: bool = False
+    """Of one that hands on: it takes a probe besides."""
     ahead: int | None = None
     """As of `LoadNow`; None from those that do not tell, and are not asked for work."""
     load: float = 0.0

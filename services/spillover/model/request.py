@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadNow
 from spillover.model.trace_context import TraceContext
 
 NAME_LENGTH_MAX = 200
 TYPE_LENGTH_MAX = 100
+KIND_LENGTH_MAX = 100
 
 
 class Outcome(StrEnum):
@@ -74,6 +76,9 @@ class Request:
     trace: TraceContext | None = None
     size_bytes: int = field(default=0, compare=False)
     """What it takes to hold it here; 0 in simulations."""
+    kind: str = field(default="", compare=False)
+    """What tells it from others of its type, where that is known here: its method and the beginning
+    of its path."""
 
     @property
     def hops(self) -> int:
@@ -90,6 +95,7 @@ class Request:
             self.priority,
             self.trace,
             self.size_bytes,
+            self.kind,
         )
 
 
@@ -124,6 +130,10 @@ class Answer:
     """What it said besides, as JSON, bounded by whoever reads it."""
     retry_after_s: float | None = None
     """When it said that trying again may help."""
+    cause: Cause | None = field(default=None, compare=False)
+    """Why it was not done, where whoever gives the answer knows: see `model.causes`."""
+    upstream: str | None = field(default=None, compare=False)
+    """The name of the service that ran it, where that was behind this node."""
     load: LoadNow | None = field(default=None, compare=False)
     """Of the cluster that hands the answer back, for the one that gets it next."""
 

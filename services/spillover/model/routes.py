@@ -41,11 +41,11 @@ class Route:
 
     Why: what takes a server's time must be counted. Health checks and preflights do not."""
     sse_error_event: bool = False
-    """An answer of type `text/event-stream` that breaks off ends with an event `error`, before the
-    connection is reset.
+    """An answer of type `text/event-stream` that breaks off between two events ends with one more,
+    `data: {"error": {"message", "type", "code"}}`, before the connection is reset.
 
-    Why: some clients take a stream that breaks off for a whole one, but others do not know such an
-    event."""
+    Why: clients of OpenAI's API know such an event, and tell their users what it says. Others may
+    not, and some take any end for a good one."""
 
 
 def check_routes(routes: Sequence[Route], *, are_alike: bool) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, NoReturn
 
 from spillover.model.addresses import is_host_and_port
@@ -51,10 +52,17 @@ PASS_HOST, URL_HOST = "pass", "url"
 """What a cluster's `host` may be besides a name."""
 
 OF_PASSING = (
-    *("proxy_url", "host", "passed_body_limit_bytes", "routes"),
+    *("proxy_url", "host", "passed_body_limit_bytes", "routes", "trusted_proxies"),
     *("passed_idle_ms", "passed_stall_ms", "passed_total_ms"),
 )
 """Fields of a cluster that mean something along with a `proxy:` handler alone."""
+
+NO_FAILURES = (501, 505)
+"""Statuses from 500 on by which a service says what it does not do: no failure of its site, unless
+a cluster says otherwise (RFC 9110, sections 15.6.2 and 15.6.6)."""
+
+PROBE = re.compile(r"(GET|HEAD|OPTIONS) (/[!-~]*)")
+"""What a cluster may ask its service by itself: what changes nothing there (RFC 9110, 9.2.1)."""
 
 NOT_RUN_STATUSES = (429, 503)
 """What a service behind `http:` answers that surely has not done the work, unless a cluster says
@@ -156,6 +164,20 @@ class Cluster:
     Why: 503 means that nearly everywhere. 429 does so of a service of your own; of an API for many
     clients it is mostly one client's own limit. Add 404 or 401 where your service can only answer
     so because it is deployed badly; other 4xx count as the client's fault."""
+    failure_statuses: tuple[int, ...] | None = None
+    """Statuses of an `http:` or `proxy:` service that are held against this cluster: if it fails
+    more than others, work goes to its neighbors. Not set: all from 500 to 599 but 501 and 505.
+    Those from 400 to 499 never are.
+
+    Why: 501 and 505 say what a service does not do, and every other service of its kind would say
+    the same. Leave out what yours answers to single requests that are at fault."""
+    probe: str | None = None
+    """With an `http:` or `proxy:` handler and equal servers: a request such as `GET /health` by
+    which the node asks the service itself whether it is well again, about once a second while the
+    cluster is degraded. Clients' requests are tried there again after an answer from 200 to 299,
+    and not before. Not set: clients' requests find out, those with keys or few.
+
+    Why: only you know whether such an answer means that the work can be done."""
     url: str | None = None
     """Where clients reach the node. `spillover node` listens there unless `--bind` says otherwise.
 
@@ -179,6 +201,14 @@ class Cluster:
 
     Why: services make links to themselves by it. One that goes by name, such as an ingress, answers
     404 or 421 to names that it does not know: give it its own."""
+    trusted_proxies: tuple[str, ...] | None = None
+    """With a `proxy:` handler: addresses and networks (`10.0.0.0/8`) of the balancers and proxies
+    whose `Forwarded` and `X-Forwarded-...` headers are told on to the service. Of all others what
+    they say is dropped, and the service hears the address that they come from. Not set: everybody
+    is believed.
+
+    Why: only you know what stands before the node, and a service behind a balancer that sets them
+    needs them. Set it where clients reach the node themselves."""
     passed_body_limit_bytes: Annotated[int, at_least(0)] = 8_388_608
     """With a `proxy:` handler: how large the body of a request may be. Larger ones get 413.
 
@@ -233,12 +263,29 @@ class Cluster:
         """Returns whether requests pass through to a service as they are (decision 0043)."""
         return all(handler.startswith("proxy:") for handler in self.handlers.values())
 
+    @cached_property
+    def trusted_networks(self) -> tuple[IPv4Network | IPv6Network, ...] | None:
+        """Returns who is believed what it says of the way of a request; None for everybody. Raises
+        ValueError for what is no network."""
+        told = self.trusted_proxies
+        return None if told is None else tuple(ip_network(one) for one in told)
+
     @property
     def statuses_not_run(self) -> tuple[int, ...]:
         """Returns by which statuses a service says that it surely has not done the work."""
         if self.not_run_statuses is not None:
             return self.not_run_statuses
         return () if self.passes else NOT_RUN_STATUSES
+
+    @property
+    def has_service(self) -> bool:
+        """Returns whether some server is in front of a service that speaks HTTP."""
+        return any(one.startswith(("http:", "proxy:")) for one in self.handlers.values())
+
+    def is_failure(self, status: int | None) -> bool:
+        """Returns whether what a service has failed with this status is held against the cluster;
+        None where it did not answer."""
+        return is_failure(status, self.failure_statuses)
 
     @property
     def handlers(self) -> dict[str, str]:
@@ -252,6 +299,15 @@ class Cluster:
             for index, server in enumerate(self.servers)
         ]
         return dict(said)
+
+
+def is_failure(status: int | None, statuses: tuple[int, ...] | None) -> bool:
+    """Returns whether a status is held against a cluster that lists these `failure_statuses`."""
+    if status is None or status < 400:
+        return True
+    if statuses is None:
+        return status >= 500 and status not in NO_FAILURES
+    return status in statuses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,6 +513,7 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
             _fail(f"{field}.workers", f"expected thread or process, got {cluster.workers!r}")
         _check_processes(field, cluster)
         _check_not_run_statuses(field, cluster)
+        _check_failures(field, cluster)
         _check_passing(field, cluster)
         check_limits(cluster, "topology", f"{field}.")
         _check_pool(field, cluster)
@@ -484,11 +541,24 @@ def _check_not_run_statuses(field: str, cluster: Cluster) -> None:
             _fail(field, f"expected statuses from 400 to 599, got {status}")
     if len(set(statuses)) < len(statuses):
         _fail(field, "expected statuses that differ")
-    of_a_service = any(
-        handler.startswith(("http:", "proxy:")) for handler in cluster.handlers.values()
-    )
-    if not of_a_service:
+    if not cluster.has_service:
         _fail(field, "expected only along with an http: or proxy: handler")
+
+
+def _check_failures(field: str, cluster: Cluster) -> None:
+    """What is held against a cluster, and how it asks its service."""
+    for name in ("failure_statuses", "probe"):
+        if getattr(cluster, name) is not None and not cluster.has_service:
+            _fail(f"{field}.{name}", "expected only along with an http: or proxy: handler")
+    for status in cluster.failure_statuses or ():
+        if not 500 <= status <= 599:
+            _fail(f"{field}.failure_statuses", f"expected statuses from 500 to 599, got {status}")
+    if cluster.probe is None:
+        return
+    if not PROBE.fullmatch(cluster.probe):
+        _fail(f"{field}.probe", f"expected a method and a path, GET /health, got {cluster.probe!r}")
+    if isinstance(cluster.servers, tuple):
+        _fail(f"{field}.probe", "expected only along with equal servers")
 
 
 def _check_passing(field: str, cluster: Cluster) -> None:
@@ -503,6 +573,10 @@ def _check_passing(field: str, cluster: Cluster) -> None:
     if host not in (PASS_HOST, URL_HOST) and not is_host_and_port(host):
         expected = f"expected {PASS_HOST}, {URL_HOST} or HOST[:PORT]"
         _fail(f"{field}.host", f"{expected}, got {host!r}")
+    try:
+        _ = cluster.trusted_networks
+    except ValueError as error:
+        _fail(f"{field}.trusted_proxies", f"expected ADDRESS or NETWORK/BITS: {error}")
     try:
         check_routes(cluster.routes, are_alike=not isinstance(cluster.servers, tuple))
     except InputError as error:

@@ -145,7 +145,9 @@ def test_without_servers_the_queue_leaves_and_clients_are_sent_elsewhere(story):
     node.hear(0, 1)
     node.hear(1, sequence=2, accepting=False)
     publish, handed_on = node.tell(ev.ServersDown(), 0.5)
-    assert not publish.report.accepting
+    told = publish.report
+    assert (told.accepting, told.accept_probability) == (True, 0.0)
+    assert (told.relay_hops, told.relay_by) == (1, "b"), "it hands on what others send"
     assert handed_on == node.forward(3, 0)
     node.end(1, 1.0)
     assert node.arrive(4)[1:] == [node.forward(4, 0)]

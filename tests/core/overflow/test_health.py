@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,8 +16,8 @@ from hypothesis.stateful import (
 from spillover.core.overflow.health import (
     DEGRADED,
     FOREIGN_RUN,
-    OTHERS_DO_WELL,
-    OTHERS_FAIL_TOO,
+    PAID_PAUSE_S,
+    PAID_PAUSE_S_MAX,
     PATIENCE_NOT_RUN_S,
     PATIENCE_S,
     PATIENCE_S_MAX,
@@ -27,16 +25,14 @@ from spillover.core.overflow.health import (
     PROBE_PAUSE_S_MAX,
     RECOVERING,
     RELAPSE_S,
-    RELAPSES_MAX,
-    RUN_LENGTH,
-    SHARE_FORGET_S,
     SHARE_STEP,
     SLOW_START_S,
     SLOW_START_SHARE,
     WELL,
     Health,
-    Share,
 )
+from spillover.core.overflow.standing import FAILS_EVERYWHERE, SHARE_FORGET_S, Share
+from spillover.policy.overflow.degradation import RUN_MAX, RUN_MIN
 
 
 def ended(health, now_s, failed, **how):
@@ -91,61 +87,6 @@ def test_what_fails_everywhere_degrades_nobody(failures):
     assert health.state == WELL
 
 
-def test_a_cluster_whose_clients_fail_elsewhere_too_is_as_good_as_others():
-    """From OTHERS_FAIL_TOO on; it is well again at once where that turns out later."""
-    health = proven()
-    while health.elsewhere.at(0.0) < OTHERS_FAIL_TOO:
-        health.answered_elsewhere(0.0, failed=True)
-    for _ in range(20):
-        assert not ended(health, 0.0, True)
-    health = degraded()
-    changed = [health.answered_elsewhere(0.0, failed=True) for _ in range(8)]
-    assert changed.count(True) == 1
-    assert health.state == RECOVERING
-
-
-def fail_elsewhere(health, now_s=0.0):
-    while health.elsewhere.at(now_s) < OTHERS_FAIL_TOO:
-        health.answered_elsewhere(now_s, failed=True)
-
-
-def test_what_failed_everywhere_is_not_to_be_worked_off():
-    """However long that was: once others do well, a few successes put right what came of it."""
-    health = proven()
-    fail_elsewhere(health)
-    for _ in range(100):
-        assert not ended(health, 0.0, True, usual=0.5)
-    while health.elsewhere.at(0.0) >= OTHERS_DO_WELL:
-        health.answered_elsewhere(0.0, failed=False)
-    for _ in range(2):
-        ended(health, 0.0, False)
-    assert not ended(health, 0.0, True)
-
-
-def test_who_was_as_good_as_others_is_proven_once_they_do_well():
-    """It was no worse than they: what it was degraded for is not held against it any more."""
-    health = degraded()
-    while health.degraded:
-        health.answered_elsewhere(0.0, failed=True)
-    while health.elsewhere.at(0.0) >= OTHERS_DO_WELL:
-        health.answered_elsewhere(0.0, failed=False)
-    assert [ended(health, 0.0, True) for _ in range(4)] == [False] * 3 + [True]
-
-
-@pytest.mark.parametrize("share", [OTHERS_FAIL_TOO - 0.01, OTHERS_DO_WELL + 0.01])
-def test_others_fail_until_they_do_well(share):
-    """Between the two limits nothing changes: clusters do not go back and forth."""
-    health = proven()
-    fail_elsewhere(health)
-    assert not any(ended(health, 0.0, True) for _ in range(4))
-    later_s = SHARE_FORGET_S * math.log2(health.elsewhere.at(0.0) / share)
-    assert not any(ended(health, later_s, True) for _ in range(10))
-    assert ended(health, later_s + SHARE_FORGET_S, True)
-    beginner = proven()
-    fail_elsewhere(beginner)
-    assert [ended(beginner, later_s, True) for _ in range(4)] == [False] * 3 + [True]
-
-
 def test_nothing_is_forgotten_while_nothing_is_tried():
     """What runs the work has asked to be left alone for a minute, and after it for another one."""
     health = proven()
@@ -168,12 +109,6 @@ def test_failures_of_slow_work_add_up_over_a_longer_time(service_s, falls):
     health = proven()
     changed = [ended(health, 60.0 * k, True, service_s=service_s) for k in range(6)]
     assert any(changed) == falls
-
-
-def test_successes_elsewhere_change_nothing():
-    health = degraded()
-    assert not any(health.answered_elsewhere(0.0, failed=False) for _ in range(100))
-    assert health.degraded
 
 
 def test_a_clock_that_stands_still_or_goes_back_harms_nothing():
@@ -204,20 +139,57 @@ def test_probes_begin_after_a_pause_and_one_more_with_each_success():
         ended(health, now_s, False)
 
 
-def test_pauses_double_while_probes_fail_and_begin_anew_with_the_next_degradation():
-    health = degraded()
-    pauses_s, now_s = [], PROBE_PAUSE_S
-    for _ in range(5):
-        ended(health, now_s, True)
-        begun_s = now_s
-        while not health.may_probe(now_s, is_home=True):
+def pauses_s(health, begun_s, count, *, is_free):
+    """How long after each failure the next such probe may start."""
+    pauses, now_s = [], begun_s
+    for _ in range(count):
+        ended(health, now_s, True, is_free=is_free)
+        failed_s = now_s
+        while not health.may_probe(now_s, is_home=True, is_free=is_free):
             now_s += PROBE_PAUSE_S / 8
-        pauses_s.append(now_s - begun_s)
-    assert pauses_s == [0.25, 0.5, PROBE_PAUSE_S_MAX, PROBE_PAUSE_S_MAX, PROBE_PAUSE_S_MAX]
-    recover(health, now_s)
-    for _ in range(4):
-        ended(health, now_s, True)
-    assert health.may_probe(now_s + PROBE_PAUSE_S, is_home=True)
+        pauses.append(now_s - failed_s)
+    return pauses
+
+
+def test_what_costs_nothing_is_tried_every_second():
+    """Pauses double while probes fail, and begin anew with the next degradation."""
+    pauses = pauses_s(degraded(), PROBE_PAUSE_S, 5, is_free=True)
+    assert pauses == [0.25, 0.5, PROBE_PAUSE_S_MAX, PROBE_PAUSE_S_MAX, PROBE_PAUSE_S_MAX]
+
+
+def test_what_costs_an_answer_is_tried_the_more_rarely_the_longer_it_fails():
+    """At most once in ten seconds, in the end, and not at all where others find out for nothing."""
+    pauses = pauses_s(degraded(), PROBE_PAUSE_S, 14, is_free=False)
+    assert pauses == sorted(pauses)
+    assert pauses[0] == PAID_PAUSE_S
+    assert pauses[-1] == PAID_PAUSE_S_MAX
+    assert sum(pauses[:8]) < 11.0, "a short failure is found to be over soon"
+    health = degraded()
+    for step in range(40):
+        now_s = PROBE_PAUSE_S_MAX * (1 + step)
+        ended(health, now_s, True, is_free=True)
+        assert not health.may_probe(now_s + PROBE_PAUSE_S_MAX, is_home=True)
+
+
+def test_where_the_service_can_be_asked_no_client_pays():
+    """Nothing is tried before it says that it is well; then something is at once."""
+    health = Health(asks=True)
+    assert not health.wants_to_ask(0.0)
+    while not health.degraded:
+        ended(health, 0.0, True)
+    for step in range(1, 30):
+        now_s = float(step)
+        assert health.wants_to_ask(now_s)
+        assert not health.wants_to_ask(now_s), "one question at a time"
+        assert not health.may_probe(now_s, is_home=True)
+        health.asked(now_s, is_well=False)
+    assert health.wants_to_ask(31.0)
+    health.asked(31.0, is_well=True)
+    assert not health.wants_to_ask(31.0)
+    assert health.may_probe(31.0, is_home=True)
+    ended(health, 31.0, True)
+    assert not health.may_probe(60.0, is_home=True), "it has lied: it is asked again"
+    assert health.wants_to_ask(60.0)
 
 
 def test_neighbors_are_asked_for_probes_only_after_a_run_or_without_own_work():
@@ -271,27 +243,31 @@ def test_what_surely_was_not_run_needs_little_patience():
 # --- the way back -----------------------------------------------------------------------------
 
 
-def test_a_run_of_successes_ends_it_and_twice_as_long_a_one_after_each_relapse():
-    """Up to 2 ** RELAPSES_MAX times; without a relapse for RELAPSE_S, the first length again."""
+def test_few_successes_end_it_where_all_failed_and_more_after_a_relapse():
+    """Twice as many each time; after RELAPSE_S, as few as before."""
     health, runs = degraded(), []
-    for _ in range(RELAPSES_MAX + 3):
+    for _ in range(10):
+        ended(health, 0.5, True)
+    for _ in range(3):
         runs.append(recover(health, 1.0))
-        for _ in range(4):
+        for _ in range(14):
             ended(health, 1.0, True)
-    assert runs == [RUN_LENGTH << min(k, RELAPSES_MAX) for k in range(RELAPSES_MAX + 3)]
+    assert runs == [RUN_MIN, 2 * RUN_MIN, 4 * RUN_MIN]
     recover(health, 1.0)
-    for _ in range(4):
+    for _ in range(14):
         ended(health, 2.0 + RELAPSE_S, True)
-    assert recover(health, 2.0 + RELAPSE_S) == RUN_LENGTH
+    assert recover(health, 2.0 + RELAPSE_S) == RUN_MIN
 
 
-@given(st.integers(0, RUN_LENGTH - 1))
-def test_a_failure_in_between_begins_the_run_anew(successes):
+@given(st.lists(st.booleans(), min_size=1, max_size=300))
+def test_it_always_ends_after_so_many_successes(failures):
+    """Never after fewer than RUN_MIN, whatever came before."""
     health = degraded()
-    for _ in range(successes):
-        assert not ended(health, 1.0, False)
-    ended(health, 1.0, True)
-    assert recover(health, 5.0) == RUN_LENGTH
+    for failed in failures:
+        ended(health, 0.5, failed)
+    if health.degraded:
+        ended(health, 0.5, True)
+        assert RUN_MIN <= recover(health, 1.0) <= RUN_MAX
 
 
 @given(st.lists(st.floats(0.0, 3 * SLOW_START_S), min_size=2))
@@ -378,15 +354,15 @@ class AnyHealth(RuleBasedStateMachine):
         self.health.tick(self.now_s)
         assert self.health.start_share >= before
 
-    @rule(is_home=st.booleans())
-    def come(self, is_home):
+    @rule(is_home=st.booleans(), is_free=st.booleans())
+    def come(self, is_home, is_free):
         """Where it is well, all starts; else what may be a probe does."""
         if is_home:
             self.health.came(self.now_s)
         if self.health.degraded:
-            if not self.health.may_probe(self.now_s, is_home=is_home):
+            if not self.health.may_probe(self.now_s, is_home=is_home, is_free=is_free):
                 return
-            assert is_home or self.health.invites(self.now_s)
+            assert is_home or is_free or self.health.invites(self.now_s)
             self.health.probe(self.refs)
         self.under_way[self.refs] = is_home
         self.refs += 1
@@ -408,10 +384,12 @@ class AnyHealth(RuleBasedStateMachine):
         assert changed == (was != self.health.degraded)
         assert self.health.changes == changes + changed
         assert not changed or failed == self.health.degraded
-        if failed and self.health.degraded:
-            assert not self.health.may_probe(self.now_s, is_home=True), "a pause after a failure"
-            assert self.health.may_probe(self.now_s + PROBE_PAUSE_S_MAX, is_home=True) or (
-                self.health._probes
+        if failed and self.health.degraded and usual < FAILS_EVERYWHERE:
+            free, later_s = {"is_home": True, "is_free": True}, self.now_s + PAID_PAUSE_S_MAX
+            assert not self.health.may_probe(self.now_s, **free), "a pause after a failure"
+            assert self.health._probes or (
+                self.health.may_probe(self.now_s + PROBE_PAUSE_S_MAX, **free)
+                and self.health.may_probe(later_s, is_home=True)
             )
 
     @precondition(lambda self: self.under_way)
@@ -422,16 +400,10 @@ class AnyHealth(RuleBasedStateMachine):
         del self.under_way[ref]
         self.health.forget(ref)
 
-    @rule(failed=st.booleans())
-    def answered_elsewhere(self, failed):
-        if self.health.answered_elsewhere(self.now_s, failed=failed):
-            assert failed
-            assert self.health.state == RECOVERING
-
     @invariant()
     def holds(self):
         self.health.check()
-        assert len(self.health._probes) <= self.health._run + 1 or not self.health._run
+        assert len(self.health._probes) <= self.health.here.run + 1 or not self.health.here.run
         assert self.health.state in (WELL, DEGRADED, RECOVERING)
         assert SLOW_START_SHARE <= self.health.start_share <= 1.0
         assert self.health.degraded or not self.health.invites(self.now_s)

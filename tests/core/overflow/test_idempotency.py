@@ -14,6 +14,9 @@ from spillover.core.overflow.idempotency import (
     BRIEF_LIMIT,
     BRIEF_LIMIT_BYTES,
     ENTRY_BYTES,
+    EXPIRED,
+    NO_ROOM,
+    NODE_ENDED,
     IdempotencyRecord,
     IdempotencyTable,
 )
@@ -351,3 +354,20 @@ def test_what_clients_have_been_given_makes_room_first():
     ]
     table.make_room(-1)
     assert (table.kept_bytes, len(table)) == (0, 0)
+
+
+def test_answers_that_are_dropped_before_anybody_has_come_for_them_are_counted_by_why():
+    names = IdempotencyTable(TTL_S, 2, 10**6)
+    entries = [entry_of(name, asynchronous=True) for name in ("old", "seen", "too many", "new")]
+    for now_s, entry in enumerate(entries[:2]):
+        names.open(entry)
+        names.settle(entry, answer_of(), now_s)
+    names.fetch(entries[1])
+    assert names.unfetched_ids() == ["old"]
+    names.expire(TTL_S + 1.0)
+    for entry in entries[2:]:
+        names.open(entry)
+        names.settle(entry, answer_of(), 20.0)
+    assert names.unfetched_ids() == ["too many", "new"]
+    names.keep(TTL_S, 1)
+    assert names.lost == {EXPIRED: 1, NO_ROOM: 1, NODE_ENDED: 0}

@@ -215,10 +215,10 @@ def test_what_all_servers_have_not_run_goes_to_a_neighbor_and_counts_once():
     a = site(unlike("b", TYPES), types={"any": "big small"}, tokens=3)
     a.arrive(1, "any")
     assert started(refuse(a, 1)) == [(1, 1)]
-    assert a.machine.health.here.last == 0.0
+    assert a.machine.health.here.share.last == 0.0
     a.hear("b", any=-2)
     assert only(ev.Forward, refuse(a, 1)).ref == 1
-    assert a.machine.health.here.last > 0.0
+    assert a.machine.health.here.share.last > 0.0
 
 
 def test_a_cluster_that_refuses_everything_is_degraded():

@@ -18,6 +18,7 @@ from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExcha
 from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.http.client import HttpClient
 from spillover.live.http.connection import Response
+from spillover.live.tls.contexts import trusting_context
 from support.certificates import Authority, put
 
 SIZES = (60_000, 100_000, 200_000, 600_000, 3_000_000)
@@ -67,7 +68,7 @@ def contexts(tmp_path):
     files = put(tmp_path, "service", authority.sign("localhost"), authority)
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     served.load_cert_chain(files.cert, files.key)
-    return served, ssl.create_default_context(cafile=files.ca)
+    return served, trusting_context(files.ca)
 
 
 async def got(client, *, pauses_each):

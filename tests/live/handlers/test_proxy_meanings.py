@@ -17,6 +17,7 @@ from spillover.live.handlers.proxy.heads import (
     read_answer,
     read_request,
 )
+from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.model.passed import METHOD_LENGTH_MAX
 
 WAY = Way("192.0.2.1", "http", "a-1.spillover")
@@ -56,7 +57,9 @@ OLD = {"start": b"GET / HTTP/1.0"}
         ((b"Connection: close",), {}, False),
         ((b"Connection: X-Close", b"connection: a , Close"), {}, False),
         ((b"Connection: X-Close",), {}, True),
-        ((b"Connection: keep-alive",), OLD, False),
+        ((), OLD, False),
+        ((b"Connection: keep-alive",), OLD, True),
+        ((b"Connection: Keep-Alive, close",), OLD, False),
     ],
 )
 def test_what_follows_on_the_connection(lines, told, keeps):
@@ -119,6 +122,10 @@ def test_who_reads_trailers_says_so(lines, takes):
         (b"GET http://H/a HTTP/1.1", b"Host: h", b"/a", b"h"),
         (b"GET https://h HTTP/1.1", b"Host: h", b"/", b"h"),
         (b"GET http://h?b HTTP/1.1", b"Host: h", b"/?b", b"h"),
+        (b"GET http://h:80/a HTTP/1.1", b"Host: h", b"/a", b"h:80"),
+        (b"GET http://i/a HTTP/1.1", b"Host: h", b"/a", b"i"),
+        (b"GET http://i/a HTTP/1.1", b"Host:", b"/a", b"i"),
+        (b"GET /a HTTP/1.1", b"Host:", b"/a", b""),
         (b"OPTIONS http://h HTTP/1.1", b"Host: h", b"*", b"h"),
         (b"OPTIONS http://h/ HTTP/1.1", b"Host: h", b"/", b"h"),
         (b"OPTIONS * HTTP/1.1", b"Host: h", b"*", b"h"),
@@ -128,6 +135,9 @@ def test_who_reads_trailers_says_so(lines, takes):
 def test_what_is_asked_for_and_of_whom(start, hosts, target, host):
     head = asked(start=start, host=hosts)
     assert (head.target, head.host) == (target, host)
+    if hosts:  # what is passed on says the same, or nothing
+        assert [value for name, value in head.fields if name == b"Host"] == [host] * bool(host)
+        assert [name.lower() for name, _ in head.fields] == list(head.names)
 
 
 def test_a_method_may_be_so_long():
@@ -140,6 +150,10 @@ def test_a_method_may_be_so_long():
     [
         (b"Connection: upgrade",),
         (b"Connection: upgrade", b"Upgrade: H2C"),
+        (b"Connection: Upgrade", b"Upgrade: TLS/1.2"),
+        (b"Upgrade: TLS/1.0, TLS/1.1,\tTLS/1.2", b"Connection: keep-alive, Upgrade"),
+        (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2,h2c", b"HTTP2-Settings: AAM"),
+        (b"Connection: Upgrade", b"Upgrade: HTTP/2.0", b"Upgrade: x/websocket"),
         (b"Upgrade: websocket",),
         (b"X_Mine: a", b"Server_Timing_: a"),
         (b"My_Spillover-Type: a",),
@@ -158,7 +172,7 @@ def test_what_asks_for_nothing_that_a_door_cannot_give_is_let_in(lines):
         (400, (b"Server_Timing: a",), {}),
         (400, (b"Content-Length: " + b"1" * (LENGTH_DIGITS_MAX + 1),), {}),
         (417, (b"Expect: 100-continue", b"Expect: x"), {}),
-        (501, (b"Connection: a, UPGRADE", b"Upgrade: h2c", b"Upgrade: x"), {}),
+        (501, (b"Connection: a, UPGRADE", b"Upgrade: h2c", b"Upgrade: WebSocket/13"), {}),
     ],
 )
 def test_what_is_refused_is_told_with_its_status_and_in_words(status, lines, told):
@@ -185,17 +199,52 @@ def test_what_goes_on_of_a_head_and_what_is_added(lines, kept):
     assert onward(asked(*lines), WAY, 7) == ((b"Host", b"h"), *kept, *HOP)
 
 
-def test_what_is_told_of_the_way_already_is_told_on():
-    """Of lists each hop; of the rest only what the first one has said."""
-    head = asked(b"X-Forwarded-Host: i", b"Via: 1.1 x", b"X-Forwarded-Proto: https", b"via: 1.0 y")
-    assert onward(head, WAY, 0) == (
-        (b"Host", b"h"),
-        (b"X-Forwarded-Host", b"i"),
-        (b"X-Forwarded-Proto", b"https"),
-        HOP[0],
-        HOP[1],
-        (b"Via", b"1.1 x, 1.0 y, 1.1 a-1.spillover"),
-    )
+FOR = b"X-Forwarded-For", b"192.0.2.1"
+PROTO, HOST = (b"X-Forwarded-Proto", b"https"), (b"X-Forwarded-Host", b"i")
+ELEMENT = b'for=192.0.2.1;proto=http;host="h"'
+VIA = b"Via", b"1.1 a-1.spillover"
+
+
+@pytest.mark.parametrize(
+    ("came", "told"),
+    [
+        # One family came: it is told on, and nothing contradicts it.
+        (
+            [(b"x-forwarded-for", b"1.2.3.4"), PROTO, HOST],
+            [PROTO, HOST, (b"X-Forwarded-For", b"1.2.3.4, 192.0.2.1"), VIA],
+        ),
+        ([PROTO], [PROTO, FOR, VIA]),
+        ([(b"X-Forwarded-For", b"1.2.3.4")], [(b"X-Forwarded-For", b"1.2.3.4, 192.0.2.1"), VIA]),
+        ([(b"X-Forwarded-Port", b"443")], [(b"X-Forwarded-Port", b"443"), FOR, VIA]),
+        (
+            [(b"Forwarded", b"for=1.2.3.4;proto=https"), (b"forwarded", b"for=b")],
+            [(b"Forwarded", b"for=1.2.3.4;proto=https, for=b, " + ELEMENT), VIA],
+        ),
+        # Both came: both are.
+        (
+            [(b"Forwarded", b"proto=https"), PROTO],
+            [PROTO, (b"Forwarded", b"proto=https, " + ELEMENT), FOR, VIA],
+        ),
+        # None: both tell of this hop.
+        ([(b"Via", b"1.0 x"), (b"via", b"1.1 y")], [*HOP[:2],
+         (b"Via", b"1.0 x, 1.1 y, 1.1 a-1.spillover"), *HOP[3:]]),
+    ],
+)  # fmt: skip
+def test_of_the_way_is_told_on_what_came_and_nothing_that_contradicts_it(came, told):
+    lines = [b"%b: %b" % field for field in came]
+    assert onward(asked(*lines), WAY, 0) == ((b"Host", b"h"), *told)
+
+
+def test_what_somebody_tells_who_is_not_trusted_is_not_told_on():
+    lies = [
+        *(b"X-Forwarded-For: 1.2.3.4", b"X-Forwarded-Proto: https", b"X-Forwarded-User: root"),
+        *(b"Forwarded: for=1.2.3.4", b"X-Real-IP: 1.2.3.4"),
+    ]
+    way = Way("192.0.2.1", "http", "a-1.spillover", is_trusted=False)
+    assert onward(asked(*lies, b"A: b"), way, 0) == ((b"Host", b"h"), (b"A", b"b"), *HOP)
+    assert not way.is_like(WAY)
+    for lie in lies:  # nor does it go as it is
+        assert not OwnRequest(asked(lie), way, b"").goes_as_it_is
 
 
 def test_of_an_old_client_the_host_is_told_if_it_is_known():
@@ -238,9 +287,16 @@ def test_a_hop_without_a_name_is_no_loop():
 # --- answers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("start", [b"HTTP/1.1 100 ", b"HTTP/1.1 103 Hints", b"HTTP/1.0 199 x"])
-def test_an_interim_answer_is_none_yet(start):
-    assert said(LENGTH, start=start) is None
+@pytest.mark.parametrize(
+    ("start", "status"),
+    [(b"HTTP/1.1 100 ", 100), (b"HTTP/1.1 103 Hints", 103), (b"HTTP/1.0 199 x", 199)],
+)
+def test_an_interim_answer_has_no_body_and_ends_nothing(start, status):
+    lines = LENGTH, b"Link: a", b"Connection: close, X", b"X: y", b"Spillover-Path: z"
+    head, body, keep_alive, _ = said(*lines, start=start)
+    assert (head.status, head.headers, body.done, keep_alive) == (
+        status, ((b"Link", b"a"),), True, True
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -326,12 +382,13 @@ def test_what_goes_on_of_the_head_of_an_answer(lines, kept):
         (b"HTTP/1.1  200 OK", ()),
         (b"HTTP/1.1 101 Switching", (b"Upgrade: x",)),
         (b"HTTP/1.1 200 OK", (LENGTH, b"Content-Length: 6")),
-        (b"HTTP/1.1 200 OK", (b"Content-Length: 5, 5",)),
+        (b"HTTP/1.1 200 OK", (b"Content-Length: 5, 05",)),
+        (b"HTTP/1.1 200 OK", (b"Content-Length: 5,",)),
         (b"HTTP/1.1 200 OK", (b"Content-Length: +5",)),
         (b"HTTP/1.1 200 OK", (b"Content-Length: " + b"1" * 16,)),
         (b"HTTP/1.1 204 No", (b"Content-Length: x",)),
         (b"HTTP/1.1 200 OK", (LENGTH, CODING)),
-        (b"HTTP/1.0 200 OK", (CODING,)),
+        (b"HTTP/1.0 200 OK", (CODING, LENGTH)),
         (b"HTTP/1.1 200 OK", (CODING, CODING)),
         (b"HTTP/1.1 200 OK", (b"Transfer-Encoding: gzip",)),
         (b"HTTP/1.1 200 OK", (b"Transfer-Encoding: gzip, chunked",)),

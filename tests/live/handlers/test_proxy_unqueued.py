@@ -15,6 +15,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.proxy.handler import UNQUEUED_MAX
 from spillover.live.handlers.proxy.unqueued import NotWhole, Unqueued
+from spillover.model.causes import Cause
 from spillover.model.passed import PassedRequest
 from support.loop import until
 from support.proxy_workers import Front, Saying, in_front_of, own
@@ -134,10 +135,10 @@ async def hang_up(talk, *_):
     talk.reset()
 
 
-def test_who_hangs_up_has_failed_and_no_other_one_is_asked(run):
+def test_who_hangs_up_has_failed_and_another_one_is_asked_where_that_does_no_harm(run):
     async def main():
         async with beside(hang_up, OK) as (here, service, other):
-            _, told = here.send()
+            _, told = here.send(PassedRequest("POST", b"/", ((b"Host", b"h"),), b""))
             await until(lambda: told)
             (came_to,) = told
             assert isinstance(came_to, NotWhole)
@@ -147,6 +148,10 @@ def test_who_hangs_up_has_failed_and_no_other_one_is_asked(run):
             assert came_to.detail.endswith("before the answer was whole")
             assert (len(service.seen), len(other.seen)) == (1, 0)
             assert here.is_idle
+            for _ in range(2):  # whoever is asked first
+                _, told = here.send()
+                await until(lambda told=told: told)
+            assert len(other.seen) == 2
 
     run(main())
 
@@ -216,7 +221,7 @@ def test_what_is_late_is_given_up(run):
             assert told == []
             here.ring(LEFT_S)
             late = "the deadline passed before its answer was whole"
-            assert told == [NotWhole("deadline_exceeded", late)]
+            assert told == [NotWhole("deadline_exceeded", late, Cause.TIMEOUT)]
             assert here.is_idle
             await until(lambda: said.left)
 
@@ -239,7 +244,7 @@ def test_an_answer_that_nobody_reads_stands_still_for_so_long_and_no_longer(run)
             assert told == [200]
             here.ring(STALL_S)
             why = "its client has read nothing of it for 50 s"
-            assert told == [200, NotWhole("handler_failed", why)]
+            assert told == [200, NotWhole("handler_failed", why, Cause.CLIENT)]
             assert here.is_idle
             call.pause()
             call.resume()

@@ -4,6 +4,7 @@ where none is left: one by one, without a word on a connection. Over those: `tes
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 from spillover.core.overflow.events import NotStarted, Start
 from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
+from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
 from spillover.model.upstream_urls import UpstreamUrl
@@ -68,6 +70,8 @@ def play(count, main):
         try:
             await until(lambda: not workers.upstreams._looking)  # the first look has found them
             server.close()  # who is lost stays so
+            for one in workers.upstreams._all:
+                one.client.opened_s = -math.inf  # no sign of life speaks for it
             await main(workers, workers.upstreams._all)
         finally:
             await workers.close()
@@ -96,10 +100,10 @@ def test_what_was_not_delivered_goes_on_and_comes_back_where_nobody_is_left():
 
     async def main(workers, upstreams):
         call = start(workers, keyed=True)
-        workers._not_delivered(call, upstreams[0], "refused")
+        workers._not_delivered(call, upstreams[0], NotDelivered("refused"))
         assert (workers.asked, workers.told) == ([(1, 0), (1, 1)], [])
         assert [one.up for one in upstreams] == [False, True]
-        workers._not_delivered(call, upstreams[1], "y" * 1_000)
+        workers._not_delivered(call, upstreams[1], NotDelivered("y" * 1_000))
         health, event = workers.told
         assert (health, workers._calls) == (False, {})
         assert isinstance(event, NotStarted)
@@ -112,7 +116,7 @@ def test_what_was_not_delivered_goes_on_and_comes_back_where_nobody_is_left():
 
 def test_why_nobody_can_be_reached_is_told_in_few_words():
     async def main(workers, upstreams):
-        workers._not_delivered(start(workers), upstreams[0], "y" * 1_000)
+        workers._not_delivered(start(workers), upstreams[0], NotDelivered("y" * 1_000))
         assert workers.told[1].problem.endswith("y")
         assert len(workers.told[1].problem) == PROBLEM_LENGTH_MAX
 
@@ -148,7 +152,7 @@ def test_what_may_have_run_and_finds_nobody_else_is_not_known():
         call = start(workers, keyed=True)
         workers._no_answer(call, upstreams[0], "it broke off")
         workers._not_done(call, upstreams[1], busy(5.0))
-        workers._not_delivered(call, upstreams[2], "refused")
+        workers._not_delivered(call, upstreams[2], NotDelivered("refused"))
         (event,) = workers.told
         problem = unknown(upstreams[0], "it broke off")
         assert (event.outcome, event.problem) == (Outcome.FAILED, problem)

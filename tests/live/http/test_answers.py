@@ -94,6 +94,12 @@ class Talk:
 
     lost = dropped
 
+    def abandoned(self, connection):
+        pass
+
+    def unanswered(self, _connection, exchange, what, **_):
+        exchange.fail(OutcomeUnknown(f"{exchange.method} {exchange.url}: {what}"))
+
     def ask(self, **options):
         limits = {"body_limit_bytes": LIMIT} | options
         exchange = OutgoingRequest("GET", URL, self.ends.append, **limits)

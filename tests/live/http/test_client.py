@@ -138,7 +138,7 @@ def test_a_request_arrives_as_written(run):
             fields = {b"x-one": b"2", b"empty": b"", b"content-length": b"3"}
             assert (got.status, got.headers, got.body) == (429, fields, b"fue")
             assert before_s <= got.sent_s <= got.received_s <= time.monotonic()
-            (connection,) = client._idle
+            (connection,) = client._kept.idle
             sock = connection._transport.get_extra_info("socket")
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             await client.close()
@@ -349,7 +349,7 @@ def test_idle_connections_grow_old(run):
             assert len(server.peers) >= 300
         async with serving(lambda peer: peer.send(OK)) as (server, client):
             await client.warm(2)
-            for connection in client._idle:
+            for connection in client._kept.idle:
                 connection.idle_since_s -= 31
             await get(client)
             assert len(server.peers) == 3

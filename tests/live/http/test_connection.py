@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.live.http.connection import Connection, OutgoingRequest, Response
-from spillover.model.errors import OutcomeUnknown
+from spillover.model.errors import NotDelivered, OutcomeUnknown
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -99,6 +99,12 @@ class Owner:
 
     def lost(self, _connection):
         self.told.append("lost")
+
+    def abandoned(self, _connection):
+        pass
+
+    def unanswered(self, _connection, exchange, what, *, is_unread):
+        exchange.fail(NotDelivered(what) if is_unread else OutcomeUnknown(what))
 
 
 def ends_on(connection):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import selectors
 import socket
 import time
 from functools import partial
@@ -12,6 +13,7 @@ from functools import partial
 import pytest
 
 from spillover.live.http import client as http_client
+from spillover.live.http import kept
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 from support import loop
@@ -174,58 +176,58 @@ def test_a_sweep_leaves_those_that_are_young(run):
     async def main():
         async with serving(OK) as (client, _):
             await client.warm(3)
-            oldest = next(iter(client._idle))
+            oldest = next(iter(client._kept.idle))
             oldest.idle_since_s -= 31
-            client._close_expired()
+            client._kept.close_expired()
             assert client.idle == 2
-            assert oldest not in client._idle
+            assert oldest not in client._kept.idle
 
     run(main())
 
 
 def test_the_next_sweep_is_when_the_next_one_is_too_old(run):
-    """Half a minute after the first is idle; and where all are gone there is none."""
+    """Some seconds after the first is idle; and where all are gone there is none."""
 
     async def main():
         now_s = asyncio.get_running_loop().time
         async with serving(OK) as (client, _):
-            assert client._sweep is None
+            assert client._kept.sweep is None
             await client.warm(3)
-            assert 20.0 < client._sweep.when() - now_s() < 30.1
-            for connection, age_s in zip(client._idle, (31.0, 21.0, 11.0), strict=True):
+            assert 3.0 < client._kept.sweep.when() - now_s() < 4.1
+            for connection, age_s in zip(client._kept.idle, (4.5, 2.5, 1.5), strict=True):
                 connection.idle_since_s = time.monotonic() - age_s
-            client._sweep.cancel()
-            client._close_expired()
+            client._kept.sweep.cancel()
+            client._kept.close_expired()
             assert client.idle == 2
-            assert 4.0 < client._sweep.when() - now_s() <= 9.1
-            for connection in client._idle:
+            assert 0.5 < client._kept.sweep.when() - now_s() <= 1.6
+            for connection in client._kept.idle:
                 connection.idle_since_s -= 30.0
-            client._sweep.cancel()
-            client._close_expired()
-            assert (client.idle, client._sweep) == (0, None)
+            client._kept.sweep.cancel()
+            client._kept.close_expired()
+            assert (client.idle, client._kept.sweep) == (0, None)
             await client.warm(1)
-            assert client._sweep is not None
+            assert client._kept.sweep is not None
 
     run(main())
 
 
 def test_a_sweep_closes_so_many_at_once_and_the_rest_soon(run, monkeypatch):
     """It must not hold up the loop."""
-    monkeypatch.setattr(http_client, "SWEEP_AT_ONCE", 2)
+    monkeypatch.setattr(kept, "SWEEP_AT_ONCE", 2)
 
     async def main():
         async with serving(OK) as (client, _):
             await client.warm(5)
-            for connection in client._idle:
+            for connection in client._kept.idle:
                 connection.idle_since_s -= 31.0
-            client._sweep.cancel()
+            client._kept.sweep.cancel()
             left = []
             while client.idle:
-                client._close_expired()
+                client._kept.close_expired()
                 left.append(client.idle)
-                if client._sweep is not None:
-                    assert client._sweep.when() - asyncio.get_running_loop().time() < 1.0
-                    client._sweep.cancel()
+                if client._kept.sweep is not None:
+                    assert client._kept.sweep.when() - asyncio.get_running_loop().time() < 1.0
+                    client._kept.sweep.cancel()
             assert left == [3, 1, 0]
 
     run(main())
@@ -253,7 +255,7 @@ def test_the_system_watches_over_connections_that_are_to_be_watched(run, told_s)
     async def main():
         async with serving(OK, user_timeout_s=told_s) as (client, _):
             await client.warm(1)
-            opened = next(iter(client._idle))._transport.get_extra_info("socket")
+            opened = next(iter(client._kept.idle))._transport.get_extra_info("socket")
             is_watched = opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
             assert is_watched is (told_s is not None)
 
@@ -275,3 +277,41 @@ def test_as_many_are_opened_as_are_missing(run):
                 await warming
 
     run(main())
+
+
+class Counting(selectors.DefaultSelector):
+    """It counts how often a loop asks for events."""
+
+    looks = 0
+
+    def select(self, timeout=None):
+        self.looks += 1
+        return super().select(timeout)
+
+
+def test_a_request_without_a_body_leaves_the_loop_at_rest():
+    """Asyncio never gets rid of an empty part that it is given to write, and tries without end."""
+    selector = Counting()
+
+    async def main():
+        asked, answers = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            asked.set()
+            await answers.wait()
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            answer = client.request("GET", "/", timeout_s=20.0)
+            await asked.wait()
+            before = selector.looks
+            asyncio.get_running_loop().call_later(0.1, answers.set)
+            assert (await answer).status == 204
+            assert selector.looks - before < 50
+            await client.close()
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(asyncio.wait_for(main(), 20.0))

@@ -31,10 +31,13 @@ async def streaming(*pieces, stays_open=False, drips=b""):
             writer.write(piece)
             await writer.drain()
         while stays_open and not gone.is_set():
-            with contextlib.suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(reader.read(), 0.01 if drips else None)
                 gone.set()
-            writer.write(drips)
+            except ConnectionError:
+                gone.set()
+            except TimeoutError:
+                writer.write(drips)
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from spillover.live.leases.renewal import resp
+from spillover.live.hosts.lookups import HOSTS, Hosts
 from spillover.live.leases.renewal.child import Renewal
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
@@ -23,6 +23,7 @@ from support.scripted_redis import bulk, rows, scripted_redis
 
 LIMIT_S = 20.0
 TIMES = LeaseTimes()
+V4 = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
 
 
 @pytest.fixture
@@ -147,8 +148,8 @@ def test_a_life_goes_on_a_period_after_what_was_answered(memory):
 # --- the connection ---------------------------------------------------------------------------
 
 
-def connect(url, timeout_s=LIMIT_S, on_call=lambda: None):
-    return RespConnection(parse_address(url), timeout_s, on_call)
+def connect(url, timeout_s=LIMIT_S, on_call=lambda: None, hosts=HOSTS):
+    return RespConnection(parse_address(url), timeout_s, on_call, hosts)
 
 
 def ping(connection):
@@ -250,46 +251,35 @@ def test_a_connection_begins_with_who_asks_and_for_which_database(url, greetings
     assert connect(url)._greetings() == greetings
 
 
-def test_a_name_that_leads_nowhere_any_more_leads_where_it_did(monkeypatch):
+def test_a_name_that_leads_nowhere_any_more_leads_where_it_did():
     """The name service may be gone with all else; before it ever answered there is no way."""
+    answers, now_s = iter([[V4]]), [0.0]
 
-    def is_gone(*_, **__):
+    def resolve(*_, **__):
+        for answer in answers:
+            return answer
         raise socket.gaierror(-2, "Name or service not known")
 
     with scripted_redis(lambda _: b"+PONG\r\n") as server:
-        connection = connect(f"redis://localhost:{server.port}")
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", server.port))]
-        monkeypatch.setattr(resp.socket, "getaddrinfo", lambda *_, **__: found)
-        assert ping(connection) == b"PONG"
-        connection.close()
-        monkeypatch.setattr(resp.socket, "getaddrinfo", is_gone)
-        assert ping(connection) == b"PONG"
-        connection.close()
+        hosts = Hosts(resolve, lambda: now_s[0])
+        connection = connect(f"redis://redis.example:{server.port}", hosts=hosts)
+        for now_s[0] in (0.0, 10.0):
+            assert ping(connection) == b"PONG"
+            connection.close()
         with pytest.raises(RedisFailed, match=r"cannot be reached: .*not known"):
-            ping(connect(f"redis://localhost:{server.port}"))
+            ping(connect(f"redis://other.example:{server.port}", hosts=hosts))
 
 
-def test_each_place_that_a_name_leads_to_is_tried(monkeypatch, redis_servers):
-    """In turn; that the last one did not take the call is told if none did."""
-    nobody = redis_servers.free_port()
+def test_a_call_ends_in_time_however_long_a_lookup_takes():
+    goes_on = threading.Event()
+    hosts = Hosts(lambda *_, **__: [V4] if goes_on.wait(LIMIT_S) else [])
     with scripted_redis(lambda _: b"+PONG\r\n") as server:
-        places = []
-        monkeypatch.setattr(
-            resp.socket,
-            "getaddrinfo",
-            lambda *_, **__: [
-                (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in places
-            ],
-        )
-        connection = connect("redis://two-places")
-        with pytest.raises(RedisFailed, match="cannot be reached: the name leads nowhere"):
-            ping(connection)
-        places[:] = [nobody, server.port]
-        assert ping(connection) == b"PONG"
-        connection.close()
-        places[:] = [nobody]
-        with pytest.raises(RedisFailed, match=r"cannot be reached: .*refused"):
-            ping(connection)
+        url = f"redis://redis.example:{server.port}"
+        with pytest.raises(RedisFailed, match="did not answer in time"):
+            ping(connect(url, 0.1, hosts=hosts))
+        goes_on.set()
+        with closing(connect(url, hosts=hosts)) as connection:
+            assert ping(connection) == b"PONG"
 
 
 def test_a_script_is_sent_in_full_once_to_a_server_that_does_not_know_it():

@@ -15,7 +15,7 @@ import pytest
 from spillover.core.overflow.events import Arrived
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.live.overflow import ending
-from spillover.live.overflow.ending import Left, tell_lost
+from spillover.live.overflow.ending import NAMES_MAX, NAMES_PER_LINE, Left, tell_lost
 from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
@@ -45,6 +45,15 @@ def test_what_is_lost_is_told_if_anything_is(left, told, caplog):
     lines = [(one.levelno, one.getMessage()) for one in caplog.records]
     assert lines == ([] if told is None else [(logging.WARNING, f"ending: lost {told}")])
     assert str(left) == (told or "nothing")
+
+
+def test_results_that_are_lost_are_named_a_line_at_a_time(caplog):
+    names = [f"r{number}" for number in range(NAMES_MAX + 7)]
+    tell_lost(Left(0, len(names)), names)
+    _, *others, last = (one.msg for one in caplog.records)
+    assert len(others) == NAMES_MAX // NAMES_PER_LINE
+    assert [name for line in others for name in line.fields["names"]] == names[:NAMES_MAX]
+    assert str(last) == "ending: more results are lost count=7"
 
 
 class Foreign:

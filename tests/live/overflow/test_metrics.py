@@ -124,6 +124,7 @@ def test_what_took_how_long_is_told_of_what_was_done_alone(of):
         ("requests_total", "failed"): 1,
         ("requests_total", "refused"): 1,
         ("refusals_total", "draining"): 1,
+        ("failures_total", "worker", "failed"): 1,
     }
     assert metrics.ended("done", "failed", "expired") == 3
     recent = metrics.recent.read()

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.overflow.request_log import is_logged, log_request
+from spillover.live.overflow.request_log import PATH_LENGTH_MAX, is_logged, log_request, shown_path
 from spillover.live.process.logs import REQUESTS_LOGGER
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.trace_context import TraceContext
@@ -21,18 +21,41 @@ def test_it_tells_where_it_ended_and_what_it_took(caplog, parent):
     trace = None if parent is None else TraceContext(parent, "")
     request = Request("r1", True, None, (), type="llm", trace=trace)
     record = IdempotencyRecord(request, 1, None, asynchronous=False)
-    answer = Answer(Outcome.FAILED, ("a", "b"), None, "it broke", 0.5, 0.25, 1.0)
+    answer = Answer(Outcome.FAILED, ("a", "b"), None, "it broke", 0.5, 0.25, 1.0, 0.5)
     with caplog.at_level(logging.INFO, REQUESTS_LOGGER):
         assert is_logged()
-        log_request(record, answer)
+        log_request(record, answer, 502)
     (line,) = caplog.records
     told = {
         "request_id": "r1",
+        "method": "POST",
+        "path": "/requests",
+        "status": 502,
         "outcome": "failed",
+        "cause": "worker",
         "ended_at": "b",
         "hops": 1,
+        "received_bytes": 0,
+        "sent_bytes": 0,
+        "first_byte_ms": 2250.0,
+        "total_ms": 2250.0,
         "system_time_ms": 1750.0,
         "type": "llm",
         "problem": "it broke",
     }
     assert line.msg.fields == told | ({} if parent is None else {"traceparent": parent})
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("/a/b?key=secret", "/a/b"),
+        ("/a#secret", "/a"),
+        ("http://me:secret@host/a?secret", "/a"),
+        ("*", "*"),
+        ("", ""),
+        ("/" + "a" * PATH_LENGTH_MAX, "/" + "a" * (PATH_LENGTH_MAX - 1) + "..."),
+    ],
+)
+def test_a_path_is_told_without_what_may_be_secret(target, told):
+    assert shown_path(target) == told

@@ -57,7 +57,7 @@ def open_late(monkeypatch, node):
         return await open_at_once(self, make)
 
     (link,) = node.shell.links.by_handle.values()
-    for connection in list(link._client._idle):
+    for connection in list(link._client._kept.idle):
         connection.close()
     monkeypatch.setattr(Opening, "_open_socket", open_socket)
 

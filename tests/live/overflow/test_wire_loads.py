@@ -46,6 +46,10 @@ def test_a_load_rides_on_answers_and_refusals(load):
     [
         {"degraded": True},
         {"failed_share": 0.25},
+        {"least_failed": 0.0},
+        {"relay_hops": 3},
+        {"relay_by": "b"},
+        {"invites": True},
         {"ahead": -3},
         {"load": 7.5},
         {"departure_s": 0.125},

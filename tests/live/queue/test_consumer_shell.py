@@ -363,10 +363,10 @@ def test_a_connection_is_kept_for_less_long_than_servers_keep_it(run):
         async with consuming(given(1)) as (shell, _):
             await shell.next()
             client = shell._clients["p1"]
-            left_s = client._sweep.when() - asyncio.get_running_loop().time()
+            left_s = client._kept.sweep.when() - asyncio.get_running_loop().time()
             assert left_s < IDLE_S_MAX + 0.1
             assert client._body_limit_bytes == 2**30
-            (connection,) = client._idle
+            (connection,) = client._kept.idle
             opened = connection._transport.get_extra_info("socket")
             assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
             if hasattr(socket, "TCP_USER_TIMEOUT"):

@@ -258,9 +258,9 @@ def test_a_connection_to_a_peer_is_kept_for_the_next_probe_and_not_for_a_peer_th
         asking = take(shell, {"p2": 1.0})
         client = shell._clients["p2"]
         await until(lambda: client.idle)
-        left_s = client._sweep.when() - asyncio.get_running_loop().time()
+        left_s = client._kept.sweep.when() - asyncio.get_running_loop().time()
         assert shell_module.PEER_IDLE_S - 20.0 < left_s < shell_module.PEER_IDLE_S + 0.1
-        (connection,) = client._idle
+        (connection,) = client._kept.idle
         opened = connection._transport.get_extra_info("socket")
         assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
         if hasattr(socket, "TCP_USER_TIMEOUT"):

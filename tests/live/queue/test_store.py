@@ -208,7 +208,8 @@ def busy(directory: Path, store: ObjectStore, wishes: int) -> Iterator[None]:
     other = sqlite3.connect(directory / "queue.sqlite3", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     first = store.note(0, 0, dead=False)
-    until(lambda: store._wishes.qsize() == 0)
+    thread = store._thread.ident
+    until(lambda: sys._current_frames()[thread].f_code is ObjectStore._transact.__code__)
     yield
     until(lambda: store._wishes.qsize() == wishes)
     other.execute("ROLLBACK")

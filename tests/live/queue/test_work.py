@@ -30,9 +30,11 @@ LATER = "later"
 @pytest.fixture
 def told(monkeypatch, caplog):
     """What is logged, as (words, fields). Other tests may just have had the same lines."""
-    monkeypatch.setattr(work_module._log, "filters", [])
-    name = work_module._log.name
-    return lambda: [(one.msg.words, one.msg.fields) for one in caplog.records if one.name == name]
+    logs = work_module._log, consumer_shell._log
+    for log in logs:
+        monkeypatch.setattr(log, "filters", [])
+    names = [log.name for log in logs]
+    return lambda: [(one.msg.words, one.msg.fields) for one in caplog.records if one.name in names]
 
 
 @asynccontextmanager

@@ -16,8 +16,9 @@ if find_spec("redis") is None:
     pytest.skip("the extra `leases`", allow_module_level=True)
 
 from redis import asyncio as redis_asyncio
-from redis import exceptions
+from redis import connection, exceptions
 
+from spillover.live.redis import connections
 from spillover.live.redis.connection import (
     RedisLink,
     Script,
@@ -26,10 +27,9 @@ from spillover.live.redis.connection import (
     open_client,
     place_of,
     told_error,
-    wants_tls,
 )
 from spillover.live.redis.pools import AsyncPool, Pool
-from spillover.live.redis.secured import redis_context, secure
+from spillover.live.redis.secured import redis_context
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from support.loop import until
 from support.scripted_redis import bulk, scripted_redis
@@ -131,9 +131,6 @@ def test_what_an_address_may_not_say(url, said):
 def test_an_address_is_shown_without_who_asks():
     assert place_of("rediss://u:p%40@h:7/3?db=1") == "rediss://h:7/3"
     assert place_of("redis://h") == "redis://h"
-    assert [wants_tls(url) for url in ("REDISS://h", "redis://h", "unix://rediss://")] == [
-        True, False, False,
-    ]  # fmt: skip
 
 
 def test_a_script_is_known_by_its_digest():
@@ -266,18 +263,18 @@ def test_a_redis_with_tls_has_to_prove_its_name_unless_nobody_asks(verifies, mod
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
-def test_only_connections_with_tls_are_secured():
-    """Those of either kind of pool; one kind for each."""
-    plain = AsyncPool.from_url("redis://h")
-    before = plain.connection_class
-    secure(plain)
-    assert plain.connection_class is before
-    for kind in (Pool, AsyncPool):
-        pool = kind.from_url("rediss://h")
-        library = pool.connection_class
-        secure(pool)
-        assert pool.connection_class is not library
-        assert issubclass(pool.connection_class, library)
-    assert not issubclass(
-        open_client("redis://h", 1.0).connection_pool.connection_class, redis_asyncio.SSLConnection
-    )
+def test_all_connections_are_opened_as_ours_and_those_with_tls_secured():
+    """Those of either kind of pool; what is a socket in a file stays the library's."""
+    for pool, kinds in (
+        (Pool, (connections.Plain, connections.Secured, connection.UnixDomainSocketConnection)),
+        (
+            AsyncPool,
+            (
+                connections.PlainAsync,
+                connections.SecuredAsync,
+                redis_asyncio.UnixDomainSocketConnection,
+            ),
+        ),
+    ):
+        urls = ("redis://h", "rediss://h", "unix:///s")
+        assert tuple(pool.from_url(url).connection_class for url in urls) == kinds

@@ -245,8 +245,9 @@ def test_what_an_editor_of_windows_has_saved(files, signed, mark):
 def test_a_path_that_is_none(files):
     """It is shown as it can be shown."""
     names = {"cert": "a\0\nb", "key": files.key, "ca": files.ca}
-    told = "a\\x00\\nb: expected a file that can be read (embedded null byte)"
-    assert _complaint(TlsFiles(**names)) == told
+    told = _complaint(TlsFiles(**names))  # Python's own words for it differ by version
+    assert told.startswith("a\\x00\\nb: expected a file that can be read (")
+    assert "embedded null" in told
 
 
 @pytest.mark.parametrize(

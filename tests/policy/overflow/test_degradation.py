@@ -9,12 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.policy.overflow.degradation import (
+    BAD,
+    BY_CHANCE,
     DEGRADED_AT,
     FORGET_S,
     SHARE_WELL,
     SHARE_WORSE,
     UNPROVEN,
+    degraded_rank,
     evidence,
+    run_needed,
     weighed,
 )
 
@@ -93,3 +97,18 @@ def test_the_shares_between_which_it_decides():
     for share, sign in ((SHARE_WELL, -1), (SHARE_WORSE, 1)):
         drift = share * evidence(True, 0.0) + (1 - share) * evidence(False, 0.0)
         assert drift * sign > 0
+
+
+@given(st.integers(1, 64), st.integers(0, 64))
+def test_a_run_that_ends_it_does_not_come_by_chance(failures, successes):
+    """And one success less could, by the share that was seen."""
+    ends = failures + successes
+    succeeds = 1.0 - failures / (ends + 2.0)
+    run = run_needed(failures, ends)
+    assert succeeds**run <= BY_CHANCE * (1.0 + 1e-9) < succeeds ** (run - 1) * (1.0 + 1e-6)
+
+
+@given(st.integers(0, 20), st.floats(0.0, 1.0))
+def test_whoever_can_have_it_done_is_better_than_who_cannot(hops, share):
+    assert degraded_rank(share, hops) > 0.0, "one that is well is better"
+    assert (degraded_rank(share, hops) < BAD) == (hops > 0)

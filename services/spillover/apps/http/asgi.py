@@ -11,7 +11,13 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
-from spillover.apps.http.exchange import EXCHANGE, STATUS_LINE, Exchange, Line
+from spillover.apps.http.exchange import (
+    EXCHANGE,
+    KEEP_ALIVE,
+    STATUS_LINE,
+    Exchange,
+    Line,
+)
 from spillover.apps.http.problems import BUG, Problem
 from spillover.live.process.logs import Message as LogMessage
 from spillover.live.process.logs import OncePerPeriod
@@ -38,12 +44,12 @@ _log.addFilter(OncePerPeriod())
 class AsgiCall:
     """One call of an app."""
 
-    __slots__ = ("_exchange", "_is_chunked", "_left_bytes", "_line")
+    __slots__ = ("_exchange", "_is_chunked", "_left_bytes", "_line", "_to_the_end")
 
     def __init__(self, line: Line, exchange: Exchange) -> None:
         self._line = line
         self._exchange = exchange
-        self._is_chunked = False
+        self._is_chunked = self._to_the_end = False
         self._left_bytes = 0
         """Of a body whose length was told."""
         exchange.news = asyncio.Event()
@@ -119,14 +125,23 @@ class AsgiCall:
                     exchange.keep_alive = False
                     tells_close = True
             lines.append(b"%b: %b\r\n" % (name, value))
-        if not (exchange.keep_alive or tells_close):
-            lines.append(b"connection: close\r\n")
         self._left_bytes = length or 0
         if length is None and exchange.method != "HEAD" and status not in NO_BODY:
-            self._is_chunked = True
-            lines.append(b"transfer-encoding: chunked\r\n")
+            lines.append(self._frame())
+        if not (exchange.keep_alive or tells_close):
+            lines.append(b"connection: close\r\n")
+        elif exchange.is_old and exchange.keep_alive:
+            lines.append(KEEP_ALIVE)
         exchange.response_started = True
         self._line.transport.write(b"".join([*lines, exchange.header_lines, b"\r\n"]))
+
+    def _frame(self) -> bytes:
+        """A body without a length: what is said of it."""
+        if self._exchange.is_old:  # it knows no chunks
+            self._to_the_end, self._exchange.keep_alive = True, False
+            return b""
+        self._is_chunked = True
+        return b"transfer-encoding: chunked\r\n"
 
     def _write_body(self, body: bytes, *, is_last: bool) -> None:
         exchange, transport = self._exchange, self._line.transport
@@ -135,6 +150,8 @@ class AsgiCall:
         elif self._is_chunked:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             transport.write(chunk + b"0\r\n\r\n" if is_last else chunk)
+        elif self._to_the_end:
+            transport.write(body)
         else:
             self._left_bytes -= len(body)
             if self._left_bytes < 0 or (is_last and self._left_bytes):
@@ -146,5 +163,5 @@ class AsgiCall:
         if exchange.news is not None:
             exchange.news.set()
         if not exchange.keep_alive:
-            transport.close()
+            self._line.close_behind(exchange)
         self._line.answered()

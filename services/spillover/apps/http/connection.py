@@ -28,6 +28,7 @@ from spillover.apps.http.exchange import (
     body_too_slow,
 )
 from spillover.apps.http.half_closed import HalfClosed
+from spillover.apps.http.lingering import Lingering
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Serve, Service
 from spillover.apps.http.unread import UnreadAnswers
@@ -270,7 +271,9 @@ class HttpConnection(asyncio.Protocol):
     def shutdown(self) -> None:
         """End it, once what is under way is answered."""
         self.writes.flush()
-        if self.exchange is None or self.exchange.response_complete:
+        if isinstance(self.transport, Lingering):
+            self.transport.end()
+        elif self.exchange is None or self.exchange.response_complete:
             self.transport.close()
         else:
             self.exchange.keep_alive = False
@@ -359,7 +362,7 @@ class HttpConnection(asyncio.Protocol):
         self._discarded_bytes = 0
         before, direct, url = self.exchange, self._direct, self._url
         method: str = parser.get_method().decode("ascii")
-        keep_alive = version != "1.0" and parser.should_keep_alive()
+        keep_alive = parser.should_keep_alive()
         serve: Serve | None = None
         post = None if direct is None or method != "POST" else direct.posts.get(url)
         if post is not None:
@@ -373,6 +376,8 @@ class HttpConnection(asyncio.Protocol):
             if direct is not None and method == "GET" and path.startswith(direct.get_below):
                 serve = direct.get
         exchange = Exchange(self, method, path, query, self._headers, keep_alive)
+        if version == "1.0":
+            exchange.is_old = True
         self.exchange = exchange
         self._headers = []  # trailers are no headers
         exchange.awaits_continue = self._awaits_continue
@@ -412,7 +417,7 @@ class HttpConnection(asyncio.Protocol):
         if exchange.response_complete:
             self._discarded_bytes += len(body)
             if self._discarded_bytes > DISCARD_LIMIT_BYTES:
-                self._close()
+                self._linger()
             return
         exchange.pieces.append(body)
         exchange.size_bytes += len(body)
@@ -604,6 +609,8 @@ class HttpConnection(asyncio.Protocol):
         self._body_timer = None
         exchange = self.exchange
         bounds = self._bounds
+        if self.transport.is_closing():
+            return
         # It comes well, or its turn has not come: others would go along.
         if self.pipeline or exchange is None or not bounds.is_too_slow(self._body_bytes):
             self._set_body_timer()
@@ -624,12 +631,15 @@ class HttpConnection(asyncio.Protocol):
         if not self._in_body:
             if exchange is None or exchange.response_complete:
                 self._answer(Problem("malformed", why))
+                return
         elif exchange is not None and not (self.pipeline or exchange.response_started):
             self._refuse_body(exchange, Problem("malformed", why, headers=[CLOSE]))
         self._close()
 
     def _on_head_timeout(self) -> None:
         self._head_timer = None
+        if self.transport.is_closing():
+            return
         if self.exchange is not None and not self.exchange.response_complete:
             # Until that one is answered, reading may be paused, and closing would take it along.
             if self._head_begun:
@@ -638,7 +648,8 @@ class HttpConnection(asyncio.Protocol):
         if self._head_begun:
             detail = f"expected the whole head of a request within {self._bounds.head_s:g} s"
             self._answer(Problem("head_too_slow", detail))
-        self._close()
+        else:
+            self._close()
 
     def _refuse_head(self) -> None:
         """Answer, unless that would be taken for the answer to another request, and close."""
@@ -652,15 +663,35 @@ class HttpConnection(asyncio.Protocol):
         if unanswered:
             detail = f"expected the head of a request to have at most {HEAD_LIMIT_BYTES} bytes"
             self._answer(Problem("head_too_large", detail))
-        self._close()
+        else:
+            self._close()
 
     def _answer(self, problem: Problem) -> None:
-        """Where no request is to be answered."""
+        """Where no request is to be answered. It is the last one."""
         body = problem.body()
         length = (b"content-length", b"%d" % len(body))
         lines = [b"%b: %b\r\n" % header for header in [*problem.all_headers(), length, CLOSE]]
         self.writes.flush()
         self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", body]))
+        self._linger()
+
+    def close_behind(self, exchange: Exchange) -> None:
+        if exchange.more_body:
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Close it once the client has had the time to read the last answer, though it may look up
+        only once all is sent."""
+        if self._half_closed or self.transport.is_closing():
+            self._close()
+            return
+        self.writes.flush()
+        lingering = Lingering(self, self.transport, self._loop)
+        self.transport = cast("asyncio.Transport", lingering)
+        if self._bounds.exchange_s is not None and self._exchange_timer is None:
+            self._bound_exchange(self._bounds.exchange_s)
 
     def _close(self) -> None:
         """After what was answered in this turn of the loop."""

@@ -23,13 +23,15 @@ EXCHANGE = "spillover.exchange"
 
 DISCARD_LIMIT_BYTES = 16 * 1024 * 1024
 """What is read and thrown away of a body that is too large, so that its sender, who may not look
-up before all is sent, gets to read why. Beyond that the connection is simply closed."""
+up before all is sent, gets to read why. Beyond that it is answered, and the rest of the body is
+read for a while (`lingering`)."""
 
 NO_ROOM = "the cluster holds as many bytes of requests and answers as it may (held_limit_bytes)"
 NO_ROOM_S = 1.0
 """When to try again what was not even read."""
 
 CLOSE = (b"connection", b"close")
+KEEP_ALIVE = b"connection: keep-alive\r\n"
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINE = {s: b"HTTP/1.1 %d %b\r\n" % (s, _PHRASES.get(s, b"")) for s in range(100, 600)}
@@ -73,6 +75,9 @@ class Line(Protocol):
     def answered(self) -> None:
         """The answer to the oldest request without one is written."""
 
+    def close_behind(self, exchange: Exchange) -> None:
+        """Close it: what was written last is the last answer, that of this exchange."""
+
     def lift_bound(self) -> None:
         """The time for an exchange ends here."""
 
@@ -86,8 +91,8 @@ class Exchange:
 
     __slots__ = (
         "awaits_continue", "begun_s", "connection", "disconnected", "has_left_task",
-        "header_lines", "headers", "is_of_page", "keep_alive", "method", "more_body", "news",
-        "path", "pieces", "query", "response_complete", "response_started", "size_bytes"
+        "header_lines", "headers", "is_of_page", "is_old", "keep_alive", "method", "more_body",
+        "news", "path", "pieces", "query", "response_complete", "response_started", "size_bytes"
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +111,8 @@ class Exchange:
         self.query = query
         self.headers = headers
         self.keep_alive = keep_alive
+        self.is_old = False
+        """HTTP/1.0: a client of that is told if the connection stays."""
         self.awaits_continue = False
         """The client waits to be asked for the body."""
         self.is_of_page = False
@@ -239,6 +246,8 @@ class Exchange:
             # Not asked for, the body may come or not: what follows would mean nothing.
             close = True
             header_lines += b"connection: close\r\n"
+        elif self.is_old and not close:
+            header_lines += KEEP_ALIVE
         self.awaits_continue = False
         header_lines += self.header_lines
         head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
@@ -254,7 +263,7 @@ class Exchange:
         line.writes.write(line.transport, *parts)
         if close or not self.keep_alive:
             line.writes.flush()
-            line.transport.close()
+            line.close_behind(self)
         if self.news is not None:
             self.news.set()
         line.answered()
@@ -302,7 +311,7 @@ class Exchange:
             return
         self.response_complete = True
         if close or not self.keep_alive:
-            line.transport.close()
+            line.close_behind(self)
         if self.news is not None:
             self.news.set()
         line.answered()

@@ -54,7 +54,8 @@ class KnownRequests(KnownHeads[KnownRequest]):
     ) -> None:
         """The parser has found this request in a message that was taken apart so."""
         head, length, body = whole
-        if exchange.pieces != [body] or exchange.more_body or not exchange.keep_alive:
+        is_usual = exchange.keep_alive and not exchange.is_old
+        if exchange.pieces != [body] or exchange.more_body or not is_usual:
             return
         names = [name for name, _ in exchange.headers]
         if (b"content-length", length) in exchange.headers and _NOT_KEPT.isdisjoint(names):

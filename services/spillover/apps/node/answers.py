@@ -154,6 +154,14 @@ def status_of(settled: Answer | Refuse) -> tuple[int, str]:
     return problem.status, problem.reason
 
 
+def with_lines(problem: Problem, lines: bytes) -> Problem:
+    """Returns the problem, told with these lines of a header."""
+    for line in lines.splitlines():
+        header, _, value = line.partition(b": ")
+        problem.headers.append((header, value))
+    return problem
+
+
 def rate_limited(name: str, excess: Excess) -> Problem:
     """Returns why a tenant may not make this request now."""
     detail = f"the tenant's quota is used up at this cluster ({excess.limit})"

@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, cast
 
 from spillover.apps.http.exchange import (
-    DISCARD_LIMIT_BYTES,
     NO_ROOM,
     NO_ROOM_S,
     body_too_slow,
     too_large,
 )
 from spillover.apps.http.half_closed import BetweenChunks, HalfClosed
+from spillover.apps.http.lingering import Lingering
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.door_pages import Page
@@ -41,16 +41,16 @@ from spillover.live.handlers.proxy.heads import (
     read_request,
 )
 from spillover.live.handlers.proxy.known import KnownRequest, KnownRequests, WrittenHeads
+from spillover.live.overflow.gateway_metrics import HttpByRoute
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
+from spillover.live.overflow.request_log import is_logged, log_turned_away
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.request import Refusal
+from spillover.model.signals.gateway import OTHER
 
 AHEAD_MAX_BYTES = 65_536
 """Of what comes behind a request that is under way."""
-
-LINGER_S = 5.0
-"""For a client to read why the rest of its body is not read."""
 
 LAST_WORDS_S = 0.1
 """Between the last words of an answer that breaks off and the reset, which could overtake them."""
@@ -79,6 +79,10 @@ class Door(Protocol):
     loop: asyncio.AbstractEventLoop
     requests: KnownRequests
     answers: WrittenHeads
+    counts: HttpByRoute
+
+    def way_of(self, client: str, scheme: str) -> Way:
+        """Returns what is told of requests that come from this address."""
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it told, each second, when something is too late."""
@@ -122,9 +126,8 @@ class DoorConnection(asyncio.Protocol):
         self._ahead = b""
         """What has come behind it."""
         self._is_feeding = False
-        self._discards = False
-        """All that comes is thrown away, until the client has read the last answer."""
-        self._discarded_bytes = 0
+        self._is_last = False
+        """What is answered now is the last answer; all that comes behind it is thrown away."""
         self._read_paused = False
         self.write_paused = False
         self.half_closed = False
@@ -141,7 +144,7 @@ class DoorConnection(asyncio.Protocol):
     @property
     def _is_over(self) -> bool:
         """Whether nothing that comes is read any more."""
-        return self._discards or self.is_gone
+        return self._is_last or self.is_gone
 
     # --- what the loop tells ------------------------------------------------------------------
 
@@ -151,7 +154,7 @@ class DoorConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         scheme = "http" if transport.get_extra_info("ssl_object") is None else "https"
         client = str(peer[0]) if isinstance(peer, tuple) else ""
-        self._way = Way(client, scheme, self._door.pseudonym)
+        self._way = self._door.way_of(client, scheme)
         self._await_request()
         self._door.watch(self)
 
@@ -169,11 +172,6 @@ class DoorConnection(asyncio.Protocol):
             answer.client_left()
 
     def data_received(self, data: bytes) -> None:
-        if self._discards:
-            self._discarded_bytes += len(data)
-            if self._discarded_bytes > DISCARD_LIMIT_BYTES:
-                self.transport.abort()
-            return
         if self._answer is not None or self._is_feeding or self.write_paused:
             self._ahead += data
             if len(self._ahead) > AHEAD_MAX_BYTES and not self._read_paused:
@@ -189,7 +187,7 @@ class DoorConnection(asyncio.Protocol):
         good is found out by beginning the first of them."""
         answer = self._answer
         self._door.shell.writes.flush()
-        if self._discards or self._way.scheme == b"https":
+        if self._is_last or self._way.scheme == b"https":
             return False  # TLS has no half-closed connections
         if answer is None and not self._ahead:
             return False
@@ -341,6 +339,9 @@ class DoorConnection(asyncio.Protocol):
         self.due_s = math.inf
         self._body = None
         answer = self._answer = PassedAnswer(self._door.shell, self, head, self._door.answers)
+        answer.counts, answer.received_bytes = self._door.counts[head.method, OTHER], len(body)
+        if answer.asked is not None:
+            answer.asked.received_s = self._received_s
         try:
             asked = Asked(head, self._tenant, known)
             self._door.pass_on(answer, asked, self._way, body, self._received_s)
@@ -352,10 +353,13 @@ class DoorConnection(asyncio.Protocol):
         """Answer what cannot be read on, behind what was answered before."""
         self._door.shell.writes.flush()
         self._forget_body()
-        head, method, page = self._head, "GET", None
-        if head is not None:
-            method, page = head.method, self._door.page_of(head)
-        self._discards = True
+        head = self._head
+        method, target = (head.method, head.target) if head else (OTHER, b"")
+        page = None if head is None else self._door.page_of(head)
+        self._is_last = True
+        self._door.counts[method, OTHER].statuses[problem.status // 100] += 1
+        if is_logged():
+            log_turned_away(method, target, problem.status, problem.reason)
         write_problem(self, problem, method, page, keep_alive=False)
 
     # --- what answers tell --------------------------------------------------------------------
@@ -377,10 +381,10 @@ class DoorConnection(asyncio.Protocol):
             self._between.stop()
         self._answer = None
         self._head = None
-        if self._discards and not self.half_closed:
-            self.due_s = self._door.clock() + LINGER_S
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
+        if self._is_last and not (self.half_closed or self.is_gone):
+            self.due_s = math.inf
+            lingering = Lingering(self, self.transport, self._door.loop)
+            self.transport = cast("asyncio.Transport", lingering)
             return
         if not keep_alive or (self.half_closed and not (self._ahead or self._is_feeding)):
             self.close()
@@ -439,7 +443,7 @@ class DoorConnection(asyncio.Protocol):
         if unsent_bytes and unsent_bytes != self._unsent_bytes:  # it is read, slowly
             self._unsent_bytes = unsent_bytes
             self.due_s = now_s + self._door.bounds.unread_s
-        elif self._discards or self.is_gone or unsent_bytes:
+        elif self.is_gone or unsent_bytes:
             self.transport.abort()
         elif self._body is not None:
             self._look_at_body(self._door.bounds, now_s)

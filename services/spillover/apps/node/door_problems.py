@@ -29,6 +29,8 @@ _PROXY_ERRORS = {
 }
 """By reason (RFC 9209, section 2.3); all others are faults of the request."""
 
+KEEP_ALIVE = (b"Connection", b"keep-alive")
+
 _AGAIN = b"the work may have run: to send the request again may run it again"
 _NOT_RUN = b"the work has not run"
 
@@ -83,7 +85,13 @@ def not_passed(error: Refused) -> Problem:
 
 
 def write_problem(
-    line: ClientLine, problem: Problem, method: str, page: Page | None, *, keep_alive: bool
+    line: ClientLine,
+    problem: Problem,
+    method: str,
+    page: Page | None,
+    *,
+    keep_alive: bool,
+    is_old: bool = False,
 ) -> None:
     """Answer with an error of ours, which the page that asks may read, if the service lets it."""
     if line.is_gone:
@@ -101,6 +109,8 @@ def write_problem(
     ]
     if not (keep_alive or CLOSE in fields):
         fields.append(CLOSE)
+    elif keep_alive and is_old:
+        fields.append(KEEP_ALIVE)
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
     head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
     line.write(head if method == "HEAD" else head + body)

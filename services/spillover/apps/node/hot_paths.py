@@ -28,12 +28,15 @@ from spillover.apps.node.answers import (
     node_ended,
     problem_of,
     rate_limited,
+    status_of,
+    with_lines,
 )
+from spillover.apps.node.counted_requests import CountedRequests
 from spillover.apps.node.intake import Headers, read_headers, read_request
 from spillover.apps.node.lookups import LOOKUP_METHODS, LOOKUP_PREFIX, Lookups
 from spillover.apps.node.pages import REQUESTS, Pages
 from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
-from spillover.apps.node.preferences import Preferences
+from spillover.apps.node.preferences import Preferences, waited_line
 from spillover.apps.node.request_view import encode_view, location
 from spillover.apps.node.session_paths import SessionPaths
 from spillover.apps.node.waiting import Waiting
@@ -47,6 +50,7 @@ from spillover.live.overflow.protocol import (
     SPOKEN,
     is_of_another_version,
 )
+from spillover.live.overflow.request_log import is_logged, log_request
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
 from spillover.model.ids import name_of
@@ -80,6 +84,9 @@ class HotPaths:
         """None: there are no API tokens, and so no tenants."""
         self._shell = shell
         self._clock = shell.timers.clock
+        self._counted = CountedRequests(shell.metrics.gateway.http)
+        self._counts, self._refuse = self._counted.posts, self._counted.refuse
+        shell.status_of = status_of
         self._home_requests = shell.home_requests
         self._waiters = shell.waiters
         self._problem_with = shell.workers.problem_with
@@ -129,7 +136,7 @@ class HotPaths:
             _check_method(exchange, methods)
             await answer(exchange, send)
         except Problem as problem:
-            exchange.refuse(problem)
+            self._refuse(exchange, problem)
         except ClientGone:
             return
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
@@ -150,7 +157,7 @@ class HotPaths:
         try:
             return self._pages.admit(exchange)
         except Problem as problem:
-            exchange.refuse(problem)
+            self._refuse(exchange, problem)
         except Exception:  # noqa: BLE001 - as above
             self._internal_error(exchange, None)
         return False
@@ -161,7 +168,7 @@ class HotPaths:
         try:
             return doors.let_in(exchange, scope, send)
         except Problem as problem:
-            exchange.refuse(problem)
+            self._refuse(exchange, problem)
         except Exception:  # noqa: BLE001 - as above
             self._internal_error(exchange, None)
         return None
@@ -181,9 +188,9 @@ class HotPaths:
             if exchange.size_bytes <= limit_bytes:
                 self._serve(exchange, headers, exchange.take(), received_s, tenant)
             else:
-                exchange.refuse(too_large(limit_bytes, whole=True, name=headers.key))
+                self._refuse(exchange, too_large(limit_bytes, whole=True, name=headers.key))
         except Problem as problem:
-            exchange.refuse(problem)
+            self._refuse(exchange, problem)
         except Exception:  # noqa: BLE001 - see above
             self._internal_error(exchange, None)
 
@@ -232,6 +239,7 @@ class HotPaths:
         self, exchange: Exchange, headers: Headers, body: bytes, received_s: float, tenant: str
     ) -> None:
         """Take the request, or find it under its name. Raises Problem where that is refused."""
+        self._counts.received_bytes += len(body)
         try:
             request = read_request(headers, body, tenant)
         except Problem as problem:
@@ -279,7 +287,7 @@ class HotPaths:
     ) -> None:
         """A name that is known: wait for the answer of the run under way, or give it again."""
         if entry.answer is not None:
-            lines = REPLAYED_LINE + _waited_line(preferences)
+            lines = REPLAYED_LINE + waited_line(preferences)
             self._answer(exchange, entry, lines, entry.answer)
         elif preferences.respond_async:
             self._wait_or_accept(exchange, entry, preferences, REPLAYED_LINE)
@@ -290,10 +298,15 @@ class HotPaths:
         """Have a client wait for the answer of the run under way, but no longer than its own
         deadline or than it stays."""
         on_answer = partial(self._answer, exchange, entry, REPLAYED_LINE)
-        waiting = Waiting(entry.ref, on_answer, partial(_too_late, exchange, entry))
+        waiting = Waiting(entry.ref, on_answer, partial(self._too_late, exchange, entry))
         if not waiting.begin(self._shell, exchange, deadline_s):
             detail = "too many wait for the answer to this request"
             raise Problem("queue_full", detail, id=entry.name, retry_after_s=1.0)
+
+    def _too_late(self, exchange: Exchange, entry: IdempotencyRecord) -> None:
+        detail = "the first request of this name was still under way at the deadline"
+        problem = Problem("deadline_exceeded", detail, id=entry.name, is_keyed=True)
+        self._refuse(exchange, problem)
 
     def _wait_or_accept(
         self, exchange: Exchange, entry: IdempotencyRecord, preferences: Preferences, lines: bytes
@@ -301,7 +314,7 @@ class HotPaths:
         """Asynchronous: the answer if it comes while the client would wait, else 202."""
         wait_s, both = preferences.wait_s, b"respond-async, wait=%d"
         if wait_s:
-            on_answer = partial(self._answer, exchange, entry, lines + _waited_line(preferences))
+            on_answer = partial(self._answer, exchange, entry, lines + waited_line(preferences))
             on_late = partial(self._answer_accepted, exchange, entry, both % wait_s, lines)
             if entry.answer is not None:
                 on_answer(entry.answer)
@@ -321,20 +334,28 @@ class HotPaths:
             if isinstance(told, Answer):
                 if not entry.fetched:
                     self._home_requests.fetch(entry)
+                if lines[: len(REPLAYED_LINE)] == REPLAYED_LINE and is_logged():
+                    status = 200 if told.outcome is DONE else status_of(told)[0]
+                    log_request(entry, told, status, replayed=True)
                 if told.outcome is not DONE:
-                    exchange.refuse(_of_entry(entry, problem_of(name, told), lines))
+                    problem = with_lines(_of_entry(entry, problem_of(name, told)), lines)
+                    self._refuse(exchange, problem, was_accepted=True)
                     return
                 name_line = b"spillover-request-id: %b\r\n" % name.encode()
                 if lines:  # one of several who are given it
                     body = self._encoded.body(told, lambda: encode(answer_body(name, told)))
                 else:
                     body = encode(answer_body(name, told))
+                counts = self._counts
+                counts.statuses[0 if exchange.disconnected else 2] += 1
+                counts.sent_bytes += len(body)
                 exchange.answer_raw(200, JSON_LINE + name_line + lines, body)
             elif told is None:
                 has_not_run = self._shell.surely_never_ran(entry.ref)
-                exchange.refuse(_of_entry(entry, node_ended(name, has_not_run=has_not_run)))
+                problem = node_ended(name, has_not_run=has_not_run)
+                self._refuse(exchange, _of_entry(entry, problem))
             else:
-                exchange.refuse(problem_of(name, told))
+                self._refuse(exchange, problem_of(name, told))
         except Exception:  # noqa: BLE001 - see above
             self._internal_error(exchange, entry.id)
 
@@ -350,6 +371,7 @@ class HotPaths:
         where, name = location(entry.name).encode(), entry.name.encode()
         named = b"location: %b\r\nspillover-request-id: %b\r\n" % (where, name)
         lines = JSON_LINE + b"preference-applied: %b\r\n" % applied + named + lines
+        self._counts.statuses[0 if exchange.disconnected else 2] += 1
         exchange.answer_raw(202, lines, encode_view(self._shell, entry))
 
     def _not_accepted(self, exchange: Exchange, entry: IdempotencyRecord, told: Told) -> None:
@@ -358,6 +380,8 @@ class HotPaths:
             self._answer(exchange, entry, b"", told)
 
     def _internal_error(self, exchange: Exchange, request_id: str | None) -> None:
+        if exchange.path == REQUESTS:
+            self._counts.statuses[5] += 1
         answer_internal_error(self._shell, exchange, request_id)
 
 
@@ -368,25 +392,10 @@ def _check_same(entry: IdempotencyRecord, request: Request) -> None:
         raise Problem("conflict", detail, id=entry.name)
 
 
-def _of_entry(entry: IdempotencyRecord, problem: Problem, lines: bytes = b"") -> Problem:
-    """The problem of such a request, told with these lines of a header."""
+def _of_entry(entry: IdempotencyRecord, problem: Problem) -> Problem:
+    """The problem of such a request."""
     problem.is_keyed = entry.fingerprint is not None
-    for line in lines.splitlines():
-        header, _, value = line.partition(b": ")
-        problem.headers.append((header, value))
     return problem
-
-
-def _waited_line(preferences: Preferences) -> bytes:
-    """What an answer that came in time says of the preference to wait for it so long."""
-    if not (preferences.respond_async and preferences.wait_s):
-        return b""
-    return b"preference-applied: wait=%d\r\n" % preferences.wait_s
-
-
-def _too_late(exchange: Exchange, entry: IdempotencyRecord) -> None:
-    detail = "the first request of this name was still under way at the deadline"
-    exchange.refuse(Problem("deadline_exceeded", detail, id=entry.name, is_keyed=True))
 
 
 def _check_method(exchange: Exchange, methods: tuple[str, ...]) -> None:

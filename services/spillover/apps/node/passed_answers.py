@@ -14,7 +14,8 @@ import msgspec
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import node_ended, problem_of
 from spillover.apps.node.door_pages import Page
-from spillover.apps.node.door_problems import ClientLine, write_problem
+from spillover.apps.node.door_problems import KEEP_ALIVE, ClientLine, write_problem
+from spillover.apps.node.passed_told import count_end, log_end
 from spillover.apps.node.repeats import KeyRepeat
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
@@ -28,13 +29,16 @@ from spillover.live.handlers.proxy.heads import (
 from spillover.live.handlers.proxy.known import WrittenHeads
 from spillover.live.handlers.proxy.known import cut as cut_head
 from spillover.live.handlers.proxy.unqueued import NotWhole, UnqueuedCall
-from spillover.live.overflow.relay import Flow
+from spillover.live.overflow.gateway_metrics import NOT_COUNTED
+from spillover.live.overflow.relay import CANCELLED, TRUNCATED, WHOLE, Flow
+from spillover.live.overflow.request_log import Asked, is_logged
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.causes import Cause
 from spillover.model.ids import name_of
 from spillover.model.passed import Fields, PassedHead, length_at, with_length
-from spillover.model.request import Answer, Request
+from spillover.model.request import Answer, Outcome, Request
 
 JOINED_BYTES = 16_384
 """A smaller piece is copied between its chunk's ends, a larger one is not."""
@@ -47,6 +51,8 @@ _BODYLESS = (204, 304)
 _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
 _EVENTS = b"text/event-stream"
+_BLANK_LINES = b"\n\n", b"\n\r\n", b"\r\r", b"\r\r\n", b"\n\r", b"\r\n\r"
+"""With which an event ends; each of the two lines with LF, CR, or both."""
 _OF_OURS = (
     b"Spillover-Request-Id: %b\r\nSpillover-Path: %b\r\n"
     b"Server-Timing: queued;dur=%.3f, network;dur=%.3f, service;dur=%.3f\r\n"
@@ -64,6 +70,13 @@ def _is_of_events(head: PassedHead) -> bool:
     )
 
 
+def _last_event(problem: str) -> bytes:
+    """Returns an event that says why nothing follows, as clients of OpenAI's API know it: by its
+    data alone, which they take for an error whatever the events before it are called."""
+    error = {"message": problem, "type": "server_error", "code": "handler_failed"}
+    return b"data: %b\n\n" % msgspec.json.encode({"error": error})
+
+
 class PassedAnswer:
     """The sink of one request (`live.overflow.relay`)."""
 
@@ -76,9 +89,12 @@ class PassedAnswer:
         "_method",
         "_passed",
         "_shell",
+        "_tail",
         "_takes_trailers",
         "_unwritten",
+        "asked",
         "call",
+        "counts",
         "entry",
         "flow",
         "has_begun",
@@ -86,8 +102,12 @@ class PassedAnswer:
         "is_over",
         "own_name",
         "page",
+        "received_bytes",
         "repeat",
         "request",
+        "sent_bytes",
+        "so_far",
+        "status",
         "tells_events",
     )
 
@@ -125,8 +145,15 @@ class PassedAnswer:
         self.flow: Flow | None = None
         self.has_begun = False
         self.is_over = False
+        # For `passed_told`:
+        self.asked = Asked(head.method, head.target.decode("latin-1")) if is_logged() else None
+        self.counts = NOT_COUNTED
+        self.received_bytes = self.sent_bytes = self.status = 0
+        self.so_far: SoFar | None = None
         self.tells_events = False
         """A stream of events that breaks off ends with one that says so."""
+        self._tail = b"\n\n"
+        """Of that stream: an event may begin at its very beginning too."""
 
     @property
     def name(self) -> str:
@@ -135,19 +162,33 @@ class PassedAnswer:
 
     # --- the sink -----------------------------------------------------------------------------
 
+    def hint(self, head: PassedHead) -> None:
+        """To who can read one (RFC 9110, 15.2) and has not been begun to be answered (0033)."""
+        line = self._line
+        if self._is_old or self.is_over or line.half_closed or line.write_paused or line.is_gone:
+            return
+        written = write_head(b"HTTP/1.1 %d %b" % (head.status, head.reason), head.headers)
+        if written is not None:
+            self._shell.writes.flush()  # what was answered before comes first
+            line.write(written)
+
     def begin(self, head: PassedHead, so_far: SoFar, flow: Flow) -> None:
         self.flow = flow
         self.has_begun = True
         self._passed = head
         if self.page is not None:
             self.page.answered(head)
+        self.so_far = so_far
+        if self.asked is not None:
+            self.asked.first_byte_now()
         if self._line.is_gone:
             return
         written = self._written(head, so_far, flow)
         if written is None:
-            self._break_off()
+            self._break_off(cause=Cause.UPSTREAM_ANSWER)
             return
         self._unwritten = written
+        self.status = head.status
         if not flow.is_whole:
             asyncio.get_running_loop().call_soon(self.flush)
         if self._line.write_paused:
@@ -159,8 +200,11 @@ class PassedAnswer:
         if self._left_bytes is not None:
             self._left_bytes -= len(data)
             if self._left_bytes < 0:
-                self._break_off()
+                self._break_off(cause=Cause.UPSTREAM_ANSWER)
                 return
+        self.sent_bytes += len(data)
+        if self.tells_events:
+            self._tail = (self._tail + data[-4:])[-4:]
         is_short = len(data) < JOINED_BYTES
         if self._unwritten:
             if is_short and len(self._unwritten) < JOINED_BYTES:
@@ -187,17 +231,18 @@ class PassedAnswer:
         if self._line.half_closed and self.is_chunked:
             self._line.look_between_chunks()
 
-    def end(self, trailers: Fields, answer: Answer | None) -> None:  # noqa: ARG002 - of `Sink`
+    def end(self, trailers: Fields, answer: Answer | None) -> None:
         if self.is_over or self._line.is_gone:
             return
         if self._left_bytes:
-            self._break_off()
+            self._break_off(cause=Cause.UPSTREAM_ANSWER)
             return
         last = b"0\r\n\r\n" if self.is_chunked else b""
         if last and trailers and self._takes_trailers:
             written = write_head(b"0", trailers)
             if written is None:
-                self._break_off()  # a neighbor must not write a second answer
+                # A neighbor must not write a second answer.
+                self._break_off(cause=Cause.UPSTREAM_ANSWER)
                 return
             last = written
         if self._unwritten:
@@ -208,18 +253,26 @@ class PassedAnswer:
         self.is_over = True
         if self._line.half_closed and self.entry is not None:
             self.entry.client_left = True  # perhaps
+        counts = self.counts  # as `count_end`, on the way of most requests
+        counts.statuses[self.status // 100] += 1
+        counts.received_bytes += self.received_bytes
+        counts.sent_bytes += self.sent_bytes
+        if self.asked is not None:
+            log_end(self, self.asked, WHOLE, answer)
         self._line.answered(keep_alive=self._keep_alive)
 
     def break_off(self, answer: Answer | None) -> None:
         if not self.is_over:
-            self._break_off(None if answer is None else answer.problem)
+            cause = Cause.NODE if answer is None else None
+            self._break_off(None if answer is None else answer.problem, answer, cause=cause)
 
     def settle(self, told: Told) -> None:
         if told is not None:
-            self.refuse(problem_of(self.name, told))
+            answer = told if isinstance(told, Answer) else None
+            self.refuse(problem_of(self.name, told), answer)
             return
         has_not_run = self.entry is None or self._shell.surely_never_ran(self.entry.ref)
-        self.refuse(node_ended(self.name, has_not_run=has_not_run))
+        self.refuse(node_ended(self.name, has_not_run=has_not_run), cause=Cause.NODE)
 
     def taken(self, entry: IdempotencyRecord) -> None:
         """It is under way, unless it has come to its end already."""
@@ -228,7 +281,9 @@ class PassedAnswer:
 
     def client_left(self) -> None:
         """Nobody waits for the answer any more."""
-        self.is_over = True
+        if not self.is_over:
+            self.is_over = True
+            count_end(self, CANCELLED if self.has_begun else None, cause=Cause.CLIENT)
         if self.entry is not None:
             self._shell.home_requests.abandon(self.entry)
         elif self.call is not None:
@@ -242,21 +297,26 @@ class PassedAnswer:
             self.end(came_to, None)
         elif self.has_begun:
             if not self.is_over:
-                self._break_off(came_to.detail)
+                self._break_off(came_to.detail, cause=came_to.cause)
         else:
             retry_after_s = UNQUEUED_RETRY_S if came_to.reason == "no_servers" else None
-            self.refuse(Problem(came_to.reason, came_to.detail, self.name, retry_after_s))
+            problem = Problem(came_to.reason, came_to.detail, self.name, retry_after_s)
+            self.refuse(problem, cause=came_to.cause)
 
     # ------------------------------------------------------------------------------------------
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(
+        self, problem: Problem, answer: Answer | None = None, cause: Cause | None = None
+    ) -> None:
         """Nothing has begun, and nothing will."""
         if not self.is_over:
             self.is_over = True
             problem.is_keyed = self.request is not None and self.request.keyed
+            self.status = 0 if self._line.is_gone else problem.status
+            count_end(self, None, answer, cause, problem)
             self._shell.writes.flush()  # what was answered before comes first
-            told = problem, self._method, self.page
-            write_problem(self._line, *told, keep_alive=self._keep_alive)
+            told = {"keep_alive": self._keep_alive, "is_old": self._is_old}
+            write_problem(self._line, problem, self._method, self.page, **told)
 
     def _written(self, head: PassedHead, so_far: SoFar, flow: Flow) -> bytes | None:
         """The head as it is sent; None if it cannot be."""
@@ -306,6 +366,8 @@ class PassedAnswer:
             fields = tuple([field for field in fields if field[0].lower() not in dropped])
         if not self._keep_alive:
             fields = (*fields, (b"Connection", b"close"))
+        elif self._is_old:
+            fields = (*fields, KEEP_ALIVE)
         if self.is_chunked:
             fields = (*fields, (b"Transfer-Encoding", b"chunked"))
         return fields
@@ -319,16 +381,22 @@ class PassedAnswer:
             so_far.service_s * 1e3,
         ))  # fmt: skip
 
-    def _break_off(self, problem: str | None = None) -> None:
+    def _break_off(
+        self, problem: str | None = None, answer: Answer | None = None, cause: Cause | None = None
+    ) -> None:
         """Whoever reads it must see that it is not whole."""
         self.flush()
         self.is_over = True
+        was_cancelled = answer is not None and answer.outcome is Outcome.CANCELLED
+        count_end(self, CANCELLED if was_cancelled else TRUNCATED, answer, cause)
         words = b""
-        passed, left_bytes = self._passed, self._left_bytes
-        if self.tells_events and left_bytes is None and passed and _is_of_events(passed):
-            told = {"reason": "handler_failed", "detail": problem or "the answer broke off"}
-            event = b"\nevent: error\ndata: %b\n\n" % msgspec.json.encode(told)
-            words = b"%x\r\n%b\r\n" % (len(event), event) if self.is_chunked else event
+        passed = self._passed
+        is_open = (
+            self.tells_events and self._left_bytes is None and self._tail.endswith(_BLANK_LINES)
+        )
+        if is_open and passed and _is_of_events(passed):
+            words = _last_event(problem or "the answer broke off before its end")
+            words = b"%x\r\n%b\r\n" % (len(words), words) if self.is_chunked else words
         _log.info(Message("answer broken off", request_id=self.name, reason=problem))
         if self.entry is not None and not self._line.is_gone:
             self._shell.home_requests.abandon(self.entry)

@@ -70,3 +70,10 @@ def _seconds(given: bytes) -> int | None:
         return None
     given = given.lstrip(b"0") or b"0"
     return min(int(given), WAIT_MAX_S) if len(given) <= _SECONDS_DIGITS_MAX else WAIT_MAX_S
+
+
+def waited_line(preferences: Preferences) -> bytes:
+    """Returns what an answer that came in time says of the preference to wait for it so long."""
+    if not (preferences.respond_async and preferences.wait_s):
+        return b""
+    return b"preference-applied: wait=%d\r\n" % preferences.wait_s

@@ -13,6 +13,7 @@ import os
 import re
 import socket
 from collections.abc import Sequence
+from ipaddress import IPv6Address, ip_address
 
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from spillover.apps.node.door_connection import Asked, DoorConnection
 from spillover.apps.node.door_pages import Origins, Page
 from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
 from spillover.apps.node.passed_answers import UNQUEUED_RETRY_S, PassedAnswer
-from spillover.apps.node.repeats import KeyRepeat
+from spillover.apps.node.repeats import waits_for_key
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
 from spillover.live.handlers.proxy.heads import RequestHead, Way
@@ -37,11 +38,14 @@ from spillover.live.process.logs import OncePerPeriod
 from spillover.live.tls.handshakes import Front, Handshake, at_door
 from spillover.model.ids import RequestId, name_of, request_id_of, told_inside
 from spillover.model.passed import PassedHead, PassedRequest
-from spillover.model.request import Refusal, Request
+from spillover.model.request import KIND_LENGTH_MAX, Refusal, Request
 from spillover.model.routes import Route
 
 SWEEP_S = 1.0
 STOP_S = 2.0
+
+KIND_PARTS = 2
+"""Of the path, at its beginning: by them and the method, requests without a type are told apart."""
 
 _SERVER_NAMES = frozenset(
     {b"idempotency-key", b"spillover-deadline-ms", b"spillover-priority", b"spillover-type",
@@ -80,6 +84,7 @@ class ProxyDoor:
         self.pseudonym = f"{shell.cluster.id}-{os.urandom(4).hex()}.spillover"
         self.loop = asyncio.get_running_loop()
         self.requests, self.answers = KnownRequests(), WrittenHeads()
+        self.counts = shell.metrics.gateway.http
         workers = shell.workers
         self._unqueued = (
             Unqueued(workers.upstreams, shell.timers, shell.moving)
@@ -99,6 +104,7 @@ class ProxyDoor:
         self._default_deadline_ms = topology.default_deadline_ms
         self.body_limit_bytes = cluster.passed_body_limit_bytes
         self._routes = cluster.routes
+        self._trusted = cluster.trusted_networks
         if self._unqueued is not None:
             self._unqueued.stall_s = cluster.passed_stall_ms / 1e3
 
@@ -129,6 +135,16 @@ class ProxyDoor:
     def stop(self) -> None:
         """Have `serve` return, once what was answered has left or the time for that is up."""
         self._stopped.set()
+
+    def way_of(self, client: str, scheme: str) -> Way:
+        """Returns what is told of requests that come from this address."""
+        is_trusted = self._trusted is None
+        if self._trusted:
+            with contextlib.suppress(ValueError):
+                address = ip_address(client.partition("%")[0])
+                mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+                is_trusted = any((mapped or address) in network for network in self._trusted)
+        return Way(client, scheme, self.pseudonym, is_trusted=is_trusted)
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it looked at each second."""
@@ -176,59 +192,59 @@ class ProxyDoor:
     ) -> None:
         """A request has come whole. Raises Problem where it is not taken."""
         head, tenant, known = asked
+        route = self.route_of(head) if self._routes else None
+        beside = None
+        if route is not None:
+            answer.counts = self.counts[head.method, route.path]
+            answer.tells_events = route.sse_error_event
+            if route.unqueued:
+                beside = self._unqueued
+            if answer.asked is not None:
+                answer.asked.route = route.path
         headers = NO_HEADERS
         if not _SERVER_NAMES.isdisjoint(head.names):
             both = zip(head.names, head.fields, strict=True)
             headers = read_headers([(name, one[1]) for name, one in both if name in _SERVER_NAMES])
-        route = self.route_of(head) if self._routes else None
-        beside = None
         if b"origin" in head.names:
-            answer.page = page = Page(self._origins, head)
-            beside = self._unqueued if page.is_preflight and self._may_ask_beside else None
+            beside = self._beside_of_page(answer, head) or beside
         own = OwnRequest(head, way, body, known)
         passed: OwnRequest | PassedRequest = own
-        if tenant and headers.key is not None:
-            # The service must not take two tenants' requests for the same one.
-            key = told_inside(request_id_of(tenant, headers.key)).encode()
-            passed = _with_key(own.passed(), key)
-        deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
         if tenant:
             self._check_quota(headers.key, tenant)
-        if route is not None:
-            answer.tells_events = route.sse_error_event
-            if route.unqueued:
-                beside = self._unqueued
+            passed = _of_tenant(own, tenant, headers.key)
+        deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
         if beside is not None:
             name = request_id_of(tenant, headers.key or f"{self._own}-{os.urandom(8).hex()}")
             self._pass_beside(beside, answer, passed, name, deadline_s)
             return
         type_ = headers.type or (None if route is None else route.type) or "default"
         id_ = request_id_of(tenant, headers.key or "")
+        kind = ""
+        if type_ == "default":
+            path = head.target.partition(b"?")[0].split(b"/", KIND_PARTS + 1)[: KIND_PARTS + 1]
+            kind = f"{head.method} {b'/'.join(path).decode('latin-1')}"[:KIND_LENGTH_MAX]
         request = Request(
             id_, headers.key is not None, passed, (), type_,
-            headers.priority, headers.trace, own.size_bytes,
+            headers.priority, headers.trace, own.size_bytes, kind,
         )  # fmt: skip
         answer.request = request
-        home_requests = self.shell.home_requests
-        if headers.key is not None:
-            entry = home_requests.find(id_)
-            if entry is not None and entry.answer is None:
-                answer.repeat = KeyRepeat(self.shell, answer, request, deadline_s)
-                answer.repeat.take()
-                return
-        entry = home_requests.take_passed(request, deadline_s, answer)
+        if headers.key is not None and waits_for_key(self.shell, answer, request, deadline_s):
+            return
+        entry = self.shell.home_requests.take_passed(request, deadline_s, answer)
         answer.taken(entry)
 
     def page_of(self, head: RequestHead) -> Page | None:
         """Returns the page of a browser that asks; None where none says that it does."""
         return Page(self._origins, head) if b"origin" in head.names else None
 
-    @property
-    def _may_ask_beside(self) -> bool:
-        """Whether a preflight can be passed on beside the queue; else it goes the way of all
-        others, which may lead to a neighbor."""
+    def _beside_of_page(self, answer: PassedAnswer, head: RequestHead) -> Unqueued | None:
+        """By what a preflight can be passed on beside the queue, if it is one; else it goes the way
+        of all others, which may lead to a neighbor."""
+        answer.page = page = Page(self._origins, head)
         beside = self._unqueued
-        return beside is not None and beside.upstreams.some_up and not beside.is_full
+        if not page.is_preflight or beside is None or beside.is_full:
+            return None
+        return beside if beside.upstreams.some_up else None
 
     def _check_quota(self, name: str | None, tenant: str) -> None:
         quotas = self.shell.home_requests.quotas
@@ -254,6 +270,9 @@ class ProxyDoor:
         begun_s = self.shell.now_s
 
         def on_head(head: PassedHead) -> None:
+            if head.status < 200:
+                answer.hint(head)
+                return
             so_far = SoFar((cluster,), 0.0, 0.0, self.shell.now_s - begun_s)
             call = answer.call
             assert call is not None  # noqa: S101 - a head comes later than the call
@@ -268,6 +287,13 @@ class ProxyDoor:
         if route is not None and route.deadline_ms is not None:
             return route.deadline_ms
         return self._default_deadline_ms
+
+
+def _of_tenant(own: OwnRequest, tenant: str, key: str | None) -> OwnRequest | PassedRequest:
+    """The request, with a key that the service does not take for another tenant's."""
+    if key is None:
+        return own
+    return _with_key(own.passed(), told_inside(request_id_of(tenant, key)).encode())
 
 
 def _with_key(passed: PassedRequest, key: bytes) -> PassedRequest:

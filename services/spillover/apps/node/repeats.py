@@ -29,6 +29,9 @@ _CONFLICT = "under way; its answer is passed on as it comes and not kept"
 class Waits(Sink, Protocol):
     """The sink of a request that waits."""
 
+    repeat: KeyRepeat | None
+    """To be told when the client leaves."""
+
     def taken(self, entry: IdempotencyRecord) -> None:
         """It is under way, unless it has come to its end already."""
 
@@ -114,3 +117,13 @@ class KeyRepeat:
         entry, self._entry = self._entry, None
         if entry is not None:
             self._shell.waiters.leave(entry.ref, self)
+
+
+def waits_for_key(shell: NodeShell, answer: Waits, request: Request, deadline_s: float) -> bool:
+    """Returns whether another request of its name is under way: then it waits for that to end."""
+    other = shell.home_requests.find(request.id)
+    if other is None or other.answer is not None:
+        return False
+    answer.repeat = repeat = KeyRepeat(shell, answer, request, deadline_s)
+    repeat.take()
+    return True

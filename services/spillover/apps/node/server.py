@@ -129,7 +129,7 @@ async def _run(
     await _first(stop.wait(), end.wait(), running, serving)
     if not end.is_set():
         await _first(shell.drain(*timeouts_s), end.wait(), running, serving)
-        tell_lost(shell.left)
+        tell_lost(shell.left, shell.home_requests.lose_results())
 
 
 def _bind(

@@ -9,6 +9,8 @@ held until their answer comes.
 
 from __future__ import annotations
 
+import math
+
 from spillover.core.overflow.health import SLOW_START_SHARE, Health
 from spillover.core.overflow.held import Held
 from spillover.core.overflow.neighbors import Neighbors
@@ -24,6 +26,7 @@ from spillover.policy.overflow.admission import (
     takes_foreign,
 )
 from spillover.policy.overflow.base import accept_probability
+from spillover.policy.overflow.degradation import BAD, SAME, degraded_rank
 
 
 class Admission:
@@ -33,6 +36,8 @@ class Admission:
     __slots__ = (
         "_health",
         "_held",
+        "_here",
+        "_is_unlike",
         "_neighbors",
         "_refuses_blocked",
         "_servers",
@@ -57,7 +62,8 @@ class Admission:
         self.bounds_foreign = False
         """Whether few neighbors' requests may wait. Set by the machine, by its policy."""
         self._refuses_blocked = servers.on_block == REFUSE
-        self._health = health
+        self._is_unlike = settings.pool is not None
+        self._health, self._here = health, health.here
         self._neighbors = neighbors
         self._settings = settings
         self._servers = servers
@@ -74,20 +80,41 @@ class Admission:
         return min(foreign_waiting_max(servers), limit) if self.bounds_foreign else limit
 
     @property
+    def rank(self) -> float:
+        """Returns how good a place for work this cluster is; 0 where it is well."""
+        if self._servers.down:
+            return math.inf
+        here = self._here
+        return degraded_rank(here.share.last, 0) if here.degraded else 0.0
+
+    @property
     def elsewhere_first(self) -> bool:
         """Returns whether work should go to neighbors even if there is room here: the cluster
-        rests, or is degraded and can reach one that is not. Where all are, none is worse than
+        rests, or is degraded and can reach a better one. Where all fail alike, none is worse than
         another.
         """
         if self._servers.resting:
             return True
-        return self._health.degraded and self._neighbors.knowledge().any_well
+        if not self._here.degraded:
+            return False
+        return self._neighbors.knowledge().best + SAME < self.rank
+
+    @property
+    def relay_hops(self) -> int:
+        """Returns how many hops away a cluster is that is well, and that all is handed on to since
+        this one is not; 0 where it is, or there is none that a neighbor's request could get to."""
+        if not (self._here.degraded or self._servers.down) or self._is_unlike:
+            return 0
+        best = self._neighbors.knowledge().best
+        return int(best) + 1 if best + 2.0 <= min(self._settings.max_hops, BAD) else 0
 
     def takes(self, fitting: FittingServers) -> bool:
         """Returns whether a neighbor's request that these servers fit would be accepted now."""
         servers = self._servers
-        if self.draining or servers.down or not (fitting.working and self._held.takes_foreign):
+        if self.draining or not self._held.takes_foreign:
             return False
+        if servers.down or not fitting.working or (self._here.degraded and self.relay_hops):
+            return self.relay_hops > 0
         is_ready = fitting.ready
         if self.elsewhere_first:
             return self.invites and is_ready
@@ -103,8 +130,8 @@ class Admission:
         small where only a probe is. Stuck servers do not count as servers."""
         if not self.takes(fitting):
             return 0.0
-        if self.elsewhere_first:
-            return SLOW_START_SHARE
+        if self._servers.down or self.elsewhere_first:
+            return SLOW_START_SHARE if self.invites and fitting.ready else 0.0
         return accept_probability(waiting, fitting.working) * self._health.start_share
 
     def objection(self, visit: Visit, now_s: float) -> Refusal | None:
@@ -141,5 +168,8 @@ class Admission:
         return not (servers.may_start(visit) or servers.seats(visit))
 
     def _has_enough_foreign(self, fitting: FittingServers) -> bool:
-        """Whether as many of the neighbors' requests wait for these servers as may."""
-        return self.bounds_foreign and fitting.waiting_foreign >= foreign_waiting_max(fitting.up)
+        """Whether as many of the neighbors' requests wait for these servers as may: no bound where
+        a neighbor fails its work, and has to have it done."""
+        if not self.bounds_foreign or fitting.waiting_foreign < foreign_waiting_max(fitting.up):
+            return False
+        return not self._neighbors.any_fails

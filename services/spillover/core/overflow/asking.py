@@ -108,7 +108,7 @@ def _better_off_with(
     servers = group.fitting
     departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
     first = first_place(there_s, departure_s)
-    if first >= servers.waiting or not neighbor.accepting or neighbor.degraded:
+    if first >= servers.waiting or not neighbor.accepting or neighbor.rank:
         return None
     for visit in islice(line, first, first + LOOKS_MAX):
         request = visit.request

@@ -69,16 +69,16 @@ class Decider:
         now_s: float,
         objection: Refusal | None,
         may_forward: bool,  # noqa: FBT001 - by position: on the way of every request
-        all_degraded: bool,  # noqa: FBT001
+        rank: float,
         health: str,
     ) -> int:
         """Returns the handle of the neighbor to give the visit to, or KEEP, also where that is not
         allowed and no neighbor is eligible. No server is free for it. `objection` is why the visit
-        may not be kept, if there is a reason to tell. `all_degraded`: so is this cluster and every
-        neighbor that could take it, which then counts for nothing.
+        may not be kept, if there is a reason to tell. `rank` is how good a place for it this
+        cluster is: of one that is not well the best that accepts gets it, whoever that is.
         """
         known = visit.group.neighbors.knowledge()
-        willing = known.accepting if all_degraded else known.takes
+        willing = known.as_good_as(rank) if rank else known.takes
         eligible = willing if may_forward else self._nobody
         if visit.request.path or visit.tried:
             eligible = _without_those_asked(eligible, known, visit)

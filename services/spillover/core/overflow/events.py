@@ -6,9 +6,10 @@ comes by again is another visit. Neighbors are named by their handles (`neighbor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -82,6 +83,10 @@ class ServiceEnded(Event):
     upstream_body: Any = None
     """What it said besides, as JSON."""
     retry_after_s: float | None = None
+    cause: Cause | None = field(default=None, compare=False)
+    """Why it is not done, for logs and metrics: nothing is decided by it."""
+    upstream: str | None = field(default=None, compare=False)
+    """Which service ran it, where there is one behind the handler."""
 
 
 @dataclass(slots=True)
@@ -98,6 +103,14 @@ class NotStarted(Event):
     service_s: float = 0.0
     retry_after_s: float | None = None
     upstream_status: int | None = None
+    cause: Cause | None = field(default=None, compare=False)
+
+
+@dataclass(slots=True)
+class ServiceAsked(Event):
+    """What `AskService` has come to: the service says that it is well, or does not."""
+
+    is_well: bool
 
 
 @dataclass(slots=True)
@@ -359,6 +372,12 @@ class Start(Command):
     at_s: float
     deadline_s: float
     server: int = 0
+
+
+@dataclass(slots=True)
+class AskService(Command):
+    """Ask what runs the work whether it is well, beside all work: `ServiceAsked` tells. Only where
+    there is a request for that (`NodeSettings.asks`)."""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from spillover.core.overflow.register import Register
 from spillover.core.overflow.settings import Carried, NodeSettings
 from spillover.core.overflow.visit import QUEUED, Visit
 from spillover.model.request import Refusal
+from spillover.model.topology import is_failure
 
 BEHIND_IT = frozenset({None, Refusal.QUEUE_FULL, Refusal.TOO_LATE})
 """What may be said against joining the end of the queue, and not against standing first."""
@@ -146,6 +147,15 @@ class NodeFacts:
         where nothing else is wrong than that many wait behind it."""
         has_waited = visit.is_home and visit.queued_s > 0.0 and self._by_load and not self._unlike
         return has_waited and objection in BEHIND_IT and not self.admission.elsewhere_first
+
+    def is_failure(self, status: int | None) -> bool:
+        """Returns whether what has failed with this status is held against who has failed it."""
+        return is_failure(status, self.settings.failure_statuses)
+
+    def is_free(self, visit: Visit) -> bool:
+        """Returns whether this visit is decided again if it fails where work is known to fail: with
+        a key it may run twice, and nobody has been shown an answer of what does not pass."""
+        return visit.request.keyed and not self.settings.passes
 
     def _goes_back(self, visit: Visit) -> bool:
         """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""

@@ -80,11 +80,16 @@ class FederationNeighbors(Neighbors):
         self._parts: Sequence[Neighbors] = ()  # they have those who are there from the start
         super().__init__(*told)
         self._parts = parts
+        for part in parts:
+            for handle, row in part.by_handle.items():
+                row.there = self.by_handle[handle].there
 
     def join(self, cluster: ClusterId, delay_s: float) -> int:
-        for part in self._parts:
-            part.join(cluster, delay_s)
-        return super().join(cluster, delay_s)
+        handles = [part.join(cluster, delay_s) for part in self._parts]
+        handle = super().join(cluster, delay_s)
+        for part, own in zip(self._parts, handles, strict=True):
+            part.by_handle[own].there = self.by_handle[handle].there
+        return handle
 
     def leave(self, handle: int) -> bool:
         for part in self._parts:
@@ -116,6 +121,12 @@ class FederationNeighbors(Neighbors):
             if (row := part.by_handle.get(neighbor.handle)) is not None:
                 part.took(row, way_s)
         super().took(neighbor, way_s)
+
+    def judged(self, neighbor: Neighbor, now_s: float) -> None:
+        for part in self._parts:
+            if (row := part.by_handle.get(neighbor.handle)) is not None:
+                part.judged(row, now_s)
+        super().judged(neighbor, now_s)
 
     def lost(self, handle: int) -> bool:
         for part in self._parts:

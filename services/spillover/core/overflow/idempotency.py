@@ -22,6 +22,9 @@ from spillover.model.request import REPLAYED, Answer, Request
 
 BRIEF_LIMIT = 10_000
 BRIEF_LIMIT_BYTES = 32 * 1024 * 1024
+EXPIRED, NO_ROOM, NODE_ENDED = LOST = ("expired", "no_room", "node_ended")
+"""Why an answer that nobody has fetched is kept no longer."""
+
 ENTRY_BYTES = 1024
 """What an entry is reckoned to take besides its result."""
 
@@ -38,6 +41,7 @@ class IdempotencyRecord:
         "id",
         "lasting",
         "name",
+        "received_bytes",
         "ref",
         "size_bytes",
         "trace",
@@ -51,6 +55,7 @@ class IdempotencyRecord:
         self.name = name_of(request.id)
         self.type = request.type
         self.trace = request.trace
+        self.received_bytes = request.size_bytes
         self.ref = ref
         self.fingerprint = fingerprint
         """Of the body it came with; None if it came without a name."""
@@ -74,7 +79,7 @@ class IdempotencyRecord:
 
 class IdempotencyTable:
     """Entries by id: the names of each tenant are its own. `unfetched` counts answers of
-    asynchronous requests that nobody has seen."""
+    asynchronous requests that nobody has seen, `lost` those that were dropped before, by why."""
 
     __slots__ = (
         "_brief",
@@ -85,6 +90,7 @@ class IdempotencyTable:
         "_limit",
         "_limit_bytes",
         "_ttl_s",
+        "lost",
         "unfetched",
     )
 
@@ -99,6 +105,7 @@ class IdempotencyTable:
         self._bytes = 0
         self._brief_bytes = 0
         self.unfetched = 0
+        self.lost = dict.fromkeys(LOST, 0)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -152,13 +159,17 @@ class IdempotencyTable:
 
     def _drop_surplus(self) -> None:
         while len(self._lasting) > self._limit or self._bytes > self._limit_bytes:
-            self._drop_lasting(next(iter(self._lasting)))
+            self._lose_lasting(next(iter(self._lasting)), NO_ROOM)
 
     def fetch(self, entry: IdempotencyRecord) -> None:
         """Somebody has been given the answer."""
         if not entry.fetched and entry.answer is not None:
             entry.fetched = True
             self.unfetched -= self._lasting.get(entry.id) is entry
+
+    def unfetched_ids(self) -> list[str]:
+        """Returns the ids of requests whose answers nobody has seen, oldest first."""
+        return [entry.id for entry in self._lasting.values() if not entry.fetched]
 
     @property
     def kept_bytes(self) -> int:
@@ -174,7 +185,7 @@ class IdempotencyTable:
         while self._brief and self.kept_bytes > room_bytes:
             self._drop_brief()
         while self._lasting and self.kept_bytes > room_bytes:
-            self._drop_lasting(next(iter(self._lasting)))
+            self._lose_lasting(next(iter(self._lasting)), NO_ROOM)
 
     def check(self) -> None:
         lasting = self._lasting.values()
@@ -195,7 +206,7 @@ class IdempotencyTable:
             oldest = next(iter(self._lasting.values()))
             if now_s < oldest.ended_s + self._ttl_s:
                 break
-            self._drop_lasting(oldest.id)
+            self._lose_lasting(oldest.id, EXPIRED)
         while self._brief and now_s >= self._brief[0].ended_s + self._ttl_s:
             self._drop_brief()
 
@@ -203,6 +214,10 @@ class IdempotencyTable:
         entry = self._brief.popleft()
         self._brief_bytes -= entry.size_bytes
         self._forget(entry)
+
+    def _lose_lasting(self, request_id: str, why: str) -> None:
+        self.lost[why] += not self._lasting[request_id].fetched
+        self._drop_lasting(request_id)
 
     def _drop_lasting(self, request_id: str) -> None:
         entry = self._lasting.pop(request_id)

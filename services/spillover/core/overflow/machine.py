@@ -38,13 +38,15 @@ from spillover.core.overflow.asking import first_to_go, is_stranded, questions, 
 from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import KEPT, REFUSED, STARTED, Decision
-from spillover.core.overflow.evidence import EVIDENCE, learn
+from spillover.core.overflow.evidence import EVIDENCE, learn, learn_of
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Groups
 from spillover.core.overflow.health import WELL, Health
 from spillover.core.overflow.history import (
     BEGAN,
     CANCEL_ASKED,
+    FAILED_AT,
+    FAILED_HERE,
     GIVEN_BACK,
     LOST_AT,
     NOT_STARTED,
@@ -62,12 +64,14 @@ from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import Carried, NodeSettings
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.core.tokens.answers import NOT_RUN
+from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow
 from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
 from spillover.model.unlike_servers import QUEUE
 from spillover.policy.overflow.base import KEEP
 from spillover.policy.overflow.choosers import BY_LOAD
+from spillover.policy.overflow.degradation import BAD, SAME
 
 OFFERS_MAX = 16
 """Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""
@@ -110,7 +114,7 @@ class NodeMachine(NodeFacts):
         self.decider = Decider(
             settings.policy, self.neighbors, random, settings.records_max, settings.shadow
         )
-        self.health = Health()
+        self.health = Health(asks=settings.asks)
         self.admission = Admission(
             settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
         )
@@ -136,6 +140,7 @@ class NodeMachine(NodeFacts):
             ev.ResponseBegan: self._response_began,
             ev.ServiceEnded: self._service_ended,
             ev.NotStarted: self._not_started,
+            ev.ServiceAsked: self._service_asked,
             ev.ForwardAnswered: self._forward_answered,
             ev.ForwardRefused: self._forward_refused,
             ev.ForwardLost: self._forward_lost,
@@ -190,7 +195,7 @@ class NodeMachine(NodeFacts):
             self.home_load.arrivals += 1
             if group is not self._only:
                 group.home_load.arrivals += 1
-            if self.health.degraded:
+            if self.health.here.degraded:
                 self.health.came(now_s)
         elif event.load is not None:
             self._heard_with(visit, event, event.load, now_s)
@@ -203,7 +208,7 @@ class NodeMachine(NodeFacts):
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
         elif self.servers.may_start(visit) and (
-            not self.health.degraded or self._starts_here(visit, now_s)
+            not self.health.here.degraded or self._starts_here(visit, now_s)
         ):
             self._accept(visit)
             self._start(visit, now_s, at_once=True)
@@ -215,7 +220,8 @@ class NodeMachine(NodeFacts):
         first; then only what finds out whether it still does."""
         if not self.admission.elsewhere_first:
             return True
-        if not self.health.may_probe(now_s, is_home=visit.is_home):
+        is_free = self.is_free(visit)
+        if not self.health.may_probe(now_s, is_home=visit.is_home, is_free=is_free):
             return False
         self.health.probe(visit.ref)
         return True
@@ -225,7 +231,11 @@ class NodeMachine(NodeFacts):
         objection = self.admission.objection(visit, now_s)
         if self._unlike and self.admission.blocks(visit):
             self.blocked[visit.request.type] += 1
-        if objection is not None and (not visit.is_home or objection in UNTRIED):
+        if (
+            objection is not None
+            and (not visit.is_home or objection in UNTRIED)
+            and not (objection in NOT_HERE and self.admission.relay_hops)
+        ):
             self._refuse_untried(visit, objection, now_s)
             return
         choice = self._choose(visit, now_s, objection)
@@ -270,7 +280,7 @@ class NodeMachine(NodeFacts):
         elif (
             self.servers.may_start(visit)
             and not undone
-            and (not self.health.degraded or self._starts_here(visit, now_s))
+            and (not self.health.here.degraded or self._starts_here(visit, now_s))
         ):
             self._start(visit, now_s, at_once=True)
         else:
@@ -320,10 +330,12 @@ class NodeMachine(NodeFacts):
             and away < settings.away_limit
             and could_wait < settings.queue_limit + settings.away_limit
         )
-        all_degraded = self.health.degraded and not self.neighbors.knowledge().any_well
-        return self.decider.choose(
-            visit, own, now_s, objection, may_forward, all_degraded, self.condition
-        )
+        rank = 0.0
+        if servers.down or not group.fitting.up:
+            rank = math.inf
+        elif self.health.here.degraded:
+            rank = self.admission.rank
+        return self.decider.choose(visit, own, now_s, objection, may_forward, rank, self.condition)
 
     def _place(self, visit: Visit, choice: int, now_s: float, *, pulled: bool = False) -> None:
         if choice == KEEP:
@@ -384,23 +396,17 @@ class NodeMachine(NodeFacts):
             self.decider.granted(visit, self.servers.granted(visit.ref), now_s)
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
-        servers, ref, outcome = self.servers, event.ref, event.outcome
+        servers, ref, outcome, again = self.servers, event.ref, event.outcome, False
         visit = self._visit_of(ref) if servers.stuck else self.register.visits[ref]
         if outcome is DONE:
             servers.vacate(ref)
             servers.refusals = 0
         else:
-            servers.not_done(ref, failed=outcome is FAILED)
-            if self._unlike and outcome in EVIDENCE:
-                cast("TokenPool", servers).said(ref, outcome, event.problem)
-            cools_s = servers.service_s - event.service_s if outcome is FAILED else 0.0
-            self._free_server(ref, now_s, cools_s)
-            if visit is not None and visit.answering and event.upstream_status is None:
-                self.truncated += outcome is FAILED
-        if visit is not None:
+            again = self._not_done(visit, event, now_s)
+        if visit is not None and not again:
             self._finish(visit, event, now_s)
-            if not self.health.is_calm or outcome is FAILED:
-                self._learn_from(visit, outcome, now_s)
+            if not self.health.here.is_calm or outcome is FAILED:
+                self._learn_from(visit, event, now_s)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
         if outcome is DONE or event.service_s > servers.service_s:
@@ -412,11 +418,47 @@ class NodeMachine(NodeFacts):
         if self._by_load:
             self._ask_for_work(now_s)
 
+    def _not_done(self, visit: Visit | None, event: ev.ServiceEnded, now_s: float) -> bool:
+        """Work has failed, or was stopped: its server is free. Returns whether it is decided again:
+        it has a key, and was tried where work is known to fail."""
+        servers, ref, outcome = self.servers, event.ref, event.outcome
+        failed = outcome is FAILED and self.is_failure(event.upstream_status)
+        servers.not_done(ref, failed=failed)
+        if self._unlike and outcome in EVIDENCE:
+            said = outcome if failed or outcome is not FAILED else Outcome.REJECTED
+            cast("TokenPool", servers).said(ref, said, event.problem)
+        self._free_server(ref, now_s, servers.service_s - event.service_s if failed else 0.0)
+        if visit is None:
+            return False
+        if visit.answering:
+            self.truncated += outcome is FAILED and event.upstream_status is None
+            return False
+        again = failed and self.health.is_probe(ref) and self.is_free(visit)
+        if again:
+            self._learn_from(visit, event, now_s)
+            self._try_elsewhere(visit, event, now_s)
+        return again
+
+    def _try_elsewhere(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
+        """Decide a probe again that has failed; where nobody takes it, that is its answer."""
+        self.register.leave(visit)
+        self.health.forget(visit.ref)
+        self._doubtful.add(visit.ref)
+        choice = KEEP
+        if visit.deadline_s > now_s:
+            choice = self._choose(visit, now_s, Refusal.DEGRADED, may_keep=False)
+        if choice == KEEP:
+            self._finish(visit, event, now_s)
+            return
+        self.decider.log.add(Note(now_s, visit.request.id, FAILED_HERE, None, event.problem))
+        self._place(visit, choice, now_s)
+
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
         known = self.register.visits.get(event.ref)
         if known is not None and known.answering:
             broke = f"{BROKE_OFF}: {event.problem}"
             ended = ev.ServiceEnded(event.ref, FAILED, event.service_s, problem=broke)
+            ended.cause = event.cause
             self._service_ended(ended, now_s)
             return
         visit = self._visit_of(event.ref)
@@ -442,6 +484,7 @@ class NodeMachine(NodeFacts):
         """Learns from work that was not done, and returns whether it is tried elsewhere first. With
         unlike servers another one of them is tried before that, and nobody has to know."""
         is_news, visit.undone = visit.undone is None, event.problem
+        visit.undone_by = event.cause
         if event.refused and self._unlike:
             if cast("TokenPool", self.servers).refused(visit):
                 visit.refused_with = None
@@ -451,7 +494,7 @@ class NodeMachine(NodeFacts):
         # That one request is refused again and again says no more of the others, and nothing of
         # those for which other servers are there.
         others_go_on = self._unlike and is_stranded(visit) and not self.servers.resting
-        if event.refused and not others_go_on and (is_news or self.health.degraded):
+        if event.refused and not others_go_on and (is_news or self.health.here.degraded):
             rest_s = min(event.retry_after_s or 0.0, REST_S_MAX)
             if learn(self, visit, now_s, failed=True, not_run=True, rest_s=rest_s):
                 self._health_changed(now_s)
@@ -478,12 +521,16 @@ class NodeMachine(NodeFacts):
             self._publish(now_s)
             self._offer_all(list(self.servers), now_s)
 
-    def _learn_from(self, visit: Visit, outcome: Outcome, now_s: float) -> None:
+    def _learn_from(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
         """Work has ended here, in one way or another."""
-        if outcome in EVIDENCE:
-            self.servers.refusals = 0
-            if learn(self, visit, now_s, failed=outcome is FAILED):
-                self._health_changed(now_s)
+        if event.outcome not in EVIDENCE:
+            return
+        self.servers.refusals = 0
+        failed = event.outcome is FAILED
+        if failed and not self.is_failure(event.upstream_status):
+            return
+        if learn(self, visit, now_s, failed=failed):
+            self._health_changed(now_s)
 
     def _health_changed(self, now_s: float) -> None:
         """Neighbors hear of it at once, and what waits does not wait here if others are well."""
@@ -536,7 +583,7 @@ class NodeMachine(NodeFacts):
         so_far = visit.so_far(ev.ResponseBegan(visit.ref), self.settings.cluster)
         self._out.append(ev.Began(visit.ref, visit.origin, so_far))
         answer = visit.answer(FAILED, self.settings.cluster, visit.undone)
-        answer.upstream_status = visit.refused_with
+        answer.upstream_status, answer.cause = visit.refused_with, visit.undone_by
         self._reply(visit, answer, now_s)
 
     def _broken_off(self, visit: Visit, now_s: float) -> None:
@@ -546,7 +593,9 @@ class NodeMachine(NodeFacts):
         visit.network_s += max(0.0, now_s - visit.since_s)
         outcome = Outcome.CANCELLED if visit.cancelling else FAILED
         problem = f"{BROKE_OFF}: cluster {visit.target.id} was lost"
-        self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
+        answer = visit.answer(outcome, self.settings.cluster, problem)
+        answer.cause = Cause.CLIENT if visit.cancelling else Cause.NEIGHBOR
+        self._reply(visit, answer, now_s)
         if visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
 
@@ -555,26 +604,37 @@ class NodeMachine(NodeFacts):
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
         visit = self.register.visits.get(event.ref)
         if visit is not None and visit.state is AWAY:  # else it was given up before
-            answer = event.answer
-            self.neighbors.took(visit.target, event.leg_s - event.opening_s)
+            answer, target = event.answer, visit.target
+            self.neighbors.took(target, event.leg_s - event.opening_s)
             if answer.load is not None:
-                visit.group.neighbors.heard_load(visit.target.handle, answer.load, now_s)
+                visit.group.neighbors.heard_load(target.handle, answer.load, now_s)
+            was_bad, outcome = target.rank >= BAD, answer.outcome
+            failed = outcome is FAILED and self.is_failure(answer.upstream_status)
+            if failed or not (target.there.is_calm or outcome is FAILED):
+                learn_of(self, visit, outcome, now_s)
+            if failed and was_bad and self._may_do_better(visit, now_s):
+                self._come_back(visit, FAILED_AT, now_s)
+                self._doubtful.add(visit.ref)
+                self._place_again(visit, now_s)
+                return
             answer.queued_s += visit.queued_s
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
             self._reply(visit, answer, now_s)
             if visit.target.ramp_since_s is not None:
                 self.neighbors.pace(visit.target, now_s)
-            failed = answer.outcome is FAILED
-            tells = visit.is_home and (failed or self.health.elsewhere.last > 0.0)
-            if (
-                tells
-                and answer.outcome in EVIDENCE
-                and self.health.answered_elsewhere(now_s, failed=failed)
-            ):
-                self._health_changed(now_s)
             if self.servers.waiting:
                 self._offer_again(visit.target, now_s, 1)
+
+    def _may_do_better(self, visit: Visit, now_s: float) -> bool:
+        """Whether a request that a neighbor has failed, which is known to fail work, is decided
+        again: it was a probe, it may run twice, and there is a better place."""
+        if not self.is_free(visit) or visit.answering or visit.cancelling:
+            return False
+        if visit.deadline_s <= now_s:
+            return False
+        better = min(self.admission.rank, self.neighbors.knowledge().best)
+        return better + SAME < visit.target.rank
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
         visit = self.register.visits.get(event.ref)
@@ -623,12 +683,13 @@ class NodeMachine(NodeFacts):
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target.handle))
         is_late = outcome is Outcome.EXPIRED
+        stranded = is_late and had_place and (self.servers.down or not visit.group.fitting.up)
         if is_late and problem is None:
-            stranded = had_place and (self.servers.down or not visit.group.fitting.up)
             problem = visit.why_late(stranded=stranded)
         answer = visit.answer(outcome, self.settings.cluster, problem)
         if is_late:
             answer.upstream_status = visit.service_said
+            answer.cause = visit.why_expired(stranded=stranded)
         self._reply(visit, answer, now_s)
         if was_away and visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
@@ -639,7 +700,7 @@ class NodeMachine(NodeFacts):
         self.register.end(visit, answer.outcome)
         if self._doubtful:
             self._doubtful.discard(visit.ref)
-        if self.health.degraded:
+        if self.health.here.degraded:
             self.health.forget(visit.ref)
         self.decider.log.end(visit.request.id, answer, now_s)
         # What has expired is not waited for any more where it came from.
@@ -788,6 +849,11 @@ class NodeMachine(NodeFacts):
         self.health.tick(now_s)
         self.admission.invites = self.health.invites(now_s)
         self._out.append(ev.Publish(self._gossip.report(self, now_s)))
+        if self.health.wants_to_ask(now_s):
+            self._out.append(ev.AskService())
+
+    def _service_asked(self, event: ev.ServiceAsked, now_s: float) -> None:
+        self.health.asked(now_s, is_well=event.is_well)
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
         """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished.

@@ -8,8 +8,10 @@ import math
 from collections import deque
 from typing import cast
 
+from spillover.core.overflow.standing import Standing
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
+from spillover.policy.overflow.degradation import BAD, degraded_rank
 from spillover.policy.overflow.estimate import is_news, learned_way_s
 from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
 from spillover.policy.overflow.report_terms import first_departure, overload, sure_drain
@@ -23,6 +25,10 @@ SILENCE_MARGIN_S = 0.05
 
 BEATS_MISSED_MIN = 2
 """However long the link, this many signs of life must be missing before a neighbor is unknown."""
+
+TRIAL_PAUSE_S = 10.0
+"""How long a neighbor that has failed own work, and says that it is well, is given none. Then it
+gets one request at a time, until enough of them have succeeded in a row."""
 
 SENDS_MAX = 1024
 """Own requests to one neighbor that are counted as not yet told of. More count as so many."""
@@ -49,12 +55,16 @@ class Neighbor:
         "id",
         "invited",
         "known",
+        "leads_back",
+        "least_failed",
         "load",
         "overload",
         "parting",
         "queue_length",
         "ramp_since_s",
+        "rank",
         "reject_near",
+        "relay_hops",
         "report",
         "reported_s",
         "residual",
@@ -64,11 +74,26 @@ class Neighbor:
         "serves",
         "silence_s",
         "sure_drain",
+        "there",
         "told",
         "told_s",
+        "trial_s",
         "way_s",
         "willing",
     )
+
+    degraded: bool
+    failed_share: float
+    """Of the work that ended there lately, as last reported."""
+    least_failed: float
+    """Of the work of its clients: what fails at the best place that it can reach."""
+    relay_hops: int
+    """degraded, and hands on what it is given to a cluster so many hops away that is well."""
+    leads_back: bool
+    """That one is the own cluster."""
+    invited: bool
+    """Takes one probe: it is degraded, or fails own work."""
+    rank: float
 
     def __init__(self, handle: int, cluster: ClusterId, delay_s: float, beat_s: float) -> None:
         self.handle = handle
@@ -98,11 +123,12 @@ class Neighbor:
         self.accept = 0.0
         self.reject_near = 1.0
         self.queue_length = 0
-        self.degraded = False
-        self.failed_share = 0.0
-        """Of the work that ended there lately, as last reported."""
-        self.invited = False
-        """degraded, and takes one probe."""
+        self.there = Standing()
+        """What came of the work that it was given from here. The same in the tables of all groups
+        of types."""
+        self.trial_s = 0.0
+        """Where that is degraded: when it is tried next."""
+        self._tell_no_failures()
         self.serves = True
         """Whether it serves the group whose table this is in."""
         self.servers = 1
@@ -138,8 +164,35 @@ class Neighbor:
 
     def hold_back(self, held_back: bool) -> None:  # noqa: FBT001
         self.held_back = held_back
-        self.accepting = self.willing and self.hears_us and not held_back
+        self._take_it_at_its_word()
+
+    def _take_it_at_its_word(self) -> None:
+        self.accepting = self.willing and self.hears_us and not self.held_back
         self.invited = self.invited and self.accepting
+        if self.leads_back and not self.invited:
+            self.accepting = False
+
+    def judge(self) -> None:
+        """Find out anew how good a place for work it is (`policy.overflow.degradation`): it has
+        said something, or what comes of work there has changed."""
+        self.rank = 0.0
+        if self.there.degraded:
+            self.rank = degraded_rank(self.there.share.last, 0)
+        elif self.degraded:
+            self.rank = degraded_rank(self.failed_share, self.relay_hops)
+
+    def try_again(self, now_s: float) -> bool:
+        """Returns whether it is invited from now on to be tried, which it was not."""
+        due = self.there.degraded and not self.degraded and now_s >= self.trial_s
+        if not due or self.invited or not self.accepting:
+            return False
+        self.invited = True
+        return True
+
+    def usual(self, now_s: float) -> float:
+        """Returns the share of work that is believed to fail there."""
+        there = self.there.failed_share(now_s)
+        return max(there, self.failed_share) if self.rank >= BAD else there
 
     @property
     def tells_load(self) -> bool:
@@ -160,6 +213,8 @@ class Neighbor:
     def take_report(self, report: LoadReport, now_s: float) -> None:
         """It is newer than the one held."""
         is_another_life = self.report is None or self.report.epoch != report.epoch
+        if is_another_life:
+            self.there.acquit()
         self.report = report
         self.reported_s = now_s
         self.queue_length = report.queue_length
@@ -183,8 +238,7 @@ class Neighbor:
         self._work_out()
         if counts:
             self.said, self.willing = load.sequence, load.accepting
-            self.accepting = self.willing and self.hears_us and not self.held_back
-            self.invited = self.invited and self.accepting
+            self._take_it_at_its_word()
         return True
 
     def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
@@ -201,21 +255,34 @@ class Neighbor:
         self.sure_drain = sure_drain(load)
         self.first_departure = first_departure(self.residual, load, self.servers)
 
-    def believe(self, report: LoadReport, hears_us: bool) -> None:  # noqa: FBT001
+    def believe(self, report: LoadReport, hears_us: bool, own: ClusterId) -> None:  # noqa: FBT001
         """One that does not hear us accepts nothing from us, whatever it says of itself; and so
         does one that is parted from."""
         hears_us = hears_us and not self.parting
         self.known = True
         self.hears_us = hears_us
-        self.accepting = self.willing and hears_us and not self.held_back
         self.accept = report.accept_probability if hears_us else 0.0
         near = report.neighborhood_accept_probability if hears_us else 0.0
         self.reject_near = 1.0 - near
+        if self.degraded and not report.degraded:
+            self.there.acquit()  # it has found out by itself
         self.degraded = report.degraded
         self.failed_share = report.failed_share
-        self.invited = report.degraded and self.accepting
+        told = report.least_failed
+        self.least_failed = report.failed_share if told is None else told
+        self.leads_back = report.relay_by == own
+        self.relay_hops = 0 if self.leads_back else report.relay_hops
+        self.invited = report.degraded and (report.invites or not report.relay_hops)
+        self._take_it_at_its_word()
+        self.judge()
 
     def forget(self) -> None:
         """It is unknown now."""
-        self.known = self.hears_us = self.accepting = self.degraded = self.invited = False
-        self.failed_share = 0.0
+        self.known = self.hears_us = self.accepting = False
+        self._tell_no_failures()
+
+    def _tell_no_failures(self) -> None:
+        self.degraded = self.leads_back = self.invited = False
+        self.failed_share = self.least_failed = 0.0
+        self.relay_hops = 0
+        self.judge()

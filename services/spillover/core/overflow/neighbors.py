@@ -13,8 +13,10 @@ One that is *parted from* is still heard, and given nothing: as one that does no
 where requests pass through (decision 0043) if they do not here, and the other way round. One that
 joined with a *ramp* is given little at first: at its limit it is not eligible for the moment.
 
-A *degraded* neighbor is given nothing either; where it accepts all the same, it takes one probe for
-each of its reports.
+Each has a *rank* as a place for work (`policy.overflow.degradation`): by what it says of itself,
+and by what came of the own work that it was given. A *degraded* one is given nothing while there is
+a better one; where it accepts all the same, it takes one probe for each of its reports. One that
+fails own work, and says that it is well, is tried now and then.
 
 Policies and decision records take `Knowledge`: a snapshot that is made anew only when something
 has changed, so that a decision copies nothing and all records in between share one object. In it
@@ -29,10 +31,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from spillover.core.overflow.neighbor import Neighbor
+from spillover.core.overflow.neighbor import TRIAL_PAUSE_S, Neighbor
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.policy.overflow.base import NeighborLoads, neighborhood_reject_probability
+from spillover.policy.overflow.degradation import BAD, SAME
 
 NEIGHBORS_MAX = 1000
 """Each report names those that are heard, and no reader takes longer lists. More than that are
@@ -45,7 +48,10 @@ _OF_LOADS = (
 )
 """Of a row: what policies are given, in the order of `NeighborLoads`."""
 
-_OF_ROWS = ("accept", "reported_s", "known", "accepting", "degraded", "invited", *_OF_LOADS)
+_OF_ROWS = (
+    *("accept", "reported_s", "known", "accepting", "degraded", "invited", "rank"),
+    *_OF_LOADS,
+)
 
 _TOLD = attrgetter(*_OF_ROWS)
 """All of them at once: where loads are told with all else, a decision in two needs them anew."""
@@ -69,12 +75,21 @@ class Knowledge:
     accepting: tuple[bool, ...]
     degraded: tuple[bool, ...]
     takes: tuple[bool, ...]
-    """Who may be given work by a cluster that is well: accepts and is not degraded, or takes a
-    probe."""
-    any_well: bool
-    """Whether any neighbor accepts that is not degraded."""
+    """Who may be given work by a cluster that is well: accepts and does it or has it done well, or
+    takes a probe."""
+    ranks: tuple[float, ...]
+    """How good a place for work each is, the less the better."""
+    best: float
+    """The least of those that accept; infinity if none does."""
     serves: tuple[bool, ...] | None = None
     """Who serves the group of types; None where there is one, which all serve."""
+
+    def as_good_as(self, own: float) -> tuple[bool, ...]:
+        """Returns who may be given work by a cluster of this rank, which is not well: the best of
+        those that accept, unless it is better itself."""
+        limit = min(own, self.best) + SAME
+        ranked = zip(self.accepting, self.ranks, strict=True)
+        return tuple([accepts and rank <= limit for accepts, rank in ranked])
 
 
 @dataclass(slots=True)
@@ -220,8 +235,10 @@ class Neighbors:
         if self._knowledge is None:
             rows = self.by_handle.values()
             columns = tuple(zip(*map(_TOLD, rows), strict=True)) if rows else _NOTHING_TOLD
-            accept, reported_s, known, accepting, degraded, invited, *loads = columns
-            well = [a and not d for a, d in zip(accepting, degraded, strict=True)]
+            accept, reported_s, known, accepting, degraded, invited, ranks, *loads = columns
+            best = min([r for a, r in zip(accepting, ranks, strict=True) if a], default=math.inf)
+            limit = best if best < BAD else -1.0
+            asked = zip(accepting, ranks, invited, strict=True)
             self._knowledge = Knowledge(
                 self.ids,
                 tuple(self.by_handle),
@@ -231,8 +248,9 @@ class Neighbors:
                 known,
                 accepting,
                 degraded,
-                tuple([w or i for w, i in zip(well, invited, strict=True)]),
-                any(well),
+                tuple([(accepts and rank <= limit) or invited for accepts, rank, invited in asked]),
+                ranks,
+                best,
             )
         return self._knowledge
 
@@ -260,6 +278,8 @@ class Neighbors:
             self._believe(neighbor, report)
         elif held is not None and not was_known:
             self._believe(neighbor, held)
+        if neighbor.there.degraded and neighbor.try_again(now_s):
+            self._knowledge = None
         return neighbor.known and not was_known
 
     def heard_load(self, handle: int, load: LoadNow, now_s: float) -> None:
@@ -283,6 +303,7 @@ class Neighbors:
         report."""
         neighbor = self.by_handle[handle]
         neighbor.sent_s.append(now_s)
+        neighbor.trial_s = now_s + TRIAL_PAUSE_S
         if neighbor.invited:
             neighbor.invited = False
             self._knowledge = None
@@ -324,10 +345,31 @@ class Neighbors:
             neighbor.heard_s += late_s
         self.next_silence_s += late_s
 
-    def failed_share(self, handle: int) -> float:
-        """Returns how much of the work that ended there lately has failed, as far as is known."""
-        neighbor = self.by_handle.get(handle)
-        return 0.0 if neighbor is None else neighbor.failed_share
+    def judged(self, neighbor: Neighbor, now_s: float) -> None:
+        """What came of work there has changed what is thought of it. One that is on trial, and has
+        done well, is given one more."""
+        neighbor.judge()
+        neighbor.trial_s = now_s + (0.0 if neighbor.there.run else TRIAL_PAUSE_S)
+        if not neighbor.try_again(now_s):
+            neighbor.invited = neighbor.invited and neighbor.degraded
+        self._knowledge = None
+
+    def usual(self, now_s: float, but: Neighbor | None = None) -> float | None:
+        """Returns the share of work that fails at the best of those that can be reached, `but` for
+        this one; None where there is nobody."""
+        shares = [one.usual(now_s) for one in self if one.hears_us and one is not but]
+        return min(shares, default=None)
+
+    def best_of_all(self) -> ClusterId:
+        """Returns who of those that accept is the best place for work; there is one."""
+        known = self.knowledge()
+        ranked = zip(known.ids, known.accepting, known.ranks, strict=True)
+        return next(one for one, accepts, rank in ranked if accepts and rank == known.best)
+
+    @property
+    def any_fails(self) -> bool:
+        """Returns whether any says that its work fails."""
+        return any(neighbor.degraded for neighbor in self)
 
     def accept_probability_with(self, own: float) -> float:
         """R: that the cluster itself, which accepts with probability `own`, or a neighbor does."""
@@ -352,7 +394,7 @@ class Neighbors:
                 queue_length=neighbor.queue_length,
                 age_s=now_s - neighbor.reported_s if neighbor.reported_s > -math.inf else None,
                 alive=neighbor.known,
-                degraded=neighbor.degraded,
+                degraded=neighbor.degraded or neighbor.there.degraded,
                 ahead=neighbor.ahead,
                 load=neighbor.load,
                 load_age_s=now_s - neighbor.told_s if neighbor.told_s > -math.inf else None,
@@ -367,11 +409,13 @@ class Neighbors:
             assert row.known or not row.accepting, f"{row.id} unknown yet eligible"
             assert not (row.accepting and (row.parting or row.held_back)), row.id
             assert not row.known or row.report is not None, f"{row.id} never spoke"
-            assert not row.invited or row.degraded, f"{row.id} needs no probe"
+            fails = row.degraded or row.there.degraded
+            assert not row.invited or fails, f"{row.id} needs no probe"
             assert not row.known or self.next_silence_s < math.inf, "nobody watches for silence"
 
     def _believe(self, neighbor: Neighbor, report: LoadReport) -> None:
-        neighbor.believe(report, self._own in report.hears and report.passes is self._passes)
+        hears_us = self._own in report.hears and report.passes is self._passes
+        neighbor.believe(report, hears_us, self._own)
         self._knowledge = None
 
     def _forget(self, neighbor: Neighbor) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from random import Random
 
+from spillover.core.overflow.evidence import least_failed
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Group
 from spillover.model.load import GroupLoad, LoadNow, LoadReport
@@ -34,7 +35,8 @@ class Gossip:
     def report(self, node: NodeFacts, now_s: float) -> LoadReport:
         """Returns what is reported now, in its turn or out of turn."""
         self.sequence += 1
-        servers = node.servers
+        servers, admission = node.servers, node.admission
+        relay_hops = admission.relay_hops
         return LoadReport(
             epoch=node.settings.epoch,
             sequence=self.sequence,
@@ -44,8 +46,12 @@ class Gossip:
             servers=node.settings.servers,
             accepting=node.accepting,
             hears=node.neighbors.heard_now(),
-            degraded=node.health.degraded,
+            degraded=node.health.degraded or relay_hops > 0,
             failed_share=node.health.failed_share(now_s),
+            least_failed=least_failed(node, now_s),
+            relay_hops=relay_hops,
+            relay_by=node.neighbors.best_of_all() if relay_hops else "",
+            invites=relay_hops > 0 and admission.invites,
             ahead=node.ahead,
             load=node.home_load.at(now_s, servers.departure_s),
             departure_s=servers.departure_s,

@@ -47,6 +47,10 @@ class NodeSettings:
     pool: UnlikeServers | None = None
     """None where the servers are alike."""
     type_groups: TypeGroups = NO_GROUPS
+    failure_statuses: tuple[int, ...] | None = None
+    """Of its service, what is held against it: see `model.topology.is_failure`."""
+    asks: bool = False
+    """It asks its service whether it is well again, by a request of its own."""
     passes: bool = False
     """Requests pass through to a service as they are, and answers as they come."""
     foreign_limit: int = field(init=False)
@@ -77,5 +81,7 @@ class NodeSettings:
             epoch=epoch,
             pool=cluster.pool,
             type_groups=topology.type_groups,
+            failure_statuses=cluster.failure_statuses,
+            asks=cluster.probe is not None,
             passes=cluster.passes,
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillover.core.overflow.events import HOME, ResponseBegan, ServiceEnded, SoFar
 from spillover.core.overflow.neighbor import Neighbor
+from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Request
 from spillover.policy.backoff import backoff_s
@@ -71,6 +72,7 @@ class Visit:
         "target",
         "tried",
         "undone",
+        "undone_by",
     )
 
     group: Group
@@ -102,7 +104,9 @@ class Visit:
         self.again_s: Mapping[int, float] = _NOWHERE
         """From when on it is offered again to neighbors that have lost it, by handle."""
         self.undone: str | None = None
-        """Why it surely was not run when it was last tried here."""
+        """Why it surely was not run when it was last tried here,"""
+        self.undone_by: Cause | None = None
+        """and what that is to logs and metrics."""
         self.refused_on: tuple[int, ...] = ()
         """Where servers are unlike: the pool's numbers of those that go without it."""
         self.refused_by_all = False
@@ -140,6 +144,18 @@ class Visit:
             return "the deadline passed; nothing behind this cluster can run requests for now"
         return None
 
+    def why_expired(self, *, stranded: bool) -> Cause:
+        """Returns where its time went, at its deadline. `stranded` as above."""
+        if self.state is AWAY:
+            return Cause.NEIGHBOR
+        if self.state is RUNNING:
+            return Cause.TIMEOUT
+        if self.undone is not None:
+            return self.undone_by or Cause.CONNECTION
+        if self.refused_there is not None:
+            return Cause.UPSTREAM_STATUS
+        return Cause.CONNECTION if stranded else Cause.QUEUE
+
     @property
     def service_said(self) -> int | None:
         """Returns the status by which a service has refused it, here or at a neighbor."""
@@ -174,7 +190,9 @@ class Visit:
             self.network_s + delivery_s,
             event.service_s,
         )
+        answer.upstream = event.upstream
         if outcome is not DONE:
+            answer.cause = event.cause if outcome is event.outcome else Cause.TIMEOUT
             answer.upstream_status = event.upstream_status
             answer.upstream_body = event.upstream_body
             answer.retry_after_s = event.retry_after_s

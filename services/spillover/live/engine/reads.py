@@ -63,3 +63,11 @@ class SharedReads(StandIn):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._owner.data_received(bytes(self._view[:nbytes]))
+
+
+def take_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol) -> None:
+    """Have it read as this protocol does: uvloop looks at that only when reading begins."""
+    if transport.is_reading():
+        transport.pause_reading()
+    transport.set_protocol(protocol)
+    transport.resume_reading()

@@ -51,7 +51,7 @@ class WriteBatch:
             elif len(parts) == 2 and len(parts[1]) <= JOIN_LIMIT_BYTES:
                 transport.write(b"".join(parts))
             elif transport.get_extra_info("ssl_object") is None:
-                transport.writelines(parts)
+                transport.writelines([part for part in parts if part])  # asyncio minds empty ones
             else:
                 transport.writelines(filling_records(parts))
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
 
 PROBLEM_LENGTH_MAX = 500
@@ -50,6 +51,10 @@ class Ended:
     """A process in which this happened may hold what it cannot do without: it is not used again."""
     killed: bool = False
     """It did not return by itself, its result being no longer wanted."""
+    cause: Cause = Cause.WORKER
+    """Of what has a problem."""
+    upstream: str | None = None
+    """The service that was asked, by its name."""
 
 
 SAID_LIMIT_BYTES = 16 * 1024

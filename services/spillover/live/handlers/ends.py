@@ -26,7 +26,7 @@ def event_of(command: Start, ended: Ended) -> ServiceEnded | NotStarted:
     service_s = service_time_s(command)
     if ended.problem is None:
         result = msgspec.Raw(ended.result)
-        return ServiceEnded(command.ref, DONE, service_s, result)
+        return ServiceEnded(command.ref, DONE, service_s, result, upstream=ended.upstream)
     _tell(command, ended)
     problem = ended.problem[:PROBLEM_LENGTH_MAX]
     if ended.not_run:
@@ -37,6 +37,7 @@ def event_of(command: Start, ended: Ended) -> ServiceEnded | NotStarted:
             service_s=service_s,
             retry_after_s=ended.retry_after_s,
             upstream_status=ended.status if ended.is_held else None,
+            cause=ended.cause,
         )
     return ServiceEnded(
         command.ref,
@@ -46,6 +47,8 @@ def event_of(command: Start, ended: Ended) -> ServiceEnded | NotStarted:
         upstream_status=ended.status,
         upstream_body=None if ended.body is None else msgspec.Raw(ended.body),
         retry_after_s=ended.retry_after_s,
+        cause=ended.cause,
+        upstream=ended.upstream,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,12 +28,19 @@ from spillover.model.upstream_urls import (
 )
 
 if TYPE_CHECKING:
+    from spillover.live.handlers.http.upstreams import Upstream
     from spillover.live.handlers.proxy.handler import Relays
 
 OnServerHealth: TypeAlias = Callable[[int, bool], None]
 """As `OnHealth`, of the server with this number."""
 
 SLEEP, SPIN = EMULATED = ("sleep", "spin")
+
+
+def upstreams_of(workers: Workers) -> Iterator[Upstream]:
+    """Returns the services behind these servers, those that are called over HTTP."""
+    for one in workers if isinstance(workers, UnlikeWorkers) else (workers,):
+        yield from getattr(one, "upstreams", ())
 
 
 def make_workers(  # noqa: PLR0917 - each is handed on by position

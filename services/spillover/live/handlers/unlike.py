@@ -7,6 +7,7 @@ server that they are sent to.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
@@ -30,6 +31,9 @@ class UnlikeWorkers:
 
     def add(self, server: Workers) -> None:
         self._servers.append(server)
+
+    def __iter__(self) -> Iterator[Workers]:
+        return iter(self._servers)
 
     def problem_with(self, payload: Any) -> str | None:
         return None if self._times is None else self._times.problem_with(payload)

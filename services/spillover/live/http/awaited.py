@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from spillover.live.http.connection import OutgoingRequest, Response
+from spillover.live.http.lines import LineSplitter
 
 
 class Awaited(asyncio.Future[Response]):
@@ -28,3 +30,18 @@ class Awaited(asyncio.Future[Response]):
         if self.exchange is not None:
             self.exchange.cancel()
         return cancelled
+
+
+async def while_heard(
+    exchange: OutgoingRequest, lines: LineSplitter, answer: Awaited, silence_s: float
+) -> None:
+    """Wait for the end of a stream, and break it off when no line is complete for `silence_s`:
+    bytes alone say nothing."""
+    rest_s = silence_s
+    while not answer.done():
+        await asyncio.wait([answer], timeout=rest_s)
+        if exchange.connection is None:
+            continue  # it has ended, or not been sent, which the connect timeout bounds
+        rest_s = max(exchange.sent_s, lines.heard_s) + silence_s - time.monotonic()
+        if rest_s <= 0:
+            exchange.break_off(f"no line arrived for {silence_s:g} s")

@@ -14,13 +14,17 @@ import struct
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from random import Random
 from typing import cast
 
 from spillover.live.engine.write_batch import Buffer
+from spillover.live.hosts.attempts import in_words
+from spillover.live.hosts.blocking import connect
 from spillover.live.http.connection import Connection, OnEnd, OutgoingRequest
 from spillover.live.http.head import Server
 from spillover.live.http.keepalive import keep_alive
-from spillover.model.errors import NotDelivered
+from spillover.model.errors import NotDelivered, OutcomeUnknown
+from spillover.policy.reuse import AGE_S_MAX, IdleLimit, spread
 
 READ_BYTES = 65_536
 LOOK_S = 1.0
@@ -44,7 +48,8 @@ class BlockingClient:
     ) -> None:
         self._server = Server(base_url, headers)
         self._connect_timeout_s = connect_timeout_s
-        self._idle_s_max = idle_s_max
+        self._idle_limit = IdleLimit(idle_s_max)
+        self._random = Random()  # only spreads ends of connections
         self._body_limit_bytes = body_limit_bytes
         self._user_timeout_s = user_timeout_s
         self._idle: list[Connection] = []
@@ -75,9 +80,11 @@ class BlockingClient:
             try:
                 connection = self._open(min(self._connect_timeout_s, timeout_s))
             except OSError as error:
-                why = error.strerror or str(error) or "no connection in time"
+                why = in_words(error)
                 exchange.fail(NotDelivered(f"{self._server.url}: cannot connect: {why}"))
                 return
+            age_s_max = spread(AGE_S_MAX, self._random.random())
+            connection.retires_s = time.monotonic() + age_s_max
         if exchange.on_end is not on_end:
             connection.close()
             return
@@ -102,7 +109,7 @@ class BlockingClient:
             self._idle.pop().close()
 
     def _take_idle(self) -> Connection | None:
-        oldest_s = time.monotonic() - self._idle_s_max
+        oldest_s = time.monotonic() - self._idle_limit.limit_s
         while True:
             try:
                 connection = self._idle.pop()
@@ -114,8 +121,7 @@ class BlockingClient:
 
     def _open(self, timeout_s: float) -> Connection:
         """Raises OSError."""
-        address = self._server.host, self._server.port
-        opened = socket.create_connection(address, timeout_s)
+        opened = connect(self._server.host, self._server.port, timeout_s)
         opened.settimeout(None)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         keep_alive(opened, self._user_timeout_s)
@@ -128,21 +134,38 @@ class BlockingClient:
 
     def released(self, connection: Connection) -> None:
         """It can carry another request."""
-        self._idle.append(connection)
+        if connection.keep_s is not None:
+            self._idle_limit.said(connection.keep_s)
+            connection.keep_s = None
+        if connection.idle_since_s >= connection.retires_s:
+            connection.close()
+        else:
+            self._idle.append(connection)
 
     def dropped(self, connection: Connection) -> None:
         """It is about to close."""
         self._lines.pop(connection, None)
 
-    lost = dropped
-    """Its socket is closed."""
+    lost = abandoned = dropped
+
+    def unanswered(
+        self,
+        connection: Connection,  # noqa: ARG002 - of a pool
+        exchange: OutgoingRequest,
+        what: str,
+        *,
+        is_unread: bool,
+    ) -> None:
+        """It has ended without an answer: whoever asks decides what to do about it."""
+        error = NotDelivered if is_unread else OutcomeUnknown
+        exchange.fail(error(f"{exchange.method} {exchange.url}: {what}"))
 
 
 class _Line(asyncio.Transport):
     """A blocking socket, as a connection sees its transport."""
 
     def __init__(self, opened: socket.socket, protocol: asyncio.BaseProtocol) -> None:
-        super().__init__()
+        super().__init__({"socket": opened})
         self._socket = opened
         self._protocol = protocol
         self._limit_s = 0.0
@@ -174,7 +197,8 @@ class _Line(asyncio.Transport):
         except BlockingIOError:
             return
         except OSError as error:
-            exchange.break_off(f"the connection broke before the answer was whole: {error}")
+            if exchange.connection is not None:
+                exchange.connection.broke(exchange, error)
             return
         cast("asyncio.Protocol", protocol).eof_received()
 

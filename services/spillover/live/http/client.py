@@ -1,24 +1,26 @@
-"""A lean HTTP/1.1 client for one base URL: pooled connections, no retries.
+"""A lean HTTP/1.1 client for one base URL: pooled connections, and a request sent again only where
+a connection ended before any of its answer had come.
 
-For the hot path between nodes and for the load generator. What goes on inside a connection is
-in `connection`, how a request begins in `head`, what TLS asks for in `securing`; what requests mean
-is none of its business.
+For the hot path between nodes and for the load generator. Which connections are used again is in
+`kept`. What goes on inside a connection is in `connection`, how a request begins in
+`head`, what TLS asks for in `securing`; what requests mean is none of its business.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.http.awaited import Awaited
+from spillover.live.http.awaited import Awaited, while_heard
 from spillover.live.http.connection import (
+    Again,
     Body,
     Connection,
     OnEnd,
@@ -28,27 +30,36 @@ from spillover.live.http.connection import (
     Response,
 )
 from spillover.live.http.head import Server
+from spillover.live.http.kept import Kept
 from spillover.live.http.lines import LineSplitter
 from spillover.live.http.opening import Opening
 from spillover.live.http.securing import Retired, Securing
 from spillover.live.http.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate
-from spillover.model.errors import InputError, NotDelivered
+from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown
+from spillover.policy.reuse import IDLE_S_MAX, KEEPING, Keeping
 
 __all__ = ["HttpClient", "Response"]
 
 WARM_AT_ONCE = 64
 """Connections that `warm` opens at the same time, below the usual backlog of a listening socket."""
-SWEEP_AT_ONCE = 256
-"""Idle connections that one sweep closes at most, so that it never holds up the loop."""
-SWEEP_PAUSE_S = 0.01
+
+AGAIN_S = 0.05
+"""Until a request is sent again that was lost on a new connection: its server may be about to end,
+and takes none soon."""
 
 
 class HttpClient:
     """Connections to one server, reused last in, first out, each carrying one request at a time.
 
     A request takes an idle connection, or opens one; beyond `connections_max` open ones it fails
-    at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed.
+    at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed, or sooner
+    where the server closes sooner; how else it is kept is told by `keeping`.
+
+    A connection that ends before any of an answer has come ends its request with NotDelivered if
+    the server surely has not read it, else with OutcomeUnknown, unless it may be sent `again` on a
+    new one. For that what was sent is held until the answer comes.
+
     `connect_timeout_s` leaves out what the loop is late by itself. `body_limit_bytes` holds for the
     body of each answer, but not for streams. Given `excerpt_bytes`, an answer that is not 2xx ends
     with so much of its body.
@@ -76,7 +87,9 @@ class HttpClient:
         *,
         headers: Sequence[tuple[bytes, bytes]] = (),
         connections_max: int = 20_000,
-        idle_s_max: float = 30.0,
+        idle_s_max: float = IDLE_S_MAX,
+        keeping: Keeping = KEEPING,
+        again: Again = Again.HARMLESS,
         connect_timeout_s: float = 1.0,
         body_limit_bytes: int = 64 * 1024 * 1024,
         excerpt_bytes: int | None = None,
@@ -90,26 +103,28 @@ class HttpClient:
         make_connection: Callable[[Pool], Connection] | None = None,
     ) -> None:
         self._server = Server(base_url, headers)
+        if tls is not None and not self._server.is_secure:
+            raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self._securing: Securing | None = None
         if self._server.is_secure:
             name = server_name or self._server.host
             self._securing = Securing(tls, name, first, on_tls_failure)
-        elif tls is not None:
-            raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self.connections_max = connections_max
         """Open at the same time; those that are open stay."""
-        self._idle_s_max = idle_s_max
+        self.opened_s = -math.inf
+        """When a connection was last opened."""
+        self._kept = Kept(idle_s_max, keeping)
+        self.released = self._kept.released
+        self._again = again
         self._body_limit_bytes = body_limit_bytes
         self._excerpt_bytes = excerpt_bytes
         make = make_connection or (lambda pool: Connection(pool, writes, moving))
         told = make, connect_timeout_s, user_timeout_s, self._securing
         self._opening = Opening(self._server, *told)
         self._open: set[Connection] = set()
-        self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._closing: set[Connection] = set()
         self._connecting: set[asyncio.Task[Connection]] = set()
         self._ended = asyncio.Event()  # an attempt to connect, or a connection
-        self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -120,13 +135,13 @@ class HttpClient:
 
     @property
     def idle(self) -> int:
-        """Open connections that wait for a request."""
-        return len(self._idle)
+        """Open connections that carry no request."""
+        return len(self._kept)
 
     @property
     def busy(self) -> int:
         """Open connections with a request or a stream under way."""
-        return len(self._open) - len(self._idle)
+        return len(self._open) - self.idle
 
     def request(
         self,
@@ -136,6 +151,7 @@ class HttpClient:
         headers: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | Body = b"",
         timeout_s: float | None,
+        keyed: bool = False,
     ) -> asyncio.Future[Response]:
         """Send a request, now if a connection is idle, and return the future of its answer. The
         body may be given in parts that follow each other.
@@ -149,7 +165,13 @@ class HttpClient:
         """
         answer = Awaited(loop=asyncio.get_running_loop())
         answer.exchange = self.send(
-            method, path, answer.settle, headers=headers, body=body, timeout_s=timeout_s
+            method,
+            path,
+            answer.settle,
+            headers=headers,
+            body=body,
+            timeout_s=timeout_s,
+            keyed=keyed,
         )
         return answer
 
@@ -163,6 +185,7 @@ class HttpClient:
         body: bytes | Body = b"",
         timeout_s: float | None,
         on_head: OnHead | None = None,
+        keyed: bool = False,
     ) -> OutgoingRequest:
         """As `request`, but `on_end` is called with what the future would give or raise: at once
         when it is known, a turn of the loop and some microseconds before a future tells. `on_head`
@@ -172,6 +195,7 @@ class HttpClient:
         limits = self._body_limit_bytes, self._excerpt_bytes
         exchange = OutgoingRequest(method, self._server.url + path, on_end, *limits)
         exchange.on_head = on_head
+        exchange.is_keyed = keyed
         if timeout_s is not None and timeout_s <= 0:
             exchange.break_off("no time was left to send it")
             return exchange
@@ -244,7 +268,7 @@ class HttpClient:
         self.dispatch(exchange, head, (b"",))
         try:
             if silence_s is not None:
-                await _while_heard(exchange, lines, answer, silence_s)
+                await while_heard(exchange, lines, answer, silence_s)
             await answer
         finally:
             answer.cancel()
@@ -254,9 +278,7 @@ class HttpClient:
     async def close(self) -> None:
         """Close all connections and wait until they are; what is under way fails."""
         self._closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
+        self._kept.close()
         for connection in list(self._open):
             if connection.exchange is not None:
                 connection.exchange.break_off("this client was closed")
@@ -269,33 +291,49 @@ class HttpClient:
 
     def take_idle(self) -> Connection | None:
         """Of `opening.Owner`."""
-        while self._idle:
-            connection, _ = self._idle.popitem()
-            if connection.usable:
-                return connection
-            connection.close()
-        return None
+        return self._kept.take(time.monotonic())
 
     def opened(self, connection: Connection) -> None:
         """Of `opening.Owner`."""
         self._open.add(connection)
+        self.opened_s = time.monotonic()
+        self._kept.opened(connection, self.opened_s)
 
-    def released(self, connection: Connection) -> None:
-        """Of `connection.Pool`: keep it for the next request."""
-        self._idle[connection] = None
-        if self._sweep is None:
-            loop = asyncio.get_running_loop()
-            self._sweep = loop.call_later(self._idle_s_max, self._close_expired)
+    def abandoned(self, connection: Connection) -> None:
+        """Of `connection.Pool`: learn from it when connections can be used again."""
+        if connection in self._open:  # not by this side
+            self._kept.abandoned(connection)
+
+    def unanswered(
+        self, connection: Connection, exchange: OutgoingRequest, what: str, *, is_unread: bool
+    ) -> None:
+        """Of `connection.Pool`: send it again, or tell what is known of it."""
+        self._kept.lost_on(connection)
+        told = f"{exchange.method} {exchange.url}: {what}"
+        goes_again = not self._closed and exchange.may_go_again(self._again, is_unread=is_unread)
+        if goes_again and self._room() > 0:
+            assert exchange.message is not None  # noqa: S101 - else it may not
+            if not is_unread:
+                exchange.uncertain = what
+                # A server that is ending may well take one more connection and drop it, too.
+                exchange.doubted = not connection.has_answered or exchange.is_keyed
+            pause_s = 0.0 if connection.has_answered else AGAIN_S
+            exchange.opening = self._connect_for(exchange, *exchange.message, pause_s=pause_s)
+        elif is_unread:
+            exchange.undelivered(NotDelivered(told))
+        else:
+            exchange.fail(OutcomeUnknown(told))
 
     def dropped(self, connection: Connection) -> None:
         """Of `connection.Pool`: never use it again."""
-        self._idle.pop(connection, None)
+        self._kept.dropped(connection)
         if connection in self._open:
             self._open.remove(connection)
             self._closing.add(connection)
 
     def lost(self, connection: Connection) -> None:
         """Of `connection.Pool`: its socket is closed."""
+        self.abandoned(connection)
         self.dropped(connection)
         if self._securing is not None:
             self._securing.certificates.pop(connection, None)
@@ -304,13 +342,12 @@ class HttpClient:
 
     def dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
         """Send what is written already, now if a connection is idle; else as `send`."""
-        oldest_s = time.monotonic() - self._idle_s_max
-        while self._idle:
-            connection, _ = self._idle.popitem()
-            if connection.idle_since_s > oldest_s and connection.usable:
-                connection.send(exchange, head, body)
-                return
-            connection.close()
+        if self._again is not Again.NEVER:
+            exchange.message = head, body
+        connection = self._kept.take(time.monotonic())
+        if connection is not None:
+            connection.send(exchange, head, body)
+            return
         if self._closed:
             exchange.break_off("this client was closed")
         elif self._room() <= 0:
@@ -322,13 +359,22 @@ class HttpClient:
         return self.connections_max - len(self._open) - len(self._connecting)
 
     def _connect_for(
-        self, exchange: OutgoingRequest | None, head: bytes = b"", body: Body = ()
+        self,
+        exchange: OutgoingRequest | None,
+        head: bytes = b"",
+        body: Body = (),
+        pause_s: float = 0.0,
     ) -> asyncio.Task[Connection]:
         """Open a connection for a request, or without one to have it idle."""
-        task = asyncio.get_running_loop().create_task(self._opening.open(self))
+        opening = self._open_later(pause_s) if pause_s else self._opening.open(self)
+        task = asyncio.get_running_loop().create_task(opening)
         self._connecting.add(task)
         task.add_done_callback(partial(self._connected, exchange, head, body))
         return task
+
+    async def _open_later(self, pause_s: float) -> Connection:
+        await asyncio.sleep(pause_s)
+        return await self._opening.open(self)
 
     def _connected(
         self,
@@ -344,14 +390,17 @@ class HttpClient:
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
             if exchange is not None:
-                exchange.fail(error or NotDelivered(f"{exchange.url}: this client was closed"))
+                closed = NotDelivered(f"{exchange.url}: this client was closed")
+                exchange.undelivered(error or closed)
             return
         connection = task.result()
         if not connection.usable:
             if exchange is not None:
-                exchange.break_off("the server closed the new connection at once")
+                what = "the server closed the new connection at once"
+                exchange.undelivered(NotDelivered(f"{exchange.method} {exchange.url}: {what}"))
             return
-        self._open.add(connection)
+        if connection not in self._open:
+            self.opened(connection)
         if self._closed:
             connection.close()
             if exchange is not None:
@@ -361,32 +410,3 @@ class HttpClient:
             connection.pool.released(connection)
         else:
             connection.send(exchange, head, body)
-
-    def _close_expired(self) -> None:
-        self._sweep = None
-        now_s = time.monotonic()
-        for _ in range(SWEEP_AT_ONCE):
-            connection = next(iter(self._idle), None)
-            if connection is None:
-                return
-            rest_s = connection.idle_since_s + self._idle_s_max - now_s
-            if rest_s > 0:
-                break
-            connection.close()
-        loop = asyncio.get_running_loop()
-        self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
-
-
-async def _while_heard(
-    exchange: OutgoingRequest, lines: LineSplitter, answer: Awaited, silence_s: float
-) -> None:
-    """Wait for the end of a stream, and break it off when no line is complete for `silence_s`:
-    bytes alone say nothing."""
-    rest_s = silence_s
-    while not answer.done():
-        await asyncio.wait([answer], timeout=rest_s)
-        if exchange.connection is None:
-            continue  # it has ended, or not been sent, which the connect timeout bounds
-        rest_s = max(exchange.sent_s, lines.heard_s) + silence_s - time.monotonic()
-        if rest_s <= 0:
-            exchange.break_off(f"no line arrived for {silence_s:g} s")

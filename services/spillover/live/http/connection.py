@@ -1,24 +1,52 @@
 """One HTTP/1.1 connection seen from the client: a request goes out, its answer is parsed.
 
-Here live the values of one exchange and the protocol that carries it. Opening, pooling and
-choosing connections do not: they are in `client`. Nothing is ever sent twice.
+Here lives the protocol that carries one exchange at a time. What is carried is in `outgoing`.
+Opening, pooling and choosing connections are not here: they are in `client`, which also decides
+what is sent again where a connection ended before any of an answer had come.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import httptools
 
 from spillover.live.engine.moving import Moving
-from spillover.live.engine.write_batch import Buffer, WriteBatch
+from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http.kept_for import read_keep_alive_s
 from spillover.live.http.known_heads import KnownHeads, whole_message
 from spillover.live.http.large_bodies import LARGE_BYTES, LargeBody
-from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
+from spillover.live.http.outgoing import (
+    IDEMPOTENT,
+    SENDINGS_MAX,
+    Again,
+    Body,
+    OnBody,
+    OnEnd,
+    OnHead,
+    OutgoingRequest,
+    Response,
+    StreamRefused,
+)
+from spillover.live.http.unread import told_of
+
+__all__ = [
+    "IDEMPOTENT",
+    "SENDINGS_MAX",
+    "Again",
+    "Body",
+    "Connection",
+    "OnBody",
+    "OnEnd",
+    "OnHead",
+    "OutgoingRequest",
+    "Pool",
+    "Response",
+    "StreamRefused",
+]
 
 OVERHEAD_LIMIT_BYTES = 65_536
 """What may arrive in a row without any body in it: a head, interim answers, trailers, framing.
@@ -26,119 +54,26 @@ Looked at after each segment read from the socket, so up to one segment more can
 
 _BODYLESS_STATUSES = (204, 304)
 
-Body: TypeAlias = tuple[Buffer, ...]
-"""Of a request, in parts that follow each other: what is large need not be copied."""
+UPLOAD_BYTES = 4096
+"""A request longer than this, with its head, need not have been read by whoever answers it. Servers
+close after such an answer, or read the rest as the next request, and some do not say so."""
 
+UNREAD_BYTES = 32_768
+"""Less than a kernel takes in for who does not read: of less, nothing can be seen from here."""
 
-@dataclass(slots=True)
-class Response:
-    """A complete answer. Times are of `time.monotonic()`, in seconds."""
+REFUSES_FROM = 400
+"""Statuses by which a server may say that a body is not worth reading."""
 
-    status: int
-    headers: dict[bytes, bytes]
-    """Lower-case names; of a repeated header the last one."""
-    body: bytes
-    sent_s: float
-    """When the request was given to be written, which is a turn of the loop later at most."""
-    received_s: float
-    """When the last byte of the answer was parsed."""
+KINDS = 3
+PLAIN, PIECEWISE, UPLOADED = range(KINDS)
+"""Kinds of answers, after which a server may treat the connection in different ways: of known
+length, in chunks, and to an upload."""
 
-
-class StreamRefused(PeerError):
-    """In place of a stream there was an answer of another status; its headers, lower-case."""
-
-    def __init__(self, name: str, status: int, headers: dict[bytes, bytes]) -> None:
-        super().__init__(f"{name}: expected status 200, got {status}")
-        self.status = status
-        self.headers = headers
-
+_WATCHED = getattr(select, "POLLIN", 0) | getattr(select, "POLLRDHUP", 0)
+_ENDS = getattr(select, "POLLRDHUP", 0)
 
 Heads: TypeAlias = KnownHeads[tuple[int, dict[bytes, bytes]]]
 """Status and headers of answers that are read whole, but for the length."""
-
-OnEnd: TypeAlias = Callable[[Response | BaseException], None]
-"""Told once what an exchange came to: its answer, or why there is none. It may be called from
-within the call that sends the request. What it raises closes the connection."""
-
-
-OnBody: TypeAlias = Callable[[bytes | bytearray], None]
-"""Takes a body piece by piece as it comes. What it raises ends the exchange."""
-
-OnHead: TypeAlias = Callable[[int, dict[bytes, bytes]], OnBody | None]
-"""Told the status and the header of an answer without a length; returns what takes its body, or
-None to have it whole. It must not raise."""
-
-
-@dataclass(slots=True, eq=False)
-class OutgoingRequest:
-    """One request on its way to an answer, and what has to end when it ends."""
-
-    method: str
-    url: str
-    on_end: OnEnd | None
-    """None once it has ended."""
-    body_limit_bytes: int
-    excerpt_bytes: int | None = None
-    """Of the body of an answer that is not 2xx; None for all of it."""
-    on_body: OnBody | None = None
-    """Without it the answer carries the body."""
-    on_head: OnHead | None = None
-    connection: Connection | None = None
-    """Set from the moment the request is written until the answer is complete."""
-    opening: asyncio.Task[Connection] | None = None
-    timer: asyncio.TimerHandle | None = None
-    sent_s: float = 0.0
-
-    def break_off(self, what: str) -> None:
-        """Fail with the error that tells whether anything of the request had been written."""
-        error = NotDelivered if self.connection is None else OutcomeUnknown
-        self.fail(error(f"{self.method} {self.url}: {what}"))
-
-    def fail(self, error: BaseException) -> None:
-        """End without an answer. The connection closes: what it would carry next is unknown."""
-        self._abandon()
-        self.end(error)
-
-    def cancel(self) -> None:
-        """Nobody wants to know any more. The connection closes."""
-        self.on_end = None
-        self._unset_timer()
-        self._abandon()
-
-    def pause(self) -> None:
-        """Read nothing of the answer for now. What was read may still come."""
-        if self.connection is not None:
-            self.connection.pause_reading()
-
-    def resume(self) -> None:
-        """Read on."""
-        if self.connection is not None:
-            self.connection.resume_reading()
-
-    def expire(self, timeout_s: float) -> None:
-        where = "no connection" if self.connection is None else "no complete answer"
-        self.break_off(f"{where} within {timeout_s:g} s")
-
-    def end(self, came_to: Response | BaseException) -> None:
-        """Tell what it came to, unless it has ended before."""
-        on_end, self.on_end = self.on_end, None
-        if self.timer is not None:
-            self._unset_timer()
-        if on_end is not None:
-            on_end(came_to)
-
-    def _unset_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
-    def _abandon(self) -> None:
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.close()
-        opening, self.opening = self.opening, None
-        if opening is not None:
-            opening.cancel()
 
 
 class Pool(Protocol):
@@ -152,6 +87,15 @@ class Pool(Protocol):
 
     def lost(self, connection: Connection) -> None:
         """Its socket is closed."""
+
+    def abandoned(self, connection: Connection) -> None:
+        """The other end has closed it, or spoken unasked, while it was idle."""
+
+    def unanswered(
+        self, connection: Connection, exchange: OutgoingRequest, what: str, *, is_unread: bool
+    ) -> None:
+        """It has ended before any of an answer had come, which may be sent again on another one;
+        if `is_unread`, the other end surely has not read any of it."""
 
 
 class Connection(asyncio.Protocol):
@@ -171,17 +115,26 @@ class Connection(asyncio.Protocol):
         "_head_complete",
         "_headers",
         "_heads",
+        "_is_encrypted",
         "_large_bytes",
         "_moving",
         "_overhead_bytes",
         "_parser",
         "_reusable",
+        "_size_bytes",
         "_transport",
         "_until_eof",
+        "_watch",
         "_writes",
+        "_written_bytes",
         "exchange",
+        "has_answered",
         "idle_since_s",
+        "keep_s",
+        "kind",
         "pool",
+        "retires_s",
+        "uses_left",
     )
 
     def __init__(
@@ -200,6 +153,20 @@ class Connection(asyncio.Protocol):
         self._body: bytes | bytearray = b""
         self.exchange: OutgoingRequest | None = None
         self.idle_since_s = 0.0
+        self.has_answered = False
+        """Whether it has carried a whole exchange."""
+        self.retires_s, self.uses_left = 0.0, 0
+        """Until when, and for how many requests, it is to be used; its owner's."""
+        self.kind = PLAIN
+        """Of the last answer."""
+        self.keep_s: float | None = None
+        """How long the other end has said that it keeps idle connections."""
+        self._written_bytes = 0
+        """Of all requests so far, as the transport counts them that tells what has left."""
+        self._size_bytes = 0
+        """Of the last one."""
+        self._is_encrypted = False
+        self._watch: select.poll | None = None
         self._await_answer()
 
     def _await_answer(self) -> None:
@@ -221,15 +188,32 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return not self._transport.is_closing()
 
+    def is_quiet(self) -> bool:
+        """Returns whether it is open and the other end has neither closed it nor said anything,
+        as the system knows it now: the loop may not have looked since the last answer."""
+        if self._transport.is_closing():  # its socket may be another connection's by now
+            return False
+        return self._watch is None or not self._watch.poll(0)
+
     def send(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
         """Write a request; it ends with the answer or with OutcomeUnknown."""
         self.exchange = exchange
         exchange.connection = self
+        exchange.sendings += 1
         exchange.sent_s = time.monotonic()
+        self.uses_left -= 1
+        size_bytes = len(head)
+        for part in body:
+            size_bytes += len(part)
+        if self._is_encrypted and (told := told_of(self._transport)) is not None:
+            self._written_bytes = told.left
+        self._size_bytes = size_bytes
+        self._written_bytes += size_bytes
         if self._writes is not None:
             self._writes.write(self._transport, head, *body)
         else:
-            self._transport.writelines((head, *body))
+            # Of an empty part asyncio (3.12 and later) never gets rid, and tries without end.
+            self._transport.writelines([part for part in (head, *body) if part])
 
     def pause_reading(self) -> None:
         """Leave what comes to the kernel."""
@@ -250,12 +234,24 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _new_parser(self)
+        self._observe()
+
+    def _observe(self) -> None:
+        """Have the system asked whether it is quiet."""
+        self._is_encrypted = self._transport.get_extra_info("ssl_object") is not None
+        opened = self._transport.get_extra_info("socket")
+        # What comes encrypted may be about the encryption.
+        watched = _ENDS if self._is_encrypted else _WATCHED
+        if opened is not None and watched:
+            self._watch = select.poll()
+            self._watch.register(opened.fileno(), watched)
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
         if exchange is None:
             # Nobody asked: it must not be taken for the answer to the next request.
+            self.pool.abandoned(self)
             self.close()
             return
         whole = None
@@ -288,7 +284,7 @@ class Connection(asyncio.Protocol):
                     self._heads.learn(whole[0], (status, dict(headers)))
             self._finish(exchange, answer)
         elif self._fault is not None:
-            exchange.break_off(self._fault)
+            exchange.cannot_read(self._fault)
         elif self._large_bytes and exchange.connection is self:
             self._read_large(self._large_bytes)
 
@@ -318,7 +314,7 @@ class Connection(asyncio.Protocol):
             return
         self._body = body
         self._end_answer(exchange, reusable=self._parser.should_keep_alive())
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _new_parser(self)
         self._finish(exchange, cast("Response", self._answer))
 
     def eof_received(self) -> None:
@@ -330,14 +326,58 @@ class Connection(asyncio.Protocol):
             if self._answer is not None:
                 self._finish(exchange, self._answer)
             else:
-                exchange.break_off("the server closed the connection before the answer was whole")
+                what = "the server closed the connection before the answer was whole"
+                self._ended(exchange, what, by_both=True)
+        else:
+            self.pool.abandoned(self)
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        exchange = self.exchange
+        if exchange is not None:
+            self.broke(exchange, exc)
         self.pool.lost(self)
-        if self.exchange is not None:
-            self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
         del self._parser
+
+    def broke(self, exchange: OutgoingRequest, error: Exception | None) -> None:
+        """It has been reset, or could not be written to."""
+        what = f"the connection broke before the answer was whole: {error}"
+        self._ended(exchange, what, by_both=False)
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether anything of an answer has come."""
+        return bool(self._overhead_bytes or self._head_complete)
+
+    def _ended(self, exchange: OutgoingRequest, what: str, *, by_both: bool) -> None:
+        """The other end has ended it while an answer was awaited: if `by_both`, by closing it, so
+        that it has told what it had received."""
+        if self._has_begun:
+            exchange.break_off(what)
+            return
+        is_unread = self._is_unread(is_told=by_both)
+        self.exchange = exchange.connection = None
+        self.close()
+        self.pool.unanswered(self, exchange, what, is_unread=is_unread)
+
+    def _is_unread(self, *, is_told: bool) -> bool:
+        if self._writes is not None and self._writes.holds(self._transport):
+            return True
+        told = told_of(self._transport)
+        if told is None:
+            return False
+        before = self._written_bytes - self._size_bytes
+        return told.left <= before or (is_told and told.acknowledged <= before)
+
+    def _is_kept_after_upload(self, status: int) -> bool:
+        """Returns whether the other end may have read all of the request that it has answered."""
+        self.kind = UPLOADED
+        if status >= REFUSES_FROM:
+            return False
+        if self._is_encrypted or self._size_bytes <= UNREAD_BYTES:
+            return True
+        told = told_of(self._transport)
+        return told is None or told.acknowledged >= self._written_bytes
 
     def _stream(self, exchange: OutgoingRequest, on_body: OnBody) -> None:
         status = self._parser.get_status_code()
@@ -358,13 +398,21 @@ class Connection(asyncio.Protocol):
             return
         self.exchange = None
         exchange.connection = None
+        headers = answer.headers
+        self.kind = PIECEWISE if b"transfer-encoding" in headers else PLAIN
         reusable = self._reusable
+        if self._size_bytes > UPLOAD_BYTES:
+            reusable = reusable and self._is_kept_after_upload(answer.status)
+        if b"keep-alive" in headers:
+            self.keep_s = read_keep_alive_s(headers[b"keep-alive"])
+            reusable = reusable and self.keep_s != 0.0
         self._await_answer()
         # An answer can come before the whole request has left: the rest must not follow later.
         transport = self._transport
         if reusable and not (transport.is_closing() or transport.get_write_buffer_size()):
             if exchange.on_body is not None:
                 self.resume_reading()
+            self.has_answered = True
             self.idle_since_s = answer.received_s
             self.pool.released(self)
         else:
@@ -461,6 +509,16 @@ class Connection(asyncio.Protocol):
         self._reusable = reusable
         status, body = self._parser.get_status_code(), bytes(self._body)
         self._answer = Response(status, self._headers, body, exchange.sent_s, time.monotonic())
+
+
+def _new_parser(connection: Connection) -> Any:
+    """It bears lines that end with LF alone and blanks behind a chunk's length, as the reader of
+    answers that pass through does (docs/http.md)."""
+    parser = httptools.HttpResponseParser(connection)
+    parser.set_dangerous_leniencies(
+        lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+    )
+    return parser
 
 
 def _too_long(exchange: OutgoingRequest) -> str:

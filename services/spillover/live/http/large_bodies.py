@@ -12,7 +12,7 @@ import ctypes
 from collections.abc import Callable
 from typing import cast
 
-from spillover.live.engine.reads import StandIn
+from spillover.live.engine.reads import StandIn, take_over
 
 LARGE_BYTES = 131_072
 """So much of a body must be missing: for less, pieces are as good."""
@@ -54,7 +54,7 @@ class LargeBody(StandIn):
         whole = memoryview((ctypes.c_char * size_bytes).from_address(address)).cast("B")
         whole[: len(begun)] = begun
         self._left = whole[len(begun) :]
-        _become(transport, self)
+        take_over(transport, self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint  # of a piece
@@ -63,13 +63,5 @@ class LargeBody(StandIn):
     def buffer_updated(self, nbytes: int) -> None:
         self._left = self._left[nbytes:]
         if not self._left:
-            _become(self._transport, self._before)
+            take_over(self._transport, self._before)
             self._on_whole(self._body)
-
-
-def _become(transport: asyncio.Transport, protocol: asyncio.BaseProtocol) -> None:
-    """Have it read as this one does: uvloop looks at that only when reading begins."""
-    if transport.is_reading():
-        transport.pause_reading()
-    transport.set_protocol(protocol)
-    transport.resume_reading()

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
-import socket
 import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from spillover.live.hosts import dialing
+from spillover.live.hosts.attempts import in_words
+from spillover.live.hosts.lookups import HOSTS
 from spillover.live.http.awaited import Awaited
 from spillover.live.http.connection import Connection, OutgoingRequest, Pool
 from spillover.live.http.head import Server
@@ -21,7 +22,7 @@ from spillover.live.process.own_lag import PatientTimeout
 from spillover.live.tls import failures
 from spillover.live.tls.contexts import HANDSHAKE_S
 from spillover.live.tls.handshakes import Handshake
-from spillover.model.errors import NotBelieved, NotDelivered, PeerError
+from spillover.model.errors import ConnectTimeout, NotBelieved, NotDelivered, PeerError
 
 FIRST_LIMIT_BYTES = 65_536
 """Of what is answered before a connection counts."""
@@ -51,6 +52,7 @@ class Opening:
     ) -> None:
         self._server = server
         self._make_connection = make_connection
+        self._connect_s = connect_timeout_s
         self._timeout_s = connect_timeout_s + (0.0 if securing is None else HANDSHAKE_S)
         self._user_timeout_s = user_timeout_s
         self._securing = securing
@@ -66,7 +68,10 @@ class Opening:
                     return cast("Connection", opened)
                 return await self._open_securely(owner, securing)
         except TimeoutError:
-            raise NotDelivered(f"{url}: no connection within {self._timeout_s:g} s") from None
+            why = HOSTS.why_late(self._server.host)
+            told = f" ({why})" if why else ""
+            late = f"no connection within {self._timeout_s:g} s{told}"
+            raise ConnectTimeout(f"{url}: {late}") from None
         except (OSError, UnicodeError) as error:
             self._tell_failed(error)
             told = f"{url}: cannot connect: {_in_words(error)}"
@@ -78,8 +83,8 @@ class Opening:
     async def _open_socket(
         self, make: Callable[[], asyncio.Protocol]
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        loop, server = asyncio.get_running_loop(), self._server
-        transport, protocol = await loop.create_connection(make, server.host, server.port)
+        host, port = self._server.host, self._server.port
+        transport, protocol = await dialing.connect(make, host, port, self._connect_s)
         if self._user_timeout_s is not None:
             keep_alive(transport.get_extra_info("socket"), self._user_timeout_s)
         return transport, protocol
@@ -145,10 +150,7 @@ class Opening:
 
 
 def _in_words(error: OSError | UnicodeError) -> str:
-    """Without what asyncio adds: `Connect call failed` and a tuple, for every kind of failure."""
     if failures.is_of_handshake(error):
         return failures.in_words(error)
-    if isinstance(error, OSError) and error.errno is not None:
-        of_names = isinstance(error, socket.gaierror)
-        return (error.strerror if of_names else os.strerror(error.errno)) or str(error)
-    return str(error) or "the other end closed the connection"
+    told = in_words(error) if isinstance(error, OSError) else str(error)
+    return told or "the other end closed the connection"

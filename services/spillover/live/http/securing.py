@@ -82,6 +82,7 @@ class Unproven:
 
     def __init__(self, owner: Pool) -> None:
         self.dropped, self.lost = owner.dropped, owner.lost
+        self.abandoned, self.unanswered = owner.abandoned, owner.unanswered
 
     def released(self, connection: Connection) -> None:
         """Of `connection.Pool`."""
@@ -92,6 +93,7 @@ class Retired:
 
     def __init__(self, owner: Pool) -> None:
         self.dropped, self.lost = owner.dropped, owner.lost
+        self.abandoned, self.unanswered = owner.abandoned, owner.unanswered
 
     def released(self, connection: Connection) -> None:
         """Of `connection.Pool`."""

@@ -9,10 +9,12 @@ import asyncio
 import logging
 import math
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import HomeRequests
+from spillover.live.process.logs import Message
 
 TELL_EVERY_S = 3.0
 """So often a drain says what it waits for."""
@@ -22,6 +24,9 @@ LOOK_EVERY_S = 0.5
 
 ENDING = "ending: "
 """How every log line about the end begins."""
+
+NAMES_PER_LINE, NAMES_MAX = 50, 10_000
+"""Of results that are lost: a line can be read, and an end does not take minutes to tell."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,10 +91,17 @@ async def _sign(
             wait.cancel()
 
 
-def tell_lost(left: Left) -> None:
-    """What is lost now that the node ends, if anything is."""
-    if any(left):
-        _log.warning("%slost %s", ENDING, left)
+def tell_lost(left: Left, results: Sequence[str] = ()) -> None:
+    """Say what is lost now that the node ends, if anything is, and the names of the results."""
+    if not any(left):
+        return
+    _log.warning("%slost %s", ENDING, left)
+    told = results[:NAMES_MAX]
+    for at in range(0, len(told), NAMES_PER_LINE):
+        names = list(told[at : at + NAMES_PER_LINE])
+        _log.warning(Message(f"{ENDING}results that are lost", names=names))
+    if len(results) > NAMES_MAX:
+        _log.warning(Message(f"{ENDING}more results are lost", count=len(results) - NAMES_MAX))
 
 
 def _count(number: int, noun: str) -> str:

@@ -18,11 +18,15 @@ from random import Random
 from typing import Any
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.idempotency import IdempotencyRecord, IdempotencyTable
+from spillover.core.overflow.idempotency import (
+    NODE_ENDED,
+    IdempotencyRecord,
+    IdempotencyTable,
+)
 from spillover.core.overflow.quotas import Quotas
 from spillover.live.overflow.relay import Relays, Sink
 from spillover.live.overflow.waiters import Waiters
-from spillover.model.ids import ClusterId, RequestId, tenant_of
+from spillover.model.ids import ClusterId, RequestId, tenant_of, told_inside
 from spillover.model.request import Answer, Refusal, Request
 from spillover.model.trace_context import TraceContext
 
@@ -74,6 +78,12 @@ class HomeRequests:
         """Answers of asynchronous requests that nobody has come for yet."""
         self._names.expire(time.monotonic())
         return self._names.unfetched
+
+    def lose_results(self) -> list[str]:
+        """The node ends: answers that nobody has come for are lost. Returns their names."""
+        results = list(map(told_inside, self._names.unfetched_ids()))
+        self._names.lost[NODE_ENDED] += len(results)
+        return results
 
     def find(self, request_id: str) -> IdempotencyRecord | None:
         """Returns the entry of this id, if it is under way or its answer is still kept."""

@@ -24,6 +24,7 @@ from spillover.live.engine.metric_types import (
     observe_each,
 )
 from spillover.live.engine.timers import Timers
+from spillover.live.overflow.gateway_metrics import GatewayMetrics
 from spillover.live.overflow.recent import REFUSED, Recent
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.token_metrics import token_metrics
@@ -69,6 +70,7 @@ class NodeMetrics(Collector):
             requests, refusals, received, forwards,
             self._system_time, self._queue_wait, self._hops, self.passed_head,
         )  # fmt: skip
+        self.gateway = GatewayMetrics(names)
         self.tokens = token_metrics(machine)
         self.recent = Recent()
         self.forwards_left: dict[int, int] = {}
@@ -111,6 +113,7 @@ class NodeMetrics(Collector):
             self.recent.done(total_s)
         else:
             self.recent.ended(outcome)
+            self.gateway.not_done(answer)
 
     def home_refused(self, reason: Refusal) -> None:
         """A client's request was not accepted."""
@@ -156,6 +159,7 @@ class NodeMetrics(Collector):
         cluster = machine.settings.cluster
         for written in self._written:
             yield written.collect(cluster)
+        yield from self.gateway.collect(cluster)
         yield from self._pushes_and_pulls(cluster)
         yield from self._shadows(cluster)
         passed = [((end,), count) for end, count in self.passed_ends.items()]

@@ -95,6 +95,9 @@ class PassedBack:
 
     # --- a sink -------------------------------------------------------------------------------
 
+    def hint(self, head: PassedHead) -> None:
+        """Of `relay.Sink`. There is no frame for it: it goes no further than here."""
+
     def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None:
         """Of `relay.Sink`."""
         self._flow = flow

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.client import HttpClient
-from spillover.live.http.connection import Connection, Heads
+from spillover.live.http.connection import Again, Connection, Heads
 from spillover.live.http.known_heads import KnownHeads
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import FIRST
@@ -86,6 +86,7 @@ class PeerClients:
             caller,
             connections_max=self.connections_max(away_max),
             user_timeout_s=GIVEN_UP_AFTER_S,
+            again=Again.NEVER,  # what surely was not read is decided again, which needs no copy
             make_connection=lambda pool: kind(pool, self._writes, self._moving, self._heads),
         )
         self._clients.add(client)

@@ -59,6 +59,9 @@ class Sink(Protocol):
     """Gets the answer to one passed request: `begin`, pieces, and `end` or `break_off`; or `settle`
     alone, where nothing has begun. Nothing is called after one of the last three."""
 
+    def hint(self, head: PassedHead) -> None:
+        """An interim answer, before the answer begins, if one ever does."""
+
     def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None:
         """The answer begins; `so_far` is where it comes from and what it took until now. The length
         that the head tells may be empty where all of it is there."""
@@ -217,6 +220,12 @@ class Relays:
         self._open[ref] = Relay(sink, time.monotonic())
         self._waiters.wait(ref, lambda told: self._told(ref, told))
 
+    def hint(self, ref: int, head: PassedHead) -> None:
+        """An interim answer has come, which the machine need not know of."""
+        relay = self._open.get(ref)
+        if relay is not None and not relay.has_begun:
+            relay.sink.hint(head)
+
     def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
         """A whole answer is there, which begins only if the machine says so: it is decided again
         where the request runs. Another one takes its place, if one begins or is held."""
@@ -304,6 +313,7 @@ def _nothing(_: float) -> None:
 class _Nowhere:
     """The sink of what nobody waits for any more."""
 
+    def hint(self, head: PassedHead) -> None: ...
     def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None: ...
     def piece(self, data: bytes) -> None: ...
     def end(self, trailers: Fields, answer: Answer) -> None: ...

@@ -21,13 +21,18 @@ from spillover.live.overflow.wire import (
 from spillover.model.configuration import STAMP_LENGTH_MAX
 from spillover.model.ids import ClusterId
 from spillover.model.load import GroupLoad, LoadNow, LoadReport
-from spillover.model.request import TYPE_LENGTH_MAX, is_name
+from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX, is_name
 from spillover.model.type_groups import GROUPS_MAX
+
+HOPS_TOLD_MAX = 1000
+"""Far more than any request may take."""
 
 HEARTBEAT = b"{}\n"
 
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 BoundedStamp = Annotated[str, msgspec.Meta(max_length=STAMP_LENGTH_MAX)]
+BoundedCluster = Annotated[str, msgspec.Meta(max_length=NAME_LENGTH_MAX)]
+Hops = Annotated[int, msgspec.Meta(ge=0, le=HOPS_TOLD_MAX)]
 BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
 
 
@@ -69,6 +74,10 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     configuration: BoundedStamp = ""
     clients: Count | None = None
     passes: bool = False
+    least_failed: Probability | None = None
+    relay_hops: Hops = 0
+    relay_by: BoundedCluster = ""
+    invites: bool = False
 
 
 class AskLine(msgspec.Struct, omit_defaults=True):
@@ -133,6 +142,10 @@ def encode_report(report: LoadReport, configuration: str = "", clients: int | No
         configuration=configuration,
         clients=clients,
         passes=report.passes,
+        least_failed=report.least_failed,
+        relay_hops=report.relay_hops,
+        relay_by=report.relay_by,
+        invites=report.invites,
     )
     if report.groups:
         line.groups = [_body_of(group) for group in report.groups]
@@ -188,6 +201,10 @@ def _report_of(message: ReportLine) -> LoadReport:
         configuration=message.configuration,
         clients=message.clients,
         passes=message.passes,
+        least_failed=message.least_failed,
+        relay_hops=message.relay_hops,
+        relay_by=message.relay_by,
+        invites=message.invites,
     )
 
 

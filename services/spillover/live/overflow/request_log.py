@@ -1,14 +1,28 @@
-"""One line in the log for each request of a client that has ended, for those who ask for it."""
+"""One line in the log for each request of a client that has ended, for those who ask for it: what
+was asked, what came of it and why, where it ran, and what it took.
+
+A path is told without its query, which may hold what is nobody's business, and cut where it is
+long.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from functools import partial
 
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.process.logs import REQUESTS_LOGGER, Message
-from spillover.model.ids import told_inside
-from spillover.model.request import Answer
+from spillover.model.causes import cause_of
+from spillover.model.ids import ClusterId, told_inside
+from spillover.model.request import Answer, Request
+
+PATH_LENGTH_MAX = 200
+
+REFUSED = "refused"
+"""The outcome of a request that was not accepted; its cause is the reason that its client got."""
+
+_WORDS = "request ended"
 
 _log = logging.getLogger(REQUESTS_LOGGER)
 
@@ -16,18 +30,131 @@ is_logged = partial(_log.isEnabledFor, logging.INFO)
 """Whether anybody asks for these lines: looked at for each request, so without a call of ours."""
 
 
-def log_request(entry: IdempotencyRecord, answer: Answer) -> None:
-    """Write the line, if it `is_logged`."""
+class Asked:
+    """What a client asks for at a door, while that is under way; made only where it `is_logged`."""
+
+    __slots__ = ("first_byte_s", "method", "path", "received_s", "route")
+
+    def __init__(self, method: str, target: str) -> None:
+        self.method = method
+        self.path = shown_path(target)
+        self.route: str | None = None
+        """The configured one that fits."""
+        self.received_s = time.monotonic()
+        """When its head had come."""
+        self.first_byte_s: float | None = None
+        """When the head of its answer was there."""
+
+    def first_byte_now(self) -> None:
+        """The head of its answer is there."""
+        self.first_byte_s = time.monotonic()
+
+
+def shown_path(target: str) -> str:
+    """Returns the path of a request's target, without its query or whatever may be secret in it."""
+    path = target.partition("?")[0].partition("#")[0]
+    if not path.startswith("/") and "://" in path:  # of a proxy: an authority may tell a password
+        path = "/" + path.partition("://")[2].partition("/")[2]
+    return path if len(path) <= PATH_LENGTH_MAX else path[:PATH_LENGTH_MAX] + "..."
+
+
+def log_request(
+    entry: IdempotencyRecord, answer: Answer, status: int | None = None, *, replayed: bool = False
+) -> None:
+    """Write the line of a request that was accepted at `POST /requests`, if it `is_logged`, or of
+    one that is given the answer of an earlier one of its name. That comes in one piece."""
+    total_ms = _ms(answer.total_s + answer.return_s)
     _log.info(
         Message(
-            "request ended",
+            _WORDS,
             request_id=told_inside(entry.id),
-            outcome=answer.outcome.value,
-            ended_at=answer.path[-1],
-            hops=len(answer.path) - 1,
-            system_time_ms=round(answer.total_s * 1e3, 3),
+            method="POST",
+            path="/requests",
+            status=status,
+            **_told_by(answer),
+            replayed=replayed or None,
+            received_bytes=entry.received_bytes,
+            sent_bytes=0 if answer.result is None else len(memoryview(answer.result)),
+            first_byte_ms=total_ms,
+            total_ms=total_ms,
+            system_time_ms=_ms(answer.total_s),
             type=entry.type,
             problem=answer.problem,
             traceparent=None if entry.trace is None else entry.trace.parent,
         )
     )
+
+
+def log_passed(
+    asked: Asked,
+    name: str,
+    request: Request | None,
+    came_to: Answer | str,
+    *,
+    status: int | None,
+    sizes_bytes: tuple[int, int],
+    end: str | None = None,
+    cause: str | None = None,
+    problem: str | None = None,
+    path: tuple[ClusterId, ...] = (),
+) -> None:
+    """Write the line of a request at a door, if it `is_logged`. It came to an answer of the machine
+    or, where there is none, to an outcome. `sizes_bytes` are those of the bodies there and back,
+    `end` is what came of an answer that had begun, `path` the way to where that ran."""
+    now_s = time.monotonic()
+    if isinstance(came_to, Answer):
+        told = _told_by(came_to)
+        problem = problem or came_to.problem
+        if len(path) > len(came_to.path):  # of what broke off on its way back
+            told |= _way(path)
+    else:
+        told = {"outcome": came_to, "cause": cause, **_way(path)}
+    trace = None if request is None else request.trace
+    first_s = asked.first_byte_s
+    _log.info(
+        Message(
+            _WORDS,
+            request_id=name or None,
+            method=asked.method or None,
+            path=asked.path or None,
+            route=asked.route,
+            status=status,
+            end=end,
+            **told,
+            received_bytes=sizes_bytes[0],
+            sent_bytes=sizes_bytes[1],
+            first_byte_ms=None if first_s is None else _ms(first_s - asked.received_s),
+            total_ms=_ms(now_s - asked.received_s),
+            type=None if request is None else request.type,
+            problem=problem,
+            traceparent=None if trace is None else trace.parent,
+        )
+    )
+
+
+def log_turned_away(
+    method: str, target: bytes, status: int, reason: str, name: str | None = None
+) -> None:
+    """Write the line of a request that was not even taken in, if it `is_logged`."""
+    path = shown_path(target.decode("latin-1")) or None
+    told = {"method": method, "path": path, "status": status}
+    _log.info(Message(_WORDS, request_id=name, **told, outcome=REFUSED, cause=reason))
+
+
+def _told_by(answer: Answer) -> dict[str, object]:
+    cause = cause_of(answer)
+    return {
+        "outcome": answer.outcome.value,
+        "cause": None if cause is None else cause.value,
+        **_way(answer.path),
+        "upstream": answer.upstream,
+        "upstream_status": answer.upstream_status,
+    }
+
+
+def _way(path: tuple[ClusterId, ...]) -> dict[str, object]:
+    return {"ended_at": path[-1], "hops": len(path) - 1} if path else {}
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1e3, 3)

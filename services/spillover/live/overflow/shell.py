@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
@@ -28,7 +28,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import Workers
-from spillover.live.handlers.make import make_unlike_workers, make_workers
+from spillover.live.handlers.make import make_unlike_workers, make_workers, upstreams_of
 from spillover.live.http.client import Response
 from spillover.live.overflow import report_lines
 from spillover.live.overflow.condition_log import ConditionLog
@@ -53,9 +53,11 @@ from spillover.live.overflow.waiters import Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
+from spillover.model.request import DONE, Answer
 from spillover.model.topology import Neighbor, Topology
 
 if TYPE_CHECKING:
+    from spillover.live.handlers.http.upstream_calls import UpstreamWorkers
     from spillover.live.tls.rotation import Credentials
 
 _log = logging.getLogger(__name__)
@@ -73,6 +75,9 @@ class NodeShell:
     the topology, called when it has changed. Raises
     InputError for a handler that cannot be imported, and for a neighbor without a url.
     """
+
+    status_of: Callable[[Answer], tuple[int, str]] = staticmethod(lambda _: (200, ""))
+    """Says which status a client is told where there is no result, and the reason."""
 
     def __init__(
         self,
@@ -237,6 +242,7 @@ class NodeShell:
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
+            ev.AskService: self._ask_service,
             ev.Began: self.relays.began,
             ev.Stop: lambda command: self.workers.stop(command.ref),
             ev.Forward: self._forward,
@@ -309,8 +315,9 @@ class NodeShell:
         entry = self.home_requests.answered(ref, answer)
         if self.metrics.tokens is not None:
             self.metrics.tokens.home_ended(entry.type, answer)
-        if is_logged():
-            log_request(entry, answer)
+        if not self.machine.settings.passes and is_logged():  # at the door that is the answer's
+            status = 200 if answer.outcome is DONE else self.status_of(answer)[0]
+            log_request(entry, answer, status)
 
     def _moved(self, moving_bytes: int) -> None:
         self.feed(ev.BytesMoving(moving_bytes))
@@ -350,6 +357,10 @@ class NodeShell:
             self._failed.set_exception(error)
             self._failed.exception()  # retrieved: it also comes out where the event came in
 
+    def _ask_service(self, _: ev.AskService) -> None:
+        workers = cast("UpstreamWorkers[Any]", self.workers)  # of no others
+        workers.ask_service(lambda is_well: self.feed(ev.ServiceAsked(is_well)))
+
     def _health_changed(self, is_up: bool) -> None:  # noqa: FBT001 - of `OnHealth`
         self.feed(ev.ServersUp() if is_up else ev.ServersDown())
 
@@ -379,8 +390,11 @@ class NodeShell:
         told = (f"{self._source}: cluster {cluster.id}", self.timers, self.feed)
         passing = (self.moving, self.relays)
         if pool is None:
-            return make_workers(cluster, *told, self._health_changed, *passing)
-        return make_unlike_workers(cluster, pool, *told, self._server_changed, *passing)
+            workers = make_workers(cluster, *told, self._health_changed, *passing)
+        else:
+            workers = make_unlike_workers(cluster, pool, *told, self._server_changed, *passing)
+        self.metrics.gateway.upstreams = partial(upstreams_of, workers)
+        return workers
 
     def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url

@@ -16,11 +16,13 @@ import msgspec
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.access import TENANT
+from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
 from spillover.model.ids import ClusterId, RequestId, parts_of, request_id_of
 from spillover.model.load import LoadNow
 from spillover.model.request import (
     DONE,
+    KIND_LENGTH_MAX,
     NAME_LENGTH_MAX,
     TYPE_LENGTH_MAX,
     Answer,
@@ -86,6 +88,9 @@ class LoadBody(msgspec.Struct, array_like=True, frozen=True):
     accepting: bool
 
 
+BoundedKind = Annotated[str, msgspec.Meta(max_length=KIND_LENGTH_MAX)]
+
+
 class ForwardBody(msgspec.Struct, omit_defaults=True):
     """A request on its way, `pulled` if the neighbor has asked for work. In version 1 `sender` is
     the cluster that hands it on, `to` the one that it means to hand it to, `federation` theirs.
@@ -106,6 +111,7 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     load: LoadBody | None = None
     pulled: bool = False
     tenant: str = ""
+    kind: BoundedKind = ""
 
 
 class AnswerBody(msgspec.Struct, omit_defaults=True):
@@ -131,6 +137,7 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     retry_after_ms: float | None = None
     rejected: bool = False
     load: LoadBody | None = None
+    cause: str = ""
 
 
 class CancelBody(msgspec.Struct, omit_defaults=True):
@@ -177,6 +184,9 @@ class Stay(NamedTuple):
         there_s = (sent_s - decided_s) + round_trip_s / 2 + self.reading_s
         return there_s, self.answer_delay_s + round_trip_s / 2
 
+
+_CAUSES = {cause.value: cause for cause in Cause}
+"""What a node of another version tells besides is nobody's business here."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_forward = msgspec.json.Decoder(ForwardBody).decode
@@ -240,6 +250,7 @@ def encode_envelope(
         load=None if load is None else LoadBody(*load),
         pulled=pulled,
         tenant=tenant,
+        kind=request.kind,
     )
     return _encode(body)
 
@@ -266,6 +277,7 @@ def decode_forward(body: bytes) -> Forwarded:
         priority=forward.priority,
         trace=None if parent is None else trace_context(parent, forward.tracestate),
         size_bytes=len(body),
+        kind=forward.kind,
     )
     caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
     load = None if forward.load is None else load_of(forward.load)
@@ -332,6 +344,7 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
             retry_after_ms=None if retry_after_s is None else retry_after_s * 1e3,
             rejected=rejected,
             load=None if answer.load is None else LoadBody(*answer.load),
+            cause=answer.cause or "",
         )
     )
 
@@ -360,6 +373,7 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
             answer.upstream_body = message.upstream_body
         if message.retry_after_ms is not None:
             answer.retry_after_s = message.retry_after_ms / 1e3
+        answer.cause = _CAUSES.get(message.cause)
     stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
     return answer, stay
 

@@ -5,6 +5,7 @@ rule is made here: what the machine says is done. How users see it is in `consum
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ from spillover.live.engine.timers import Timers
 from spillover.live.http.client import HttpClient, Response
 from spillover.live.http.connection import OnEnd, OutgoingRequest
 from spillover.live.http.trust import Trust
+from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.client_wire import NoProducer, Received
 from spillover.live.queue.wire import PRODUCERS_MAX
@@ -34,8 +36,15 @@ TELL_S = 5.0
 CHECK_S = 3.0
 """For a producer to say that it is there."""
 
+ANSWER_S = 10.0
+"""For whoever acknowledges an object or gives it back to hear of that. Its producer is told again
+and again after that, too, until its grant must have ended."""
+
 CLOSE_S = 5.0
 """For producers to hear of what is given back at the end."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 
 class Held:
@@ -47,7 +56,8 @@ class Held:
         self._ended: asyncio.Future[bool | None] | None = None
         self._well = False
         self.lost = asyncio.Event()
-        """Set when its grant has ended while it was handled."""
+        """Set when its grant has ended while it was handled, and when it was acknowledged and that
+        was too late or not heard: somebody else may be given it."""
 
     @property
     def is_settled(self) -> bool:
@@ -68,19 +78,38 @@ class Held:
         """Nothing more is told of it."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(known)
+            if self._well and not known:
+                self.lost.set()
 
     async def acknowledge(self) -> None:
         """It has been handled. Raises GrantLost if its grant had ended before, OutcomeUnknown if
-        that is not known."""
+        that is not known, or not yet."""
         self.settle(well=True)
         known = await self._come_out()
+        if known:
+            return
+        self.lost.set()
         name, producer = self.received.id, self.received.producer
         if known is None:
-            missed = "did not answer to an acknowledgement while the grant lasted"
+            missed = "did not answer to an acknowledgement"
             raise OutcomeUnknown(f"producer {producer} {missed}; object {name} may come again")
-        if not known:
-            late = "had ended before it was acknowledged"
-            raise GrantLost(f"the grant of object {name} {late}: it may have gone to another")
+        late = "had ended before it was acknowledged"
+        raise GrantLost(f"the grant of object {name} {late}: it may have gone to another")
+
+    async def end(self, *, well: bool) -> None:
+        """Settle it if nobody has. What comes of an acknowledgement is told by `lost`, not raised:
+        to end a loop over many objects, of many producers, would be no answer to that."""
+        if self.is_settled:
+            return
+        if not well:
+            await self.give_back()
+            return
+        try:
+            await self.acknowledge()
+        except (GrantLost, OutcomeUnknown) as error:
+            producer = self.received.producer
+            said = Message("an object may be handled twice", peer=producer, problem=str(error))
+            _log.warning(said)
 
     async def give_back(self) -> None:
         """It has not been handled: it returns, now or when its grant ends."""
@@ -88,9 +117,10 @@ class Held:
         await self._come_out()
 
     async def _come_out(self) -> bool | None:
-        """Whether its producer knew the grant; None if it did not answer."""
+        """Whether its producer knew the grant; None if it has not answered."""
         assert self._ended is not None  # noqa: S101 - it was settled
-        return await asyncio.shield(self._ended)
+        await asyncio.wait([self._ended], timeout=ANSWER_S)
+        return self._ended.result() if self._ended.done() else None
 
 
 class ConsumerShell:

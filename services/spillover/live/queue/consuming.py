@@ -62,26 +62,28 @@ class _Object:
 
     @property
     def lost(self) -> bool:
-        """Returns whether its grant has ended while it was handled: it goes to somebody else, and
-        acknowledging it will fail."""
+        """Returns whether somebody else may be given it: its grant has ended while it was handled,
+        or its producer has not answered to its acknowledgement."""
         return self._held.lost.is_set()
 
 
 class AsyncQueueObject(_Object):
     """One object. `async with` acknowledges it at the end, and gives it back on an exception. Until
-    then its grant is extended by itself."""
+    then its grant is extended by itself. Where the acknowledgement at the end comes too late, or is
+    not answered, nothing is raised: `lost` is true from then on, and the log has a line."""
 
     async def ack(self) -> None:
         """It has been handled. Raises GrantLost if its grant had ended before, OutcomeUnknown if
-        its producer did not answer as long as the grant lasted."""
+        its producer does not answer in time: it may have heard, or hear yet."""
         await self._held.acknowledge()
 
     async def nack(self) -> None:
-        """It has not been handled: it returns to the front of its buffer."""
+        """It has not been handled: it returns to the front of its buffer, at the end of its grant
+        where its producer does not answer."""
         await self._held.give_back()
 
     async def until_lost(self) -> None:
-        """Return when its grant has ended."""
+        """Return once it is `lost`."""
         await self._held.lost.wait()
 
     async def __aenter__(self) -> Self:
@@ -93,9 +95,7 @@ class AsyncQueueObject(_Object):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._held.is_settled:
-            return
-        await (self.ack() if kind is None else self.nack())
+        await self._held.end(well=kind is None)
 
 
 class QueueObject(_Object):
@@ -122,12 +122,8 @@ class QueueObject(_Object):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._held.is_settled:
-            return
-        if kind is None:
-            self.ack()
-        else:
-            self.nack()
+        if not self._held.is_settled:
+            self._thread.run(self._held.end(well=kind is None))
 
 
 class Consumer:

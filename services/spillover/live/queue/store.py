@@ -17,7 +17,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -100,35 +100,39 @@ class ObjectStore:
             self._lock.close()
             expected = f"expected a store that no other process uses: {directory}"
             raise InputError(source, "", expected) from error
-        try:
-            self._database = self._open(directory / "queue.sqlite3", producer)
-        except BaseException:
-            self._lock.close()
-            raise
+        with ExitStack() as refused:
+            refused.callback(self._lock.close)
+            path = directory / "queue.sqlite3"
+            try:
+                self._database = sqlite3.connect(
+                    path, isolation_level=None, check_same_thread=False
+                )
+                refused.callback(self._database.close)
+                self._claim(producer)
+            except sqlite3.Error as error:
+                expected = f"expected a store of this program, {path} says: {error}"
+                raise InputError(source, "", expected) from error
+            refused.pop_all()
         self._wishes: queue.SimpleQueue[_Wish | None] = queue.SimpleQueue()
         self._owed: list[_Wish] = []
         """Of the thread: what could not be written, and is to be."""
         self._thread = threading.Thread(target=self._write_all, name="object-store", daemon=True)
         start_own(self._thread)
 
-    def _open(self, path: Path, producer: str) -> sqlite3.Connection:
-        try:
-            database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("PRAGMA synchronous=FULL")
-            database.executescript(_SCHEMA)
-            owner = _about(database, "producer", producer)
-            version = _about(database, "version", str(SCHEMA_VERSION))
-        except sqlite3.Error as error:
-            expected = f"expected a store of this program, {path} says: {error}"
-            raise InputError(self._source, "", expected) from error
+    def _claim(self, producer: str) -> None:
+        """Make a new store this producer's. Raises InputError for one of another producer."""
+        database = self._database
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=FULL")
+        database.executescript(_SCHEMA)
+        owner = _about(database, "producer", producer)
+        version = _about(database, "version", str(SCHEMA_VERSION))
         if owner != producer:
             expected = f"expected a store of producer {producer}, got one of {owner}"
             raise InputError(self._source, "", expected)
         if version != str(SCHEMA_VERSION):
             expected = f"expected a store of version {SCHEMA_VERSION}, got one of {version}"
             raise InputError(self._source, "", expected)
-        return database
 
     def recover(self) -> tuple[list[StoredObject], int]:
         """Returns the objects in their order, and the largest number that was ever given. To be

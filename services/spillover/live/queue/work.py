@@ -21,7 +21,7 @@ from spillover.live.handlers.make import make_workers
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue.consumer_shell import CLOSE_S
 from spillover.live.queue.consuming import AsyncQueueObject, Consumer
-from spillover.model.errors import UNREADABLE, GrantLost, OutcomeUnknown, SpilloverError
+from spillover.model.errors import UNREADABLE, SpilloverError
 from spillover.model.ids import RequestId
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
@@ -99,12 +99,10 @@ class QueueWork:
             async with obj:
                 await self._do(obj)
                 done = True
-            self.done += 1
+            self.done += not obj.lost  # its log says so
         except NotDone as error:
             self.given_back += 1
             _log.warning(Message("an object was not handled", object=obj.id, problem=str(error)))
-        except (GrantLost, OutcomeUnknown) as error:
-            _log.warning(Message("an object may be handled twice", problem=str(error)))
         except asyncio.CancelledError:  # perhaps only its acknowledgement was awaited
             self.done += done
             self.given_back += not done

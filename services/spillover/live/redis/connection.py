@@ -100,16 +100,7 @@ def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) 
         )
     except ValueError:
         raise InputError("redis", "url", _EXPECTED) from None
-    if wants_tls(url):
-        from spillover.live.redis.secured import secure  # noqa: PLC0415 - only who needs it pays
-
-        secure(pool)
     return Redis(connection_pool=pool)
-
-
-def wants_tls(url: str) -> bool:
-    """Returns whether this address is that of a Redis with TLS."""
-    return url.lower().startswith("rediss://")
 
 
 def place_of(url: str) -> str:

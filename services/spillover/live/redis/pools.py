@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 import redis
 import redis.asyncio
 
+from spillover.live.redis.connections import OURS
+
 
 class _Ages:
     """Which connections were made before it was said that all be made anew."""
@@ -37,6 +39,7 @@ class Pool(redis.BlockingConnectionPool):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._ages = _Ages()
         super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+        self.connection_class = OURS.get(self.connection_class, self.connection_class)
 
     def connect_anew(self) -> None:
         """Have each connection made anew before it is used the next time."""
@@ -61,6 +64,7 @@ class AsyncPool(redis.asyncio.BlockingConnectionPool):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._ages = _Ages()
         super().__init__(*arguments, **options)
+        self.connection_class = OURS.get(self.connection_class, self.connection_class)
 
     def connect_anew(self) -> None:
         """Have each connection made anew before it is used the next time."""

@@ -72,6 +72,9 @@ def harden(context: ssl.SSLContext) -> None:
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     # A CA of the bundle is trusted, also if another one has signed it.
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    # Python 3.13 adds RFC 5280's strict form to some contexts, which many companies' CAs lack (no
+    # authority key identifier): a chain that is believed on one Python is believed on all.
+    context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
 
 
 def _show(context: ssl.SSLContext, material: Material) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from contextlib import suppress
 
+from spillover.live.hosts.dialing import open_socket
 from spillover.live.tls.contexts import harden
 
 LOOK_S = 1.0
@@ -24,8 +25,9 @@ async def certificate_shown(host: str, port: int, name: str) -> str | None:
     loop, der = asyncio.get_running_loop(), None
     with suppress(OSError, UnicodeError):
         async with asyncio.timeout(LOOK_S):
+            opened = await open_socket(host, port, LOOK_S)
             transport, _ = await loop.create_connection(
-                asyncio.Protocol, host, port, ssl=context, server_hostname=name
+                asyncio.Protocol, sock=opened, ssl=context, server_hostname=name
             )
         der = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         transport.abort()

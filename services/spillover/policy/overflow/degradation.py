@@ -1,8 +1,9 @@
 """Whether a cluster's work fails more than others': Wald's sequential test, Page's cumulative sum.
+And who is to have the work then.
 
 Two hypotheses about the work of a cluster are weighed against each other, one ended request at a
-time. `usual` is the share of the same clients' work that fails elsewhere: where all of it fails
-everywhere, no cluster is worse than another.
+time. `usual` is the share of the same clients' work that fails at the best place that it can reach:
+where all of it fails everywhere, no cluster is worse than another.
 
 * *well*: of what succeeds elsewhere, at most SHARE_WELL fails here;
 * *worse*: SHARE_WORSE of it fails here.
@@ -13,7 +14,10 @@ With `usual` 0 a failure adds ln 3 and a success takes ln 2 away: DEGRADED_AT is
 failures in a row. At a constant share of failures it takes on average 30 requests at 0.4, 360 at
 0.2, 8 000 at 0.1 and 120 000 at 0.05 (drawn, seed 1).
 
-Not here: what follows from it, and how a cluster becomes well again (`core.overflow.health`).
+The way back is a run of successes that what was seen before makes unlikely: five in a row where all
+failed, some thirty where a fifth did. So nothing goes back and forth at a constant share.
+
+Not here: what is known of whom, and what follows from it (`core.overflow`).
 """
 
 from __future__ import annotations
@@ -31,6 +35,24 @@ UNPROVEN = 2.0 * math.log(3.0)
 
 FORGET_S = 30.0
 """Time in which the sum halves: failures that are minutes apart do not add up."""
+
+BY_CHANCE = 1.0 / 10_000.0
+"""So unlikely is the run that ends a degradation, if nothing has changed."""
+
+RUN_MIN = 5
+RUN_MAX = 30
+"""Of that run. Where so little fails that it would be longer, 30 in a row say enough."""
+
+ANOTHERS_FAULT = 1.0 / 20.0
+"""So unlikely are the successes of other kinds of requests for which one kind is held to be at
+fault, if all kinds failed as it does."""
+
+BAD = 100.0
+"""Ranks below it are of those who can have work done: 0 of who does it well, else the number of
+hops to one who does. Who cannot has BAD and the share that fails."""
+
+SAME = 0.25
+"""Ranks that differ by no more are alike: shares are measured by a few requests."""
 
 _SUCCESS = math.log((1.0 - SHARE_WORSE) / (1.0 - SHARE_WELL))
 
@@ -51,3 +73,17 @@ def weighed(
     `weight` times."""
     faded = total * math.exp2(-since_last_s / FORGET_S)
     return max(0.0, faded + weight * evidence(failed, usual))
+
+
+def run_needed(failures: int, ends: int, by_chance: float = BY_CHANCE) -> int:
+    """Returns how many successes in a row are too many to come by chance where so many of the work
+    that `ends` fail. Two more ends than there were are counted: a few failures do not say that all
+    fails."""
+    succeeds = 1.0 - failures / (ends + 2.0)
+    return math.ceil(math.log(by_chance) / math.log(succeeds)) if succeeds < 1.0 else RUN_MAX
+
+
+def degraded_rank(share: float, hops: int) -> float:
+    """Returns how good a place for work a degraded one is, the less the better (0 is one that is
+    well): it hands on to one that is well so many hops away, or fails this share of it."""
+    return float(hops) if hops else BAD + share

@@ -43,7 +43,10 @@ again may meet the next one."""
 
 ROUNDING_S = 1e-6
 
-_PLACING = (ev.Arrived, ev.ForwardRefused, ev.ForwardLost, ev.NotStarted)
+_PLACING = (
+    *(ev.Arrived, ev.ForwardRefused, ev.ForwardLost, ev.ForwardAnswered),
+    *(ev.NotStarted, ev.ServiceEnded),
+)
 """After these a visit may stand in the queue that did not before."""
 
 

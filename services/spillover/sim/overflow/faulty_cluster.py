@@ -148,6 +148,10 @@ class FaultyCluster(SimCluster):
         stands = not self.alive or self.paused
         return not stands and self.servers.sound and self.clock.rate == 1.0
 
+    def _is_well(self) -> bool:
+        _, failure = self.servers.trouble().begin(0.0)
+        return failure is None
+
     # --- what reaches it ----------------------------------------------------------------------
 
     def submit(

@@ -80,6 +80,7 @@ class SimCluster:
         self._interpreters: dict[type, Callable[[Any], None]] = {
             ev.Accepted: lambda _: None,
             ev.Start: self._start,
+            ev.AskService: self._ask_service,
             ev.Began: self._began,
             ev.Stop: self._stop,
             ev.Forward: self._forward,
@@ -163,6 +164,13 @@ class SimCluster:
             head_s = self._heads.random() * service_s
             self._world.at(command.at_s + head_s, self._begins, command.ref, head_s)
         self._world.at(command.at_s + service_s, self._served, command.ref, service_s)
+
+    def _ask_service(self, _: ev.AskService) -> None:
+        self._world.at(self._world.now_s, self.feed, ev.ServiceAsked(self._is_well()))
+
+    def _is_well(self) -> bool:
+        """Whether the service says so."""
+        return True
 
     def _served(self, ref: int, service_s: float) -> None:
         if ref in self._serving:

@@ -6,7 +6,6 @@ What is found is told, right or wrong; what is wrong with files is what a node w
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
+from spillover.live.hosts.blocking import connect
 from spillover.live.http.head import Server
 from spillover.live.tls.contexts import trusting_context
 from spillover.live.tls.material import (
@@ -201,9 +201,9 @@ def check_url(url: str, ca_file: str | None, wanted: Wanted, now: datetime) -> F
 def _shown(url: str, context: ssl.SSLContext, server_name: str) -> bytes:
     """The certificate that a door shows to who calls it by this name."""
     parts = urlsplit(url)
-    address = parts.hostname, parts.port or 443
+    host, port = parts.hostname or "", parts.port or 443
     with (
-        socket.create_connection(address, timeout=ANSWER_WITHIN_S) as way,
+        connect(host, port, ANSWER_WITHIN_S) as way,
         context.wrap_socket(way, server_hostname=server_name) as secured,
     ):
         return secured.getpeercert(binary_form=True) or b""

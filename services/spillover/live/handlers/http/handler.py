@@ -20,8 +20,9 @@ from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import Ended, one_line
 from spillover.live.handlers.http.upstream_answers import read_answer
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
-from spillover.live.handlers.http.upstreams import Upstream, reason_of
+from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
 from spillover.live.http.client import Response
+from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import told_inside
 from spillover.model.topology import Cluster
@@ -51,6 +52,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
     ) -> None:
         super().__init__(urls, cluster, on_end, on_health, moving)
         self._not_run_statuses = frozenset(cluster.statuses_not_run)
+        self._is_failure = cluster.is_failure
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:  # noqa: ARG002 - any JSON will do
         return None
@@ -78,9 +80,9 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         if trace is not None:
             trace = trace.sent_to("POST", upstream.name)
         try:
-            asked = upstream.post(_headers(call.command, trace), payload)
+            asked = upstream.post(_headers(call.command, trace), payload, keyed=request.keyed)
         except ValueError as error:  # a name that no header can bear must not end the node
-            self._end(call, Ended(problem=one_line(error)))
+            self._end(call, Ended(problem=one_line(error), cause=Cause.CLIENT))
             return
         upstream.running += 1
         call.asked = asked
@@ -97,21 +99,24 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         if error is None:
             self._answered(call, upstream, asked.result())
         elif isinstance(error, NotDelivered):
-            self._not_delivered(call, upstream, reason_of(error))
+            self._not_delivered(call, upstream, error)
         else:
-            self._no_answer(call, upstream, reason_of(error))
+            self._no_answer(call, upstream, reason_of(error), cause_by(error))
 
     def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:
         upstream.attempt = 0
+        upstream.answered_s = now_s = time.monotonic()
         ended = read_answer(upstream.name, response, self._not_run_statuses)
         if ended.not_run:
             self._not_done(call, upstream, ended)
             return
-        took_s = time.monotonic() - call.sent_s
-        if ended.problem is None or ended.rejected:
-            self.upstreams.worked(upstream, None if ended.rejected else took_s)
+        took_s = now_s - call.sent_s
+        if ended.problem is None:
+            self.upstreams.worked(upstream, took_s)
+        elif ended.rejected or not self._is_failure(ended.status):
+            self.upstreams.worked(upstream, None)
         else:
-            self.upstreams.failed(upstream, took_s)
+            self.upstreams.failed(upstream, took_s, ended.cause)
         self._end(call, ended)
 
 

@@ -23,6 +23,7 @@ from spillover.live.handlers.calls import (
     pause_s,
 )
 from spillover.live.http.client import Response
+from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
 from spillover.model.topology import NOT_RUN_STATUSES
 
@@ -47,7 +48,8 @@ def read_answer(
     coding = response.headers.get(b"content-encoding", b"identity").strip().lower()
     if coding not in (b"", b"identity"):
         shown = coding.decode("latin-1")
-        return Ended(problem=f"upstream {name} answered in the coding {shown}, unasked")
+        problem = f"upstream {name} answered in the coding {shown}, unasked"
+        return Ended(problem=problem, cause=Cause.UPSTREAM_ANSWER)
     content_type = response.headers.get(b"content-type", b"application/octet-stream").strip()
     if not _is_json(content_type):
         return _wrapped(name, content_type, body)
@@ -57,7 +59,8 @@ def read_answer(
             body.decode()  # the JSON decoder does not look at what it passes over
         _check(body)
     except UNREADABLE as error:
-        return Ended(problem=f"upstream {name} answered what is not valid JSON: {one_line(error)}")
+        problem = f"upstream {name} answered what is not valid JSON: {one_line(error)}"
+        return Ended(problem=problem, cause=Cause.UPSTREAM_ANSWER)
     return Ended(body)
 
 
@@ -74,6 +77,7 @@ def _refusal(name: str, response: Response, not_run_statuses: Collection[int]) -
         rejected=400 <= status <= 499 and not not_run,
         status=status,
         body=_said(response) if body else None,
+        cause=Cause.UPSTREAM_STATUS,
         retry_after_s=read_retry_after_s(response.headers.get(b"retry-after", b""), time.time()),
     )
 
@@ -118,5 +122,6 @@ def _wrapped(name: str, content_type: bytes, body: bytes) -> Ended:
     result = msgspec.json.encode({"content_type": shown, "body_base64": body})
     if len(result) > RESULT_LIMIT_BYTES:
         limit = f"{RESULT_LIMIT_BYTES} bytes of JSON"
-        return Ended(problem=f"upstream {name} answered {shown}, which takes more than {limit}")
+        problem = f"upstream {name} answered {shown}, which takes more than {limit}"
+        return Ended(problem=problem, cause=Cause.UPSTREAM_ANSWER)
     return Ended(result)

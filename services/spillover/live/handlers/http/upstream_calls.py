@@ -2,14 +2,16 @@
 and what it comes to where none is left.
 
 An upstream that cannot be reached surely has not got the request, and the next one is tried; where
-none is left, the work was not started. When bytes had left and no answer came, only a keyed request
-is tried once more. One that answers that it has surely not done the work is left alone for as long
-as it asks, and the next one is tried. How a request goes out and what its answer means is known to
-the handlers alone.
+none is left, the same one again for as long as it does not count as down, and then the work was not
+started. When bytes had left and no answer came, only one that is
+keyed or idempotent is tried at another one. One
+that answers that it has surely not done the work is left alone for as long as it asks, and the next
+one is tried. How a request goes out and what its answer means is known to the handlers alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -21,8 +23,10 @@ from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
 from spillover.live.handlers.ends import event_of, service_time_s
-from spillover.live.handlers.http.upstreams import Upstream, Upstreams
+from spillover.live.handlers.http.upstreams import AGAIN_S, Upstream, Upstreams
 from spillover.live.http.connection import Connection, Pool
+from spillover.model.causes import STOPPED, Cause
+from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome
 from spillover.model.topology import PASS_HOST, Cluster
 from spillover.model.unlike_servers import TOKENS_MAX
@@ -35,6 +39,8 @@ class UpstreamCall:
 
     command: Start
     tried: list[Upstream] = field(default_factory=list)
+    not_reached: list[Upstream] = field(default_factory=list)
+    """Of those, the ones that may be up all the same."""
     uncertain: str | None = None
     """Set once it may have run already: bytes had left, and for this reason no answer came."""
     refused: Ended | None = None
@@ -66,6 +72,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         told = usual_s, on_health, moving, make_connection
         self.upstreams = Upstreams(urls, at_once, *told, host=cluster.host or PASS_HOST)
         self._on_end = on_end
+        self._probe = cluster.probe
         self._calls: dict[int, C] = {}
 
     @abstractmethod
@@ -76,6 +83,11 @@ class UpstreamWorkers(ABC, Generic[C]):
     def _let_go(self, call: C) -> None:
         """Close the connection that it is on, if any, and hear no more of it."""
 
+    def ask_service(self, told: Callable[[bool], None]) -> None:
+        """Ask whether it is well, as the cluster says (`probe`); `told` hears it."""
+        method, _, target = (self._probe or "").partition(" ")
+        self.upstreams.ask(method, target, told)
+
     def stop(self, ref: int) -> None:
         """Close the connection, which is how the upstream learns of it. The server is free at
         once, whatever the upstream does."""
@@ -83,6 +95,8 @@ class UpstreamWorkers(ABC, Generic[C]):
         if call is None:
             return
         self._let_go(call)
+        if call.tried:
+            call.tried[-1].ends[STOPPED] += 1
         self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_time_s(call.command)), None)
 
     async def close(self) -> None:
@@ -92,9 +106,15 @@ class UpstreamWorkers(ABC, Generic[C]):
             self._let_go(call)
         await self.upstreams.close()
 
-    def _not_delivered(self, call: C, upstream: Upstream, reason: str) -> None:
-        self.upstreams.unreachable(upstream, reason)
-        if self._calls.get(call.command.ref) is call:  # told of it, the node may have stopped it
+    def _not_delivered(self, call: C, upstream: Upstream, error: NotDelivered) -> None:
+        upstream.ends[Cause.CONNECTION.value] += 1
+        if self.upstreams.not_reached(upstream, error, call.sent_s):
+            call.not_reached.append(upstream)
+        self._send_if_there(call)
+
+    def _send_if_there(self, call: C) -> None:
+        """Unless the node has stopped it, which it may when it hears that an upstream is down."""
+        if self._calls.get(call.command.ref) is call:
             self._send(call)
 
     def _not_done(self, call: C, upstream: Upstream, refused: Ended) -> None:
@@ -104,21 +124,35 @@ class UpstreamWorkers(ABC, Generic[C]):
         call.refused = refused
         self._send(call)
 
-    def _no_answer(self, call: C, upstream: Upstream, reason: str) -> None:
+    def _no_answer(
+        self,
+        call: C,
+        upstream: Upstream,
+        reason: str,
+        cause: Cause = Cause.CONNECTION,
+        *,
+        is_idempotent: bool = False,
+    ) -> None:
         """As a failure of the upstream: one that only takes requests would be the least busy."""
-        self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
+        self.upstreams.failed(upstream, time.monotonic() - call.sent_s, cause)
         problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
-        if call.command.request.keyed and call.uncertain is None:
+        is_repeatable = is_idempotent or call.command.request.keyed
+        if is_repeatable and call.uncertain is None:
             call.uncertain = problem
             self._send(call)
         else:
-            self._end(call, Ended(problem=problem))
+            self._end(call, Ended(problem=problem, cause=cause))
 
     def _none_left(self, call: C) -> None:
         """By now the node has been told if no upstream is up: what was surely not begun is decided
         again with that in mind."""
+        if call.not_reached:
+            call.tried = [one for one in call.tried if one not in call.not_reached]
+            call.not_reached = []
+            asyncio.get_running_loop().call_later(AGAIN_S, self._send_if_there, call)
+            return
         if call.uncertain is not None:
-            self._end(call, Ended(problem=call.uncertain))
+            self._end(call, Ended(problem=call.uncertain, cause=Cause.CONNECTION))
             return
         rest_s = self.upstreams.rest_s(time.monotonic())
         if call.refused is not None:
@@ -128,8 +162,10 @@ class UpstreamWorkers(ABC, Generic[C]):
         ref = call.command.ref
         del self._calls[ref]
         problem = self.upstreams.problem()[:PROBLEM_LENGTH_MAX]
-        self._on_end(NotStarted(ref, problem, retry_after_s=rest_s), None)
+        cause = Cause.CONNECTION if rest_s is None else Cause.UPSTREAM_STATUS
+        self._on_end(NotStarted(ref, problem, retry_after_s=rest_s, cause=cause), None)
 
     def _end(self, call: C, ended: Ended) -> None:
         del self._calls[call.command.ref]
+        ended.upstream = call.tried[-1].name if call.tried else None
         self._on_end(event_of(call.command, ended), None)

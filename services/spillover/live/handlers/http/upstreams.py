@@ -1,19 +1,20 @@
 """The upstreams of the handlers `http:` and `proxy:`: which is the least busy, which can be
 reached, which had better be left alone.
 
-Health is passive: an upstream is down from the moment a connection to it cannot be made, and is
-then looked after by connecting, never by work. One that fails counts as busy for as long as a
-success takes, or it would be the least busy always; one that fails more than the others
-(`policy.overflow.degradation`) is passed over for a while. What requests and answers mean is not
-known here.
+Health is passive: an upstream is down once no connection to it can be made (`policy.reach` says
+when that is so), and is then looked after by connecting, never by work. One that fails counts as
+busy for as long as a success takes, or it would be the least busy always; one that fails more than
+the others (`policy.overflow.degradation`) is passed over for a while. What requests and answers
+mean is not known here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from urllib.parse import urlsplit
 
@@ -21,23 +22,37 @@ from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
 from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.connection import Body, Connection, Pool
+from spillover.live.http.connection import Again, Body, Connection, Pool
+from spillover.live.http.outgoing import NotHttp
 from spillover.live.process.logs import Message, OncePerPeriod
-from spillover.model.errors import NotDelivered
+from spillover.model.causes import DONE, REJECTED, UPSTREAM_ENDS, Cause
+from spillover.model.errors import ConnectTimeout, NotDelivered, PeerError
 from spillover.model.topology import PASS_HOST, URL_HOST
 from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.backoff import backoff_s
 from spillover.policy.overflow.degradation import DEGRADED_AT, UNPROVEN, weighed
+from spillover.policy.reach import Reach
+from spillover.policy.reuse import Keeping
 
-PROBE_FIRST_S = 0.05
+PROBE_FIRST_S = AGAIN_S = 0.05
 PROBE_LONGEST_S = 1.0
+"""Pauses between attempts to connect; the first is also that of a request whose attempt says
+little of its upstream."""
 
 IDLE_S_MAX = 1.5
 """Servers close idle connections, common ones after 2 s or 5 s. A request that is written at that
 very moment is lost, and without a key not sent again: so the idle connection is closed first."""
 
+AGE_S_MAX = 5.0
+"""What is behind one address (pods, a name that moves) gets its share of the work anew within
+seconds after it has started again. So many seconds cost one connection to open for thousands of
+requests."""
+
 ALONE_S_MAX = 60.0
 """However long an upstream asks to be left alone, it is tried again after this time."""
+
+ASK_TIMEOUT_S = 5.0
+"""For an answer of a service that is asked whether it is well."""
 
 PASS_OVER_S = 1.0
 """For how long an upstream is passed over that fails more than others; doubles each time until it
@@ -67,6 +82,7 @@ class Upstream:
         make_connection: Callable[[Pool], Connection] | None,
         *,
         host: str,
+        is_only: bool,
     ) -> None:
         self.name = url.name
         self.origin = url.origin
@@ -78,9 +94,13 @@ class Upstream:
         self.place = place
         self.running = 0
         self.up = True
+        self.was_reached = False
+        """Since the start."""
         self.reason = ""
         """Why it could not be reached when that was last so."""
         self.attempt = 0
+        self.reach = Reach()
+        self.answered_s = -math.inf
         self.alone_until_s = 0.0
         """It has asked not to be asked before."""
         self.failures = 0.0
@@ -88,11 +108,15 @@ class Upstream:
         self.ended_s = 0.0
         self.passed_over_until_s = 0.0
         self.pause_s = PASS_OVER_S
+        self.ends = dict.fromkeys(UPSTREAM_ENDS, 0)
+        """What requests have come to here, for metrics."""
         self._target = url.target
         self.client = HttpClient(
             url.origin,
             connections_max=connections_max,
             idle_s_max=IDLE_S_MAX,
+            keeping=Keeping(age_s_max=AGE_S_MAX, is_trusted=False),
+            again=Again.HARMLESS if is_only else Again.UNREAD,  # else another one is asked
             body_limit_bytes=RESULT_LIMIT_BYTES,
             excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
@@ -100,9 +124,32 @@ class Upstream:
             server_name=urlsplit(f"//{host}").hostname if is_named else None,
         )
 
-    def post(self, headers: Sequence[tuple[bytes, bytes]], body: Body) -> asyncio.Future[Response]:
+    def is_down(self, error: NotDelivered, began_s: float, now_s: float) -> bool:
+        """Returns whether an attempt to reach it that failed so says that it is down."""
+        reach, client = self.reach, self.client
+        reach.alive_s = max(self.answered_s, client.opened_s)
+        if isinstance(error, ConnectTimeout):
+            return reach.not_in_time(began_s, now_s)
+        return reach.refused(client.opened_s, now_s, is_busy=client.busy > 0)
+
+    def post(
+        self, headers: Sequence[tuple[bytes, bytes]], body: Body, *, keyed: bool
+    ) -> asyncio.Future[Response]:
         """As `HttpClient.request`. Without a limit in time: the node stops what is late."""
-        return self.client.request("POST", self._target, headers=headers, body=body, timeout_s=None)
+        return self.client.request(
+            "POST", self._target, headers=headers, body=body, timeout_s=None, keyed=keyed
+        )
+
+    async def asked(self, method: str, target: str) -> bool:
+        """Ask on a connection of its own, and return whether the answer is 2xx."""
+        client = HttpClient(self.origin, connections_max=1, body_limit_bytes=RESULT_LIMIT_BYTES)
+        try:
+            answer = await client.request(method, target, timeout_s=ASK_TIMEOUT_S)
+        except PeerError:
+            return False
+        finally:
+            await client.close()
+        return 200 <= answer.status <= 299
 
 
 class Upstreams:
@@ -127,7 +174,15 @@ class Upstreams:
         """How long a success takes."""
         connections_max = 2 * servers + CONNECTIONS_SPARE
         self._all = [
-            Upstream(url, place, connections_max, moving, make_connection, host=host)
+            Upstream(
+                url,
+                place,
+                connections_max,
+                moving,
+                make_connection,
+                host=host,
+                is_only=len(urls) == 1,
+            )
             for place, url in enumerate(urls)
         ]
         self._on_health = on_health
@@ -139,7 +194,8 @@ class Upstreams:
 
     def choose(self, tried: Collection[Upstream], now_s: float) -> Upstream | None:
         """Returns the least busy that is up, need not be left alone, and was not tried, ties by
-        rotation; None if there is none. Those that fail more than others come last."""
+        rotation; None if there is none. Those that were never reached yet come after others, those
+        that fail more than others last."""
         turned = self._all[self._next :] + self._all[: self._next]
         candidates = (
             upstream
@@ -148,24 +204,35 @@ class Upstreams:
         )
         chosen = min(
             candidates,
-            key=lambda upstream: (upstream.passed_over_until_s > now_s, upstream.running),
+            key=lambda upstream: (
+                upstream.passed_over_until_s > now_s,
+                not upstream.was_reached,
+                upstream.running,
+            ),
             default=None,
         )
         if chosen is not None:
             self._next = (chosen.place + 1) % len(self._all)
         return chosen
 
+    def __iter__(self) -> Iterator[Upstream]:
+        return iter(self._all)
+
     def worked(self, upstream: Upstream, took_s: float | None) -> None:
         """It has done a request in this time, or (None) has said what is wrong with it, which tells
         nothing of how long a success takes."""
+        upstream.ends[DONE if took_s is not None else REJECTED] += 1
         if took_s is not None:
             self._usual_s += (took_s - self._usual_s) * USUAL_WEIGHT
         upstream.pause_s = PASS_OVER_S
         if upstream.failures:
             self._weigh(upstream, failed=False)
 
-    def failed(self, upstream: Upstream, took_s: float) -> None:
+    def failed(
+        self, upstream: Upstream, took_s: float, cause: Cause = Cause.UPSTREAM_STATUS
+    ) -> None:
         """It has answered with a failure, that it has not done the work, or not at all."""
+        upstream.ends[cause.value] += 1
         rest_s = self._usual_s - took_s
         if rest_s > 0.0:
             upstream.running += 1
@@ -204,11 +271,25 @@ class Upstreams:
     def _cooled(upstream: Upstream) -> None:
         upstream.running -= 1
 
+    def not_reached(self, upstream: Upstream, error: NotDelivered, began_s: float) -> bool:
+        """It could not be reached by an attempt that began then. Returns whether it counts as up
+        all the same, and may be tried again after AGAIN_S, others first."""
+        now_s = time.monotonic()
+        if not upstream.up or upstream.is_down(error, began_s, now_s):
+            self.unreachable(upstream, reason_of(error))
+            return False
+        upstream.reason = reason_of(error)
+        if len(self._all) > 1:
+            until_s = now_s + PASS_OVER_S
+            upstream.passed_over_until_s = max(upstream.passed_over_until_s, until_s)
+        return True
+
     def unreachable(self, upstream: Upstream, reason: str) -> None:
-        """A connection could not be made: leave it alone until one can."""
+        """It is down: leave it alone until a connection can be made."""
         upstream.reason = reason
         if not upstream.up:
             return
+        upstream.reach.forget()
         upstream.up = False
         _log.warning(Message("upstream cannot be reached", upstream=upstream.name, reason=reason))
         self._look_after(upstream)
@@ -224,6 +305,16 @@ class Upstreams:
             return f"upstream {last.name} cannot be reached: {last.reason}"
         many = f"none of {len(self._all)} upstreams can be reached"
         return f"{many}, {last.name} among them: {last.reason}"
+
+    def ask(self, method: str, target: str, told: Callable[[bool], None]) -> None:
+        """Ask all that are up, beside all work; `told` hears whether any answers with 2xx."""
+        task = asyncio.get_running_loop().create_task(self._ask(method, target, told))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _ask(self, method: str, target: str, told: Callable[[bool], None]) -> None:
+        asked = [one.asked(method, target) for one in self._all if one.up]
+        told(any(await asyncio.gather(*asked)))
 
     async def close(self) -> None:
         for task in self._looking:
@@ -247,10 +338,16 @@ class Upstreams:
         task.add_done_callback(self._looking.discard)
 
     async def _look_once(self, upstream: Upstream) -> None:
-        try:
-            await upstream.client.warm(1)
-        except NotDelivered as error:
-            self.unreachable(upstream, reason_of(error))
+        while upstream.up:
+            began_s = time.monotonic()
+            try:
+                await upstream.client.warm(1)
+            except NotDelivered as error:
+                if self.not_reached(upstream, error, began_s):
+                    await asyncio.sleep(AGAIN_S)
+            else:
+                upstream.was_reached = True
+                return
 
     async def _probe(self, upstream: Upstream) -> None:
         """Connect until that works. Only an answer starts the backoff anew: what accepts
@@ -265,11 +362,16 @@ class Upstreams:
             except NotDelivered as error:
                 upstream.reason = reason_of(error)
             else:
-                upstream.up = True
+                upstream.up = upstream.was_reached = True
         _log.info(Message("upstream can be reached again", upstream=upstream.name))
         now_s = time.monotonic()
         if not any(one.up and one.alone_until_s <= now_s for one in self._all if one != upstream):
             self._on_health(True)  # noqa: FBT003 - the shape of the callback
+
+
+def cause_by(error: BaseException) -> Cause:
+    """Returns what an upstream failed by that gave no whole answer."""
+    return Cause.UPSTREAM_ANSWER if isinstance(error, NotHttp) else Cause.CONNECTION
 
 
 def reason_of(error: BaseException) -> str:

@@ -14,30 +14,41 @@ from dataclasses import dataclass
 from typing import cast
 
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.handlers.proxy.framing import Body, HeadBytes, Malformed, ToTheEnd
-from spillover.live.handlers.proxy.heads import AnswerHead, read_answer
+from spillover.live.handlers.proxy.framing import (
+    Body,
+    Chunked,
+    HeadBytes,
+    Malformed,
+    ToTheEnd,
+)
+from spillover.live.handlers.proxy.heads import AnswerHead, at_the_door, read_answer
 from spillover.live.handlers.proxy.known import KnownAnswers
-from spillover.live.http.connection import Connection, OutgoingRequest, Pool, Response
+from spillover.live.http.connection import (
+    PIECEWISE,
+    PLAIN,
+    UPLOAD_BYTES,
+    Connection,
+    OutgoingRequest,
+    Pool,
+    Response,
+)
 from spillover.live.http.small_reads import read_in_parts
-from spillover.model.errors import NotDelivered
 from spillover.model.passed import Fields, PassedHead
 
 INTERIM_MAX = 32
 """Interim answers to one request: a service that sends them for ever does not answer."""
 
 
-class TakenBack(NotDelivered):
-    """The connection was no good before the request had left. Another one may be."""
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class PassedExchange(OutgoingRequest):
-    """`on_begin` once, `on_piece` with its body as it comes, and `on_end` with a Response (without
-    the body) if it came whole. Where it `takes_whole`, an answer that is there at once is told by
-    `on_end` alone, as `at_once`."""
+    """`on_begin` with each interim head and once with the final one, `on_piece` with its body as it
+    comes, and `on_end` with a Response (without the body) if it came whole. Where it `takes_whole`,
+    an answer that is there at once is told by `on_end` alone, as `at_once`."""
 
     on_begin: Callable[[PassedHead], None]
     on_piece: Callable[[bytes], None]
+    sent_head: bytes = b""
+    """With which it was asked for, until the head of the answer has come."""
     takes_whole: bool = False
     at_once: tuple[PassedHead, bytes] | None = None
     """The head, perhaps with an empty length, and the body."""
@@ -69,18 +80,23 @@ class PassedConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._head = HeadBytes()
+        self._head = HeadBytes(of_answer=True)
+        self._observe()
         read_in_parts(self._transport, self)
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
         if exchange is None:
+            self.pool.abandoned(self)
             self.close()  # nobody asked
             return
         assert isinstance(exchange, PassedExchange)  # noqa: S101 - of a client for these
         if self._incoming is not None:
             self._read_on(exchange, self._incoming, data)
-        elif not self._is_early(exchange):
+        elif self._writes is not None and self._writes.holds(self._transport):
+            # Before the request has left: it would be taken for the answer to it.
+            self._ended(exchange, "the service spoke unasked", by_both=False)
+        else:
             # From the first byte on, whatever may be known of it.
             is_new = not (self._head.has_begun or self._interim)
             if not (is_new and exchange.tells_at_once and self._take_at_once(exchange, data)):
@@ -95,6 +111,8 @@ class PassedConnection(Connection):
         exchange.has_begun = True
         exchange.at_once = known.head, body
         self._status = known.head.status
+        self.kind = PLAIN
+        self.keep_s = known.keep_s
         self._end(exchange, (), known.keep_alive)
         return True
 
@@ -107,25 +125,30 @@ class PassedConnection(Connection):
             body = self._incoming = answer.body
             self._keep_alive = answer.keep_alive
             self._status = answer.head.status
+            self.kind = PIECEWISE if isinstance(body, Chunked) else PLAIN
+            self.keep_s = answer.keep_s
             piece = body.feed(rest) if rest else b""
         except Malformed as error:
-            exchange.break_off(f"the answer is not valid HTTP: {error}")
+            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
             return
         exchange.has_begun = True
+        exchange.message = None
+        asked, exchange.sent_head = exchange.sent_head, b""
+        head = at_the_door(answer.head, exchange.url, asked)
         if exchange.takes_whole and body.done:
-            exchange.at_once = answer.head, piece
+            exchange.at_once = head, piece
             if is_new and exchange.tells_at_once and not self._interim:
                 self._known.learn_from(data, answer, piece)
             piece = b""
         else:
-            exchange.on_begin(answer.head)
+            exchange.on_begin(head)
         self._hand_on(exchange, body, piece)
 
     def _read_on(self, exchange: PassedExchange, body: Body, data: bytes) -> None:
         try:
             piece = body.feed(data)
         except Malformed as error:
-            exchange.break_off(f"the answer is not valid HTTP: {error}")
+            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
             return
         self._hand_on(exchange, body, piece)
 
@@ -140,39 +163,41 @@ class PassedConnection(Connection):
         while (found := self._head.feed(data)) is not None:
             head, data = found
             answer = read_answer(head, exchange.method)
-            if answer is not None:
+            if answer.head.status >= 200:
                 return answer, data
             self._interim += 1
             if self._interim > INTERIM_MAX:
                 raise Malformed(f"more than {INTERIM_MAX} interim answers")
+            if answer.head.status != 100:  # which is for who asks to be asked: the door
+                exchange.on_begin(answer.head)
         return None, b""
 
     def eof_received(self) -> None:
         exchange = self.exchange
-        if exchange is not None and not self._is_early(exchange):
-            if isinstance(self._incoming, ToTheEnd):
-                self._end(cast("PassedExchange", exchange), (), is_reusable=False)
-            else:
-                exchange.break_off("the service closed the connection before the answer was whole")
+        if exchange is None:
+            self.pool.abandoned(self)
+        elif isinstance(self._incoming, ToTheEnd):
+            self._end(cast("PassedExchange", exchange), (), is_reusable=False)
+        else:
+            what = "the service closed the connection before the answer was whole"
+            self._ended(exchange, what, by_both=True)
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        exchange = self.exchange
+        if exchange is not None:
+            self.broke(exchange, exc)
         self.pool.lost(self)
-        if self.exchange is not None and not self._is_early(self.exchange):
-            self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
 
-    def _is_early(self, exchange: OutgoingRequest) -> bool:
-        """Whether this comes before the request has left: then it is no answer to it, which would
-        be taken for that to the next one, and the request is taken back."""
-        if self._writes is None or not self._writes.holds(self._transport):
-            return False
-        reason = "the connection was not idle, or closed, before the request left"
-        exchange.fail(TakenBack(f"{exchange.method} {exchange.url}: {reason}"))
-        return True
+    @property
+    def _has_begun(self) -> bool:
+        return bool(self._incoming is not None or self._head.has_begun or self._interim)
 
     def _end(self, exchange: PassedExchange, trailers: Fields, is_reusable: bool) -> None:  # noqa: FBT001
         """The answer is whole. What came behind it is for nobody."""
         self.exchange = exchange.connection = None
+        if self._size_bytes > UPLOAD_BYTES:
+            is_reusable = is_reusable and self._is_kept_after_upload(self._status)
         exchange.trailers = trailers
         response = Response(self._status, {}, b"", exchange.sent_s, time.monotonic())
         self._await_answer()
@@ -181,6 +206,7 @@ class PassedConnection(Connection):
         if is_reusable and not (transport.is_closing() or transport.get_write_buffer_size()):
             if not transport.is_reading():
                 transport.resume_reading()
+            self.has_answered = True
             self.idle_since_s = response.received_s
             self.pool.released(self)
         else:

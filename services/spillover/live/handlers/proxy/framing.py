@@ -1,10 +1,13 @@
 """HTTP/1.1 as it stands on a connection, for both ends of a passed request: where a head ends, its
 lines taken apart, and bodies by length, in chunks, or to the end of the connection.
 
-Strict: what two readers might read differently is malformed (RFC 9112, sections 2.2, 5, 6, 7). What
-headers mean is in `heads`. A parser of requests or of answers alone, such as httptools has, would
-be another reader than that of the other end, knows only some methods, and cannot be told that an
-answer has no body.
+Requests are read strictly: what two readers might read differently is malformed (RFC 9112, sections
+2.2, 5, 6, 7). Of answers is borne what services write and every reader takes for the same end:
+lines that end with LF alone, blanks before a colon and behind a chunk's length, control characters
+in values. It is written anew in the strict form, and read as that. docs/http.md has the list. What
+headers mean is in `heads`. A parser of requests or of answers alone, such as
+httptools has, would be another reader than that of the other end, knows only some methods, and
+cannot be told that an answer has no body.
 """
 
 from __future__ import annotations
@@ -29,7 +32,19 @@ _FIELD = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n]*)\r\n"
 _CONTROL = bytes({*range(0x20), 0x7F} - set(b"\t"))
 _TOKEN = b"!#$%&'*+-.^_`|~" + (string.digits + string.ascii_letters).encode()
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)(?!\Z)")
+_BARE_CR = re.compile(rb"\r(?!\n)(?!\Z)")
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+_END = re.compile(rb"\n\r?\n")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?")
+_CHUNK_OF_ANSWER = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
+
+_NAME = rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+)"
+_BLANKS_BEFORE_COLON = re.compile(_NAME + rb"[ \t]+:")
+_CONTROL_IN_VALUE = re.compile(_NAME + rb":[^\r\n\0]*[\x01-\x08\x0b\x0c\x0e-\x1f\x7f][^\r\n\0]*")
+_BLANKED = _CONTROL.translate(None, b"\0\r\n")
+_AS_BLANKS = bytes.maketrans(_BLANKED, b" " * len(_BLANKED))
+_NEVER_BLANKED = frozenset({b"connection", b"content-length", b"transfer-encoding"})
+"""Of these any other byte may be there so that two readers take them for two things."""
 
 Parts: TypeAlias = tuple[bytes, Fields]
 """The first line of a head, and its fields."""
@@ -44,12 +59,13 @@ class TooLong(Malformed):
 
 
 class HeadBytes:
-    """Collects a head that comes in pieces."""
+    """Collects a head that comes in pieces. Lines of an answer's (`of_answer`) may end with LF."""
 
-    __slots__ = ("_bytes",)
+    __slots__ = ("_bytes", "_of_answer")
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_answer: bool = False) -> None:
         self._bytes = b""
+        self._of_answer = of_answer
 
     @property
     def has_begun(self) -> bool:
@@ -60,16 +76,44 @@ class HeadBytes:
         it is there. Raises Malformed, and TooLong."""
         looked = max(0, len(self._bytes) - 3)
         held = self._bytes + data if self._bytes else data
-        end = held.find(b"\r\n\r\n", looked, HEAD_LIMIT_BYTES + 4)
+        if self._of_answer:
+            found = _END.search(held, looked, HEAD_LIMIT_BYTES + 4)
+            end, upto = (found.start() + 1, found.end()) if found else (-1, -1)
+        else:
+            end = held.find(b"\r\n\r\n", looked, HEAD_LIMIT_BYTES + 4)
+            end, upto = (end + 2, end + 4) if end >= 0 else (-1, -1)
         if end >= 0:
             self._bytes = b""
-            return held[: end + 2], held[end + 4 :]
+            return held[:end], held[upto:]
         if len(held) > HEAD_LIMIT_BYTES:
             raise TooLong(f"expected a head of at most {HEAD_LIMIT_BYTES} bytes")
-        if _BARE.search(held, looked):
+        if (_BARE_CR if self._of_answer else _BARE).search(held, looked):
             raise Malformed("expected lines that end with CR and LF")
         self._bytes = held
         return None
+
+
+def split_answer(head: bytes) -> Parts:
+    """Returns the same as `split_head` of an answer's head, where more is borne. Raises
+    Malformed."""
+    try:
+        return split_head(head)
+    except TooLong:
+        raise
+    except Malformed:
+        start, ends, lines = _BARE_LF.sub(b"\r\n", head).partition(b"\r\n")
+        return split_head(start + ends + _strict(lines))
+
+
+def _strict(lines: bytes) -> bytes:
+    """The lines of an answer's head, or its trailers, as a strict reader takes them."""
+    lines = _BARE_LF.sub(b"\r\n", lines)
+    return _CONTROL_IN_VALUE.sub(_blanked, _BLANKS_BEFORE_COLON.sub(rb"\1:", lines))
+
+
+def _blanked(line: re.Match[bytes]) -> bytes:
+    """What others may take for the end of a text or of a line becomes a blank (RFC 9110, 5.5)."""
+    return line[0] if line[1].lower() in _NEVER_BLANKED else line[0].translate(_AS_BLANKS)
 
 
 def split_head(head: bytes) -> Parts:
@@ -198,11 +242,12 @@ def _one_chunk(data: bytes) -> bytes:
 
 
 class Chunked:
-    """In chunks, with trailers. Extensions are left out."""
+    """In chunks, with trailers. Extensions are left out. More is borne `of_answer`s."""
 
-    __slots__ = ("_at", "_left_bytes", "_pending", "done", "rest", "trailers")
+    __slots__ = ("_at", "_left_bytes", "_of_answer", "_pending", "done", "rest", "trailers")
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_answer: bool = False) -> None:
+        self._of_answer = of_answer
         self._at = _SIZE
         self._left_bytes = 0
         """Of the chunk that is read."""
@@ -230,45 +275,57 @@ class Chunked:
                 if not self._left_bytes:
                     self._at = _BEHIND_DATA
                 continue
-            end = self._line_end(data, start, looked)
+            line, end = self._next_line(data, start, looked)
             if end < 0:
                 self._pending = data[start:]
                 break
-            self._take_line(data, start, end)
+            self._take_line(line)
             start = end
         if self.done:
             self.rest = data[start:]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _line_end(self, data: bytes, start: int, looked: int) -> int:
-        """Where what comes next ends, its line end included; -1 if that has not come. Of trailers,
-        which may come byte by byte, the first `looked` have been looked through."""
-        if self._at == _TRAILERS and not data.startswith(b"\r\n", start):
-            end = data.find(b"\r\n\r\n", max(start, looked))
-            limit_bytes, more = HEAD_LIMIT_BYTES, 4
+    def _next_line(self, data: bytes, start: int, looked: int) -> tuple[bytes, int]:
+        """What comes next, without the end of its line, and where what is behind that begins; -1
+        if that has not come. All trailers are one, each with its end; of them, which may come byte
+        by byte, the first `looked` have been looked through."""
+        limit_bytes = CHUNK_LINE_MAX_BYTES if self._at == _SIZE else 1
+        if self._at == _TRAILERS and data[start : start + 1] not in (b"\r", b"\n", b""):
+            limit_bytes = HEAD_LIMIT_BYTES
+            found = _END.search(data, max(start, looked))
+            if found is not None:
+                return data[start : found.start() + 1], found.end()
         else:
-            end = data.find(b"\r\n", start, start + CHUNK_LINE_MAX_BYTES)
-            limit_bytes, more = CHUNK_LINE_MAX_BYTES if self._at == _SIZE else 1, 2
-        if end < 0 and (len(data) - start > limit_bytes or _BARE.search(data, max(start, looked))):
+            end = data.find(b"\n", start, start + CHUNK_LINE_MAX_BYTES)
+            if end >= 0:
+                before = end - (data[start:end][-1:] == b"\r")
+                if before < end or self._of_answer:
+                    return data[start:before], end + 1
+        bare = _BARE_CR if self._of_answer else _BARE
+        if len(data) - start > limit_bytes or bare.search(data, max(start, looked)):
             raise Malformed("body: expected chunks")
-        return end + more if end >= 0 else -1
+        return b"", -1
 
-    def _take_line(self, data: bytes, start: int, end: int) -> None:
+    def _take_line(self, line: bytes) -> None:
         if self._at == _BEHIND_DATA:
-            if end != start + 2:
+            if line:
                 raise Malformed("body: expected the end of a chunk where its length says")
             self._at = _SIZE
         elif self._at == _SIZE:
-            told = _CHUNK.fullmatch(data, start, end - 2)
+            told = (_CHUNK_OF_ANSWER if self._of_answer else _CHUNK).fullmatch(line)
             if told is None:
                 raise Malformed("body: expected the length of a chunk")
             self._left_bytes = int(told[1], 16)
             self._at = _DATA if self._left_bytes else _TRAILERS
         else:
             self.done = True
-            if end > start + 2:
-                lines = data[start : end - 2]
-                count = count_lines(lines)
-                if len(lines) > HEAD_LIMIT_BYTES or count < 0:
-                    raise Malformed("trailers: expected lines without control characters")
-                self.trailers = _split_fields(lines, count)
+            if line:
+                self.trailers = self._split_trailers(line)
+
+    def _split_trailers(self, lines: bytes) -> Fields:
+        if self._of_answer:
+            lines = _strict(lines)
+        count = count_lines(lines)
+        if len(lines) > HEAD_LIMIT_BYTES or count < 0:
+            raise Malformed("trailers: expected lines without control characters")
+        return _split_fields(lines, count)

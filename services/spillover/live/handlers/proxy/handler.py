@@ -28,8 +28,8 @@ from spillover.live.handlers.calls import SAID_LIMIT_BYTES, Ended, one_line
 from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
-from spillover.live.handlers.http.upstreams import Upstream, reason_of
-from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange, TakenBack
+from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
+from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
 from spillover.live.handlers.proxy.heads import Refused, values
 from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.handlers.proxy.sent_heads import (
@@ -40,9 +40,10 @@ from spillover.live.handlers.proxy.sent_heads import (
     upstream_head,
     with_host,
 )
-from spillover.live.http.connection import Response
+from spillover.live.http.connection import IDEMPOTENT, Response
 from spillover.live.http.known_heads import Known
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
 from spillover.model.passed import Fields, MalformedPassed, PassedHead, PassedRequest
@@ -53,9 +54,6 @@ from spillover.model.upstream_urls import UpstreamUrl
 
 UNQUEUED_MAX = 64
 """Requests beside the servers at once."""
-
-TAKEN_BACK_MAX = 3
-"""A service that speaks unasked on each connection is one that cannot be reached."""
 
 FAILED_FROM = 500
 """Statuses by which an upstream says that it has failed."""
@@ -85,6 +83,9 @@ class Relays(Protocol):
     def begin(self, event: ResponseBegan, source: Any, head: PassedHead) -> Relay:
         """An answer begins, from this source."""
 
+    def hint(self, ref: int, head: PassedHead) -> None:
+        """An interim answer, before any other."""
+
     def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
         """A whole answer that begins if the machine says so."""
 
@@ -101,6 +102,7 @@ def passed_exchange(
     on_end: Callable[[Response | BaseException], None],
     *,
     takes_whole: bool = False,
+    is_keyed: bool = False,
 ) -> PassedExchange:
     """Send a request to an upstream, with this head."""
     exchange = PassedExchange(
@@ -110,7 +112,9 @@ def passed_exchange(
         0,
         on_begin=on_head,
         on_piece=on_piece,
+        sent_head=head,
         takes_whole=takes_whole,
+        is_keyed=is_keyed,
     )
     upstream.client.dispatch(exchange, head, (request.body,) if request.body else ())
     return exchange
@@ -133,8 +137,6 @@ class _Call(UpstreamCall):
     request: PassedRequest | OwnRequest | ForeignRequest | None = None
     """None once its answer has begun."""
     exchange: PassedExchange | None = None
-    taken_back: int = 0
-    """How often a connection was no good before it had left."""
     relay: Relay | None = None
     """Once its answer has begun."""
     head: PassedHead | None = None
@@ -178,6 +180,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         where = cluster.proxy_url or "its own address"
         self._elsewhere = f"a service is behind this cluster: expected its own requests, at {where}"
         self._not_run_statuses = frozenset(cluster.statuses_not_run)
+        self._is_failure = cluster.is_failure
         self._relays = relays
 
     def problem_with(self, payload: Any) -> str | None:  # noqa: ARG002 - of `POST /requests`
@@ -191,7 +194,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             is_encoded = isinstance(work, bytes | memoryview)
             call.request = ForeignRequest(work, self._foreign) if is_encoded else work
         except MalformedPassed as error:
-            self._end(call, Ended(problem=one_line(error), rejected=True, status=400))
+            refused = one_line(error)
+            self._end(call, Ended(problem=refused, rejected=True, status=400, cause=Cause.CLIENT))
             return
         self._send(call)
 
@@ -199,7 +203,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         """An answer that has begun is not read any more."""
         if self._calls.get(call.command.ref) is call:
             self._let_go(call)
-            self._end(call, Ended(problem=problem))
+            call.tried[-1].ends[Cause.TIMEOUT.value] += 1
+            self._end(call, Ended(problem=problem, cause=Cause.TIMEOUT))
 
     def _let_go(self, call: _Call) -> None:
         exchange, call.exchange = call.exchange, None
@@ -234,7 +239,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
                 head = own_head(request, upstream.authority, added)
         except ValueError as error:  # what no connection can bear must not end the node
             status = error.status if isinstance(error, Refused) else 400
-            self._end(call, Ended(problem=one_line(error), rejected=True, status=status))
+            refused = one_line(error)
+            self._end(
+                call, Ended(problem=refused, rejected=True, status=status, cause=Cause.CLIENT)
+            )
             return
         upstream.running += 1
         exchange = passed_exchange(
@@ -245,11 +253,15 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             partial(self._piece_came, call),
             partial(self._came_back, call, upstream),
             takes_whole=True,
+            is_keyed=asked.keyed,
         )
         if exchange.on_end is not None:
             call.exchange = exchange
 
     def _head_came(self, call: _Call, head: PassedHead) -> None:
+        if head.status < 200:
+            self._relays.hint(call.command.ref, head)
+            return
         call.head, call.held = head, b""
         if head.status not in self._not_run_statuses:
             self._begin(call, head)
@@ -288,20 +300,19 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             assert exchange is not None  # noqa: S101 - its head has come
             self._whole(call, upstream, exchange)
         elif call.relay is not None:
-            self._broken_off(call, upstream, reason_of(came_to))
-        elif isinstance(came_to, TakenBack) and call.taken_back < TAKEN_BACK_MAX:
-            call.taken_back += 1
-            call.tried.remove(upstream)  # it is the connection's fault
-            self._send(call)
+            self._broken_off(call, upstream, reason_of(came_to), cause_by(came_to))
         elif isinstance(came_to, NotDelivered):
-            self._not_delivered(call, upstream, reason_of(came_to))
+            self._not_delivered(call, upstream, came_to)
         elif exchange is not None and exchange.has_begun:  # it said so before it broke off
             self._not_done(call, upstream, self._refusal(call, upstream))
         else:
-            self._no_answer(call, upstream, reason_of(came_to))
+            is_idempotent = call.request is not None and call.request.method in IDEMPOTENT
+            cause = cause_by(came_to)
+            self._no_answer(call, upstream, reason_of(came_to), cause, is_idempotent=is_idempotent)
 
     def _whole(self, call: _Call, upstream: Upstream, exchange: PassedExchange) -> None:
         upstream.attempt = 0
+        upstream.answered_s = now_s = time.monotonic()
         ref, trailers = call.command.ref, exchange.trailers
         if exchange.at_once is not None:
             call.head, call.held = exchange.at_once
@@ -316,7 +327,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             return
         if head.status == MISDIRECTED:
             _tell_misdirected(upstream)
-        took_s = time.monotonic() - call.sent_s
+        took_s = now_s - call.sent_s
         service_s = service_time_s(call.command)
         del self._calls[ref]  # what is due may end the request now, and finds nothing to stop
         if call.relay is not None:
@@ -325,14 +336,17 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._relays.whole(ResponseBegan(ref, service_s), head, call.held, trailers)
         if head.status < FAILED_FROM:
             self.upstreams.worked(upstream, took_s)
-            self._on_end(ServiceEnded(ref, DONE, service_s), None)
+            self._on_end(ServiceEnded(ref, DONE, service_s, upstream=upstream.name), None)
         else:
-            self.upstreams.failed(upstream, took_s)
+            if self._is_failure(head.status):
+                self.upstreams.failed(upstream, took_s)
+            else:
+                self.upstreams.worked(upstream, None)
             self._on_end(event_of(call.command, _said(upstream, head.status)), None)
 
-    def _broken_off(self, call: _Call, upstream: Upstream, reason: str) -> None:
-        self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
-        self._end(call, Ended(problem=f"upstream {upstream.name}: {reason}"))
+    def _broken_off(self, call: _Call, upstream: Upstream, reason: str, cause: Cause) -> None:
+        self.upstreams.failed(upstream, time.monotonic() - call.sent_s, cause)
+        self._end(call, Ended(problem=f"upstream {upstream.name}: {reason}", cause=cause))
 
     @staticmethod
     def _refusal(call: _Call, upstream: Upstream) -> Ended:
@@ -352,7 +366,12 @@ def _tell_misdirected(upstream: Upstream) -> None:
 
 
 def _said(upstream: Upstream, status: int) -> Ended:
-    return Ended(problem=f"upstream {upstream.name} answered {status}", status=status)
+    return Ended(
+        problem=f"upstream {upstream.name} answered {status}",
+        status=status,
+        cause=Cause.UPSTREAM_STATUS,
+        upstream=upstream.name,
+    )
 
 
 def _in_trace(fields: Fields, trace: TraceContext) -> Fields:

@@ -18,8 +18,10 @@ from spillover.live.handlers.proxy.framing import (
     Malformed,
     TooLong,
     ToTheEnd,
+    split_answer,
     split_head,
 )
+from spillover.live.http.kept_for import read_keep_alive_s
 from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead
 
 CHUNKED = -1
@@ -33,8 +35,12 @@ _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _START = re.compile(rb"(%b) ([!-\"$-~\x80-\xff]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?@]*)((?:[/?].*)?)")
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_LOCATION = re.compile(rb"(?i)(https?)://([^/?#@\\]*)(.*)")
+_ASKED_HOST = re.compile(rb"(?i)\r\nhost: ([^\r\n]*)\r\n")
+_HOST_AND_PORT = re.compile(rb"(.*?)(?::([0-9]*))?")
 _ANSWER = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?")
 _LENGTH = re.compile(rb"[0-9]{1,%d}" % LENGTH_DIGITS_MAX)
+_LENGTH_OF_ANSWER = re.compile(rb"0*([0-9]{1,%d})" % LENGTH_DIGITS_MAX)
 
 _OF_THE_HOP = frozenset(
     {
@@ -60,14 +66,26 @@ OURS = b"spillover-"
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"host"})
 
+_TUNNELS = frozenset({b"connect-ip", b"connect-udp", b"spdy", b"websocket"})
+"""Who asks to upgrade to one of them cannot do without. All else is offered, and may be ignored."""
+
 _OURS_ALONE = frozenset({b"spillover-request-id", b"spillover-path"})
 """Of an answer: nobody else says them."""
 
 _LISTS = frozenset({b"forwarded", b"x-forwarded-for", b"via"})
 """Where each hop is told."""
 
-CHANGED = _OF_THE_HOP | _LISTS | {b"expect", b"x-forwarded-proto", b"x-forwarded-host"}
-"""Requests with one of them are written anew for the service."""
+_X_FORWARDED = b"x-forwarded-"
+"""What begins so is one family of headers that tell the way, `Forwarded` (RFC 7239) the other."""
+
+_FORWARDED = frozenset({b"forwarded", b"x-real-ip"})
+"""What they say of who asks is told on only of those who are trusted, as of the family above."""
+
+CHANGED = _OF_THE_HOP | _LISTS | _FORWARDED | {b"expect"}
+"""Requests with one of them are written anew for the service, and so are those with names that
+begin as the next ones."""
+
+CHANGED_PREFIXES = OURS, _X_FORWARDED
 
 NO_BODY = frozenset({204, 304})
 _NONE: frozenset[bytes] = frozenset()
@@ -104,7 +122,8 @@ class RequestHead(NamedTuple):
 
     @property
     def keep_alive(self) -> bool:
-        return not (self.is_old or b"close" in self.options)
+        options = self.options
+        return b"close" not in options and (not self.is_old or b"keep-alive" in options)
 
     @property
     def takes_trailers(self) -> bool:
@@ -145,13 +164,16 @@ def understood(
     meant = _meant(fields, names)
     options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
     authority, target = (None, target) if target[:1] == b"/" else _target_of(method, target)
-    host = _host_of(meant.get(b"host", ()), authority, is_old=is_old)
+    hosts = meant.get(b"host", ())
+    host = _host_of(hosts, authority, is_old=is_old)
+    if hosts and (hosts[0] != host or not host):  # the target tells it; or empty, as good as none
+        fields, names = _with_host(fields, names, host)
     size_bytes = _size_of(meant, is_old=is_old)
     awaits = b"expect" in meant and _expects(meant[b"expect"])
-    if b"upgrade" in options and any(
-        one != b"h2c" for value in meant.get(b"upgrade", ()) for one in tokens(value)
-    ):
-        raise Refused(501, "Upgrade: another protocol is not passed through")
+    if b"upgrade" in options and not is_old:  # RFC 9110, 7.8
+        offered = _options(meant.get(b"upgrade", ()))
+        if not _TUNNELS.isdisjoint([one.partition(b"/")[0] for one in offered]):
+            raise Refused(501, "Upgrade: another protocol is not passed through")
     tells_size = size_bytes == CHUNKED or b"content-length" in meant
     awaits = awaits and not is_old and size_bytes != 0
     return RequestHead(
@@ -202,17 +224,24 @@ def _target_of(method: str, target: bytes) -> tuple[bytes | None, bytes]:
 
 
 def _host_of(hosts: Sequence[bytes], authority: bytes | None, *, is_old: bool) -> bytes:
-    """Empty where an HTTP/1.0 client does not tell."""
+    """The target's, if that tells one (RFC 9112, 3.2.2). Empty where the client does not tell."""
     if len(hosts) > 1 or not (hosts or is_old):
         raise Refused(400, "Host: expected once")
-    host = hosts[0] if hosts else authority
-    if host is None:
-        return b""
-    if _HOST.fullmatch(host) is None:
+    told = hosts[0] if hosts else b""
+    is_host = _HOST.fullmatch
+    if (told and not is_host(told)) or (authority is not None and not is_host(authority)):
         raise Refused(400, "Host: expected HOST[:PORT]")
-    if authority is not None and authority.lower() != host.lower():
-        raise Refused(400, "Host: expected the same as in the target")
-    return host
+    return told if authority is None or authority.lower() == told.lower() else authority
+
+
+def _with_host(
+    fields: Fields, names: Sequence[bytes], host: bytes
+) -> tuple[Fields, Sequence[bytes]]:
+    """The same with this for a host; without any where it is empty."""
+    at = names.index(b"host")
+    if host:
+        return (*fields[:at], (fields[at][0], host), *fields[at + 1 :]), names
+    return (*fields[:at], *fields[at + 1 :]), [*names[:at], *names[at + 1 :]]
 
 
 def _size_of(meant: _Meant, *, is_old: bool) -> int:
@@ -234,7 +263,9 @@ def _size_of(meant: _Meant, *, is_old: bool) -> int:
 
 
 _MEANT = _FRAMING | {b"connection", b"expect", b"upgrade"}
-_MEANT_OF_ANSWERS = frozenset({b"connection", b"content-length", b"transfer-encoding"})
+_MEANT_OF_ANSWERS = frozenset(
+    {b"connection", b"content-length", b"keep-alive", b"transfer-encoding"}
+)
 
 
 def _meant(fields: Fields, names: Sequence[bytes]) -> _Meant:
@@ -263,13 +294,26 @@ def _picked(fields: Fields, names: Sequence[bytes], wanted: frozenset[bytes]) ->
 
 class Way:
     """Where a request comes in: what is told about it. `client` is the address of who asks, empty
-    if that is not known; `pseudonym` this door's among all that a request may pass."""
+    if that is not known; `pseudonym` this door's among all that a request may pass. Where who asks
+    `is_trusted`, what it tells of the way up to there is told on."""
 
-    __slots__ = ("address", "client", "element", "lines", "pseudonym", "scheme", "via")
+    __slots__ = (
+        "address",
+        "client",
+        "element",
+        "is_trusted",
+        "lines",
+        "pseudonym",
+        "scheme",
+        "via",
+    )
 
-    def __init__(self, client: str, scheme: str, pseudonym: str) -> None:
+    def __init__(
+        self, client: str, scheme: str, pseudonym: str, *, is_trusted: bool = True
+    ) -> None:
         self.client = client
         self.pseudonym = pseudonym
+        self.is_trusted = is_trusted
         node = f'"[{client}]"' if ":" in client else client or "unknown"
         self.scheme = scheme.encode()
         # As they are told, in `X-Forwarded-For`, `Forwarded` and `Via`.
@@ -278,6 +322,12 @@ class Way:
         self.via = pseudonym.encode()
         told = self.address, self.via, self.scheme
         self.lines = b"X-Forwarded-For: %b\r\nVia: 1.1 %b\r\nX-Forwarded-Proto: %b\r\n" % told
+
+    def is_like(self, other: Way | None) -> bool:
+        """Returns whether what comes this way is told as what comes the other."""
+        if other is None:
+            return False
+        return (self.element, self.is_trusted) == (other.element, other.is_trusted)
 
 
 def has_passed(fields: Fields, pseudonym: str) -> bool:
@@ -290,13 +340,21 @@ def has_passed(fields: Fields, pseudonym: str) -> bool:
 def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
     """Returns the fields that the service gets, of a request with a body of this size.
 
-    The way is told once: lines of one list become one, to which this hop is added.
+    The way is told once: lines of one list become one, to which this hop is added. Of the two
+    families that tell who asks, `Forwarded` and `X-Forwarded-...`, those are told on that came,
+    and nothing is added to what was told in them but the address: the other one would contradict
+    them, which tells of the hop to this door alone. Where none came, both tell of that one.
     """
     dropped = _dropped(head.options)
     names, host = head.names, head.host
     lists: dict[bytes, list[bytes]] = {}
     kept: list[tuple[bytes, bytes]] = []
+    has_x = False
     for name, field in zip(names, head.fields, strict=True):
+        is_x = name.startswith(_X_FORWARDED)
+        if (is_x or name in _FORWARDED) and not way.is_trusted:
+            continue
+        has_x = has_x or is_x
         if name in _LISTS:
             lists.setdefault(name, []).append(field[1])
         elif not (name in dropped or name == b"expect" or name.startswith(OURS)):
@@ -307,17 +365,29 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
         kept.insert(0, (b"Host", host))
     if head.takes_trailers:
         kept.append((b"TE", b"trailers"))
+    return (*kept, *_told_of_the_way(head, way, lists, has_x=has_x))
+
+
+def _told_of_the_way(
+    head: RequestHead, way: Way, lists: dict[bytes, list[bytes]], *, has_x: bool
+) -> Fields:
+    """What is told of it behind what came of those lists, and perhaps of `X-Forwarded-...`."""
+    host = head.host
+    is_new = not (has_x or b"forwarded" in lists)
     element = b'%b;host="%b"' % (way.element, host) if host else way.element
     via = (b"1.0 " if head.is_old else b"1.1 ") + way.via
-    hop = (b"Forwarded", element), (b"X-Forwarded-For", way.address), (b"Via", via)
-    for title, added in hop:
-        told = lists.get(title.lower()) if lists else None
-        kept.append((title, b", ".join([*told, added]) if told else added))
-    if b"x-forwarded-proto" not in names:
-        kept.append((b"X-Forwarded-Proto", way.scheme))
-    if host and b"x-forwarded-host" not in names:
-        kept.append((b"X-Forwarded-Host", host))
-    return tuple(kept)
+    hop = [
+        (b"Forwarded", element, is_new or b"forwarded" in lists),
+        (b"X-Forwarded-For", way.address, is_new or has_x),
+        (b"Via", via, True),
+        (b"X-Forwarded-Proto", way.scheme, is_new),
+        (b"X-Forwarded-Host", host, is_new and bool(host)),
+    ]
+    return tuple([
+        (title, b", ".join([*lists.get(title.lower(), ()), added]))
+        for title, added, is_told in hop
+        if is_told
+    ])  # fmt: skip
 
 
 def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
@@ -328,62 +398,108 @@ def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
 
 
 class AnswerHead(NamedTuple):
-    """A final answer's."""
+    """That of an answer, or of an interim one, which has no body."""
 
     head: PassedHead
     body: Body
     keep_alive: bool
+    keep_s: float | None = None
+    """How long the service says that it keeps the connection, if it does."""
 
 
-def read_answer(head: bytes, method: str) -> AnswerHead | None:
-    """Returns what a service answers to a request of this method; None for an interim answer.
-    Raises Malformed for what clients might read differently."""
-    start, fields = split_head(head)
+def read_answer(head: bytes, method: str) -> AnswerHead:
+    """Returns what a service answers to a request of this method. Raises Malformed for what clients
+    might read differently."""
+    start, fields = split_answer(head)
     line = _ANSWER.fullmatch(start)
     if line is None:
         raise Malformed("expected HTTP/1.1 and a status")
     is_old, status, reason = line[1] == b"0", int(line[2]), line[3] or b""
     if status == 101:
         raise Malformed("it switched to another protocol without being asked")
-    if status < 200:
-        return None
     names = [name.lower() for name, _ in fields]
     meant = _picked(fields, names, _MEANT_OF_ANSWERS)
     options = _options(meant[b"connection"]) if b"connection" in meant else _NONE
+    dropped = _dropped(options)
+    if status < 200:
+        fields = _kept(fields, names, dropped | _FRAMING | _OURS_ALONE, None)
+        return AnswerHead(PassedHead(status, reason, fields), ByLength(0), keep_alive=True)
     lengths = meant.get(b"content-length", ())
-    body = _answer_body(lengths, meant.get(b"transfer-encoding", ()), is_old=is_old)
+    length = _length_of(lengths) if lengths else None
+    body = _answer_body(length, meant.get(b"transfer-encoding", ()))
     if method == "HEAD" or status in NO_BODY:
         body = ByLength(0)
-    dropped = _dropped(options)
-    if len(lengths) > 1 or not (dropped.isdisjoint(names) and _OURS_ALONE.isdisjoint(names)):
-        fields = _kept(fields, names, dropped, keeps_trailer=isinstance(body, Chunked))
+    is_odd = length is not None and list(lengths) != [length]
+    if is_odd or not (dropped.isdisjoint(names) and _OURS_ALONE.isdisjoint(names)):
+        kept = dropped - {b"trailer"} if isinstance(body, Chunked) else dropped
+        fields = _kept(fields, names, kept | _OURS_ALONE, length)
     keep_alive = not is_old and b"close" not in options and not isinstance(body, ToTheEnd)
-    return AnswerHead(PassedHead(status, reason, fields), body, keep_alive)
+    keep_s = None
+    if b"keep-alive" in meant:
+        keep_s = read_keep_alive_s(b",".join(meant[b"keep-alive"]))
+        keep_alive = keep_alive and keep_s != 0.0
+    return AnswerHead(PassedHead(status, reason, fields), body, keep_alive, keep_s)
+
+
+def at_the_door(head: PassedHead, origin: str, asked: bytes) -> PassedHead:
+    """Returns the head of an answer of the service at `origin` to a request with this head, as the
+    client should read it. A service builds absolute locations from its own port and its own name,
+    or the one that the client knows: such a one leads past the door, and becomes a path."""
+    if head.status // 100 != 3 and head.status != 201:
+        return head
+    at = next((i for i, (name, _) in enumerate(head.headers) if name.lower() == b"location"), None)
+    told = None if at is None else _LOCATION.fullmatch(head.headers[at][1])
+    host = _ASKED_HOST.search(asked)
+    if at is None or told is None:
+        return head
+    scheme, _, own = origin.lower().encode().partition(b"://")
+    name, port = _host_and_port(told[2].lower(), scheme)
+    own_name, own_port = _host_and_port(own, scheme)
+    names = own_name, _host_and_port(host[1].lower(), scheme)[0] if host else own_name
+    if told[1].lower() != scheme or port != own_port or name not in names:
+        return head
+    path = told[3] if told[3][:1] == b"/" else b"/" + told[3]
+    if path[1:2] in (b"/", b"\\"):
+        path = b"/." + path  # else what follows would be read as another host
+    fields = head.headers
+    moved = (*fields[:at], (fields[at][0], path), *fields[at + 1 :])
+    return PassedHead(head.status, head.reason, moved)
+
+
+def _host_and_port(authority: bytes, scheme: bytes) -> tuple[bytes, bytes]:
+    name, port = _HOST_AND_PORT.fullmatch(authority).groups()  # type: ignore[union-attr] # any is
+    return name, port or (b"443" if scheme == b"https" else b"80")
 
 
 def _kept(
-    fields: Fields, names: Sequence[bytes], dropped: frozenset[bytes], *, keeps_trailer: bool
+    fields: Fields, names: Sequence[bytes], dropped: frozenset[bytes], length: bytes | None
 ) -> Fields:
     """What passes of an answer's fields: its length once, and last which trailers follow."""
     kept: list[tuple[bytes, bytes]] = []
-    has_length = False
     for name, field in zip(names, fields, strict=True):
-        if name in dropped or name in _OURS_ALONE or (has_length and name == b"content-length"):
-            continue
-        has_length = has_length or name == b"content-length"
-        kept.append(field)
-    if keeps_trailer:
+        if name == b"content-length" and name not in dropped and length is not None:
+            kept.append((field[0], length))
+            length = None
+        elif not (name in dropped or name in (b"content-length", b"trailer")):
+            kept.append(field)
+    if b"trailer" not in dropped:
         kept += [field for name, field in zip(names, fields, strict=True) if name == b"trailer"]
     return tuple(kept)
 
 
-def _answer_body(lengths: Sequence[bytes], codings: Sequence[bytes], *, is_old: bool) -> Body:
-    if codings:
-        if lengths or is_old or len(codings) > 1 or codings[0].lower() != b"chunked":
-            raise Malformed("Transfer-Encoding: expected chunked alone, and no length besides")
-        return Chunked()
-    if not lengths:
-        return ToTheEnd()
-    if len(set(lengths)) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
+def _length_of(lengths: Sequence[bytes]) -> bytes:
+    """The one length that is told, perhaps again and again (RFC 9110, 8.6), without zeros before
+    it."""
+    told = {one.strip(b" \t") for line in lengths for one in line.split(b",")}
+    number = _LENGTH_OF_ANSWER.fullmatch(told.pop()) if len(told) == 1 else None
+    if number is None:
         raise Malformed("Content-Length: expected one number")
-    return ByLength(int(lengths[0]))
+    return b"%d" % int(number[1])
+
+
+def _answer_body(length: bytes | None, codings: Sequence[bytes]) -> Body:
+    if codings:
+        if length is not None or len(codings) > 1 or codings[0].lower() != b"chunked":
+            raise Malformed("Transfer-Encoding: expected chunked alone, and no length besides")
+        return Chunked(of_answer=True)
+    return ToTheEnd() if length is None else ByLength(int(length))

@@ -69,7 +69,8 @@ class KnownRequest:
         self._sent: Cut | None = None
         self._travels = b""
         # What was written tells who asked: another one may send the same head.
-        self._sent_from = self._travels_from = b""
+        self._sent_from: Way | None = None
+        self._travels_from: Way | None = None
 
     def of_length(self, length: bytes) -> RequestHead:
         """Returns the head with this length."""
@@ -92,7 +93,7 @@ class KnownRequest:
     def sent(self, head: RequestHead, way: Way, added: bytes) -> bytes | None:
         """Returns the head to a service, with these lines at its end; None if it is not known."""
         cut, at = self._sent, self.length_at
-        if cut is None or self._sent_from != way.element:
+        if cut is None or not (way is self._sent_from or way.is_like(self._sent_from)):
             return None
         return cut.whole(b"" if at is None else head.fields[at][1], added)
 
@@ -100,15 +101,16 @@ class KnownRequest:
         """It was written so."""
         start = b"%b %b HTTP/1.1" % (head.method.encode(), head.target)
         self._sent = cut(written, start, head.fields, self.length_at, added)
-        self._sent_from = way.element
+        self._sent_from = way
 
     def travels(self, way: Way) -> bytes | None:
         """Returns its head as it goes to a neighbor; None if it is not known."""
-        return self._travels if self._travels and self._travels_from == way.element else None
+        last = self._travels_from
+        return self._travels if way is last or way.is_like(last) else None
 
     def learn_travels(self, way: Way, encoded: bytes) -> None:
         """It was encoded so."""
-        self._travels, self._travels_from = encoded, way.element
+        self._travels, self._travels_from = encoded, way
 
 
 class KnownRequests(KnownHeads[KnownRequest]):
@@ -160,6 +162,7 @@ class KnownAnswer(NamedTuple):
 
     head: PassedHead
     keep_alive: bool
+    keep_s: float | None
 
 
 class KnownAnswers(KnownHeads[KnownAnswer]):
@@ -188,9 +191,13 @@ class KnownAnswers(KnownHeads[KnownAnswer]):
         if whole is None or whole[2] != piece:
             return
         template = lengthless(head.headers, whole[1])
-        if template is not None and NOT_KEPT.isdisjoint([name.lower() for name, _ in template]):
+        if template is None:
+            return
+        names = [name.lower() for name, _ in template]
+        # What a location is to the client depends on whom it has asked.
+        if NOT_KEPT.isdisjoint(names) and b"location" not in names:
             kept = PassedHead(head.status, head.reason, template)
-            self.learn(whole[0], KnownAnswer(kept, answer.keep_alive))
+            self.learn(whole[0], KnownAnswer(kept, answer.keep_alive, answer.keep_s))
 
 
 class WrittenHead(NamedTuple):

@@ -16,7 +16,7 @@ from spillover.live.handlers.proxy.framing import (
 )
 from spillover.live.handlers.proxy.heads import (
     CHANGED,
-    OURS,
+    CHANGED_PREFIXES,
     Refused,
     RequestHead,
     Way,
@@ -99,12 +99,10 @@ class OwnRequest:
     def goes_as_it_is(self) -> bool:
         """Returns whether nothing of its head is dropped or changed on the way to a service."""
         head, names = self.head, self.head.names
-        return (
-            not (head.options or head.is_old)
-            and CHANGED.isdisjoint(names)
-            and b"host" in names
-            and OURS not in b",".join(names)
-        )
+        if head.options or head.is_old or b"host" not in names or not CHANGED.isdisjoint(names):
+            return False
+        joined = b",".join(names)
+        return not any(prefix in joined for prefix in CHANGED_PREFIXES)
 
     def head_with(self, added: Fields) -> bytes:
         """Returns the head to a service: its lines, the way here, and what the node adds. Raises
@@ -201,7 +199,10 @@ def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> by
         raise ValueError(ANOTHER)
     if len(fields) > FIELDS_MAX:
         raise Refused(431, f"expected at most {FIELDS_MAX} headers")
-    if understood(start, fields, names, len(head)).size_bytes != len(request.body):
+    meant = understood(start, fields, names, len(head))
+    if meant.fields is not fields or meant.target != request.target:
+        raise ValueError(ANOTHER)  # a door has settled which host is meant
+    if meant.size_bytes != len(request.body):
         raise ValueError("its head does not fit its body")
     return head
 

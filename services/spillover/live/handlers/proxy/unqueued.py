@@ -4,6 +4,7 @@ wait behind work. Nothing is known of them to the machine; they are few, and sho
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable
@@ -12,15 +13,23 @@ from functools import partial
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timer, Timers
-from spillover.live.handlers.http.upstreams import Upstream, Upstreams, reason_of
+from spillover.live.handlers.http.upstreams import (
+    AGAIN_S,
+    Upstream,
+    Upstreams,
+    cause_by,
+    reason_of,
+)
 from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.handlers.proxy.handler import (
+    FAILED_FROM,
     UNQUEUED_MAX,
     added_fields,
     passed_exchange,
 )
 from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, with_host
-from spillover.live.http.connection import Response
+from spillover.live.http.connection import IDEMPOTENT, Response
+from spillover.model.causes import DONE, STOPPED, Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId
 from spillover.model.passed import Fields, PassedHead, PassedRequest
@@ -35,6 +44,7 @@ class NotWhole:
 
     reason: str
     detail: str
+    cause: Cause
 
 
 OnEnd = Callable[[Fields | NotWhole], None]
@@ -99,6 +109,11 @@ class UnqueuedCall:
         self._deadline_s = deadline_s
         self._on_head, self._on_piece, self._on_end = on
         self._tried: list[Upstream] = []
+        self._not_reached: list[Upstream] = []
+        """Of those, the ones that may be up all the same."""
+        self._sent_s = 0.0
+        self._problem: str | None = None
+        """Why there was no answer where one was awaited."""
         self._exchange: PassedExchange | None = None
         self._stalled: Timer | None = None
         """Rings when its client has read nothing for too long."""
@@ -130,11 +145,21 @@ class UnqueuedCall:
             self._end_silently()
 
     def _send(self) -> None:
-        now_s = time.monotonic()
+        if self._is_over:
+            return
+        now_s = self._sent_s = time.monotonic()
         upstream = self._owner.upstreams.choose(self._tried, now_s)
         if upstream is None:
             # Only what was not delivered is tried at the next one: it surely did not run.
-            self._fail("no_servers", self._owner.upstreams.problem())
+            if self._not_reached:
+                self._tried = [one for one in self._tried if one not in self._not_reached]
+                self._not_reached = []
+                asyncio.get_running_loop().call_later(AGAIN_S, self._send)
+                return
+            if self._problem is not None:
+                self._fail("handler_failed", self._problem, Cause.CONNECTION)
+                return
+            self._fail("no_servers", self._owner.upstreams.problem(), Cause.CONNECTION)
             return
         self._tried.append(upstream)
         request = self._request
@@ -156,22 +181,37 @@ class UnqueuedCall:
         exchange, self._exchange = self._exchange, None
         if isinstance(came_to, Response):
             assert exchange is not None  # noqa: S101 - its head has come
+            upstream.answered_s = time.monotonic()
+            failed = came_to.status >= FAILED_FROM
+            upstream.ends[Cause.UPSTREAM_STATUS.value if failed else DONE] += 1
             self._end(exchange.trailers)
         elif isinstance(came_to, NotDelivered):
-            self._owner.upstreams.unreachable(upstream, reason_of(came_to))
-            if not self._is_over:  # told of it, the node may have rung its deadline
-                self._send()
+            upstream.ends[Cause.CONNECTION.value] += 1
+            if self._owner.upstreams.not_reached(upstream, came_to, self._sent_s):
+                self._not_reached.append(upstream)
+            self._send()  # told of it, the node may have rung its deadline
+        elif self._problem is None and self._is_repeatable(exchange):
+            upstream.ends[cause_by(came_to).value] += 1
+            self._problem = f"upstream {upstream.name}: {reason_of(came_to)}"
+            self._send()
         else:
-            self._fail("handler_failed", f"upstream {upstream.name}: {reason_of(came_to)}")
+            cause = cause_by(came_to)
+            upstream.ends[cause.value] += 1
+            self._fail("handler_failed", f"upstream {upstream.name}: {reason_of(came_to)}", cause)
+
+    def _is_repeatable(self, exchange: PassedExchange | None) -> bool:
+        """Returns whether another one may be asked after an end that gave no answer."""
+        return (exchange is None or not exchange.has_begun) and self._request.method in IDEMPOTENT
 
     def _too_late(self, _: float) -> None:
         self._let_go()
-        self._fail("deadline_exceeded", "the deadline passed before its answer was whole")
+        why = "the deadline passed before its answer was whole"
+        self._fail("deadline_exceeded", why, Cause.TIMEOUT)
 
     def _stands_still(self, _: float) -> None:
         self._let_go()
         why = f"its client has read nothing of it for {self._owner.stall_s:g} s"
-        self._fail("handler_failed", why)
+        self._fail("handler_failed", why, Cause.CLIENT)
 
     def _unset_stalled(self) -> None:
         stalled, self._stalled = self._stalled, None
@@ -181,10 +221,11 @@ class UnqueuedCall:
     def _let_go(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
+            self._tried[-1].ends[STOPPED] += 1
             exchange.cancel()
 
-    def _fail(self, reason: str, detail: str) -> None:
-        self._end(NotWhole(reason, detail))
+    def _fail(self, reason: str, detail: str, cause: Cause) -> None:
+        self._end(NotWhole(reason, detail, cause))
 
     def _end(self, came_to: Fields | NotWhole) -> None:
         self._end_silently()

@@ -11,6 +11,9 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
+from spillover.live.hosts.blocking import connect
+from spillover.live.hosts.lookups import HOSTS, Hosts
+
 READ_BYTES = 65_536
 
 Reply = object
@@ -33,17 +36,20 @@ class RespConnection:
     """Connects at the first call, and after each failure at the next one."""
 
     def __init__(
-        self, address: dict[str, object], timeout_s: float, on_call: Callable[[], None]
+        self,
+        address: dict[str, object],
+        timeout_s: float,
+        on_call: Callable[[], None],
+        hosts: Hosts = HOSTS,
     ) -> None:
         """`address`: what `settings.parse_address` returns. `on_call`: before each call, which
         takes `timeout_s` at most."""
         self._on_call = on_call
+        self._hosts = hosts
         self._address = address
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
         self._unread = b""
-        self._found: list[tuple[object, ...]] = []
-        """What the name last led to: for when the name service is gone as well."""
 
     def call(self, payload: bytes) -> Reply:
         """Raises RedisFailed."""
@@ -78,31 +84,21 @@ class RespConnection:
         return connected
 
     def _open(self, until_s: float) -> socket.socket:
-        path = self._address["path"]
+        left_s = max(0.001, until_s - time.monotonic())
+        path = str(self._address["path"])
         if path:
-            self._found = [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path)]
-        else:
-            host, port = str(self._address["host"]), self._address["port"]
+            opened = socket.socket(socket.AF_UNIX)
+            opened.settimeout(left_s)
             try:
-                found = socket.getaddrinfo(host, int(str(port)), type=socket.SOCK_STREAM)
-                self._found = list(found)
-            except socket.gaierror:
-                if not self._found:
-                    raise
-        problem: OSError = OSError("the name leads nowhere")
-        for family, kind, protocol, _, place in self._found:
-            opened = socket.socket(family, kind, protocol)  # type: ignore[arg-type]
-            try:
-                opened.settimeout(max(0.001, until_s - time.monotonic()))
-                opened.connect(place)  # type: ignore[arg-type]
-            except OSError as error:
+                opened.connect(path)
+            except OSError:
                 opened.close()
-                problem = error
-            else:
-                if not path:
-                    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return opened
-        raise problem
+                raise
+            return opened
+        host, port = str(self._address["host"]), int(str(self._address["port"]))
+        opened = connect(host, port, left_s, self._hosts)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return opened
 
     def _wrap(self, connected: socket.socket) -> socket.socket:
         from spillover.live.redis.secured import redis_context  # noqa: PLC0415 - only who needs it pays

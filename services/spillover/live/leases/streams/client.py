@@ -21,7 +21,6 @@ from spillover.live.redis.connection import (
     connect_anew,
     place_of,
     told_error,
-    wants_tls,
 )
 from spillover.model.errors import InputError
 from spillover.model.extras import missing_extra
@@ -264,8 +263,4 @@ def _opened(module: str, url: str, timeout_s: float) -> Any:
     except ValueError:
         expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
         raise InputError("redis", "url", expected) from None
-    if wants_tls(url):
-        from spillover.live.redis.secured import secure  # noqa: PLC0415 - only who needs it pays
-
-        secure(pool)
     return library.Redis(connection_pool=pool)

@@ -1,0 +1,31 @@
+"""What comes of `POST /requests` over HTTP, as it is counted and logged: problems here, results
+where they are given (`hot_paths`), and what a request came to in the shell's log."""
+
+from __future__ import annotations
+
+from spillover.apps.http.exchange import Exchange
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.pages import REQUESTS
+from spillover.live.overflow.gateway_metrics import HttpByRoute
+from spillover.live.overflow.request_log import is_logged, log_turned_away
+from spillover.model.ids import told_inside
+
+
+class CountedRequests:
+    """Those of one node."""
+
+    def __init__(self, counts: HttpByRoute) -> None:
+        self._counts = counts
+        self.posts = counts["POST", REQUESTS]
+        """For who gives results: to call would cost more than to count."""
+
+    def refuse(self, exchange: Exchange, problem: Problem, *, was_accepted: bool = False) -> None:
+        """Answer with a problem. The log has a line already of what `was_accepted`."""
+        if exchange.path == REQUESTS:
+            place = 0 if exchange.disconnected else problem.status // 100
+            self._counts[exchange.method, REQUESTS].statuses[place] += 1
+            if is_logged() and not was_accepted:
+                name = None if problem.id is None else told_inside(problem.id)
+                told = problem.status, problem.reason, name
+                log_turned_away(exchange.method, exchange.path.encode(), *told)
+        exchange.refuse(problem)

@@ -1,0 +1,219 @@
+"""What comes of work at one place: at this cluster, or at a neighbor that was given some.
+
+A place is *degraded* once more of the work fails there than the best place that the work can reach
+would fail (`policy.overflow.degradation`), and no more after a run of successes that is too long to
+come by chance. What fails everywhere tells nothing, neither for a place nor against it.
+
+Where one kind of requests alone fails while others do well, that kind is at fault, not the place:
+what comes of it counts no more, until one of it succeeds.
+
+Not here: what is done with work then, and which work is tried at a degraded place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+
+from spillover.policy.overflow.degradation import (
+    ANOTHERS_FAULT,
+    DEGRADED_AT,
+    FORGET_S,
+    RUN_MAX,
+    RUN_MIN,
+    run_needed,
+    weighed,
+)
+
+REST_WEIGHT = 3.0
+"""What asks to be left alone says more than one failure: that the next ones would fail too."""
+
+FORGET_SERVICES = 30.0
+"""Where so many services take longer than FORGET_S, evidence halves in that time: failures of work
+that takes a minute come minutes apart, since each occupies its server for as long."""
+
+FAILS_EVERYWHERE = 0.5
+"""From this usual share on a failure at a degraded place tells nothing."""
+
+ENDS_MAX = 64
+"""Of those that a run of successes is measured by: older ones count half each time."""
+
+AT_FAULT_MAX = 16
+"""Kinds of requests that are remembered to be at fault, those that failed last."""
+
+AT_FAULT_S = 60.0
+"""For so long after the last failure."""
+
+SHARE_LEAST = 1 / 1024
+"""A share below it is none."""
+
+SHARE_WEIGHT = 1 / 8
+"""Weight of the newest outcome in a running share."""
+
+SHARE_FORGET_S = 10.0
+"""Time in which a share halves if nothing more is heard."""
+
+
+class Share:
+    """A running share of failures, which fades while nothing ends."""
+
+    __slots__ = ("_last_s", "last")
+
+    def __init__(self) -> None:
+        self.last = 0.0
+        """What it was when something ended last."""
+        self._last_s = 0.0
+
+    def add(self, now_s: float, *, failed: bool, fades: bool = True) -> None:
+        """One more outcome. It `fades` until then, unless little is tried at all."""
+        value = self.at(now_s) if fades else self.last
+        value += (failed - value) * SHARE_WEIGHT
+        self.last = value if value > SHARE_LEAST else 0.0
+        self._last_s = now_s
+
+    def at(self, now_s: float) -> float:
+        """Returns the share as it counts now."""
+        if not self.last:
+            return 0.0
+        return self.last * math.exp2(-max(0.0, now_s - self._last_s) / SHARE_FORGET_S)
+
+
+class Standing:
+    """Of one place, from this sum of evidence on. Told of what ends there."""
+
+    __slots__ = (
+        "_at_fault",
+        "_ends",
+        "_failures",
+        "_last_s",
+        "_others_run",
+        "_suspect",
+        "_suspect_fails",
+        "_total",
+        "degraded",
+        "is_calm",
+        "run",
+        "share",
+        "strictness",
+    )
+
+    def __init__(self, total: float = 0.0) -> None:
+        self.degraded = False
+        self.is_calm = not total
+        """Whether a success would tell nothing new, as nearly always."""
+        self.share = Share()
+        """Of failures."""
+        self.run = 0
+        """Successes in a row, of a degraded place."""
+        self.strictness = 0
+        """How often the run that is asked for is doubled."""
+        self._total = total
+        self._last_s: float | None = None
+        self._failures = 0
+        self._ends = 0
+        """Since the sum was 0 last, as far as they tell anything."""
+        self._suspect: Hashable = None
+        """The kind of requests that failed last, and has not succeeded since."""
+        self._suspect_fails = 0
+        self._others_run = 0
+        """Successes of other kinds since that began, without a failure in between."""
+        self._at_fault: dict[Hashable, float] = {}
+        """Kinds, and when each failed last."""
+
+    def failed_share(self, now_s: float) -> float:
+        """Returns the share as it counts now: that of a degraded place does not fade."""
+        return self.share.last if self.degraded else self.share.at(now_s)
+
+    @property
+    def run_needed(self) -> int:
+        """Returns how many successes in a row end the degradation."""
+        run = run_needed(self._failures, self._ends - self.run)
+        return min(max(run, RUN_MIN) << self.strictness, RUN_MAX)
+
+    def ended(
+        self,
+        now_s: float,
+        kind: Hashable,
+        *,
+        failed: bool,
+        usual: float = 0.0,
+        rest_s: float = 0.0,
+        service_s: float = 0.0,
+    ) -> bool:
+        """Work of this kind has ended here; `usual` is the share of it that fails at the best place
+        that it can reach, `rest_s` how long what runs it has asked to be left alone, and
+        `service_s` how long a success takes. Whether `degraded` has changed by it."""
+        since_last_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
+        since_last_s *= FORGET_S / max(FORGET_S, FORGET_SERVICES * service_s)
+        self._last_s = now_s + rest_s  # nothing is forgotten while nothing is tried
+        self.share.add(now_s, failed=failed, fades=not self.degraded)
+        if self._is_at_fault(now_s, kind, failed=failed):
+            return False
+        weight = REST_WEIGHT if rest_s else 1.0
+        self._total = weighed(self._total, failed, usual, since_last_s, weight)
+        self._count(failed=failed, usual=usual)
+        was_degraded = self.degraded
+        if self._is_anothers_fault(now_s, kind, failed=failed):
+            self.acquit()
+        else:
+            self._judge(failed=failed, usual=usual)
+        if not (self._total or self.share.last):
+            self._suspect = None
+        self.is_calm = not (self._total or self.degraded or self.share.last)
+        return self.degraded is not was_degraded
+
+    def acquit(self) -> None:
+        """It does well, as it seems: nothing counts against it any more."""
+        self.degraded = False
+        self._total = 0.0
+        self.run = self._failures = self._ends = 0
+
+    def _count(self, *, failed: bool, usual: float) -> None:
+        if not (self._total or self.degraded):
+            self._failures = self._ends = 0
+        elif usual < FAILS_EVERYWHERE or not failed:
+            self._failures += failed
+            self._ends += 1
+            if self._ends > ENDS_MAX:
+                self._failures, self._ends = self._failures // 2, self._ends // 2
+
+    def _judge(self, *, failed: bool, usual: float) -> None:
+        if not self.degraded:
+            self.degraded = failed and self._total >= DEGRADED_AT
+            self.run = 0
+        elif not failed:
+            self.run += 1
+            if self.run >= self.run_needed:
+                self.acquit()
+        elif usual < FAILS_EVERYWHERE:
+            self.run = 0
+
+    def _is_at_fault(self, now_s: float, kind: Hashable, *, failed: bool) -> bool:
+        """Whether this failure is the fault of its kind, as is known. A success of it ends that."""
+        failed_s = self._at_fault.pop(kind, -math.inf)
+        if not failed or now_s - failed_s >= AT_FAULT_S:
+            return False
+        self._at_fault[kind] = now_s
+        return True
+
+    def _is_anothers_fault(self, now_s: float, kind: Hashable, *, failed: bool) -> bool:
+        """Whether it turns out with this that one kind is at fault, and not the place."""
+        if failed:
+            is_same = self._suspect_fails > 0 and kind == self._suspect
+            self._suspect, self._others_run = kind, self._others_run if is_same else 0
+            self._suspect_fails = self._suspect_fails + 1 if is_same else 1
+            return False
+        if self._suspect is None:
+            return False
+        if kind == self._suspect:
+            self._suspect = None
+            return False
+        fails = self._suspect_fails
+        self._others_run += 1
+        if fails < 2 or self._others_run < run_needed(fails, fails, ANOTHERS_FAULT):
+            return False
+        self._at_fault[self._suspect] = now_s
+        if len(self._at_fault) > AT_FAULT_MAX:
+            del self._at_fault[next(iter(self._at_fault))]
+        self._suspect = None
+        return True

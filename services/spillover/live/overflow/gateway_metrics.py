@@ -1,0 +1,116 @@
+"""What a node counts at its doors and of the services behind it, as `model.signals.gateway` has it.
+
+Counters are written where a request ends, without a call where it is on the way of most requests,
+and read when Prometheus asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import Metric
+
+from spillover.core.overflow.idempotency import IdempotencyTable
+from spillover.live.engine.metric_types import counter, gauges
+from spillover.model.causes import UPSTREAM_ENDS, Cause, cause_of
+from spillover.model.ids import ClusterId
+from spillover.model.request import Answer, Outcome
+from spillover.model.signals import gateway as signals
+
+if TYPE_CHECKING:
+    from spillover.live.handlers.http.upstreams import Upstream
+
+_CLASSES = len(signals.STATUSES) - 1
+"""Of status by their first digit, 0 for none; what is beyond the last is none that HTTP knows."""
+
+
+USUAL = {
+    Outcome.FAILED: (
+        *(Cause.CONNECTION, Cause.UPSTREAM_STATUS, Cause.UPSTREAM_ANSWER),
+        *(Cause.TIMEOUT, Cause.WORKER, Cause.NEIGHBOR),
+    ),
+    Outcome.REJECTED: (Cause.UPSTREAM_STATUS, Cause.WORKER, Cause.CLIENT),
+    Outcome.EXPIRED: (Cause.QUEUE, Cause.TIMEOUT, Cause.CONNECTION, Cause.NEIGHBOR),
+    Outcome.CANCELLED: (Cause.CLIENT,),
+    Outcome.UNKNOWN: (Cause.NEIGHBOR,),
+}
+"""What is told from the start, so that rates begin at 0. A neighbor may tell of others."""
+
+
+class HttpCounts:
+    """Of one method on one route."""
+
+    __slots__ = ("received_bytes", "sent_bytes", "statuses")
+
+    def __init__(self) -> None:
+        self.statuses = [0] * 10
+        """By the first digit of the status; 0 where the client had gone before."""
+        self.received_bytes = self.sent_bytes = 0
+
+
+NOT_COUNTED = HttpCounts()
+"""For what nobody looks at."""
+
+
+class HttpByRoute(dict[tuple[str, str], HttpCounts]):
+    """By method and route. A method that is none of the usual ones is counted as another."""
+
+    def __missing__(self, door: tuple[str, str]) -> HttpCounts:
+        method, route = door
+        if method not in signals.METHODS and method != signals.OTHER:
+            return self[signals.OTHER, route]
+        counts = self[door] = HttpCounts()
+        return counts
+
+
+class GatewayMetrics:
+    """Those of one node. `names` keeps the answers that are fetched later."""
+
+    def __init__(self, names: IdempotencyTable) -> None:
+        self._names = names
+        self.http = HttpByRoute()
+        self.upstreams: Callable[[], Iterable[Upstream]] = tuple
+        """The services behind the node."""
+        self._failures = {
+            (outcome.value, cause.value): 0 for outcome, causes in USUAL.items() for cause in causes
+        }
+
+    def not_done(self, answer: Answer) -> None:
+        """A client's request was accepted, and has come to this."""
+        cause = cause_of(answer) or Cause.WORKER
+        both = answer.outcome.value, cause.value
+        self._failures[both] = self._failures.get(both, 0) + 1
+
+    def collect(self, cluster: ClusterId) -> Iterator[Metric]:
+        """All of them, at each scrape."""
+        yield from self._http(cluster)
+        yield counter(signals.FAILURES, cluster, self._failures.items())
+        ends: dict[tuple[str, str], int] = {}
+        ups: dict[str, bool] = {}
+        for upstream in self.upstreams():  # the same one may be behind several servers
+            ups[upstream.name] = ups.get(upstream.name, False) or upstream.up
+            for end in UPSTREAM_ENDS:
+                label = upstream.name, end
+                ends[label] = ends.get(label, 0) + upstream.ends[end]
+        yield counter(signals.UPSTREAM_REQUESTS, cluster, ends.items())
+        states = [((name,), float(is_up)) for name, is_up in ups.items()]
+        yield from gauges(signals.UPSTREAM_UP, cluster, states)
+        yield from gauges(signals.RESULTS_UNFETCHED, cluster, [((), self._names.unfetched)])
+        lost = [((why,), count) for why, count in self._names.lost.items()]
+        yield counter(signals.RESULTS_LOST, cluster, lost)
+
+    def _http(self, cluster: ClusterId) -> Iterator[Metric]:
+        requests: list[tuple[tuple[str, ...], float]] = []
+        received: dict[tuple[str, ...], int] = {}
+        sent: dict[tuple[str, ...], int] = {}
+        for (method, route), counts in list(self.http.items()):
+            told = [*counts.statuses[:_CLASSES], sum(counts.statuses[_CLASSES:])]
+            for status, count in zip(signals.STATUSES, told, strict=True):
+                requests.append(((method, route, status), count))
+            label = (route,)
+            received[label] = received.get(label, 0) + counts.received_bytes
+            sent[label] = sent.get(label, 0) + counts.sent_bytes
+        yield counter(signals.HTTP_REQUESTS, cluster, requests)
+        yield counter(signals.HTTP_RECEIVED_BYTES, cluster, received.items())
+        yield counter(signals.HTTP_SENT_BYTES, cluster, sent.items())

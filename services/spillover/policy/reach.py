@@ -1,0 +1,51 @@
+"""When a server counts as down since no connection to it could be opened.
+
+One attempt that gets no answer says little: a packet was lost, or more came at once than the server
+accepts at a time. A refusal says much, but not while the same server answers others: then it is one
+of several behind an address, or is full for a moment. Time is passed in, in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+
+SILENT_S = 3.0
+"""An attempt that is not answered counts for nothing until there was no sign of life for so long:
+what is lost is sent again after a second, and may be lost again."""
+
+LIVELY_S = 0.25
+"""A sign of life so long ago speaks against a refusal."""
+
+REFUSING_S = 1.0
+"""The longest that refusals are borne in a row: a server that ends answers what it has, and refuses
+what is new."""
+
+
+class Reach:
+    """What is known of one server."""
+
+    __slots__ = ("_refusing_s", "_trouble_s", "alive_s")
+
+    def __init__(self) -> None:
+        self.alive_s = -math.inf
+        """When there was a sign of life: an answer, or a connection that was opened."""
+        self._trouble_s: float | None = None
+        self._refusing_s: float | None = None
+
+    def not_in_time(self, began_s: float, now_s: float) -> bool:
+        """An attempt that began then was not answered in time. Returns whether it is down."""
+        if self._trouble_s is None or self._trouble_s < self.alive_s:
+            self._trouble_s = began_s
+        return now_s - max(self._trouble_s, self.alive_s) >= SILENT_S
+
+    def refused(self, opened_s: float, now_s: float, *, is_busy: bool) -> bool:
+        """An attempt was refused; a connection was last opened then, and if `is_busy` there are
+        some that wait for answers. Returns whether it is down."""
+        if self._refusing_s is None or self._refusing_s < opened_s:
+            self._refusing_s = now_s
+        is_alive = is_busy or now_s - self.alive_s < LIVELY_S
+        return not is_alive or now_s - self._refusing_s >= REFUSING_S
+
+    def forget(self) -> None:
+        """It counts as down from now on: the attempts up to here say nothing of what comes."""
+        self._trouble_s = self._refusing_s = None

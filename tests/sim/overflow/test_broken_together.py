@@ -1,0 +1,123 @@
+"""Several sites that fail at once: a1 and a2 depend on the same service, or each on its own that is
+broken, while b is well and idle. All clients come to a1, and must not notice for long: by a way to
+b of its own, or over a2.
+
+2 seeds each, 20 in `make soak`, one in `make check`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from spillover.model.topology import Cluster, Link, Topology
+from support.failing_sites import failing, play, two_sites
+from support.few import all_in_soak, few_at_first
+
+RATE = 11.0
+FAILS_S, FOUND_S, ENDS_S = 5.0, 10.0, 50.0
+SEEDS = few_at_first(all_in_soak(range(1, 21), 2), 1)
+MESH = [("a1", "a2"), ("a2", "b"), ("a1", "b")]
+CHAIN = MESH[:2]
+BROKEN = ("a1", "a2")
+
+
+def three_sites(links, policy, servers, **told):
+    told = {"servers": servers, "service_ms": 100.0, **told}
+    clusters = tuple(Cluster(id=name, **told) for name in ("a1", "a2", "b"))
+    joined = tuple(Link(between=pair, delay_ms=5.0) for pair in links)
+    return Topology(name="three-sites", clusters=clusters, links=joined, policy=policy)
+
+
+def play_three(seed, faults, topology, *, keyed=False):
+    """All clients are at a1."""
+    told = {"rates": {"a1": RATE}, "lasts_s": ENDS_S, "keyed": keyed, "topology": topology}
+    return play(seed, faults, **told)
+
+
+def outcomes(played, from_s, until_s=float("inf")):
+    """Of clients' requests that ended between these instants."""
+    return Counter(outcome for at_s, _, outcome, _ in played.ends if from_s <= at_s < until_s)
+
+
+def breaking(**how):
+    return [failing(FAILS_S, cluster=name, **how) for name in BROKEN]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("servers", few_at_first([2, 4], 1))
+@pytest.mark.parametrize("policy", ["paper", "adaptive"])
+@pytest.mark.parametrize("links", [MESH, CHAIN], ids=["mesh", "chain"])
+@pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
+def test_broken_sites_do_not_acquit_each_other(keyed, links, policy, servers, seed):
+    """Of what ends from five seconds on, some 2 % fail, and none with a key; in the end one in ten
+    seconds. Who is broken stays degraded, and says so."""
+    played = play_three(seed, breaking(), three_sites(links, policy, servers), keyed=keyed)
+    late = outcomes(played, FOUND_S)
+    assert late["failed"] <= (0 if keyed else 0.03 * late.total())
+    assert set(late) <= {"done", "failed"}
+    assert outcomes(played, ENDS_S - 20.0, ENDS_S)["failed"] <= 3
+    assert played.clusters["a1"].machine.condition == "degraded"
+    assert [len(played.changes[name]) <= 1 for name in ("a1", "a2")] == [True, True]
+    assert played.changes["b"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("links", [MESH, CHAIN], ids=["mesh", "chain"])
+@pytest.mark.parametrize("share", [0.4, 0.7])
+def test_nor_where_a_part_of_it_fails(share, links, seed):
+    """Nothing goes back and forth: at most one change in ten seconds."""
+    played = play_three(seed, breaking(share=share), three_sites(links, "paper", 2))
+    late = outcomes(played, FOUND_S)
+    assert late["failed"] <= 0.05 * late.total() + 3
+    for changes in played.changes.values():
+        assert all(after - before >= 10.0 for before, after in pairwise(changes))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("keyed", "within_s"), [(True, 5.0), (False, 11.0)])
+def test_a_site_that_is_healed_is_used_again_soon(keyed, within_s, seed):
+    """However long it was broken: by its own clients' requests, within five seconds if they have
+    keys, else at the next look."""
+    healed_s = 35.0
+    faults = breaking() + [failing(healed_s, share=0.0, cluster=name) for name in BROKEN]
+    played = play_three(seed, faults, three_sites(MESH, "paper", 2), keyed=keyed)
+    began, ended = played.changes["a1"]
+    assert began < FAILS_S + 1.0
+    assert healed_s < ended < healed_s + within_s
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_the_service_can_be_asked_no_client_pays_for_it(seed):
+    """`probe: GET /health`, without keys: not one failure once it is found, and use again within
+    five seconds of the healing."""
+    healed_s = 35.0
+    asks = {"handler": "http:http://127.0.0.1:9/", "probe": "GET /health"}
+    topology = three_sites(MESH, "paper", 2, **asks)
+    faults = breaking() + [failing(healed_s, share=0.0, cluster=name) for name in BROKEN]
+    played = play_three(seed, faults, topology)
+    assert outcomes(played, FOUND_S)["failed"] == 0
+    _, ended = played.changes["a1"]
+    assert ended < healed_s + 5.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("paris", "tokyo", "share"), [(20, 20, 1.0), (18, 25, 1.0), (15, 15, 0.5)])
+def test_adaptive_without_room_does_no_worse_than_paper(paris, tokyo, share, seed):
+    """Paris can do 20 requests a second. What Tokyo fails waits there as long as it must: it is not
+    turned back to be failed."""
+    rates = {"paris": float(paris), "tokyo": float(tokyo)}
+    how = {"keyed": True, "rates": rates, "lasts_s": 40.0}
+    failed = {}
+    for policy in ("paper", "adaptive"):
+        fault = failing(FAILS_S, share)
+        played = play(seed, [fault], topology=two_sites(policy=policy), **how)
+        failed[policy] = outcomes(played, FAILS_S)["failed"]
+    assert failed["adaptive"] <= failed["paper"] + 8, failed
