@@ -112,6 +112,21 @@ def test_bodies_that_come_after_the_answer_must_end_too(nodes, begun):
     with_node(nodes, check)
 
 
+def test_a_body_that_comes_steadily_may_take_its_time(nodes):
+    async def check(node):
+        node.server.bounds.body_s = 0.1
+        reader, writer = await connect(node)
+        body = json.dumps({"payload": "x" * 2_000}).encode()
+        writer.write(head(size=len(body)))
+        for start in range(0, len(body), 100):
+            writer.write(body[start : start + 100])
+            await nodes.turn(0.03)
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+    with_node(nodes, check)
+
+
 AT_ONCE = {
     422: head(BAD_HEADER) + CONTENT,
     202: head(b"Prefer: respond-async\r\n") + CONTENT,

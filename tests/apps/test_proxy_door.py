@@ -221,30 +221,6 @@ def test_names_belong_to_tenants_here_too():
     in_front(check, access=access_of_tests(), cluster={"servers": 2})
 
 
-@HOPS
-def test_a_name_that_is_under_way_is_a_conflict(hops):
-    async def check(here):
-        go_on = asyncio.Event()
-
-        async def wait(talk, *_):
-            await go_on.wait()
-            await talk.say(OK)
-            return True
-
-        here.service.answer = wait
-        client = await here.client()
-        client.writer.write(get(b"Idempotency-Key: k"))
-        await until(lambda: here.service.seen)
-        read = await here.ask(get(b"Idempotency-Key: k"))
-        assert (read.status, told(read)["reason"]) == (409, "conflict")
-        go_on.set()
-        assert (await client.answer()).get(b"spillover-request-id") == "k"
-        assert (await here.ask(get(b"Idempotency-Key: k"))).body == b"ok"
-        assert len(here.service.seen) == 2
-
-    in_front(check, hops)
-
-
 def test_doubt_is_tried_once_more_with_a_key_or_where_it_does_no_harm():
     async def check(here):
         async def hang_up_once(talk, *_):

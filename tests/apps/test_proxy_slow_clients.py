@@ -103,3 +103,41 @@ def test_what_the_service_takes_is_no_time_of_its_client():
             assert (read.status, read.body, read.is_whole) == (200, b"ok", True)
 
     in_front(check, bounds=Bounds(head_s=SHORT_S, body_s=SHORT_S, unread_s=SHORT_S))
+
+
+@pytest.mark.parametrize("lines", [b"Content-Length: 10000", b"Transfer-Encoding: chunked"])
+def test_a_body_may_take_its_time_as_long_as_it_comes(lines):
+    """However long that is: beyond the deadline, too, which is not for uploads unless a client says
+    so itself. One that trickles, or begins well and then stops, ends."""
+    is_chunked = b"chunked" in lines
+
+    async def upload(client, piece, count):
+        answering = asyncio.ensure_future(client.answer())
+        client.writer.write(post(lines, b"Expect: 100-continue", body=b""))
+        assert (await answering).status == 100
+        answering = asyncio.ensure_future(client.answer())
+        for _ in range(count):
+            client.writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+            await turn(SHORT_S / 4)
+            if answering.done():
+                break
+        if is_chunked and not answering.done():
+            client.writer.write(b"0\r\n\r\n")
+        return await answering
+
+    async def check(here):
+        begun_s = time.monotonic()
+        read = await upload(await here.client(), b"x" * 500, 20)
+        assert (read.status, read.body) == (200, b"ok")
+        assert time.monotonic() - begun_s >= 4 * SHORT_S
+        ((_, body),) = here.service.seen
+        assert body == b"x" * 10_000
+        read = await upload(await here.client(), b"x", 100)
+        assert (read.status, told(read)["reason"]) == (408, "body_too_slow")
+        assert "500 bytes/s" in told(read)["detail"]
+        stops = await here.client()
+        stops.writer.write(post(b"Content-Length: 20000", body=b"x" * 10_000))
+        assert (await stops.answer()).status == 408
+        assert len(here.service.seen) == 1
+
+    in_front(check, bounds=Bounds(body_s=SHORT_S), default_deadline_ms=2e3 * SHORT_S)

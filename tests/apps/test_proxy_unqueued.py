@@ -57,7 +57,10 @@ def test_what_comes_of_it_beside_the_servers_is_told_as_of_others():
             here.service.answer = answer
             read = await here.ask(get(b"Spillover-Deadline-Ms: 100"))
             assert (read.status, told(read)["reason"]) == (status, reason)
-            assert read.get(b"proxy-status") == f"spillover; error={error}"
+            again = "the work may have run: to send the request again may run it again"
+            told_of = f'spillover; error={error}; details="{again}"'
+            assert read.get(b"proxy-status") == told_of
+            assert read.get(b"x-should-retry") == "false"
 
     async def not_there(here):
         read = await here.ask(get())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 import pytest
@@ -134,6 +135,38 @@ def test_bad_requests_are_invalid_in_one_line(nodes):
         assert sent[b"spillover-request-id"] == b"known"
         assert problem["id"] == "known"
         assert node.ledger.home["accepted"] == 0
+
+    with_node(nodes, check)
+
+
+def test_what_is_wrong_with_a_body_that_is_no_json_is_said_in_words(nodes):
+    """Parsers speak of truncated data, or of a byte that no decoder takes."""
+
+    async def check(node):
+        packed = gzip.compress(b'{"payload": 1}')
+        coded = "not compressed, since no Content-Encoding is read, got {}"
+        half = "half of a surrogate pair ({})"
+        for content, coding, told in (
+            (packed, "gzip", coded.format("gzip")),
+            (packed, None, coded.format("gzip")),
+            (b"\x1b\x00", "br", coded.format("br")),
+            (
+                b'{"payload": "\\ud83d\\ude00 \\\\ud800 \\ud800"}',
+                None,
+                half.format(r"\ud800 at byte 34"),
+            ),
+            (b'{"payload": "\\udc00\\ud800"}', None, half.format(r"\udc00 at byte 13")),
+            (b'{"payload": "\xed\xa0\x80"}', None, half.format("bytes ED A0 to ED BF at byte 13")),
+            (b'{"payload": 1', "gzip", "expected JSON: "),
+        ):
+            headers = [] if coding is None else [(b"Content-Encoding", coding.encode())]
+            for method, path in (("POST", "/requests"), ("PUT", "/admin/policy")):
+                status, _, problem = await node.send(method, path, content, headers)
+                assert (status, problem["reason"]) == (422, "invalid")
+                if path == "/requests" or told != "expected JSON: ":
+                    assert told in problem["detail"], content
+        plain = [(b"Content-Encoding", b"identity")]
+        assert (await node.send("POST", "/requests", body(1), plain))[0] == 200
 
     with_node(nodes, check)
 
@@ -328,6 +361,32 @@ def test_deadlines_end_in_504(nodes, deadline_ms):
         assert node.machine.servers.busy == len(node.machine.servers.stuck) == 0
 
     with_node(nodes, check)
+
+
+def test_client_libraries_are_told_what_must_not_be_sent_again_by_itself(nodes):
+    """What may have run, and has no key: openai-python ran a job three times. What was refused,
+    also since it would be late, has not run."""
+
+    async def check(node):
+        late = [(b"Spillover-Deadline-Ms", b"50")]
+        keyed = [*late, (b"Idempotency-Key", b"k")]
+        long = body({"service_ms": 400})
+        for headers, told in ((late, b"false"), (keyed, None)):
+            status, sent, _ = await node.send("POST", "/requests", long, headers)
+            assert (status, sent.get(b"x-should-retry")) == (504, told)
+        held = node.post({"service_ms": 400})
+        await nodes.until(lambda: node.machine.servers.busy == 1)
+        queued = [node.post({"service_ms": 1})]
+        await nodes.until(lambda: node.machine.queue_length == 1)
+        status, sent, _ = await node.send("POST", "/requests", long, late)
+        assert (status, sent.get(b"x-should-retry")) == (504, None)
+        queued.append(node.post({"service_ms": 1}))
+        await nodes.until(lambda: node.machine.queue_length == 2)
+        status, sent, _ = await node.send("POST", "/requests", long)
+        assert (status, sent.get(b"x-should-retry")) == (429, None)
+        assert {(await one).status for one in (held, *queued)} == {200}
+
+    with_node(nodes, check, lone(nodes, queue_limit=2, service_ms=400))
 
 
 def test_a_client_that_leaves_cancels_only_what_has_no_key(nodes):

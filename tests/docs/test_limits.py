@@ -14,7 +14,14 @@ from spillover.apps.http import exchange as http_exchange
 from spillover.apps.http import half_closed, lingering, token_files
 from spillover.apps.http.service import Bounds
 from spillover.apps.lease import server as lease_server
-from spillover.apps.node import answers, federation, preferences, request_routes
+from spillover.apps.node import (
+    answers,
+    door_pages,
+    federation,
+    preferences,
+    repeats,
+    request_routes,
+)
 from spillover.client import async_client, calls, job, mapping, nodes, retrying, session
 from spillover.client import wire as client_wire
 from spillover.core.hosts import answers as known
@@ -139,8 +146,10 @@ SAID = {
             f"| head of a request, trailers | {kib(framing.HEAD_LIMIT_BYTES)}, {s(BOUNDS.head_s)} "
             "from its first byte |"
         ),
-        f"| a connection that says nothing, before its first request too | {s(BOUNDS.idle_s)} |",
-        f"to be read within the deadline, and {s(BOUNDS.body_s)} |",
+        f"| a connection that says nothing, before its first request too | {s(BOUNDS.idle_s)} (",
+        f"whole, or {BOUNDS.body_bytes_per_s:g} bytes/s of it, over each {s(BOUNDS.body_s)} |",
+        f"under a key that is under way | {s(repeats.KEY_WAIT_S)};",
+        f"remembers of pages in browsers | {door_pages.KEPT_MAX} origins",
         f"up to {mib(http_exchange.DISCARD_LIMIT_BYTES)} more is read and thrown away",
         f"behind the answer for {s(lingering.LINGER_S)} more, {s(lingering.QUIET_S)} without",
         f"of which its client reads nothing | {s(BOUNDS.unread_s)} |",
@@ -400,15 +409,21 @@ SAID = {
     ],
     "docs/http.md": [
         f"headers of a request | {kib(http_connection.HEAD_LIMIT_BYTES)}, {s(BOUNDS.head_s)} from",
-        f"| body of a request | `payload_limit_bytes` (1 MiB), {s(BOUNDS.body_s)} |",
+        (
+            f"| body of a request | `payload_limit_bytes` (1 MiB); whole, or "
+            f"{BOUNDS.body_bytes_per_s:g} bytes/s of it, over each {s(BOUNDS.body_s)} |"
+        ),
         f"| name, type | {NAME_LENGTH_MAX} and {TYPE_LENGTH_MAX} characters |",
         f"| a wait | {s(preferences.WAIT_MAX_S)} |",
         f"Waits end after {s(preferences.WAIT_MAX_S)} at the latest",
-        f"before its first request too | closed after {s(BOUNDS.idle_s)} |",
+        f"before its first request too | closed after {s(BOUNDS.idle_s)} (`client_idle_ms`) |",
         f"the request and did not confirm within {s(request_routes.CONFIRM_S)}.",
         f"has those that are served, {answers.TYPES_MAX} at most.",
         f"The headers did not arrive within {s(BOUNDS.head_s)}.",
-        f"The body did not arrive within {s(BOUNDS.body_s)}.",
+        (
+            f"The body was not whole within {s(BOUNDS.body_s)}, and came with less than "
+            f"{BOUNDS.body_bytes_per_s:g} bytes/s over such a time."
+        ),
         f"or more than {lease_server.CONNECTIONS_MAX} connections are open",
         f"| result of a handler | {mib(handler_calls.RESULT_LIMIT_BYTES)} |",
         f"| clients that wait for one name | {number(waiters.WAITERS_MAX)} |",

@@ -186,8 +186,8 @@ def add_allow_origin(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="let pages of this other site make requests; may be repeated, * is all sites "
-        "(default: none)",
+        help="let pages of this other site make requests, and read errors of the node in front of "
+        "a service; may be repeated, * is all sites (default: none)",
     )
 
 

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 HOST = r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]"
 """A regular expression; what matches may still be no `is_host`."""
 
+_HOST_AND_PORT = re.compile(rf"({HOST})(?::([0-9]{{1,5}}))?")
+
 SHOWN_MAX = 60
 
 
@@ -22,6 +24,12 @@ def is_host(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_host_and_port(text: str) -> bool:
+    """Returns whether it is HOST or HOST:PORT."""
+    match = _HOST_AND_PORT.fullmatch(text)
+    return match is not None and is_host(match[1]) and 0 < int(match[2] or 80) < 65_536
 
 
 def is_plain_url(text: str) -> bool:

@@ -13,6 +13,7 @@ from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, NoReturn
 
+from spillover.model.addresses import is_host_and_port
 from spillover.model.certified_names import check_names
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
@@ -45,8 +46,14 @@ MEMORY_LIMIT_BYTES_MIN = 64 * 1024 * 1024
 HELD_LIMIT_BYTES_MIN = 65_536
 """Less would hold no more than a few requests."""
 
+CLIENT_IDLE_MS_MIN = 60_000.0
+"""Neighbors and clients of ours keep idle connections for up to 30 s."""
+
+PASS_HOST, URL_HOST = "pass", "url"
+"""What a cluster's `host` may be besides a name."""
+
 OF_PASSING = (
-    *("proxy_url", "passed_body_limit_bytes", "routes", "trusted_proxies"),
+    *("proxy_url", "host", "passed_body_limit_bytes", "routes", "trusted_proxies"),
     *("passed_idle_ms", "passed_stall_ms", "passed_total_ms"),
 )
 """Fields of a cluster that mean something along with a `proxy:` handler alone."""
@@ -141,14 +148,16 @@ class Cluster:
 
     Why: a node that runs out of memory loses everything that it holds."""
     not_run_statuses: tuple[int, ...] | None = None
-    """Statuses of an `http:` or `proxy:` service which say that it surely has not done the work.
-    The request is decided again, and the service left alone for as long as its Retry-After asks.
-    Not set: 429 and 503 of an `http:` service, none of a `proxy:` one, whose answer is passed on
-    only where nobody else takes the request.
+    """Statuses by which an `http:` or `proxy:` service says that it surely has not done the work.
+    Such an answer is held back, and the request goes to another URL, to a neighbor or back into the
+    queue; the service is left alone for as long as its Retry-After asks. Where nobody else takes
+    the request, a client of a `proxy:` service gets the held answer. Not set: 429 and 503 of an
+    `http:` service; none of a `proxy:` one, so that each of its answers is passed on at once, a 503
+    that it gives while it loads its model, too: list 503 to have that request go elsewhere.
 
-    Why: 429 and 503 mean that nearly everywhere, but of an API for many clients 429 is mostly one
-    client's own limit. Add 404 or 401 where your service can only answer so because it is deployed
-    badly; other 4xx count as the client's fault."""
+    Why: 503 means that nearly everywhere. 429 does so of a service of your own; of an API for many
+    clients it is mostly one client's own limit. Add 404 or 401 where your service can only answer
+    so because it is deployed badly; other 4xx count as the client's fault."""
     failure_statuses: tuple[int, ...] | None = None
     """Statuses of an `http:` or `proxy:` service that are held against this cluster: if it fails
     more than others, work goes to its neighbors. Not set: all from 500 to 599 but 501 and 505.
@@ -168,11 +177,24 @@ class Cluster:
 
     Why: `spillover up` and the deployments choose addresses by themselves. Nodes that are started
     one by one need it, for themselves and for their neighbors."""
+    client_idle_ms: Annotated[float | None, at_least(CLIENT_IDLE_MS_MIN)] = None
+    """How long the node keeps a client's connection on which nothing is asked, at its `url` and
+    `proxy_url`. Not set: 620 000.
+
+    Why: it must be longer than a balancer in front keeps it, or the node closes connections that
+    a request is just being sent on. Clouds' balancers keep them for up to 600 s."""
     proxy_url: str | None = None
     """With a `proxy:` handler: where clients of the service reach its cluster, at any method and
     path. `spillover node` listens there unless `--proxy-bind` says otherwise.
 
     Why: `spillover up` chooses addresses by itself. The API of the node stays at its `url`."""
+    host: str | None = None
+    """With a `proxy:` handler: which `Host` the service gets. `pass`, or not set: the client's.
+    `url`: that of the URL which the request goes to. Or a name, HOST[:PORT], which a service behind
+    `https` has to prove to be, too. `X-Forwarded-Host` has the client's in any case.
+
+    Why: services make links to themselves by it. One that goes by name, such as an ingress, answers
+    404 or 421 to names that it does not know: give it its own."""
     trusted_proxies: tuple[str, ...] | None = None
     """With a `proxy:` handler: addresses and networks (`10.0.0.0/8`) of the balancers and proxies
     whose `Forwarded` and `X-Forwarded-...` headers are told on to the service. Of all others what
@@ -532,6 +554,10 @@ def _check_passing(field: str, cluster: Cluster) -> None:
     for name in OF_PASSING:
         if not proxied and getattr(cluster, name) != getattr(plain, name):
             _fail(f"{field}.{name}", "expected only along with a proxy: handler")
+    host = cluster.host or (PASS_HOST if cluster.host is None else "")
+    if host not in (PASS_HOST, URL_HOST) and not is_host_and_port(host):
+        expected = f"expected {PASS_HOST}, {URL_HOST} or HOST[:PORT]"
+        _fail(f"{field}.host", f"{expected}, got {host!r}")
     try:
         _ = cluster.trusted_networks
     except ValueError as error:

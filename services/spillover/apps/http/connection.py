@@ -69,7 +69,7 @@ class HttpConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_awaits_continue", "_body_timer", "_bounds", "_direct", "_discarded_bytes",
+        "_awaits_continue", "_body_bytes", "_body_timer", "_bounds", "_direct", "_discarded_bytes",
         "_exchange_timer", "_half_closed", "_head_begun", "_head_bytes", "_head_timer",
         "_headers", "_here", "_hosts", "_idle_since_s", "_idle_timer", "_in_body",
         "_is_of_page", "_loop", "_may_write", "_parser", "_put_off",
@@ -134,8 +134,8 @@ class HttpConnection(asyncio.Protocol):
         # The body that is read.
         self._in_body = False
         """Whether a head has ended whose request has not."""
-        self._discarded_bytes = 0
-        """Of a body that came after the answer."""
+        self._body_bytes = self._discarded_bytes = 0
+        """Of it that came since its timer was set, and of one that came after the answer."""
         # How far the other side goes along.
         self._half_closed = False
         """It sends nothing more, and waits for answers, or is gone."""
@@ -144,10 +144,6 @@ class HttpConnection(asyncio.Protocol):
         self._may_write: asyncio.Event | None = None
         self._idle_timer = self._head_timer = self._body_timer = None
         self._put_off_timer = self._exchange_timer = None
-
-    @property
-    def body_s(self) -> float:
-        return self._bounds.body_s
 
     # --- what the loop tells ------------------------------------------------------------------
 
@@ -426,6 +422,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
+        self._body_bytes += len(body)
         exchange = self.exchange
         assert exchange is not None  # noqa: S101 - its head has come
         if exchange.response_complete:
@@ -616,18 +613,21 @@ class HttpConnection(asyncio.Protocol):
             self._set_body_timer()
 
     def _set_body_timer(self) -> None:
+        self._body_bytes = 0
         self._body_timer = self._loop.call_later(self._bounds.body_s, self._on_body_timeout)
 
     def _on_body_timeout(self) -> None:
         self._body_timer = None
         exchange = self.exchange
+        bounds = self._bounds
         if self.transport.is_closing():
             return
-        if self.pipeline or exchange is None:  # its turn has not come; others would go along
+        # It comes well, or its turn has not come: others would go along.
+        if self.pipeline or exchange is None or not bounds.is_too_slow(self._body_bytes):
             self._set_body_timer()
             return
         if not exchange.response_started:
-            self._refuse_body(exchange, body_too_slow(self._bounds.body_s))
+            self._refuse_body(exchange, body_too_slow(bounds.body_s, bounds.body_bytes_per_s))
         self._close()
 
     def _refuse_body(self, exchange: Exchange, problem: Problem) -> None:

@@ -68,10 +68,6 @@ class Line(Protocol):
     shown: Any
     """The API token that was shown last, for `access`; None before."""
 
-    @property
-    def body_s(self) -> float:
-        """How long all of a body may take."""
-
     def read_on(self) -> None:
         """Go on reading, if that was paused."""
 
@@ -168,23 +164,22 @@ class Exchange:
         return None if self.disconnected or self.response_complete else self.take()
 
     async def read_body(self, limit_bytes: int, timeout_s: float) -> bytes:
-        """Returns the whole body. Raises Problem `too_large`, `deadline_exceeded` or
-        `body_too_slow`, and ClientGone.
+        """Returns the whole body. Raises Problem `too_large` or `deadline_exceeded`; ClientGone
+        also where the connection has refused a body that comes too slowly.
 
         A client that has not read the last answer is waited for: answers must not pile up.
         """
         if self._is_here(limit_bytes) and not self.connection.write_paused:
             return self.take()  # as most come: a timer costs more than all else here
-        cap_s = self.connection.body_s
         try:
-            async with asyncio.timeout(min(timeout_s, cap_s)):
+            async with asyncio.timeout(timeout_s):
                 await self.connection.drained()
                 return self.take() if self._is_here(limit_bytes) else await self._read(limit_bytes)
         except TimeoutError:
-            if cap_s < timeout_s:
-                raise body_too_slow(cap_s) from None
             detail = "the deadline passed before the request was read"
-            raise Problem("deadline_exceeded", detail, headers=[CLOSE]) from None
+            raise Problem(
+                "deadline_exceeded", detail, headers=[CLOSE], surely_not_run=True
+            ) from None
 
     def _is_here(self, limit_bytes: int) -> bool:
         whole = not (self.more_body or self.awaits_continue)
@@ -379,9 +374,12 @@ class _Parts:
             self._moving.add(size_bytes)
 
 
-def body_too_slow(timeout_s: float) -> Problem:
-    """Returns why the rest of a body is not awaited. It may still come, so nothing else can."""
-    detail = f"expected the whole body of a request within {timeout_s:g} s"
+def body_too_slow(within_s: float, bytes_per_s: float | None = None) -> Problem:
+    """Returns why the rest of a body is not awaited: it is not whole within this time, or comes
+    with less than so many bytes a second over it. It may still come, so nothing else can."""
+    detail = f"expected the whole body of a request within {within_s:g} s"
+    if bytes_per_s is not None:
+        detail += f", or at least {bytes_per_s:g} bytes/s of it over each {within_s:g} s"
     return Problem("body_too_slow", detail, headers=[CLOSE])
 
 

@@ -1,9 +1,11 @@
-"""Bodies of the cold routes: read within limits and checked strictly, unlike FastAPI would."""
+"""Bodies of the cold routes: read within limits and checked strictly, unlike FastAPI would. What is
+said of bodies that are no JSON is here for all routes."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -25,10 +27,44 @@ SHOWN_CHARS = 100
 """Of a name that a client has sent."""
 
 
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+"""By the bytes that it begins with; other codings have none that tell."""
+
+_IS_JSON_SO_FAR = re.compile(rb"[ \t\n\r]*[\[{\"]")
+
+_ESCAPE = re.compile(
+    rb"""\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}
+    |(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)|(?P<raw>\xed[\xa0-\xbf])""",
+    re.DOTALL | re.VERBOSE,
+)
+"""In a string of JSON: a surrogate pair, half of one, any other escape. Or half of one as bytes."""
+
+
 class StrictBody(BaseModel):
     """No field more than those that mean something, no true for 1."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def why_no_json(body: bytes, coding: bytes = b"") -> str | None:
+    """Returns what is wrong with a body that is no JSON, where parsers do not say it in words that
+    help: it is compressed, as its `Content-Encoding` or itself tells, or it has half of a surrogate
+    pair. None: what the parser says is as good."""
+    told = coding.strip().lower()
+    is_told = told not in (b"", b"identity") and _IS_JSON_SO_FAR.match(body) is None
+    found = told[:SHOWN_CHARS].decode("latin-1") if is_told else None
+    found = found or next(
+        (name for magic, name in _COMPRESSED.items() if body[: len(magic)] == magic), None
+    )
+    if found is not None:
+        expected = "body: expected JSON that is not compressed, since no Content-Encoding is read"
+        return f"{expected}, got {found}"
+    for escape in _ESCAPE.finditer(body):
+        if half := escape["half"] or escape["raw"]:
+            shown = f"\\{half.decode()}" if escape["half"] else "bytes ED A0 to ED BF"
+            where = f"{shown} at byte {escape.start()}"
+            return f"body: expected Unicode text, got half of a surrogate pair ({where})"
+    return None
 
 
 T = TypeVar("T", bound=BaseModel)
@@ -37,14 +73,17 @@ T = TypeVar("T", bound=BaseModel)
 async def read_json(request: Request, model: type[T], limit_bytes: int = BODY_LIMIT_BYTES) -> T:
     """Returns the body as such a model. Raises Problem: `too_large`, `body_too_slow`, or `invalid`
     with the field."""
-    return parse(await _read(request, limit_bytes), model)
+    coding = request.headers.get("content-encoding", "").encode("latin-1")
+    return parse(await _read(request, limit_bytes), model, coding)
 
 
-def parse(body: bytes, model: type[T]) -> T:
+def parse(body: bytes, model: type[T], coding: bytes = b"") -> T:
     """Returns the body as such a model. Raises Problem `invalid` with the field."""
     try:
         read = model.model_validate_json(body)
     except ValidationError as error:
+        if error.errors()[0]["type"] == "json_invalid" and (why := why_no_json(body, coding)):
+            raise Problem("invalid", why) from None
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part)[:SHOWN_CHARS] for part in ("body", *first["loc"]))
         told = first["msg"]

@@ -62,6 +62,19 @@ STATUS_BY_REASON = {
     "internal": 500,
 }
 
+MAY_HAVE_RUN = frozenset(
+    {
+        *("deadline_exceeded", "cancelled", "handler_failed", "handler_rejected"),
+        *("outcome_unknown", "internal"),
+    }
+)
+"""Reasons with which the work may have been done, wholly or in part, unless the problem itself says
+more. With all others it surely was not, because of this call, and the same may be sent again."""
+
+RUNS_AGAIN = (b"x-should-retry", b"false")
+"""OpenAI's clients, and others made by the same generator, send what failed again by themselves
+unless they are told this."""
+
 BUG = "internal error; the log of the service has the details"
 
 
@@ -78,10 +91,20 @@ class Problem(Exception):
     more: dict[str, object] = field(default_factory=dict)
     own_status: int | None = None
     """In place of the one that goes with the reason."""
+    surely_not_run: bool = False
+    """Whoever made the problem knows that, whatever its reason."""
+    is_keyed: bool = False
+    """The request has a key, by which whoever runs it can tell that it was sent again."""
 
     @property
     def status(self) -> int:
         return self.own_status or STATUS_BY_REASON[self.reason]
+
+    @property
+    def may_have_run(self) -> bool:
+        """Returns whether the work may have been done, so that to send the same again may have it
+        done twice. The one rule for all answers."""
+        return self.reason in MAY_HAVE_RUN and not self.surely_not_run
 
     def body(self) -> bytes:
         return msgspec.json.encode(self.fields())
@@ -104,6 +127,8 @@ class Problem(Exception):
         headers = [(b"content-type", PROBLEM_JSON), *self.headers]
         if self.id is not None and is_name(self.id, NAME_LENGTH_MAX):  # else no header can hold it
             headers.append((b"spillover-request-id", self.id.encode()))
+        if self.may_have_run and not self.is_keyed:
+            headers.append(RUNS_AGAIN)
         if self.retry_after_s is not None:
             seconds = max(1, math.ceil(self.retry_after_s))
             headers.append((b"retry-after", str(seconds).encode()))

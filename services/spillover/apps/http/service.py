@@ -23,11 +23,16 @@ class Bounds:
     head_s: float = 10.0
     """For a head that has begun."""
     body_s: float = 60.0
-    """For all of a body from the end of its head on, whatever becomes of its request. For one in
-    a pipeline, whose body may not be read before, from its turn on."""
-    idle_s: float = 120.0
-    """Longer than any client of ours keeps an idle connection, so that it is never the server that
-    closes one which a request is just being written to. Counts from a connection's first moment
+    """Over each such time, from the end of its head on, a body has to come at `body_bytes_per_s` at
+    least, or be whole. For one in a pipeline, whose body may not be read before, from its turn
+    on."""
+    body_bytes_per_s: float = 500.0
+    """Less than any upload that somebody waits for, a voice among them, and too much for somebody
+    who only wants to hold many connections."""
+    idle_s: float = 620.0
+    """Longer than any client of ours keeps an idle connection, and than balancers do, clouds' among
+    them (600 s), so that it is never the server that closes one which a request is just being
+    written to. Counts from a connection's first moment
     on: one that has not said anything yet is idle like one between two requests. Neighbors open
     some ahead of need, and the first request on one must not meet its end."""
     unread_s: float = 60.0
@@ -38,6 +43,10 @@ class Bounds:
     end of its answer; then the connection is cut off."""
     connections_max: int | None = None
     """Requests on more than that are refused."""
+
+    def is_too_slow(self, size_bytes: int) -> bool:
+        """Returns whether so much of a body is too little for `body_s`."""
+        return size_bytes < self.body_s * self.body_bytes_per_s
 
 
 Serve: TypeAlias = Callable[[Exchange], None]

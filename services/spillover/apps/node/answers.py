@@ -137,7 +137,9 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
         return problem
     reason, detail = _REFUSALS[settled.reason]
     retry_after_s = None if settled.reason in _FINAL else settled.retry_after_s
-    problem = Problem(reason, detail, id=request_id, retry_after_s=retry_after_s)
+    problem = Problem(
+        reason, detail, id=request_id, retry_after_s=retry_after_s, surely_not_run=True
+    )
     if settled.reason is Refusal.UNKNOWN_TYPE:
         named = settled.types[:TYPES_MAX]
         more = ", ..." if len(settled.types) > TYPES_MAX else ""

@@ -5,7 +5,7 @@ that comes to that door is for the service.
 from __future__ import annotations
 
 from spillover.apps.node.answers import why_not_ready
-from spillover.apps.node.passed_answers import ClientLine, write_problem
+from spillover.apps.node.door_problems import ClientLine, write_problem
 from spillover.live.overflow.shell import NodeShell
 
 _READY = (
@@ -22,7 +22,7 @@ def tell_ready(line: ClientLine, shell: NodeShell) -> None:
     """Answer as `/readyz` does, and close the connection."""
     problem = why_not_ready(shell)
     if problem is not None:
-        write_problem(line, problem, "OPTIONS", keep_alive=False)
+        write_problem(line, problem, "OPTIONS", None, keep_alive=False)
     else:
         line.write(_READY)
         line.answered(keep_alive=False)

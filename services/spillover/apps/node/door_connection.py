@@ -27,7 +27,9 @@ from spillover.apps.http.lingering import Lingering
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.door_checks import Checked, tell_ready
-from spillover.apps.node.passed_answers import PassedAnswer, not_passed, write_problem
+from spillover.apps.node.door_pages import Page
+from spillover.apps.node.door_problems import not_passed, write_problem
+from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.framing import FIELDS_MAX, Body, HeadBytes, Malformed, TooLong
 from spillover.live.handlers.proxy.heads import (
@@ -99,6 +101,9 @@ class Door(Protocol):
     def tenant_of(self, head: RequestHead, address: str) -> str:
         """Returns whose request it is. Raises Problem where it is nobody's who is let in."""
 
+    def page_of(self, head: RequestHead) -> Page | None:
+        """Returns the page of a browser that asks; None where none says that it does."""
+
     def pass_on(
         self, answer: PassedAnswer, asked: Asked, way: Way, body: bytes, received_s: float
     ) -> None:
@@ -120,6 +125,8 @@ class DoorConnection(asyncio.Protocol):
         """While it is read."""
         self._parts: list[bytes] = []
         self._size_bytes = 0
+        self._looked_at_bytes = 0
+        """Of those, what was there when it was last looked whether it comes too slowly."""
         self._tenant = ""
         self._received_s = 0.0
         self._answer: PassedAnswer | None = None
@@ -333,6 +340,9 @@ class DoorConnection(asyncio.Protocol):
         if body.done:
             whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             self._forget_body()
+            if b"spillover-deadline-ms" not in head.names:
+                # Who has not said how long it waits for all of it did not mean its own upload.
+                self._received_s = self._door.clock()
             self._whole(None, head, whole)
             return body.rest
         return b""
@@ -347,6 +357,7 @@ class DoorConnection(asyncio.Protocol):
         if self._size_bytes:
             self._door.shell.moving.add(-self._size_bytes)
         self._parts, self._size_bytes, self._body = [], 0, None
+        self._looked_at_bytes = 0
 
     def _whole(self, known: KnownRequest | None, head: RequestHead, body: bytes) -> None:
         """A request has come whole."""
@@ -371,11 +382,12 @@ class DoorConnection(asyncio.Protocol):
         self._forget_body()
         head = self._head
         method, target = (head.method, head.target) if head else (OTHER, b"")
+        page = None if head is None else self._door.page_of(head)
         self._is_last = True
         self._door.counts[method, OTHER].statuses[problem.status // 100] += 1
         if is_logged():
             log_turned_away(method, target, problem.status, problem.reason)
-        write_problem(self, problem, method, keep_alive=False)
+        write_problem(self, problem, method, page, keep_alive=False)
 
     # --- what answers tell --------------------------------------------------------------------
 
@@ -461,9 +473,17 @@ class DoorConnection(asyncio.Protocol):
         elif self.is_gone or unsent_bytes:
             self.transport.abort()
         elif self._body is not None:
-            self._refuse(body_too_slow(self._door.bounds.body_s))
+            self._look_at_body(self._door.bounds, now_s)
         elif self._head_bytes.has_begun:
             detail = f"expected the whole head of a request within {self._door.bounds.head_s:g} s"
             self._refuse(Problem("head_too_slow", detail))
         else:
             self.transport.close()
+
+    def _look_at_body(self, bounds: Bounds, now_s: float) -> None:
+        """See whether it comes too slowly."""
+        if bounds.is_too_slow(self._size_bytes - self._looked_at_bytes):
+            self._refuse(body_too_slow(bounds.body_s, bounds.body_bytes_per_s))
+        else:
+            self._looked_at_bytes = self._size_bytes
+            self.due_s = now_s + bounds.body_s

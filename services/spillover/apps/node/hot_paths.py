@@ -309,7 +309,8 @@ class HotPaths:
 
     def _too_late(self, exchange: Exchange, entry: IdempotencyRecord) -> None:
         detail = "the first request of this name was still under way at the deadline"
-        self._refuse(exchange, Problem("deadline_exceeded", detail, id=entry.name))
+        problem = Problem("deadline_exceeded", detail, id=entry.name, is_keyed=True)
+        self._refuse(exchange, problem)
 
     def _wait_or_accept(
         self, exchange: Exchange, entry: IdempotencyRecord, preferences: Preferences, lines: bytes
@@ -341,7 +342,7 @@ class HotPaths:
                     status = 200 if told.outcome is DONE else status_of(told)[0]
                     log_request(entry, told, status, replayed=True)
                 if told.outcome is not DONE:
-                    problem = with_lines(problem_of(name, told), lines)
+                    problem = with_lines(_of_entry(entry, problem_of(name, told)), lines)
                     self._refuse(exchange, problem, was_accepted=True)
                     return
                 name_line = b"spillover-request-id: %b\r\n" % name.encode()
@@ -355,7 +356,8 @@ class HotPaths:
                 exchange.answer_raw(200, JSON_LINE + name_line + lines, body)
             elif told is None:
                 has_not_run = self._shell.surely_never_ran(entry.ref)
-                self._refuse(exchange, node_ended(name, has_not_run=has_not_run))
+                problem = node_ended(name, has_not_run=has_not_run)
+                self._refuse(exchange, _of_entry(entry, problem))
             else:
                 self._refuse(exchange, problem_of(name, told))
         except Exception:  # noqa: BLE001 - see above
@@ -392,6 +394,12 @@ def _check_same(entry: IdempotencyRecord, request: Request) -> None:
     if entry.fingerprint != fingerprint(request):
         detail = "this name was given to another request before"
         raise Problem("conflict", detail, id=entry.name)
+
+
+def _of_entry(entry: IdempotencyRecord, problem: Problem) -> Problem:
+    """The problem of such a request."""
+    problem.is_keyed = entry.fingerprint is not None
+    return problem
 
 
 def _check_method(exchange: Exchange, methods: tuple[str, ...]) -> None:

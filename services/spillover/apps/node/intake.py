@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from pydantic_core import from_json
 
+from spillover.apps.http.json_body import why_no_json
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.preferences import MILLISECONDS, Preferences, read_preferences
 from spillover.live.overflow.wire import DEADLINE_MS_MAX
@@ -28,6 +29,7 @@ from spillover.model.trace_context import TraceContext, trace_context
 
 _MEANT = frozenset(
     {
+        b"content-encoding",
         b"idempotency-key",
         b"prefer",
         b"spillover-deadline-ms",
@@ -40,7 +42,7 @@ _MEANT = frozenset(
 
 NO_PREFERENCES = Preferences()
 
-_LISTS = frozenset({b"prefer", b"tracestate"})
+_LISTS = frozenset({b"content-encoding", b"prefer", b"tracestate"})
 _SAID_ONCE = _MEANT - _LISTS - {b"traceparent"}
 
 
@@ -49,6 +51,7 @@ class Headers:
     among them, are not even looked at."""
 
     __slots__ = (
+        "coding",
         "deadline_ms",
         "key",
         "preferences",
@@ -58,6 +61,8 @@ class Headers:
     )
 
     def __init__(self) -> None:
+        self.coding = b""
+        """Of the body: what cannot be read is told by it."""
         self.key: str | None = None
         self.type: str | None = None
         self.deadline_ms: float | None = None
@@ -69,6 +74,7 @@ class Headers:
         """Raises Problem `invalid`; the key, if it is valid, has been read even then."""
         given = dict(meant)
         differing = _join(meant, given) if len(given) < len(meant) else None
+        self.coding = given.get(b"content-encoding", b"")
         if (key := given.get(b"idempotency-key")) is not None:
             self.key = _name("Idempotency-Key", _text(key), NAME_LENGTH_MAX)
         if differing is not None:
@@ -153,7 +159,8 @@ def read_request(headers: Headers, body: bytes, tenant: str = "") -> Request:
     except msgspec.ValidationError as error:
         raise Problem("invalid", fault_of(body, error)) from error
     except UNREADABLE as error:  # bad JSON, bad UTF-8; nested too deep
-        raise Problem("invalid", f"body: expected JSON: {error}") from error
+        why = why_no_json(body, headers.coding) or f"body: expected JSON: {error}"
+        raise Problem("invalid", why) from error
     name = headers.key
     if parsed.id is not None:
         given = _name("id", parsed.id, NAME_LENGTH_MAX)

@@ -28,7 +28,8 @@ _ALLOWED_HEADERS = (
     "spillover-priority, spillover-type, traceparent, tracestate"
 )
 _SHOWN_HEADERS = (
-    "location, preference-applied, retry-after, spillover-replayed, spillover-request-id"
+    "location, preference-applied, retry-after, spillover-replayed, spillover-request-id, "
+    "x-should-retry"
 )
 
 

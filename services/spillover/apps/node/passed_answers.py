@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
 
 import msgspec
 
-from spillover.apps.http.exchange import CLOSE, STATUS_LINE
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import node_ended, problem_of
+from spillover.apps.node.door_pages import Page
+from spillover.apps.node.door_problems import KEEP_ALIVE, ClientLine, write_problem
 from spillover.apps.node.passed_told import count_end, log_end
+from spillover.apps.node.repeats import KeyRepeat
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.framing import Lines, count_lines, write_head
 from spillover.live.handlers.proxy.heads import (
     LENGTH_DIGITS_MAX,
-    Refused,
     RequestHead,
     tokens,
     values,
@@ -48,23 +47,6 @@ UNQUEUED_RETRY_S = 1.0
 """When what is asked beside the servers may be tried again. Nothing of it waits in the queue, by
 which others are told."""
 
-_PROXY_ERRORS = {
-    "queue_full": "connection_limit_reached",
-    "blocked": "connection_limit_reached",
-    "draining": "destination_unavailable",
-    "no_servers": "destination_unavailable",
-    "deadline_exceeded": "http_response_timeout",
-    "handler_failed": "http_response_incomplete",
-    "outcome_unknown": "connection_terminated",
-    "unknown_type": "proxy_configuration_error",
-    "loop_detected": "proxy_loop_detected",
-    "internal": "proxy_internal_error",
-    "cancelled": "proxy_internal_response",
-    "conflict": "proxy_internal_response",
-}
-"""By reason (RFC 9209, section 2.3); all others are faults of the request."""
-
-KEEP_ALIVE = (b"Connection", b"keep-alive")
 _BODYLESS = (204, 304)
 _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
@@ -80,41 +62,6 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
-class ClientLine(Protocol):
-    """What an answer needs of its connection."""
-
-    write_paused: bool
-    """More is unsent than should be."""
-    half_closed: bool
-    """The client sends nothing more, and may be gone."""
-
-    @property
-    def is_gone(self) -> bool:
-        """Returns whether nothing that is written now can arrive."""
-
-    def write(self, data: Buffer) -> None: ...
-
-    def write_later(self, data: Buffer) -> None:
-        """At the end of this turn, together with what others write."""
-
-    def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
-
-    def look_between_chunks(self) -> None:
-        """Find out whether it is: a body in chunks follows."""
-
-    def answered(self, *, keep_alive: bool) -> None:
-        """The whole answer is written."""
-
-    def reset(self, last_words: bytes = b"") -> None:
-        """Break off, so that nobody takes what was sent for an answer."""
-
-
-def proxy_status(reason: str) -> bytes:
-    """Returns the header by which errors of ours are told from those of the service."""
-    error = _PROXY_ERRORS.get(reason, "http_request_error")
-    return b"spillover; error=" + error.encode()
-
-
 def _is_of_events(head: PassedHead) -> bool:
     """Whether text can be added to its body that its reader takes for an event."""
     codings = [one for value in values(head.headers, b"content-encoding") for one in tokens(value)]
@@ -128,38 +75,6 @@ def _last_event(problem: str) -> bytes:
     data alone, which they take for an error whatever the events before it are called."""
     error = {"message": problem, "type": "server_error", "code": "handler_failed"}
     return b"data: %b\n\n" % msgspec.json.encode({"error": error})
-
-
-def not_passed(error: Refused) -> Problem:
-    """Returns what is said of a head that is not passed on."""
-    if error.status == 501:
-        return Problem("not_passed", str(error))
-    if error.status == 431:
-        return Problem("head_too_large", str(error))
-    own_status = None if error.status == 400 else error.status
-    return Problem("malformed", str(error), own_status=own_status)
-
-
-def write_problem(
-    line: ClientLine, problem: Problem, method: str, *, keep_alive: bool, is_old: bool = False
-) -> None:
-    """Answer with an error of ours."""
-    if line.is_gone:
-        return
-    body = problem.body()
-    fields = [
-        *problem.all_headers(),
-        (b"proxy-status", proxy_status(problem.reason)),
-        (b"content-length", b"%d" % len(body)),
-    ]
-    if not (keep_alive or CLOSE in fields):
-        fields.append(CLOSE)
-    elif keep_alive and is_old:
-        fields.append(KEEP_ALIVE)
-    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
-    head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
-    line.write(head if method == "HEAD" else head + body)
-    line.answered(keep_alive=keep_alive)
 
 
 class PassedAnswer:
@@ -186,7 +101,9 @@ class PassedAnswer:
         "is_chunked",
         "is_over",
         "own_name",
+        "page",
         "received_bytes",
+        "repeat",
         "request",
         "sent_bytes",
         "so_far",
@@ -221,6 +138,10 @@ class PassedAnswer:
         """Of a request that was taken."""
         self.call: UnqueuedCall | None = None
         """Of one that is passed on beside the servers."""
+        self.page: Page | None = None
+        """Where it is a page of a browser that asks, and tells its origin."""
+        self.repeat: KeyRepeat | None = None
+        """Of one that waits for another one under the same key to end."""
         self.flow: Flow | None = None
         self.has_begun = False
         self.is_over = False
@@ -255,6 +176,8 @@ class PassedAnswer:
         self.flow = flow
         self.has_begun = True
         self._passed = head
+        if self.page is not None:
+            self.page.answered(head)
         self.so_far = so_far
         if self.asked is not None:
             self.asked.first_byte_now()
@@ -328,6 +251,8 @@ class PassedAnswer:
         elif last:
             self._line.write(last)
         self.is_over = True
+        if self._line.half_closed and self.entry is not None:
+            self.entry.client_left = True  # perhaps
         counts = self.counts  # as `count_end`, on the way of most requests
         counts.statuses[self.status // 100] += 1
         counts.received_bytes += self.received_bytes
@@ -351,6 +276,7 @@ class PassedAnswer:
 
     def taken(self, entry: IdempotencyRecord) -> None:
         """It is under way, unless it has come to its end already."""
+        self.repeat = None
         self.entry = entry
 
     def be_the_last(self) -> None:
@@ -366,6 +292,8 @@ class PassedAnswer:
             self._shell.home_requests.abandon(self.entry)
         elif self.call is not None:
             self.call.cancel()
+        elif self.repeat is not None:
+            self.repeat.cancel()
 
     def unqueued_ended(self, came_to: Fields | NotWhole) -> None:
         """What was asked beside the servers: its trailers, or why it is not whole."""
@@ -387,11 +315,12 @@ class PassedAnswer:
         """Nothing has begun, and nothing will."""
         if not self.is_over:
             self.is_over = True
+            problem.is_keyed = self.request is not None and self.request.keyed
             self.status = 0 if self._line.is_gone else problem.status
             count_end(self, None, answer, cause, problem)
             self._shell.writes.flush()  # what was answered before comes first
             told = {"keep_alive": self._keep_alive, "is_old": self._is_old}
-            write_problem(self._line, problem, self._method, **told)
+            write_problem(self._line, problem, self._method, self.page, **told)
 
     def _written(self, head: PassedHead, so_far: SoFar, flow: Flow) -> bytes | None:
         """The head as it is sent; None if it cannot be."""

@@ -22,8 +22,10 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
+from spillover.apps.node.door_pages import Origins, Page
 from spillover.apps.node.intake import NO_HEADERS, Headers, read_headers
 from spillover.apps.node.passed_answers import UNQUEUED_RETRY_S, PassedAnswer
+from spillover.apps.node.repeats import waits_for_key
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
 from spillover.live.handlers.proxy.heads import RequestHead, Way
@@ -66,10 +68,12 @@ class ProxyDoor:
         *,
         tls: Front | None = None,
         doors: Doors | None = None,
+        allowed_origins: frozenset[str] = frozenset(),
     ) -> None:
         self._tls = tls
         self._handshakes: set[Handshake] = set()
         self._doors = doors
+        self._origins = Origins(allowed_origins)
         self._own = shell.cluster.id
         self.shell = shell
         self.clock = shell.timers.clock
@@ -212,29 +216,30 @@ class ProxyDoor:
         """A request has come whole. Raises Problem where it is not taken."""
         head, tenant, known = asked
         route = self.route_of(head) if self._routes else None
+        beside = None
         if route is not None:
             answer.counts = self.counts[head.method, route.path]
+            answer.tells_events = route.sse_error_event
+            if route.unqueued:
+                beside = self._unqueued
             if answer.asked is not None:
                 answer.asked.route = route.path
         headers = NO_HEADERS
         if not _SERVER_NAMES.isdisjoint(head.names):
             both = zip(head.names, head.fields, strict=True)
             headers = read_headers([(name, one[1]) for name, one in both if name in _SERVER_NAMES])
+        if b"origin" in head.names:
+            beside = self._beside_of_page(answer, head) or beside
         own = OwnRequest(head, way, body, known)
         passed: OwnRequest | PassedRequest = own
-        if tenant and headers.key is not None:
-            # The service must not take two tenants' requests for the same one.
-            key = told_inside(request_id_of(tenant, headers.key)).encode()
-            passed = _with_key(own.passed(), key)
-        deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
         if tenant:
             self._check_quota(headers.key, tenant)
-        if route is not None:
-            answer.tells_events = route.sse_error_event
-            if route.unqueued and self._unqueued is not None:
-                name = request_id_of(tenant, headers.key or f"{self._own}-{os.urandom(8).hex()}")
-                self._pass_beside(self._unqueued, answer, passed, name, deadline_s)
-                return
+            passed = _of_tenant(own, tenant, headers.key)
+        deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
+        if beside is not None:
+            name = request_id_of(tenant, headers.key or f"{self._own}-{os.urandom(8).hex()}")
+            self._pass_beside(beside, answer, passed, name, deadline_s)
+            return
         type_ = headers.type or (None if route is None else route.type) or "default"
         id_ = request_id_of(tenant, headers.key or "")
         kind = _kind_of(head) if type_ == "default" else ""
@@ -243,14 +248,23 @@ class ProxyDoor:
             headers.priority, headers.trace, own.size_bytes, kind,
         )  # fmt: skip
         answer.request = request
-        home_requests = self.shell.home_requests
-        if headers.key is not None:
-            entry = home_requests.find(id_)
-            if entry is not None and entry.answer is None:
-                detail = "under way; its answer is passed on as it comes and not kept"
-                raise Problem("conflict", detail, id=headers.key)
-        entry = home_requests.take_passed(request, deadline_s, answer)
+        if headers.key is not None and waits_for_key(self.shell, answer, request, deadline_s):
+            return
+        entry = self.shell.home_requests.take_passed(request, deadline_s, answer)
         answer.taken(entry)
+
+    def page_of(self, head: RequestHead) -> Page | None:
+        """Returns the page of a browser that asks; None where none says that it does."""
+        return Page(self._origins, head) if b"origin" in head.names else None
+
+    def _beside_of_page(self, answer: PassedAnswer, head: RequestHead) -> Unqueued | None:
+        """By what a preflight can be passed on beside the queue, if it is one; else it goes the way
+        of all others, which may lead to a neighbor."""
+        answer.page = page = Page(self._origins, head)
+        beside = self._unqueued
+        if not page.is_preflight or beside is None or beside.is_full:
+            return None
+        return beside if beside.upstreams.some_up else None
 
     def _check_quota(self, name: str | None, tenant: str) -> None:
         quotas = self.shell.home_requests.quotas
@@ -293,6 +307,13 @@ class ProxyDoor:
         if route is not None and route.deadline_ms is not None:
             return route.deadline_ms
         return self._default_deadline_ms
+
+
+def _of_tenant(own: OwnRequest, tenant: str, key: str | None) -> OwnRequest | PassedRequest:
+    """The request, with a key that the service does not take for another tenant's."""
+    if key is None:
+        return own
+    return _with_key(own.passed(), told_inside(request_id_of(tenant, key)).encode())
 
 
 def _with_key(passed: PassedRequest, key: bytes) -> PassedRequest:

@@ -17,6 +17,7 @@ from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.reach import is_loopback, warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
+from spillover.apps.http.service import Bounds
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.app import create_app
 from spillover.apps.node.certificates import door_contexts, is_secure, proxy_context, watching
@@ -103,7 +104,8 @@ async def serve_node(
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
-        servers: Servers = [*of_app, *_proxy_doors(shell, app, credentials, proxy_bind)]
+        at_proxy = [_proxy_door(shell, app, credentials, allowed_origins)] if proxy_bind else []
+        servers: Servers = [*of_app, *at_proxy]
         _watch(shell, servers, lame_duck_s)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
@@ -204,20 +206,28 @@ def _servers(
     of_peers = CertifiedPeers(app, shell.peers) if shell.topology.is_secure else app
     apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
     tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
-    return [HttpServer(app, tls=context) for app, context in zip(apps, tls, strict=True)]
+    bounds = _bounds(shell)
+    return [HttpServer(app, bounds, tls=context) for app, context in zip(apps, tls, strict=True)]
 
 
-def _proxy_doors(
+def _bounds(shell: NodeShell) -> Bounds:
+    """Those of clients' connections."""
+    idle_ms = shell.cluster.client_idle_ms
+    return Bounds() if idle_ms is None else Bounds(idle_s=idle_ms / 1e3)
+
+
+def _proxy_door(
     shell: NodeShell,
     app: HotPaths,
     credentials: Credentials | None,
-    proxy_bind: tuple[str, int] | None,
-) -> list[ProxyDoor]:
-    if proxy_bind is None:
-        return []
+    allowed_origins: frozenset[str],
+) -> ProxyDoor:
     from spillover.apps.node.proxy_door import ProxyDoor  # noqa: PLC0415 - few have such a door
 
-    return [ProxyDoor(shell, tls=proxy_context(shell.cluster, credentials), doors=app.doors)]
+    tls = proxy_context(shell.cluster, credentials)
+    return ProxyDoor(
+        shell, _bounds(shell), tls=tls, doors=app.doors, allowed_origins=allowed_origins
+    )
 
 
 def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:

@@ -252,7 +252,8 @@ class FederationState(BaseModel):
     flows: list[FederationFlow] = []
 
 
-def _drain_state(machine: NodeMachine) -> dict[str, bool]:
+def _drain_state(shell: NodeShell) -> dict[str, bool]:
+    machine = shell.machine
     told = {"draining": machine.draining, "drained": machine.drained}
     return told | {"lame_duck": machine.lame_duck}
 
@@ -273,7 +274,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         policy=machine.policy,
         version=__version__,
         configuration=configuration_state(shell.configured),
-        **_drain_state(machine),
+        **_drain_state(shell),
         shadow=_shadow_state(machine.decider.shadow),
         forwards=sum(metrics.forwards_left.values()),
         pulls=sum(metrics.pulls_left.values()),

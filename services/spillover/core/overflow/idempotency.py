@@ -34,6 +34,7 @@ class IdempotencyRecord:
 
     __slots__ = (
         "answer",
+        "client_left",
         "ended_s",
         "fetched",
         "fingerprint",
@@ -61,6 +62,8 @@ class IdempotencyRecord:
         self.lasting = asynchronous or fingerprint is not None
         self.fetched = not asynchronous
         """Whether nobody needs to come for the answer any more."""
+        self.client_left = False
+        """Whether who asked has gone, or may have gone, without the answer."""
         self.answer: Answer | None = None
         self.ended_s = 0.0
         self.size_bytes = 0

@@ -164,6 +164,7 @@ class HomeRequests:
 
     def abandon(self, entry: IdempotencyRecord) -> None:
         """Its client has gone, and nobody else knows its name."""
+        entry.client_left = True
         self._feed(ev.Cancelled(entry.ref))
 
     def cancel(self, entry: IdempotencyRecord) -> None:

@@ -8,9 +8,10 @@ from spillover.model.signals.signal import Signal
 
 DURATION_BUCKETS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-    30.0, 60.0,
+    30.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0,
 )  # fmt: skip
-"""From what a queue costs at rest to the default deadline."""
+"""From what a queue costs at rest to work of an hour: a quantile beyond the last one shows as the
+last one."""
 
 HOP_BUCKETS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16)
 

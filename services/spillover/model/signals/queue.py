@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from spillover.model.signals.signal import Signal
 
+WAIT_BUCKETS_S = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0,
+    300.0, 600.0, 1800.0, 3600.0,
+)  # fmt: skip
+"""From an object that is there to a consumer that has nothing to do for an hour."""
+
 BUFFERED = Signal("spillover_queue_buffered", "gauge", "Objects that wait for a consumer")
 GRANTED = Signal("spillover_queue_granted", "gauge", "Objects granted and not yet acknowledged")
 DEAD = Signal("spillover_queue_dead", "gauge", "Objects that were granted too often in vain")
@@ -43,5 +49,5 @@ WAIT = Signal(
     "spillover_queue_take_wait_seconds",
     "histogram",
     "How long consumers' calls waited for an object",
-    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0),
+    buckets=WAIT_BUCKETS_S,
 )

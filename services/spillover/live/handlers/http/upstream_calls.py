@@ -28,7 +28,7 @@ from spillover.live.http.connection import Connection, Pool
 from spillover.model.causes import STOPPED, Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome
-from spillover.model.topology import Cluster
+from spillover.model.topology import PASS_HOST, Cluster
 from spillover.model.unlike_servers import TOKENS_MAX
 from spillover.model.upstream_urls import UpstreamUrl
 
@@ -69,7 +69,8 @@ class UpstreamWorkers(ABC, Generic[C]):
         # Operators may change the number of servers: connections must suffice then.
         at_once = max(cluster.server_count, TOKENS_MAX) + more
         usual_s = cluster.service_ms / 1e3
-        self.upstreams = Upstreams(urls, at_once, usual_s, on_health, moving, make_connection)
+        told = usual_s, on_health, moving, make_connection
+        self.upstreams = Upstreams(urls, at_once, *told, host=cluster.host or PASS_HOST)
         self._on_end = on_end
         self._probe = cluster.probe
         self._calls: dict[int, C] = {}

@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
+from urllib.parse import urlsplit
 
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
@@ -26,6 +27,7 @@ from spillover.live.http.outgoing import NotHttp
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.causes import DONE, REJECTED, UPSTREAM_ENDS, Cause
 from spillover.model.errors import ConnectTimeout, NotDelivered, PeerError
+from spillover.model.topology import PASS_HOST, URL_HOST
 from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.backoff import backoff_s
 from spillover.policy.overflow.degradation import DEGRADED_AT, UNPROVEN, weighed
@@ -79,11 +81,16 @@ class Upstream:
         moving: Moving | None,
         make_connection: Callable[[Pool], Connection] | None,
         *,
+        host: str,
         is_only: bool,
     ) -> None:
         self.name = url.name
         self.origin = url.origin
         self.authority = url.origin.partition("//")[2].encode()
+        is_named = host not in (PASS_HOST, URL_HOST)
+        told = host.encode() if is_named else self.authority
+        self.host = None if host == PASS_HOST else told
+        """The `Host` that it gets in place of the client's."""
         self.place = place
         self.running = 0
         self.up = True
@@ -114,6 +121,7 @@ class Upstream:
             excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
             make_connection=make_connection,
+            server_name=urlsplit(f"//{host}").hostname if is_named else None,
         )
 
     def is_down(self, error: NotDelivered, began_s: float, now_s: float) -> bool:
@@ -159,12 +167,22 @@ class Upstreams:
         on_health: OnHealth,
         moving: Moving | None = None,
         make_connection: Callable[[Pool], Connection] | None = None,
+        *,
+        host: str = PASS_HOST,
     ) -> None:
         self._usual_s = usual_s
         """How long a success takes."""
         connections_max = 2 * servers + CONNECTIONS_SPARE
         self._all = [
-            Upstream(url, place, connections_max, moving, make_connection, is_only=len(urls) == 1)
+            Upstream(
+                url,
+                place,
+                connections_max,
+                moving,
+                make_connection,
+                host=host,
+                is_only=len(urls) == 1,
+            )
             for place, url in enumerate(urls)
         ]
         self._on_health = on_health
@@ -304,6 +322,11 @@ class Upstreams:
         await asyncio.gather(*self._looking, return_exceptions=True)
         for upstream in self._all:
             await upstream.client.close()
+
+    @property
+    def some_up(self) -> bool:
+        """Returns whether one can be reached, as far as is known."""
+        return any(upstream.up for upstream in self._all)
 
     def _count_up(self) -> int:
         return sum(upstream.up for upstream in self._all)

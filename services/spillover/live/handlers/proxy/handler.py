@@ -11,6 +11,7 @@ again, and passed on if nobody else takes it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -37,9 +38,11 @@ from spillover.live.handlers.proxy.sent_heads import (
     OwnRequest,
     own_head,
     upstream_head,
+    with_host,
 )
 from spillover.live.http.connection import IDEMPOTENT, Response
 from spillover.live.http.known_heads import Known
+from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
@@ -55,8 +58,15 @@ UNQUEUED_MAX = 64
 FAILED_FROM = 500
 """Statuses by which an upstream says that it has failed."""
 
+MISDIRECTED = 421
+"""By which it says that it does not serve the name that it was asked by (RFC 9110, 15.5.20)."""
+
 HELD_BACK_MAX_BYTES = SAID_LIMIT_BYTES
 """Of the body of an answer."""
+
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 
 class Relay(Protocol):
@@ -217,6 +227,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             passed = request if isinstance(request, PassedRequest) else request.passed()
             fields = _in_trace(passed.headers, trace.sent_to(request.method, url))
             request = replace(passed, headers=fields)
+        if upstream.host is not None:
+            request = with_host(request, upstream.host)
         added = added_fields(asked.id, command.deadline_s - call.sent_s)
         try:
             if isinstance(request, ForeignRequest):
@@ -313,6 +325,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._relays.hold(ref, head, call.held, trailers)
             self._not_done(call, upstream, refusal)
             return
+        if head.status == MISDIRECTED:
+            _tell_misdirected(upstream)
         took_s = now_s - call.sent_s
         service_s = service_time_s(call.command)
         del self._calls[ref]  # what is due may end the request now, and finds nothing to stop
@@ -343,6 +357,12 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         ended.not_run = True
         ended.retry_after_s = read_retry_after_s(asked[0], time.time()) if asked else None
         return ended
+
+
+def _tell_misdirected(upstream: Upstream) -> None:
+    """Say in the log what an operator can do about it."""
+    hint = "it does not serve the name in Host; `host` of the cluster says which one it gets"
+    _log.warning(Message("upstream answers 421", upstream=upstream.name, hint=hint))
 
 
 def _said(upstream: Upstream, status: int) -> Ended:

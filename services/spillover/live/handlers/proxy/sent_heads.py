@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from spillover.live.handlers.proxy.framing import (
     FIELDS_MAX,
     count_lines,
@@ -218,6 +220,13 @@ def own_head(request: PassedRequest | OwnRequest, authority: bytes, added: Field
     if head is None:
         raise ValueError(ANOTHER)
     return head
+
+
+def with_host(request: PassedRequest | OwnRequest | ForeignRequest, host: bytes) -> PassedRequest:
+    """Returns the request for a service that gets this `Host` in place of the client's."""
+    passed = request if isinstance(request, PassedRequest) else request.passed()
+    fields = [field for field in passed.headers if field[0].lower() != b"host"]
+    return replace(passed, headers=((b"Host", host), *fields))
 
 
 def _sent(

@@ -27,7 +27,7 @@ from spillover.live.handlers.proxy.handler import (
     added_fields,
     passed_exchange,
 )
-from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head
+from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, with_host
 from spillover.live.http.connection import IDEMPOTENT, Response
 from spillover.model.causes import DONE, STOPPED, Cause
 from spillover.model.errors import NotDelivered
@@ -162,11 +162,14 @@ class UnqueuedCall:
             self._fail("no_servers", self._owner.upstreams.problem(), Cause.CONNECTION)
             return
         self._tried.append(upstream)
+        request = self._request
+        if upstream.host is not None:
+            request = with_host(request, upstream.host)
         added = added_fields(self._id, self._deadline_s - now_s)
         exchange = passed_exchange(
             upstream,
-            self._request,
-            own_head(self._request, upstream.authority, added),
+            request,
+            own_head(request, upstream.authority, added),
             self._on_head,
             self._on_piece,
             partial(self._came_back, upstream),

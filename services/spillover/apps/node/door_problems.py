@@ -1,0 +1,125 @@
+"""Errors of ours at the door of a service: what tells them from the service's own, and how they are
+written. Which one is given when is known to `door_connection` and `passed_answers`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from spillover.apps.http.exchange import CLOSE, STATUS_LINE
+from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
+from spillover.apps.node.door_pages import Page
+from spillover.live.engine.write_batch import Buffer
+from spillover.live.handlers.proxy.heads import Refused
+from spillover.model.passed import Fields
+
+_PROXY_ERRORS = {
+    "queue_full": "connection_limit_reached",
+    "blocked": "connection_limit_reached",
+    "draining": "destination_unavailable",
+    "no_servers": "destination_unavailable",
+    "deadline_exceeded": "http_response_timeout",
+    "handler_failed": "http_response_incomplete",
+    "outcome_unknown": "connection_terminated",
+    "unknown_type": "proxy_configuration_error",
+    "loop_detected": "proxy_loop_detected",
+    "internal": "proxy_internal_error",
+    "cancelled": "proxy_internal_response",
+    "conflict": "proxy_internal_response",
+}
+"""By reason (RFC 9209, section 2.3); all others are faults of the request."""
+
+KEEP_ALIVE = (b"Connection", b"keep-alive")
+
+_AGAIN = b"the work may have run: to send the request again may run it again"
+_NOT_RUN = b"the work has not run"
+
+
+class ClientLine(Protocol):
+    """What an answer needs of its connection."""
+
+    write_paused: bool
+    """More is unsent than should be."""
+    half_closed: bool
+    """The client sends nothing more, and may be gone."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Returns whether nothing that is written now can arrive."""
+
+    def write(self, data: Buffer) -> None: ...
+
+    def write_later(self, data: Buffer) -> None:
+        """At the end of this turn, together with what others write."""
+
+    def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
+
+    def look_between_chunks(self) -> None:
+        """Find out whether it is: a body in chunks follows."""
+
+    def answered(self, *, keep_alive: bool) -> None:
+        """The whole answer is written."""
+
+    def reset(self, last_words: bytes = b"") -> None:
+        """Break off, so that nobody takes what was sent for an answer."""
+
+
+def proxy_status(problem: Problem) -> bytes:
+    """Returns the header by which errors of ours are told from those of the service, and which says
+    whether to send the same again runs the work again, where the reason leaves that open."""
+    error = _PROXY_ERRORS.get(problem.reason, "http_request_error").encode()
+    details = b""
+    if problem.reason in MAY_HAVE_RUN:
+        details = b'; details="%b"' % (_AGAIN if problem.may_have_run else _NOT_RUN)
+    return b"spillover; error=%b%b" % (error, details)
+
+
+def not_passed(error: Refused) -> Problem:
+    """Returns what is said of a head that is not passed on."""
+    if error.status == 501:
+        return Problem("not_passed", str(error))
+    if error.status == 431:
+        return Problem("head_too_large", str(error))
+    own_status = None if error.status == 400 else error.status
+    return Problem("malformed", str(error), own_status=own_status)
+
+
+def write_problem(
+    line: ClientLine,
+    problem: Problem,
+    method: str,
+    page: Page | None,
+    *,
+    keep_alive: bool,
+    is_old: bool = False,
+) -> None:
+    """Answer with an error of ours, which the page that asks may read, if the service lets it."""
+    if line.is_gone:
+        return
+    allowed = None if page is None else page.allowed_before()
+    if allowed is not None:
+        _write_preflight(line, allowed, keep_alive=keep_alive)
+        return
+    body = problem.body()
+    fields = [
+        *problem.all_headers(),
+        *(() if page is None else page.may_read()),
+        (b"proxy-status", proxy_status(problem)),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    if not (keep_alive or CLOSE in fields):
+        fields.append(CLOSE)
+    elif keep_alive and is_old:
+        fields.append(KEEP_ALIVE)
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
+    line.write(head if method == "HEAD" else head + body)
+    line.answered(keep_alive=keep_alive)
+
+
+def _write_preflight(line: ClientLine, allowed: Fields, *, keep_alive: bool) -> None:
+    """Answer a preflight in place of the service."""
+    fields = allowed if keep_alive else (*allowed, CLOSE)
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    line.write(b"%b%b\r\n" % (STATUS_LINE[204], lines))
+    line.answered(keep_alive=keep_alive)

@@ -1,0 +1,67 @@
+"""OpenAI's own client in front of a node: it sends again by itself what has surely not run, and
+nothing that may have."""
+
+from __future__ import annotations
+
+import asyncio
+
+import openai
+import pytest
+
+from support.federation import until
+from support.passed_requests import get
+from support.proxy_doors import in_front
+
+CHAT = b'{"id": "x", "object": "chat.completion", "choices": []}'
+DONE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+    len(CHAT),
+    CHAT,
+)
+
+
+async def hang(talk, *_):
+    await talk.until_closed()
+
+
+async def hang_up(talk, *_):
+    talk.reset()
+
+
+async def chat(here, **options):
+    url = f"http://127.0.0.1:{here.ports['a']}/v1"
+    async with openai.AsyncOpenAI(base_url=url, api_key="k", **options) as client:
+        asked = [{"role": "user", "content": "hello"}]
+        return await client.chat.completions.create(model="m", messages=asked)
+
+
+@pytest.mark.parametrize(("answer", "status"), [(hang, 504), (hang_up, 502)])
+def test_a_job_that_may_have_run_is_run_once(answer, status):
+    """By default the client tries three times."""
+
+    async def check(here):
+        here.service.answer = answer
+        with pytest.raises(openai.APIStatusError) as error:
+            await chat(here)
+        assert error.value.status_code == status
+        assert error.value.body["reason"] in ("deadline_exceeded", "handler_failed")
+        assert len(here.service.seen) == 1
+
+    in_front(check, default_deadline_ms=300)
+
+
+def test_a_job_that_was_refused_is_sent_again():
+    async def check(here):
+        here.service.answer = hang
+        clients = [await here.client() for _ in range(2)]
+        for client in clients:
+            client.writer.write(get())
+        home = here["a"].ledger.home
+        await until(lambda: home["running"] + home["queued"] == 2)
+        asking = asyncio.ensure_future(chat(here))
+        await until(lambda: here["a"].shell.metrics._refusals["queue_full",])
+        here.service.answer = DONE
+        for client in clients:
+            client.close()
+        assert (await asking).id == "x"
+
+    in_front(check, cluster={"servers": 1, "queue_limit": 1})
