@@ -87,15 +87,15 @@ LONG_FILES = {
     # All that one machine is told, and says.
     "services/spillover/core/overflow/events.py": 485,
     # What is read from a connection, in which order it is answered, and what is bounded meanwhile.
-    "services/spillover/apps/http/connection.py": 715,
+    "services/spillover/apps/http/connection.py": 725,
     # The same of a client of a service.
-    "services/spillover/apps/node/door_connection.py": 490,
+    "services/spillover/apps/node/door_connection.py": 500,
     # The paths that carry the traffic, one by one.
     "services/spillover/apps/node/hot_paths.py": 410,
     # One answer, what may become of it, and who is told.
-    "services/spillover/apps/node/passed_answers.py": 445,
+    "services/spillover/apps/node/passed_answers.py": 470,
     # One node, and what each command of its machine comes to.
-    "services/spillover/live/overflow/shell.py": 425,
+    "services/spillover/live/overflow/shell.py": 435,
     # One client, and what becomes of its requests whatever becomes of their connections.
     "services/spillover/live/http/client.py": 420,
     # What one connection carries, and all that can end it.
@@ -109,7 +109,7 @@ LONG_FILES = {
     # One cluster, and all that can go wrong with it.
     "services/spillover/sim/overflow/faulty_cluster.py": 410,
     # One model of one machine.
-    "tests/core/overflow/test_machine.py": 940,
+    "tests/core/overflow/test_machine.py": 960,
     # One member, and all that can happen to it.
     "tests/core/leases/test_member.py": 540,
     # Three sinks, and all that comes too late.

@@ -20,6 +20,9 @@ REASONS = {
     "not act in step. A seed is for tests and measurements.",
     "--drain-timeout-s": "It is the grace that Kubernetes gives a pod by default. Set it to what "
     "your longest request takes, and give the process manager a few seconds more.",
+    "--lame-duck-s": "A balancer sends clients on until it knows better: HAProxy's usual check "
+    "finds out within 6 s, Kubernetes takes a pod off its services within some seconds. Set it "
+    "above what yours needs. SIGINT leaves it out: whoever presses Ctrl-C does not want to wait.",
     "--results-timeout-s": "Clients that wait fetch their results within a moment. Those that come "
     "back after minutes must not hold up the end for so long.",
     "--allow-origin": "Any page that somebody's browser shows could otherwise make a node in their "

@@ -73,6 +73,7 @@ def _caller(pair, cluster, wrong):
         tls=context,
         server_name=name_of(cluster),
         first=FIRST,
+        idle_s_max=60.0,  # its connection is to be there still after all that comes
         headers=[(HELLO, b"from=a&to=%b&federation=test&speaks=2" % cluster.encode())],
     )
 

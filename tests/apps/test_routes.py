@@ -114,9 +114,10 @@ def test_what_came_too_late_to_be_decided_about_is_explained_too(nodes):
 
 
 def test_a_refusal_is_explained_with_its_reason(nodes):
-    """Also by a node that drains, which takes nothing at all."""
+    """Also by a node that drains and that no neighbor helps."""
 
     async def check(node):
+        await node.send("PUT", "/admin/policy", b'{"policy": "isolated"}')
         await node.send("POST", "/admin/drain")
         assert (await node.post(1, id="refused")).status == 503
         status, told = await node.get("/explain/refused")
@@ -187,7 +188,7 @@ def test_health_openapi_and_wrong_calls(nodes):
         for method, path, expected, allow in (
             ("GET", "/requests", 405, b"POST"),
             ("PUT", "/requests", 405, b"POST"),
-            ("POST", "/state", 405, b"GET"),
+            ("POST", "/state", 405, b"GET, HEAD"),
             ("PUT", "/requests/x", 405, b"GET, HEAD, DELETE"),
             ("GET", "/requests/", 404, None),
             ("POST", "/requests/", 404, None),
@@ -236,7 +237,7 @@ def test_wrong_paths_name_the_ones_that_are_near(nodes):
         ("GET", "/nothing"): "Not Found",
         ("POST", "/admin/drian"): "did you mean /admin/drain?",
         ("GET", "/" + "x" * 5000): "Not Found",
-        ("PUT", "/state"): "Method Not Allowed, expected GET",
+        ("PUT", "/state"): "Method Not Allowed, expected GET, HEAD",
         **{
             (method, "/requests/"): "expected POST /requests, or GET or DELETE /requests/{id}"
             for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")

@@ -88,6 +88,9 @@ class Process:
         response = await self.client.request("GET", "/state", timeout_s=5)
         return json.loads(response.body)
 
+    async def is_lame_duck(self):
+        return (await self.state())["lame_duck"]
+
     async def busy(self):
         async with asyncio.timeout(10):
             while not (await self.state())["busy"]:
@@ -235,7 +238,7 @@ class Command(Process):
         self.url = url
         self.stderr = stderr
         self.command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
-        self.command += ["--cluster", cluster, *options]
+        self.command += ["--cluster", cluster, "--lame-duck-s", "0", *options]
 
 
 def one_cluster(tmp_path):
@@ -285,6 +288,26 @@ def test_neighbors_at_a_socket_of_their_own(nodes, tmp_path):
             for one in (a, b):
                 status, said = await one.ended(5.0)
                 assert (status, "Traceback" in said) == (0, False)
+
+    nodes.run(main)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_only_whom_nobody_waits_for_serves_on_as_a_lame_duck(nodes, tmp_path, number):
+    """Not ready, but at work until a second signal; after Ctrl-C it ends without that."""
+    file, url = one_cluster(tmp_path)
+
+    async def main():
+        async with Command(nodes, file, "a", url, "--lame-duck-s", "60") as node:
+            node.process.send_signal(number)
+            if number == signal.SIGTERM:
+                await nodes.until(node.is_lame_duck)
+                assert not await node.answers()
+                answer = await node.post({"service_ms": 1})
+                assert (answer.status, answer.headers[b"connection"]) == (200, b"close")
+                node.process.send_signal(number)
+            assert (await node.ended(10.0))[0] == 0
 
     nodes.run(main)
 

@@ -112,9 +112,10 @@ def test_a_container_is_given_longer_than_a_node_drains(tmp_path):
         for document in documents_in(tmp_path / "k")
         if document["kind"] == "StatefulSet" and document["metadata"]["name"] == "node-a"
     ]
-    pre_stop = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
-    assert pod["terminationGracePeriodSeconds"] > drain_s + 5
-    assert "spillover drain --no-wait http://127.0.0.1:8080" in pre_stop[-1]
+    args = pod["containers"][0]["args"]
+    lame_duck_s = int(args[args.index("--lame-duck-s") + 1])
+    assert lame_duck_s == 5
+    assert pod["terminationGracePeriodSeconds"] > drain_s + lame_duck_s
 
 
 @pytest.mark.parametrize("kind", KINDS)

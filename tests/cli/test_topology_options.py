@@ -77,12 +77,11 @@ def test_manifests_of_what_is_not_asked_for_any_more_go(write, tmp_path):
     assert said[1:] == [
         "python handlers: the image must hold their modules, in its working directory",
         "API tokens, with those of your clients:",
-        f"{new} --name drain --role operate > drain",
         f"{new} --name prometheus --role read > prometheus",
         f"{new} --name producers --role submit --tenant queue > producers",
         (
             "  kubectl -n spillover create secret generic api-tokens --from-file=tokens.yaml "
-            "--from-file=drain --from-file=producers"
+            "--from-file=producers"
         ),
         "start it: kubectl apply -k kubernetes",
     ]

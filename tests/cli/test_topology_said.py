@@ -58,12 +58,11 @@ def test_of_manifests_what_they_need(said):
             "spillover create secret generic tls-ID --from-file=certificates/ID"
         ),
         "API tokens, with those of your clients:",
-        f"{new} drain --role operate > drain",
         f"{new} prometheus --role read > prometheus",
         f"{new} producers --role submit --tenant queue > producers",
         (
             "  kubectl -n spillover create secret generic api-tokens --from-file=tokens.yaml "
-            "--from-file=drain --from-file=producers"
+            "--from-file=producers"
         ),
         LOOPBACK,
     ]

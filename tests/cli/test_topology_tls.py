@@ -97,8 +97,6 @@ def test_kubernetes_with_certificates(named, tmp_path, capsys):
     assert mount in container["volumeMounts"]
     probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
     assert {probe["scheme"] for probe in probes} == {"HTTPS"}
-    drain = container["lifecycle"]["preStop"]["exec"]["command"][-1]
-    assert drain.endswith("https://127.0.0.1:8080 --ca-file /etc/spillover-tls/ca.crt")
     kustomization = yaml.safe_load((out / "kustomization.yaml").read_text())
     assert "tls-topology.yaml" not in kustomization["resources"]
     inside = load_topology(str(out / "tls-topology.yaml"))
@@ -158,8 +156,7 @@ def test_certificates_need_a_name(kind, named, tmp_path, capsys):
 
 
 def test_kubernetes_with_api_tokens(named, tmp_path, capsys):
-    """The pre-stop hook shows one that may operate, producers one that may submit, Prometheus one
-    that may read."""
+    """Producers show one that may submit, Prometheus one that may read."""
     out = tmp_path / "k"
     options = ("--out", str(out), "--tokens", "--queue", "2")
     assert main(["topology", "kubernetes", str(named), *options]) == 0
@@ -171,11 +168,10 @@ def test_kubernetes_with_api_tokens(named, tmp_path, capsys):
             assert main(words) == 0
     roles = {one.name: one.roles for one in load_api_tokens([str(tmp_path / "tokens.yaml")])}
     assert roles == {
-        "drain": {Role.OPERATE},
         "producers": {Role.SUBMIT},
         "prometheus": {Role.READ},
     }
-    assert "--from-file=tokens.yaml --from-file=drain --from-file=producers" in said
+    assert "--from-file=tokens.yaml --from-file=producers" in said
     pods = {
         document["metadata"]["name"]: document["spec"]["template"]["spec"]
         for path in out.glob("*.yaml")
@@ -193,6 +189,3 @@ def test_kubernetes_with_api_tokens(named, tmp_path, capsys):
         assert "--tokens /etc/spillover-tokens/tokens.yaml" in told
         if name == "queue":
             assert "--token-file /etc/spillover-tokens/producers" in told
-        else:
-            drain = container["lifecycle"]["preStop"]["exec"]["command"][-1]
-            assert drain.endswith("--token-file /etc/spillover-tokens/drain")

@@ -77,7 +77,8 @@ def test_only_along_with_a_handler_of_a_service(tmp_path):
 
 
 @pytest.mark.parametrize(("more", "status", "counts"), [
-    ("", 500, True), ("", 501, False), ("", 505, False), ("", 404, False), ("", 302, True), ("", None, True),
+    ("", 500, True), ("", 501, False), ("", 505, False), ("", 404, False), ("", 302, True),
+    ("", None, True),
     (", failure_statuses: [502, 504]", 500, False), (", failure_statuses: [502, 504]", 504, True),
     (", failure_statuses: []", 500, False), (", failure_statuses: []", None, True),
 ])  # fmt: skip

@@ -96,5 +96,7 @@ def _left(state: dict[str, Any]) -> str:
     home, foreign = state["ledger"]["home"], state["ledger"]["foreign"]
     away = home["away"] + foreign["handed_on"]
     running = home["running"] + foreign["running"]
+    if state.get("lame_duck"):
+        return "it still serves its clients, until balancers know"
     left = f"{state['queue_length']} waiting, {running} running, {away} with neighbors"
     return f"{left}, {state['stuck']} servers stuck" if state.get("stuck") else left

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from spillover.live.tls.rotation import Credentials
 
 
+LAME_DUCK_S = 7.0
+
 PEERS, OPERATORS = "peers", "operators"
 
 
@@ -134,6 +136,15 @@ def _add_end_options(parser: argparse.ArgumentParser) -> None:
         help="how long of that it waits for asynchronous results to be fetched (default 5)",
     )
 
+    parser.add_argument(
+        "--lame-duck-s",
+        type=at_least_zero,
+        metavar="S",
+        help="how long before that, and before a drain, clients are served as ever although the "
+        f"node is not ready any more, so that balancers notice (default {LAME_DUCK_S:g}, in a "
+        "testbed 0)",
+    )
+
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
@@ -189,6 +200,7 @@ def _serving(
         source=options.topology,
         drain_timeout_s=options.drain_timeout_s,
         results_timeout_s=options.results_timeout_s,
+        lame_duck_s=_lame_duck_s(options),
         testbed=options.testbed,
         end_with_stdin=options.end_with_stdin,
         allowed_origins=frozenset(options.allow_origin),
@@ -198,6 +210,12 @@ def _serving(
         token_files=TokenFiles(options.tokens) if options.tokens else None,
         make_shell=NodeShell if tracing is None else tracing.make_shell,
     )
+
+
+def _lame_duck_s(options: argparse.Namespace) -> float:
+    """Of a testbed there is no balancer in front."""
+    usual_s = 0.0 if options.testbed else LAME_DUCK_S
+    return usual_s if options.lame_duck_s is None else float(options.lame_duck_s)
 
 
 def _store(url: str | None, topology: Topology) -> ConfigurationStore | None:

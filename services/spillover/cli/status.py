@@ -220,6 +220,8 @@ def _unreachable(state: dict[str, Any]) -> str:
 
 def _condition(state: dict[str, Any]) -> Text:
     condition = "draining" if state.get("draining") else "up"
+    if state.get("lame_duck"):
+        condition = "draining, lame duck"
     if _config(state).get("removed"):
         condition = "removed, drained" if state.get("drained") else "removed, draining"
     elif state.get("drained"):

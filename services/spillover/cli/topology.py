@@ -27,7 +27,6 @@ from spillover.tools.deployment.compose import (
 )
 from spillover.tools.deployment.containers import (
     CPUS,
-    DRAIN_FILE,
     EXTRAS,
     IMAGE,
     MEMORY_MB,
@@ -268,10 +267,9 @@ def _say_extras(topology: Topology, options: argparse.Namespace) -> None:
 def _say_tokens(*, has_queue: bool) -> None:
     """How the Secret comes about. What pods show are files of it, by these names."""
     new = "spillover token new --append tokens.yaml"
-    files = [TOKENS_FILE, DRAIN_FILE]
-    lines = [f"{new} --name drain --role operate > {DRAIN_FILE}"]
+    files = [TOKENS_FILE]
     # For Prometheus, which has to show it: `authorization` of its scrape configuration.
-    lines.append(f"{new} --name prometheus --role read > prometheus")
+    lines = [f"{new} --name prometheus --role read > prometheus"]
     if has_queue:
         files.append(PRODUCERS_FILE)
         lines.append(f"{new} --name producers --role submit --tenant queue > {PRODUCERS_FILE}")

@@ -115,6 +115,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         """When neighbors were asked for work that have not answered, by handle."""
         self.policy = told_settings.policy
         self.draining = self.told_to_drain = self.removed = False
+        self.lame_until_s = -math.inf
+        """When the lame duck of a drain that has begun is over; then -inf."""
         self.down = False
         self.busy_max = told_settings.servers
         self.carried = (0, 0)
@@ -445,17 +447,31 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert self.feed(told[event]) == []
         assert self.machine.neighbors.knowledge() is before
 
-    @rule(event=st.sampled_from([ev.Drain, ev.Resume]))
-    def an_operator_steps_in(self, event):
-        self.told_to_drain = event is ev.Drain
+    @rule(
+        event=st.sampled_from([ev.Drain, ev.Resume, ev.Removed, ev.Restored, ev.Restored]),
+        lame_duck_s=st.sampled_from([0.0, 0.0, 0.3, 2.0]),
+    )
+    def it_is_to_go_or_to_stay(self, event, lame_duck_s):
+        """By operators, or by the configuration."""
+        begins, was_draining = event in (ev.Drain, ev.Removed), self.draining
+        if event in (ev.Drain, ev.Resume):
+            self.told_to_drain = begins
+        else:
+            self.removed = begins
         self.draining = self.told_to_drain or self.removed
-        self.feed(event())
+        until_s = self.now_s + lame_duck_s
+        if not self.draining:
+            self.lame_until_s = -math.inf
+        elif begins and (not was_draining or until_s < self.lame_until_s):
+            self.lame_until_s = until_s
+        if self.lame_until_s <= self.now_s:
+            self.lame_until_s = -math.inf
+        self.feed(event(lame_duck_s) if begins else event())
 
-    @rule(event=st.sampled_from([ev.Removed, ev.Restored, ev.Restored]))
-    def the_cluster_itself_is_removed_or_restored(self, event):
-        self.removed = event is ev.Removed
-        self.draining = self.told_to_drain or self.removed
-        self.feed(event())
+    @property
+    def emptying(self):
+        """Whether it drains and its lame duck is over: nothing that comes is kept."""
+        return self.draining and self.lame_until_s == -math.inf
 
     @rule(event=st.sampled_from([ev.ServersDown, ev.ServersUp]))
     def the_servers_go_or_come(self, event):
@@ -525,9 +541,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
                 is_over = isinstance(event, ev.ServiceEnded)
                 self.visits[event.ref].state = "served" if is_over else "arrived"
         if isinstance(event, ev.TimerFired):
-            self.cooling_s = [until_s for until_s in self.cooling_s if until_s > self.now_s]
-            if self.rest_until_s <= self.now_s:
-                self.rest_until_s = -math.inf
+            self.times_are_over()
         back = None
         if isinstance(event, ev.ForwardRefused | ev.ForwardLost) and event.ref in self.away():
             back = self.visits[event.ref]
@@ -539,6 +553,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
             judge(command, event)
         for ref, visit in self.visits.items():
             if visit.state == "arrived":
+                assert not (self.emptying and isinstance(event, ev.Arrived)), "kept"
                 visit.state = "queued"
                 visit.since_s = self.now_s
                 if visit is back and self.has_its_place(visit):
@@ -548,10 +563,17 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.judge_the_whole()
         return commands
 
+    def times_are_over(self):
+        self.cooling_s = [until_s for until_s in self.cooling_s if until_s > self.now_s]
+        if self.rest_until_s <= self.now_s:
+            self.rest_until_s = -math.inf
+        if self.lame_until_s <= self.now_s:
+            self.lame_until_s = -math.inf
+
     def on_accepted(self, command, event):
         assert command.ref == event.ref
         assert command.ref not in {*self.visits, *self.ended, *self.refused, *self.given_back}
-        assert not self.draining
+        assert not self.draining or event.origin == ev.HOME
         visit = self.visits[command.ref] = Known(event)
         assert self.room_bytes(event.origin) >= 0, "more bytes than may be held"
         if not visit.is_home and event.deadline_s > self.now_s and not self.elsewhere_first():
@@ -571,7 +593,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         limits, is_home = self.settings, event.origin == ev.HOME
         limit = limits.queue_limit if is_home else limits.foreign_limit
         assert {
-            Refusal.DRAINING: self.draining,
+            Refusal.DRAINING: self.emptying or (self.draining and not is_home),
             Refusal.NO_SERVERS: self.down or not (is_home or self.working()),
             Refusal.QUEUE_FULL: len(self.queue) >= limit
             or not (is_home or event.pulled or self.takes_more_foreign()),
@@ -580,7 +602,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
             Refusal.MEMORY_FULL: alone and not fits,
             Refusal.TOO_LARGE: not alone,
         }[command.reason]
-        assert self.draining == (command.reason is Refusal.DRAINING)
+        if self.draining and not is_home:
+            assert command.reason is Refusal.DRAINING
         self.refused.add(command.ref)
         self.judge_load(command.load, tells=not is_home)
 
@@ -601,6 +624,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         visit = self.visits[command.ref]
         assert command.at_s < visit.event.deadline_s, "expired work started"
         assert not self.down, "started without servers"
+        assert not (self.emptying and isinstance(event, ev.Arrived)), "started as all is to go"
         assert not visit.cancelling, "started although it was to be cancelled"
         assert not visit.answering, "started although its answer had begun"
         assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
@@ -648,7 +672,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert not visit.answering, "handed on although its answer had begun"
         assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
         assert self.policy != "isolated"
-        leaving = self.draining or self.down or self.elsewhere_first()
+        leaving = self.emptying or self.down or self.elsewhere_first()
         if not (leaving and isinstance(event, ev.ReportReceived | ev.ForwardAnswered)):
             assert y not in visit.asked, "asked twice"
         assert y in self.neighbors, "handed to one that has left"
@@ -665,7 +689,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def judge_older(self, visit, event):
         """What waits leaves unasked where nothing is to wait, or in place of a client's request
         that has just come: then it is a client's, too."""
-        if self.draining or self.down or self.elsewhere_first():
+        if self.emptying or self.down or self.elsewhere_first():
             return
         assert self.policy in BY_LOAD
         assert isinstance(event, ev.Arrived)
@@ -679,7 +703,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def has_its_place(self, visit):
         """Whether it stands first, since it did not leave because all were to."""
-        leaving = self.draining or self.down or self.elsewhere_first()
+        leaving = self.emptying or self.down or self.elsewhere_first()
         return self.policy in BY_LOAD and visit.is_home and visit.has_waited and not leaving
 
     def judge_ramp(self, y):
@@ -884,7 +908,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert self.machine.neighbors.ids == tuple(self.neighbors.values())
         seen = self.ledger()
         assert self.machine.ledger.as_dict() == seen, (self.machine.ledger.as_dict(), seen)
-        assert self.machine.drained == (self.draining and not self.visits and not self.stuck)
+        assert self.machine.drained == (self.emptying and not self.visits and not self.stuck)
         assert len(self.machine.decider.log) <= 16
 
     def ledger(self):

@@ -39,6 +39,57 @@ def test_a_drain_without_neighbors_finishes_the_queue_here(story):
     assert node.ledger == {"home.accepted": 2, "home.done": 2}
 
 
+def test_what_clients_send_during_a_drain_goes_to_neighbors_before_it_is_refused(story):
+    """Although a server is free here. Neighbors themselves are refused: they decide again."""
+    node = story()
+    node.hear(0)
+    node.tell(ev.Drain())
+    assert node.arrive(1) == [ev.Accepted(1), node.forward(1, 0)]
+    assert not node.machine.drained
+    node.tell(ev.ForwardAnswered(1, Answer(Outcome.DONE, ()), 0.0, 0.0))
+    assert node.machine.drained
+    node.hear(0, sequence=2, accepting=False)
+    for ref, path in ((2, ()), (3, ("b",))):
+        (refused,) = node.arrive(ref, path=path)
+        assert refused.reason is Refusal.DRAINING
+        assert refused.retry_after_s > 0.0
+
+
+def test_a_lame_duck_serves_its_clients_as_ever_and_is_idle_to_nobody(story):
+    """Until it is over: then the queue goes to neighbors."""
+    node = story()
+    node.hear(0)
+    (publish,) = node.tell(ev.Drain(5.0))
+    assert not publish.report.accepting
+    assert node.arrive(1, 1.0) == [ev.Accepted(1), node.start(1, 1.0)]
+    assert node.arrive(2, path=("b",)) == [ev.Refuse(2, 0, Refusal.DRAINING, 0.04)]
+    assert node.arrive(3) == [ev.Accepted(3)]
+    assert node.hear(0, now_s=2.0, sequence=2) == []
+    assert (node.machine.lame_duck, node.machine.draining, node.machine.drained) == (1, 1, 0)
+    node.hear(0, now_s=4.9, sequence=3)
+    assert node.machine.next_deadline() <= 5.0
+    assert node.wake(5.0) == [node.forward(3, 0)]
+    assert (node.machine.lame_duck, node.machine.draining) == (False, True)
+
+
+@pytest.mark.parametrize(("second", "over_s"), [(ev.Drain(9.0), 5.0), (ev.Drain(0.0), 1.0)])
+def test_a_lame_duck_is_cut_short_and_not_prolonged(story, second, over_s):
+    """Nor does one begin within a drain. After a resume there is another one."""
+    node = story(neighbors=())
+    node.tell(ev.Drain(5.0), 0.0)
+    node.tell(second, 1.0)
+    assert node.machine.lame_duck == (over_s > 1.0)
+    node.wake(over_s)
+    assert node.machine.drained
+    node.tell(ev.Drain(5.0))
+    assert node.machine.drained
+    node.tell(ev.Resume())
+    node.tell(ev.Drain(5.0))
+    assert node.machine.lame_duck
+    node.tell(ev.Resume())
+    assert (node.machine.lame_duck, node.machine.draining) == (False, False)
+
+
 def test_a_drained_cluster_has_nothing_away_and_nothing_stuck(story):
     """Answers still to come, and handlers that cannot be stopped, hold the drain open."""
     node = story()

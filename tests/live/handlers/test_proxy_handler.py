@@ -3,6 +3,8 @@ answer, in which order, and what becomes of the upstream."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from spillover.core.overflow.events import NotStarted
@@ -323,6 +325,23 @@ def test_what_is_stopped_ends_at_once_and_with_its_connection(run):
 
 
 # --- connections that are no good -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_a_service_that_takes_connections_and_drops_them_is_down(run, method):
+    """As whoever stands before one that is gone. What was sent it surely has not read."""
+
+    async def main():
+        dropping = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        port = dropping.sockets[0].getsockname()[1]
+        front = Front([f"http://127.0.0.1:{port}"])
+        event = await front.ask(own(method=method))
+        assert isinstance(event, NotStarted)
+        assert front.told.health[:1] == [False]
+        await front.workers.close()
+        dropping.close()
+
+    run(main())
 
 
 def test_what_a_service_says_unasked_is_its_connections_fault(run):

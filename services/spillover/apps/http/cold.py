@@ -31,6 +31,10 @@ LOOKED_AT = 100
 ALIKE_MIN = 0.8
 """Of `difflib`'s ratio; below it no path is named."""
 
+READY = "/readyz"
+WHOLE = frozenset({"/", "*"})
+"""What OPTIONS of the service as a whole names."""
+
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
@@ -101,14 +105,16 @@ def complete(app: FastAPI, console: Console, *other_paths: str) -> None:
     console.mount(app)
     add_api_docs(app)
     _add_problem_handlers(app, other_paths)
-    app.add_middleware(_HeadAsGet)  # many a health checker asks so
+    app.add_middleware(_AskedAsGet)
 
 
-class _HeadAsGet:
-    """An ASGI app around another one that needs to know nothing of HEAD: it is answered wherever
-    GET is, by the same route, without the body.
+class _AskedAsGet:
+    """An ASGI app around another one that needs to know nothing of how health checkers ask. HEAD is
+    answered wherever GET is, by the same route, without the body. OPTIONS of the service as a whole
+    is what HAProxy asks unless told otherwise, and means whether to send requests: it is answered
+    as `/readyz` is.
 
-    The answer ends with its header, also one that has no end: whoever streams it hears of a
+    The answer to HEAD ends with its header, also one that has no end: whoever streams it hears of a
     disconnect from `receive`, as when a client has gone.
     """
 
@@ -116,6 +122,9 @@ class _HeadAsGet:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "OPTIONS" and scope["path"] in WHOLE:
+            await self._app({**scope, "method": "GET", "path": READY}, receive, _allowing(send))
+            return
         if scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
@@ -131,6 +140,25 @@ class _HeadAsGet:
 
         # The server keeps the scope that it made: there it stays a HEAD.
         await self._app({**scope, "method": "GET"}, receive, send_head)
+
+
+def _allowing(send: Send) -> Send:
+    """Returns what sends the same, with what may be asked of the whole."""
+
+    async def allowing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], (b"allow", b"GET, HEAD, OPTIONS")]
+        await send(message)
+
+    return allowing
+
+
+def with_head(methods: Iterable[str]) -> str:
+    """Returns what `Allow` says of these: HEAD goes where GET goes."""
+    told = list(dict.fromkeys(methods))
+    if "GET" in told and "HEAD" not in told:
+        told.insert(told.index("GET") + 1, "HEAD")
+    return ", ".join(told)
 
 
 def _add_problem_handlers(app: FastAPI, other_paths: Iterable[str]) -> None:
@@ -151,11 +179,13 @@ def _add_problem_handlers(app: FastAPI, other_paths: Iterable[str]) -> None:
     async def on_http(request: Request, error: HTTPException) -> Response:
         reason = _REASON_BY_STATUS.get(error.status_code, "invalid")
         detail = f"{request.method} {request.url.path}: {error.detail}"
+        told = dict(error.headers or {})
         if reason == "not_found" and (nearest := nearest_path(request.url.path, paths)) is not None:
             detail += f", did you mean {nearest}?"
-        elif allowed := (error.headers or {}).get("Allow"):
-            detail += f", expected {allowed}"
-        headers = [(k.lower().encode(), v.encode()) for k, v in (error.headers or {}).items()]
+        elif "Allow" in told:
+            told["Allow"] = with_head(told["Allow"].split(", "))
+            detail += f", expected {told['Allow']}"
+        headers = [(k.lower().encode(), v.encode()) for k, v in told.items()]
         return as_response(Problem(reason, detail, headers=headers))
 
     @app.exception_handler(Exception)

@@ -74,8 +74,8 @@ class HttpConnection(asyncio.Protocol):
         "_headers", "_here", "_hosts", "_idle_since_s", "_idle_timer", "_in_body",
         "_is_of_page", "_loop", "_may_write", "_parser", "_put_off",
         "_put_off_timer", "_read_paused", "_running", "_same_without_upgrade", "_serve", "_service",
-        "_unread", "_url", "_why_malformed", "certificate", "client", "exchange", "moving",
-        "on_flow", "on_gone", "peer", "pipeline", "shown", "transport", "unread",
+        "_unread", "_url", "_why_malformed", "certificate", "client", "exchange", "is_leaving",
+        "moving", "on_flow", "on_gone", "peer", "pipeline", "shown", "transport", "unread",
         "write_paused", "writes"
     )  # fmt: skip
 
@@ -95,8 +95,8 @@ class HttpConnection(asyncio.Protocol):
     _exchange_timer: Timer
 
     def __init__(self, service: Service) -> None:
-        self._service = service
-        self._bounds = service.bounds
+        self._service, self._bounds = service, service.bounds
+        self.is_leaving = service.leaving_idle_s is not None
         self._direct = service.edge.direct
         self._loop = service.loop
         self.writes = service.edge.writes or WriteBatch(service.loop)
@@ -154,7 +154,7 @@ class HttpConnection(asyncio.Protocol):
         self.certificate = certificate_of(transport)
         self._service.connections.add(self)
         self._idle_since_s = self._loop.time()
-        self._set_idle_timer(self._bounds.idle_s)
+        self._set_idle_timer(self._service.idle_s)
         if self._bounds.exchange_s is not None:
             self._bound_exchange(self._bounds.exchange_s)
 
@@ -267,6 +267,17 @@ class HttpConnection(asyncio.Protocol):
             self._may_write = None
 
     # --- what the server tells ----------------------------------------------------------------
+
+    def leave(self, *, is_leaving: bool) -> None:
+        """Have the client go elsewhere, as long as that is so: an answer that has not begun says
+        that it is the last one, and who asks nothing is not kept for long."""
+        self.is_leaving, exchange = is_leaving, self.exchange
+        if is_leaving and exchange is not None and not exchange.response_started:
+            exchange.keep_alive = False
+        self._idle_since_s = self._loop.time()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._set_idle_timer(self._service.idle_s)
 
     def shutdown(self) -> None:
         """End it, once what is under way is answered."""
@@ -572,7 +583,7 @@ class HttpConnection(asyncio.Protocol):
             # The timer is left to itself: to set one after each answer costs more than its JSON.
             self._idle_since_s = self._loop.time()
             if self._idle_timer is None:
-                self._set_idle_timer(self._bounds.idle_s)
+                self._set_idle_timer(self._service.idle_s)
 
     def _set_idle_timer(self, delay_s: float) -> None:
         self._idle_timer = self._loop.call_later(delay_s, self._on_idle_timeout)
@@ -583,7 +594,7 @@ class HttpConnection(asyncio.Protocol):
         exchange = self.exchange
         if self._head_begun or not (exchange is None or exchange.response_complete):
             return  # busy; the next answer sets it again
-        rest_s = self._idle_since_s + self._bounds.idle_s - self._loop.time()
+        rest_s = self._idle_since_s + self._service.idle_s - self._loop.time()
         if rest_s > 0:
             self._set_idle_timer(rest_s)
         else:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from spillover.apps.http.access import API_TOKEN, STILL_LET_IN, Access
 from spillover.apps.http.asgi import AsgiApp, Message, Receive, Scope, Send
 from spillover.apps.http.audit import Audit
-from spillover.apps.http.cold import nearest_path
+from spillover.apps.http.cold import nearest_path, with_head
 from spillover.apps.http.exchange import EXCHANGE, Exchange
 from spillover.apps.http.openapi import Described, problems
 from spillover.apps.http.problems import Problem
@@ -40,7 +40,7 @@ DOORS_OF_ALL: Mapping[str, Mapping[str, Need]] = {
     "/docs": {"GET": Open.ALL},
     "/docs/style.css": {"GET": Open.ALL},
     "/openapi.json": {"GET": Open.ALL},
-    "/": {"GET": Open.ALL},
+    "/": {"GET": Open.ALL, "OPTIONS": Open.ALL},
     "/console": {"GET": Open.ALL},
     "/console/": {"GET": Open.ALL},
     "/console/assets/{file}": {"GET": Open.ALL},
@@ -138,7 +138,7 @@ class Doors:
         """Returns who comes through the door that a request is for; None where nobody has to say.
         Raises Problem `unauthenticated` or `forbidden`, and `not_found` or `method_not_allowed`
         where there is no door."""
-        needs = self._table.needs_of(exchange.path)
+        needs = self._table.needs_of("/" if exchange.path == "*" else exchange.path)
         method = "GET" if exchange.method == "HEAD" else exchange.method
         need = None if needs is None else needs.get(method)
         if isinstance(need, Open):
@@ -176,7 +176,7 @@ class Doors:
             near = nearest_path(exchange.path, self._table.doors)
             hint = "" if near is None else f", did you mean {near}?"
             return Problem("not_found", f"{asked}: Not Found{hint}")
-        allowed = ", ".join(needs)
+        allowed = with_head(needs)
         headers = [(b"allow", allowed.encode())]
         return Problem("method_not_allowed", f"{asked}: expected {allowed}", headers=headers)
 

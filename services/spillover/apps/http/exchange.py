@@ -52,6 +52,8 @@ class Line(Protocol):
     writes: WriteBatch
     moving: Moving | None
     write_paused: bool
+    is_leaving: bool
+    """The next answer is the last one: its client is told to go."""
     on_gone: Callable[[], None] | None
     """Called once when the connection is lost; whoever answers sets it back."""
     on_flow: Callable[[bool], None] | None
@@ -110,7 +112,7 @@ class Exchange:
         self.path = path
         self.query = query
         self.headers = headers
-        self.keep_alive = keep_alive
+        self.keep_alive = keep_alive and not line.is_leaving
         self.is_old = False
         """HTTP/1.0: a client of that is told if the connection stays."""
         self.awaits_continue = False

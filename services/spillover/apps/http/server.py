@@ -59,6 +59,7 @@ class HttpServer(uvicorn.Server):
         self._tls = tls
         self._handshakes: set[Handshake] = set()
         self.ready = asyncio.Event()
+        self._listening: list[socket.socket] = []
         self._stopped = asyncio.Event()
         self._service = Service(
             app,
@@ -82,7 +83,22 @@ class HttpServer(uvicorn.Server):
         """Returns how many connections there are, also those that have only begun."""
         return len(self.server_state.connections) + len(self._handshakes)
 
+    def leave(self, idle_s: float | None) -> None:
+        """Have all clients go elsewhere, with their next answers, and those who ask nothing after
+        this time; None: they may stay after all."""
+        self._service.leaving_idle_s = idle_s
+        for connection in list(self.connections):
+            connection.leave(is_leaving=idle_s is not None)
+
+    def stop_listening(self) -> None:
+        """Let nobody connect any more."""
+        for server in self.servers:
+            server.close()
+        for listening in self._listening:
+            listening.close()
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._listening = sockets or []
         if self._tls is None:
             await super().startup(sockets)
         else:
@@ -100,13 +116,13 @@ class HttpServer(uvicorn.Server):
     async def main_loop(self) -> None:
         await self._stopped.wait()
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+    async def shutdown(
+        self,
+        sockets: list[socket.socket] | None = None,  # noqa: ARG002 - as uvicorn calls it
+    ) -> None:
         """Let go of all connections, once what is under way is answered or the time for that is up.
         Uvicorn stands still for a tenth of a second first, whether there are any or not."""
-        for server in self.servers:
-            server.close()
-        for listening in sockets or ():
-            listening.close()
+        self.stop_listening()
         for connection in list(self.server_state.connections):
             connection.shutdown()
         stop_s = self.config.timeout_graceful_shutdown

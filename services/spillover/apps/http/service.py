@@ -110,3 +110,11 @@ class Service:
     connections: set[Any]
     tasks: set[asyncio.Task[None]]
     known: KnownRequests = field(default_factory=KnownRequests)
+    leaving_idle_s: float | None = None
+    """Where clients are to go elsewhere: how long a connection without a request is still kept."""
+
+    @property
+    def idle_s(self) -> float:
+        """Returns how long one is kept."""
+        told_s, idle_s = self.leaving_idle_s, self.bounds.idle_s
+        return idle_s if told_s is None else min(told_s, idle_s)

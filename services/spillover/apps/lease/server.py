@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from spillover.apps.http.asgi import AsgiApp
+from spillover.apps.http.asgi import AsgiApp, Receive, Scope, Send
 from spillover.apps.http.audit import Audit
 from spillover.apps.http.certificates import watching
 from spillover.apps.http.doors import BehindDoors, Doors
+from spillover.apps.http.exchange import EXCHANGE
 from spillover.apps.http.reach import warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.http.service import Bounds
@@ -125,7 +126,13 @@ class LeaseService:
                 app, Doors(files.access, Audit(asyncio.get_running_loop().time), TABLE)
             )
         tls = None if self._credentials is None else self._credentials.front(ssl.CERT_NONE)
-        server = HttpServer(behind, _bounds(), stop_s=STOP_S, tls=tls)
+
+        async def telling(scope: Scope, receive: Receive, send: Send) -> None:
+            if self._member.draining:  # its clients are to go elsewhere
+                scope[EXCHANGE].keep_alive = False
+            await behind(scope, receive, send)
+
+        server = HttpServer(telling, _bounds(), stop_s=STOP_S, tls=tls)
 
         def stop() -> None:
             app.state.console.close()  # its streams would hold up the end

@@ -82,8 +82,10 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, site: Site, *, testbed: boo
         responses=problems("another_site"),
     )
     async def drain() -> NodeState:
-        """Accept nothing more; the queue goes to neighbors that accept, the rest is finished."""
-        shell.feed(Drain())
+        """Accept nothing more of neighbors, and once balancers had the time to hear of it
+        (`--lame-duck-s`) of clients: what waits and what they still send goes to neighbors that
+        accept, the rest of what waits is finished here."""
+        shell.feed(Drain(shell.leaving.lame_duck_s))
         return state()
 
     @app.post("/admin/resume", dependencies=guard, responses=problems("another_site"))

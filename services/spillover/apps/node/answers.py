@@ -170,6 +170,12 @@ def rate_limited(name: str, excess: Excess) -> Problem:
     return problem
 
 
+def no_results(name: str) -> Problem:
+    """Returns why a node that drains takes no request whose result is to be fetched later: it may
+    have ended by then."""
+    return Problem("draining", "the cluster is draining", name or None, retry_after_s=1.0)
+
+
 def node_ended(name: str, *, has_not_run: bool) -> Problem:
     """For whoever still waits when the node ends. A neighbor may decide a keyed request again, and
     any that has surely not run: it takes this for a refusal."""
@@ -222,3 +228,13 @@ class EncodedOnce:
 
     def _forget(self) -> None:
         self._answer, self._body = None, b""
+
+
+def why_not_ready(shell: NodeShell) -> Problem | None:
+    """Returns why balancers should send requests elsewhere; None if they need not."""
+    machine = shell.machine
+    if machine.draining:
+        return Problem("draining", "the cluster is draining")
+    if machine.servers.down and not any(machine.neighbors.accepting):
+        return Problem("no_servers", "nothing here runs requests, and no neighbor takes them")
+    return None

@@ -17,6 +17,7 @@ from spillover.apps.http.openapi import describe, described_body, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
 from spillover.apps.node.admin_routes import add_admin_routes, guard_of
+from spillover.apps.node.answers import why_not_ready
 from spillover.apps.node.config_routes import add_config_routes
 from spillover.apps.node.configuration import NodeConfiguration
 from spillover.apps.node.console_view import node_console
@@ -105,10 +106,9 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
     async def readyz() -> dict[str, str]:
         """200 while new requests are accepted. Also where the work run here fails: neighbors do it
         then, and what fails everywhere must not take a whole federation out."""
-        if shell.machine.draining:
-            raise Problem("draining", "the cluster is draining")
-        if shell.machine.servers.down and not any(shell.machine.neighbors.accepting):
-            raise Problem("no_servers", "nothing here runs requests, and no neighbor takes them")
+        problem = why_not_ready(shell)
+        if problem is not None:
+            raise problem
         return {"status": "ready", "health": shell.machine.condition}
 
 

@@ -153,7 +153,7 @@ class NodeConfiguration:
         self._on_change(configuration)
         if changes.removed:
             node.configured.removed = True
-            node.feed(ev.Removed())
+            node.feed(ev.Removed(node.leaving.lame_duck_s))
         else:
             if node.configured.removed:
                 node.configured.removed = False

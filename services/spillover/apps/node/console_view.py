@@ -55,7 +55,10 @@ def node_console(shell: NodeShell, federation: Federation, operators: Operators)
         },
         look,
         period_s=PERIOD_S,
-        actions={"drain": lambda: shell.feed(Drain()), "resume": lambda: shell.feed(Resume())},
+        actions={
+            "drain": lambda: shell.feed(Drain(shell.leaving.lame_duck_s)),
+            "resume": lambda: shell.feed(Resume()),
+        },
         operators=operators,
     )
 

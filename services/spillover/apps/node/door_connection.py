@@ -26,6 +26,7 @@ from spillover.apps.http.half_closed import BetweenChunks, HalfClosed
 from spillover.apps.http.lingering import Lingering
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
+from spillover.apps.node.door_checks import Checked, tell_ready
 from spillover.apps.node.door_pages import Page
 from spillover.apps.node.door_problems import not_passed, write_problem
 from spillover.apps.node.passed_answers import PassedAnswer
@@ -38,6 +39,7 @@ from spillover.live.handlers.proxy.heads import (
     RequestHead,
     Way,
     has_passed,
+    is_check,
     read_request,
 )
 from spillover.live.handlers.proxy.known import KnownRequest, KnownRequests, WrittenHeads
@@ -77,12 +79,18 @@ class Door(Protocol):
     clock: Callable[[], float]
     body_limit_bytes: int
     loop: asyncio.AbstractEventLoop
+    leaving_idle_s: float | None
+    """Where clients are to go elsewhere: each answer is the last one of its connection."""
     requests: KnownRequests
     answers: WrittenHeads
     counts: HttpByRoute
 
     def way_of(self, client: str, scheme: str) -> Way:
         """Returns what is told of requests that come from this address."""
+
+    @property
+    def idle_s(self) -> float:
+        """Returns how long a connection is kept that asks nothing."""
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it told, each second, when something is too late."""
@@ -140,6 +148,10 @@ class DoorConnection(asyncio.Protocol):
     @property
     def is_gone(self) -> bool:
         return self.transport.is_closing()
+
+    @property
+    def is_answering(self) -> bool:
+        return self._answer is not None
 
     @property
     def _is_over(self) -> bool:
@@ -216,6 +228,14 @@ class DoorConnection(asyncio.Protocol):
         elif answer.flow is not None:
             answer.flow.resume()
 
+    def leave(self) -> None:
+        """The client is to go elsewhere, or may stay after all, as the door says."""
+        if self._answer is not None:
+            if self._door.leaving_idle_s is not None:
+                self._answer.be_the_last()
+        elif self._head is None and not (self._head_bytes.has_begun or self._is_over):
+            self._await_request()
+
     # --- reading ------------------------------------------------------------------------------
 
     def _feed(self, data: bytes) -> None:
@@ -241,6 +261,9 @@ class DoorConnection(asyncio.Protocol):
             return self._read_body(self._head, data)
         except Problem as problem:
             self._refuse(problem)
+        except Checked:
+            self._door.shell.writes.flush()
+            tell_ready(self, self._door.shell)
         except Refused as error:
             self._refuse(not_passed(error))
         except TooLong as error:
@@ -287,8 +310,10 @@ class DoorConnection(asyncio.Protocol):
         return b""
 
     def _begin(self, head: RequestHead) -> None:
-        """A head has come. Raises Problem where its request is not taken."""
+        """A head has come. Raises Problem where its request is not taken, and Checked."""
         self._head, door = head, self._door
+        if head.method == "OPTIONS" and is_check(head):
+            raise Checked
         self._tenant = door.tenant_of(head, self._way.client)
         if b"via" in head.names and has_passed(head.fields, self._way.pseudonym):
             detail = "the request was here before: its upstream leads back to this door"
@@ -342,6 +367,8 @@ class DoorConnection(asyncio.Protocol):
         answer.counts, answer.received_bytes = self._door.counts[head.method, OTHER], len(body)
         if answer.asked is not None:
             answer.asked.received_s = self._received_s
+        if self._door.leaving_idle_s is not None:
+            answer.be_the_last()
         try:
             asked = Asked(head, self._tenant, known)
             self._door.pass_on(answer, asked, self._way, body, self._received_s)
@@ -435,7 +462,7 @@ class DoorConnection(asyncio.Protocol):
     # --- bounds -------------------------------------------------------------------------------
 
     def _await_request(self) -> None:
-        self.due_s = self._door.clock() + self._door.bounds.idle_s
+        self.due_s = self._door.clock() + self._door.idle_s
 
     def too_late(self, now_s: float) -> None:
         """What was awaited has not come in time."""

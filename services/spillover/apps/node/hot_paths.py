@@ -25,6 +25,7 @@ from spillover.apps.node.answers import (
     answer_body,
     answer_internal_error,
     encode,
+    no_results,
     node_ended,
     problem_of,
     rate_limited,
@@ -256,9 +257,9 @@ class HotPaths:
             if not entry.may_run_again:
                 self._replay(exchange, entry, preferences, deadline_s)
                 return
-        if tenant:
-            self._check_quota(request, tenant)
         respond_async = preferences.respond_async
+        if tenant or respond_async:
+            self._check_may_come(request, tenant, respond_async=respond_async)
         taken = home_requests.take(request, deadline_s, asynchronous=respond_async)
         if not isinstance(taken, IdempotencyRecord):
             raise problem_of(name_of(request.id), taken)
@@ -271,8 +272,11 @@ class HotPaths:
             if not request.keyed:  # keyed work goes on when its client leaves
                 exchange.watch(partial(home_requests.abandon, taken))
 
-    def _check_quota(self, request: Request, tenant: str) -> None:
-        quotas = self._home_requests.quotas
+    def _check_may_come(self, request: Request, tenant: str, *, respond_async: bool) -> None:
+        if respond_async and self._shell.machine.admission.emptying:
+            self._shell.metrics.home_refused(Refusal.DRAINING)
+            raise no_results(name_of(request.id))
+        quotas = self._home_requests.quotas if tenant else None
         excess = None if quotas is None else quotas.ask(tenant, self._shell.now_s)
         if excess is not None:
             self._shell.metrics.home_refused(Refusal.RATE_LIMITED)

@@ -98,6 +98,7 @@ _STATE = {
     "policy": "paper",
     "version": "0.1.0",
     "draining": False,
+    "lame_duck": False,
     "drained": False,
     "forwards": 17,
     "neighbors": [_NEIGHBOR],

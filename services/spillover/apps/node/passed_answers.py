@@ -279,6 +279,10 @@ class PassedAnswer:
         self.repeat = None
         self.entry = entry
 
+    def be_the_last(self) -> None:
+        """Nothing follows it on its connection; what has begun cannot say so any more."""
+        self._keep_alive &= self.has_begun
+
     def client_left(self) -> None:
         """Nobody waits for the answer any more."""
         if not self.is_over:

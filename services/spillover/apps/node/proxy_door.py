@@ -92,6 +92,8 @@ class ProxyDoor:
             else None
         )
         self._sweeps = False
+        self.leaving_idle_s: float | None = None
+        self._servers: list[asyncio.Server] = []
         self._stopped = asyncio.Event()
         self._emptied: asyncio.Event | None = None
         """Set when the last connection is gone, at the end."""
@@ -109,6 +111,11 @@ class ProxyDoor:
             self._unqueued.stall_s = cluster.passed_stall_ms / 1e3
 
     @property
+    def is_busy(self) -> bool:
+        """Returns whether any answer is under way."""
+        return any(connection.is_answering for connection in self.connections)
+
+    @property
     def connection_count(self) -> int:
         """Returns how many connections there are, also those that have only begun."""
         return len(self.connections) + len(self._handshakes)
@@ -116,13 +123,12 @@ class ProxyDoor:
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
         """Serve until told to stop."""
         make = at_door(lambda: DoorConnection(self), self._tls, self._handshakes)
-        servers = [
+        self._servers = [
             await self.loop.create_server(make, sock=one, backlog=BACKLOG) for one in sockets
         ]
         self.ready.set()
         await self._stopped.wait()
-        for server in servers:
-            server.close()
+        self.stop_listening()
         for connection in list(self.connections):
             connection.close()
         if self.connections:
@@ -131,6 +137,23 @@ class ProxyDoor:
                 await asyncio.wait_for(self._emptied.wait(), STOP_S)
         for connection in list(self.connections):
             connection.transport.abort()
+
+    def leave(self, idle_s: float | None) -> None:
+        """As `HttpServer.leave`."""
+        self.leaving_idle_s = idle_s
+        for connection in list(self.connections):
+            connection.leave()
+
+    @property
+    def idle_s(self) -> float:
+        """Returns how long a connection is kept that asks nothing."""
+        told_s, idle_s = self.leaving_idle_s, self.bounds.idle_s
+        return idle_s if told_s is None else min(told_s, idle_s)
+
+    def stop_listening(self) -> None:
+        """Let nobody connect any more."""
+        for server in self._servers:
+            server.close()
 
     def stop(self) -> None:
         """Have `serve` return, once what was answered has left or the time for that is up."""
@@ -219,10 +242,7 @@ class ProxyDoor:
             return
         type_ = headers.type or (None if route is None else route.type) or "default"
         id_ = request_id_of(tenant, headers.key or "")
-        kind = ""
-        if type_ == "default":
-            path = head.target.partition(b"?")[0].split(b"/", KIND_PARTS + 1)[: KIND_PARTS + 1]
-            kind = f"{head.method} {b'/'.join(path).decode('latin-1')}"[:KIND_LENGTH_MAX]
+        kind = _kind_of(head) if type_ == "default" else ""
         request = Request(
             id_, headers.key is not None, passed, (), type_,
             headers.priority, headers.trace, own.size_bytes, kind,
@@ -301,3 +321,10 @@ def _with_key(passed: PassedRequest, key: bytes) -> PassedRequest:
     fields = tuple((name, key if name.lower() == b"idempotency-key" else value)
                    for name, value in passed.headers)  # fmt: skip
     return replace(passed, headers=fields)
+
+
+def _kind_of(head: RequestHead) -> str:
+    """Returns method and beginning of the path, by which failures of untyped requests are told
+    apart."""
+    path = head.target.partition(b"?")[0].split(b"/", KIND_PARTS + 1)[: KIND_PARTS + 1]
+    return f"{head.method} {b'/'.join(path).decode('latin-1')}"[:KIND_LENGTH_MAX]

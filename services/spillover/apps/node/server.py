@@ -10,7 +10,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from spillover import __version__
 from spillover.apps.http.access import Access
@@ -25,12 +25,12 @@ from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
 from spillover.live.membership.store import ConfigurationStore
-from spillover.live.overflow.ending import tell_lost
+from spillover.live.overflow.ending import tell_lost, wait_for_requests
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.tenants import Tenants
 from spillover.live.process.allocator import keep_freed_memory
 from spillover.live.process.hangup import on_hangup
-from spillover.live.process.listening import bind_socket
+from spillover.live.process.listening import bind_socket, let_nobody_begin
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
 from spillover.model.topology import Topology
@@ -39,13 +39,32 @@ if TYPE_CHECKING:
     from spillover.apps.node.proxy_door import ProxyDoor
     from spillover.live.tls.rotation import Credentials
 
+Servers: TypeAlias = "Sequence[HttpServer | ProxyDoor]"
+
 LAST_WORDS_S = 0.1
 """So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
 not heard of the end decides again. A connection that is just closed would leave it in doubt."""
 
+IDLE_LEAVING_S = 1.0
+"""So long a connection without a request is kept at least that a client is to let go of: who sends
+one just then is answered."""
+
+BUSY_LOOK_S = 0.05
+
 _BINDS = ("--bind", "--peer-bind", "--proxy-bind")
 
 _log = logging.getLogger(__name__)
+
+
+class Ends(NamedTuple):
+    """What has a node end. Each is set for good."""
+
+    stop: asyncio.Event
+    """It is to drain, and then to end:"""
+    soon: asyncio.Event
+    """at once, since somebody waits for that at a terminal;"""
+    end: asyncio.Event
+    """it is not even to drain."""
 
 
 async def serve_node(
@@ -59,6 +78,7 @@ async def serve_node(
     source: str | None = None,
     drain_timeout_s: float = 30.0,
     results_timeout_s: float = 5.0,
+    lame_duck_s: float = 0.0,
     testbed: bool = False,
     end_with_stdin: bool = False,
     allowed_origins: frozenset[str] = frozenset(),
@@ -68,14 +88,13 @@ async def serve_node(
     token_files: TokenFiles | None = None,
     make_shell: Callable[..., NodeShell] = NodeShell,
 ) -> None:
-    """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
-    waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
-    of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input.
-    With `peer_bind` neighbors are served there, and nowhere else; with `proxy_bind` the clients of
-    the service that requests are passed to. With a `store`, a configuration is taken only if that
-    takes it, and unless `config_from_peers` none is that others go by. `credentials` are for doors
-    whose url is `https`; with `token_files` only who has an API token is let in. Raises InputError
-    where an address cannot be bound, and what `make_shell` raises.
+    """Serve one cluster until SIGTERM or SIGINT, then leave (`_leave` has the limits) and return. A
+    second signal ends it at once, and with `end_with_stdin` the end of standard input. With
+    `peer_bind` neighbors are served there, and nowhere else; with `proxy_bind` the clients of the
+    service that requests are passed to. With a `store`, a configuration is taken only if that takes
+    it, and unless `config_from_peers` none is that others go by. `credentials` are for doors whose
+    url is `https`; with `token_files` only who has an API token is let in. Raises InputError where
+    an address cannot be bound, and what `make_shell` raises.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
@@ -85,30 +104,28 @@ async def serve_node(
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
-        at_proxy = [_proxy_door(shell, app, credentials, allowed_origins)] if proxy_bind else []
-        servers: list[HttpServer | ProxyDoor] = [*of_app, *at_proxy]
-        _watch_files(shell, servers)
+        servers: Servers = [*of_app, *_doors(shell, app, credentials, proxy_bind, allowed_origins)]
+        _watch(shell, servers, lame_duck_s)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
         ends = _signals(credentials, token_files, end_with_stdin=end_with_stdin)
-        running = asyncio.create_task(shell.run())
-        serving = _serving(servers, [one for one in bound if one is not None])
+        running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
         try:
             await _all_listen(servers, running, serving)
-            await _run(shell, ends, (drain_timeout_s, results_timeout_s), running, serving)
+            leaving = partial(_leave, shell, servers, bound, ends)
+            limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
+            await _until_over(shell, ends, partial(leaving, limits_s), running, serving)
         finally:
             await close_node(shell, servers, running, serving)
 
 
-def _serving(
-    servers: Sequence[HttpServer | ProxyDoor], listening: Sequence[socket.socket]
-) -> asyncio.Future[Any]:
-    each = zip(servers, listening, strict=True)
+def _serving(servers: Servers, bound: Sequence[socket.socket | None]) -> asyncio.Future[Any]:
+    each = zip(servers, filter(None, bound), strict=True)
     return asyncio.gather(*(server.serve([one]) for server, one in each))
 
 
 async def _all_listen(
-    servers: Sequence[HttpServer | ProxyDoor],
+    servers: Servers,
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
 ) -> None:
@@ -117,19 +134,58 @@ async def _all_listen(
     _settle_memory()
 
 
-async def _run(
+async def _until_over(
     shell: NodeShell,
-    ends: tuple[asyncio.Event, asyncio.Event],
-    timeouts_s: tuple[float, float],
+    ends: Ends,
+    leaving: Callable[[], Awaitable[None]],
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
 ) -> None:
-    """Until it is to end, and has drained."""
-    stop, end = ends
-    await _first(stop.wait(), end.wait(), running, serving)
-    if not end.is_set():
-        await _first(shell.drain(*timeouts_s), end.wait(), running, serving)
+    """Until it is to end, and has left, or is to end at once."""
+    await _first(ends.stop.wait(), ends.end.wait(), running, serving)
+    if not ends.end.is_set():
+        await _first(leaving(), ends.end.wait(), running, serving)
         tell_lost(shell.left, shell.home_requests.lose_results())
+
+
+async def _leave(
+    shell: NodeShell,
+    servers: Servers,
+    bound: Sequence[socket.socket | None],
+    ends: Ends,
+    limits_s: tuple[float, float, float],
+) -> None:
+    """Drain; then let nobody connect any more, and answer what has come in the meantime. It went to
+    neighbors: as long as clients find somebody here, they send more. The limits are for requests
+    under way, of that for results that nobody has fetched, and for the lame duck before, which
+    SIGINT leaves out."""
+    drain_s, results_s, lame_duck_s = limits_s
+    lame_duck_s = 0.0 if ends.soon.is_set() else lame_duck_s
+    rest_s = await shell.drain(drain_s, results_s, lame_duck_s)
+    if lame_duck_s > 0.0:  # else there are no balancers, and who comes may be turned away
+        let_nobody_begin(filter(None, bound))
+        await asyncio.sleep(LAST_WORDS_S)  # for those who have begun
+    for server in servers:
+        server.stop_listening()
+    until_s = shell.now_s + rest_s
+    await wait_for_requests(shell.home_requests, shell.foreign_requests, rest_s)
+    # What is passed on beside the servers is no request of the node: only doors know of it.
+    doors = [server for server in servers if not isinstance(server, HttpServer)]
+    while shell.now_s < until_s and any(door.is_busy for door in doors):  # noqa: ASYNC110
+        await asyncio.sleep(BUSY_LOOK_S)
+
+
+def _watch(shell: NodeShell, servers: Servers, lame_duck_s: float) -> None:
+    """Have clients go elsewhere while the node drains; and files looked after."""
+
+    def changed(is_leaving: bool) -> None:  # noqa: FBT001 - as it is told
+        idle_s = max(IDLE_LEAVING_S, lame_duck_s) if is_leaving else None
+        for server in servers:
+            server.leave(idle_s)
+
+    shell.leaving.lame_duck_s = lame_duck_s
+    shell.leaving.on_change.append(changed)
+    _watch_files(shell, servers)
 
 
 def _bind(
@@ -159,18 +215,21 @@ def _bounds(shell: NodeShell) -> Bounds:
     return Bounds() if idle_ms is None else Bounds(idle_s=idle_ms / 1e3)
 
 
-def _proxy_door(
+def _doors(
     shell: NodeShell,
     app: HotPaths,
     credentials: Credentials | None,
+    proxy_bind: tuple[str, int] | None,
     allowed_origins: frozenset[str],
-) -> ProxyDoor:
+) -> list[ProxyDoor]:
+    """Those of the service that requests are passed to: one, if there is any."""
+    if proxy_bind is None:
+        return []
     from spillover.apps.node.proxy_door import ProxyDoor  # noqa: PLC0415 - few have such a door
 
     tls = proxy_context(shell.cluster, credentials)
-    return ProxyDoor(
-        shell, _bounds(shell), tls=tls, doors=app.doors, allowed_origins=allowed_origins
-    )
+    told = shell, _bounds(shell)
+    return [ProxyDoor(*told, tls=tls, doors=app.doors, allowed_origins=allowed_origins)]
 
 
 def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
@@ -192,13 +251,15 @@ def _settle_memory() -> None:
 
 async def close_node(
     shell: NodeShell,
-    servers: Sequence[HttpServer | ProxyDoor],
+    servers: Servers,
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
     last_words_s: float = LAST_WORDS_S,
 ) -> None:
     """End a node that runs: nothing is asked any more, then nothing taken, then nothing answered.
     All doors stay open until the node takes nothing more, and for last words."""
+    for server in servers:
+        server.leave(last_words_s)
     running.cancel()
     await asyncio.wait([running])
     await shell.close()
@@ -221,27 +282,30 @@ async def _first(*waits: Awaitable[object]) -> None:
 
 def _signals(
     credentials: Credentials | None, token_files: TokenFiles | None, *, end_with_stdin: bool
-) -> tuple[asyncio.Event, asyncio.Event]:
-    """Heed them. Returns what is set when the node is to drain and end, and when at once. On SIGHUP
-    files are read at once that else are looked at now and then."""
-    stop, end = asyncio.Event(), asyncio.Event()
+) -> Ends:
+    """Heed them. On SIGHUP files are read at once that else are looked at now and then."""
+    ends = Ends(asyncio.Event(), asyncio.Event(), asyncio.Event())
     if end_with_stdin:
-        on_stdin_end(end)
+        on_stdin_end(ends.end)
 
     def on_signal() -> None:
-        if stop.is_set():
-            end.set()
-        stop.set()
+        if ends.stop.is_set():
+            ends.end.set()
+        ends.stop.set()
+
+    def on_interrupt() -> None:
+        ends.soon.set()
+        on_signal()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGTERM, on_signal)
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
     rereads = [
         *([] if credentials is None else [credentials.wake]),
         *([] if token_files is None else [token_files.look_now]),
     ]
     on_hangup(rereads, on_signal)
-    return stop, end
+    return ends
 
 
 def _cancel(task: asyncio.Task[None]) -> None:
@@ -283,7 +347,7 @@ def _say_who_starts(
         _log.warning(Message(words, address=url_of(of_peers, is_secure=secure[-1])))
 
 
-def _watch_files(shell: NodeShell, servers: Sequence[HttpServer | ProxyDoor]) -> None:
+def _watch_files(shell: NodeShell, servers: Servers) -> None:
     allowed = raise_file_limit(shell.machine.settings)
     if allowed is None:
         return

@@ -10,6 +10,7 @@ from spillover import __version__
 from spillover.apps.node.config_view import ConfigurationState, configuration_state
 from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, pool_of, tokens_state
 from spillover.core.overflow.decisions import describe
+from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.neighbors import NeighborView
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
@@ -150,6 +151,8 @@ class NodeState(BaseModel):
     version: str
     configuration: ConfigurationState = ConfigurationState()
     draining: bool
+    lame_duck: bool = False
+    """While draining: clients are still served here as ever, until balancers know of it."""
     drained: bool
     forwards: Count
     """Requests handed to neighbors since the start, whatever came back."""
@@ -250,6 +253,11 @@ class FederationState(BaseModel):
     flows: list[FederationFlow] = []
 
 
+def _drain_state(machine: NodeMachine) -> dict[str, bool]:
+    told = {"draining": machine.draining, "drained": machine.drained}
+    return told | {"lame_duck": machine.lame_duck}
+
+
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
     machine, metrics = shell.machine, shell.metrics
@@ -266,8 +274,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         policy=machine.policy,
         version=__version__,
         configuration=configuration_state(shell.configured),
-        draining=machine.draining,
-        drained=machine.drained,
+        **_drain_state(machine),
         shadow=_shadow_state(machine.decider.shadow),
         forwards=sum(metrics.forwards_left.values()),
         pulls=sum(metrics.pulls_left.values()),

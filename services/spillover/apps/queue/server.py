@@ -31,6 +31,9 @@ from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import ObjectStore
 from spillover.live.tls.handshakes import Front
 
+IDLE_LEAVING_S = 1.0
+"""So long a connection without a call is kept that a client is to let go of."""
+
 OUTLIVE = "objects outlive this process: they are on the disk"
 LOST_WITH_IT = "objects are lost with this process: they are in memory alone, without --store"
 
@@ -67,6 +70,7 @@ async def serve_producer(
         app = QueueApp(shell, object_limit_bytes=object_limit_bytes, access=access)
         _raise_file_limit()
         server = HttpServer(app, Bounds(body_s=DEADLINE_S_MAX + BODY_S), tls=front_of(certified))
+        shell.on_draining.append(lambda drains: server.leave(IDLE_LEAVING_S if drains else None))
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end, watch_files(ends, shell, server, token_files))
         if end_with_stdin:

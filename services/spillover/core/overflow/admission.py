@@ -30,8 +30,8 @@ from spillover.policy.overflow.degradation import BAD, SAME, degraded_rank
 
 
 class Admission:
-    """Looks at the servers and who waits for them, changes neither. `draining` is set by the
-    machine."""
+    """Looks at the servers and who waits for them, changes neither. When to drain is the machine's
+    business."""
 
     __slots__ = (
         "_health",
@@ -44,7 +44,9 @@ class Admission:
         "_settings",
         "bounds_foreign",
         "draining",
+        "emptying",
         "invites",
+        "lame_until_s",
     )
 
     def __init__(
@@ -57,6 +59,11 @@ class Admission:
         held: Held,
     ) -> None:
         self.draining = False
+        """Nothing of neighbors is taken,"""
+        self.emptying = False
+        """and clients' requests are not kept here either: the lame duck is over."""
+        self.lame_until_s = math.inf
+        """When that will be; inf before and after one."""
         self.invites = False
         """While work goes elsewhere: whether a neighbor may send a probe. Set by the machine."""
         self.bounds_foreign = False
@@ -72,6 +79,16 @@ class Admission:
     def use(self, settings: NodeSettings) -> None:
         """These limits hold from now on."""
         self._settings = settings
+
+    def drain(self, now_s: float, lame_duck_s: float, *, drains: bool) -> None:
+        """Whether it drains now, and whether clients notice nothing of that: for so long from the
+        beginning of a drain on, but no longer than was said before in the same one."""
+        was_serving, until_s = not self.emptying, now_s + lame_duck_s
+        if self.draining:
+            until_s = min(until_s, self.lame_until_s)
+        self.draining = drains
+        self.emptying = drains and not (was_serving and until_s > now_s)
+        self.lame_until_s = until_s if drains and not self.emptying else math.inf
 
     @property
     def foreign_waiting_limit(self) -> int:
@@ -139,7 +156,7 @@ class Admission:
         settings, servers, is_home = self._settings, self._servers, visit.is_home
         fitting = visit.group.fitting
         why: Refusal | None = None
-        if self.draining:
+        if self.emptying or (self.draining and not is_home):
             why = Refusal.DRAINING
         elif servers.down or not (fitting.up if is_home else fitting.working):
             why = Refusal.NO_SERVERS if visit.group.is_known else Refusal.UNKNOWN_TYPE

@@ -222,7 +222,11 @@ class HeldUp(Event):
 
 @dataclass(slots=True)
 class Drain(Event):
-    """Accept nothing more; hand the queue to neighbors that accept, finish the rest."""
+    """Accept nothing more of neighbors at once, and of clients when the lame duck is over: then
+    hand what waits and what still comes to neighbors that accept, and finish the rest of what
+    waits."""
+
+    lame_duck_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -303,6 +307,8 @@ class SettingsChanged(Event):
 class Removed(Event):
     """The configuration has this cluster no more: it drains, whatever operators say, and parts from
     all neighbors once it has drained."""
+
+    lame_duck_s: float = 0.0
 
 
 @dataclass(slots=True)

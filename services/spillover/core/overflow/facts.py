@@ -97,8 +97,13 @@ class NodeFacts:
         return self.admission.draining
 
     @property
+    def lame_duck(self) -> bool:
+        """Returns whether it drains, but still serves its clients as ever."""
+        return self.admission.draining and not self.admission.emptying
+
+    @property
     def drained(self) -> bool:
-        return self.draining and not self.register.visits and not self.servers.stuck
+        return self.admission.emptying and not self.register.visits and not self.servers.stuck
 
     @property
     def condition(self) -> str:

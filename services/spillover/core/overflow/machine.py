@@ -172,6 +172,7 @@ class NodeMachine(NodeFacts):
         return min(
             self.register.deadlines.next_s,
             self._gossip.next_s,
+            self.admission.lame_until_s,
             self.neighbors.next_silence_s,
             self.servers.next_s,
         )
@@ -199,15 +200,15 @@ class NodeMachine(NodeFacts):
                 self.health.came(now_s)
         elif event.load is not None:
             self._heard_with(visit, event, event.load, now_s)
-        held, size_bytes = self.register.held, event.request.size_bytes
-        if self.admission.draining:
+        admission, held, size_bytes = self.admission, self.register.held, event.request.size_bytes
+        if admission.draining and not visit.is_home:
             self._refuse_untried(visit, Refusal.DRAINING, now_s)
         elif (refusal := held.refusal(size_bytes, visit.is_home)) is not None:
             self._refuse_untried(visit, refusal, now_s)
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.servers.may_start(visit) and (
+        elif (self.servers.may_start(visit) and not admission.emptying) and (
             not self.health.here.degraded or self._starts_here(visit, now_s)
         ):
             self._accept(visit)
@@ -841,6 +842,8 @@ class NodeMachine(NodeFacts):
                 self._ask_for_work(now_s)
         if self._gossip.beat_due(now_s):
             self._out.append(ev.Heartbeat())
+        if self.admission.lame_until_s <= now_s:
+            self._judge_drain(now_s)
         if self.parting.is_awaited:
             for neighbor in self.parting.over(self, now_s):
                 self._leave(neighbor, now_s)
@@ -856,10 +859,9 @@ class NodeMachine(NodeFacts):
         self.health.asked(now_s, is_well=event.is_well)
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
-        """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished.
-        Neighbors hear of it at once: whatever they still send would be refused."""
+        """Neighbors hear of it at once: whatever they still send would be refused."""
         self._told_to_drain = True
-        self._judge_drain(now_s)
+        self._judge_drain(now_s, event.lame_duck_s)
 
     def _resume(self, event: ev.Resume, now_s: float) -> None:
         self._told_to_drain = False
@@ -867,16 +869,17 @@ class NodeMachine(NodeFacts):
 
     def _removed(self, event: ev.Removed, now_s: float) -> None:
         self.parting.is_removed = True
-        self._judge_drain(now_s)
+        self._judge_drain(now_s, event.lame_duck_s)
 
     def _restored(self, event: ev.Restored, now_s: float) -> None:
         self.parting.is_removed = False
         self._judge_drain(now_s)
 
-    def _judge_drain(self, now_s: float) -> None:
-        draining = self.admission.draining = self._told_to_drain or self.parting.is_removed
+    def _judge_drain(self, now_s: float, lame_duck_s: float = math.inf) -> None:
+        drains = self._told_to_drain or self.parting.is_removed
+        self.admission.drain(now_s, lame_duck_s, drains=drains)
         self._publish(now_s)
-        if draining:
+        if self.admission.emptying:
             self._offer_all(list(self.servers), now_s)
 
     def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:
@@ -943,7 +946,7 @@ class NodeMachine(NodeFacts):
         rarely it reports."""
         if not (self.servers.waiting and neighbor.accepting):
             return
-        leaving = self.draining or self.servers.down or self.admission.elsewhere_first
+        leaving = self.admission.emptying or self.servers.down or self.admission.elsewhere_first
         if leaving or self._unlike:
             offered = to_offer(self.servers, neighbor, count, now_s, every=leaving)
             self._offer_all(offered, now_s)

@@ -112,7 +112,7 @@ class HttpClient:
         self.connections_max = connections_max
         """Open at the same time; those that are open stay."""
         self.opened_s = -math.inf
-        """When a connection was last opened."""
+        """When a connection was last opened that has not been lost without an answer since."""
         self._kept = Kept(idle_s_max, keeping)
         self.released = self._kept.released
         self._again = again
@@ -309,6 +309,8 @@ class HttpClient:
     ) -> None:
         """Of `connection.Pool`: send it again, or tell what is known of it."""
         self._kept.lost_on(connection)
+        if not connection.has_answered:
+            self.opened_s = -math.inf
         told = f"{exchange.method} {exchange.url}: {what}"
         goes_again = not self._closed and exchange.may_go_again(self._again, is_unread=is_unread)
         if goes_again and self._room() > 0:

@@ -9,9 +9,11 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from spillover.core.overflow.events import Drain
+from spillover.core.overflow.machine import NodeMachine
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.process.logs import Message
@@ -52,28 +54,75 @@ class Left(NamedTuple):
         return " and ".join(parts) or "nothing"
 
 
+class Leaving:
+    """Whether clients of a node are to go elsewhere, since it drains."""
+
+    def __init__(self, machine: NodeMachine) -> None:
+        self._machine = machine
+        self._told = False
+        self.on_change: list[Callable[[bool], None]] = []
+        """Who tells them, or that they may stay."""
+        self.lame_duck_s = 0.0
+        """How long a node that drains serves them as ever; set by whoever serves the node."""
+
+    def look(self) -> None:
+        """To be called whenever it may have changed."""
+        if self._machine.draining is not self._told:
+            self._told = self._machine.draining
+            for tell in self.on_change:
+                tell(self._told)
+
+
+async def serve_as_lame_duck(
+    machine: NodeMachine, feed: Callable[[Any], None], lame_duck_s: float
+) -> None:
+    """Begin to drain, and return when clients are not served any more as if nothing were."""
+    feed(Drain(lame_duck_s))
+    if machine.lame_duck:
+        rest_s = machine.admission.lame_until_s - time.monotonic()
+        _log.info("%sserves clients for %.1f s more, till balancers know", ENDING, rest_s)
+        await asyncio.sleep(rest_s)
+        feed(Drain())  # also where somebody has resumed it: it ends
+
+
 async def wait_for_the_end(
     home_requests: HomeRequests,
     foreign_requests: ForeignRequests,
     timeout_s: float,
     results_timeout_s: float,
-) -> None:
-    """Return when nothing is left, or after `timeout_s`. Where only results are left, they are
-    waited for no longer than `results_timeout_s` from now or from when the last of them came."""
+) -> float:
+    """Return when nothing is left of what is here now, or after `timeout_s`: how much of that is
+    left. Where only results are left, they are waited for no longer than `results_timeout_s` from
+    now or from when the last of them came. Clients may go on to send what neighbors take: that is
+    not waited for, or there would be no end."""
     begun_s = time.monotonic()
+    newest = home_requests.newest
     told_s = -math.inf
     while True:
         left, now_s = Left.of(home_requests, foreign_requests), time.monotonic()
+        is_busy = len(foreign_requests) > 0 or home_requests.has_up_to(newest)
         results_until_s = max(begun_s, home_requests.result_s) + results_timeout_s
         until_s = begun_s + timeout_s
-        if not left.requests:
+        if not is_busy:
             until_s = min(until_s, results_until_s)
-        if not any(left) or now_s >= until_s:
-            return
+        if not (is_busy or left.results) or now_s >= until_s:
+            return max(0.0, begun_s + timeout_s - now_s)
         if now_s >= told_s + TELL_EVERY_S:
             told_s = now_s
             _log.info("%swaits for %s, at most %.1f s more", ENDING, left, until_s - now_s)
         await _sign(home_requests, foreign_requests, min(until_s - now_s, LOOK_EVERY_S))
+
+
+async def wait_for_requests(
+    home_requests: HomeRequests, foreign_requests: ForeignRequests, timeout_s: float
+) -> None:
+    """Return when no request is under way, or after `timeout_s`."""
+    until_s = time.monotonic() + timeout_s
+    while home_requests or foreign_requests:
+        rest_s = until_s - time.monotonic()
+        if rest_s <= 0:
+            return
+        await _sign(home_requests, foreign_requests, min(rest_s, LOOK_EVERY_S))
 
 
 async def _sign(

@@ -69,6 +69,15 @@ class HomeRequests:
         """Requests that are under way."""
         return len(self._entries)
 
+    @property
+    def newest(self) -> int:
+        """Returns the ref of the newest that is under way; 0 where none is."""
+        return next(reversed(self._entries), 0)
+
+    def has_up_to(self, ref: int) -> bool:
+        """Returns whether any is under way that is no newer than this one."""
+        return next(iter(self._entries), math.inf) <= ref
+
     def count_types(self) -> Counter[str]:
         """Returns how many are under way, by type."""
         return Counter(entry.type for entry in self._entries.values())

@@ -34,7 +34,7 @@ from spillover.live.overflow import report_lines
 from spillover.live.overflow.condition_log import ConditionLog
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
-from spillover.live.overflow.ending import Left, wait_for_the_end
+from spillover.live.overflow.ending import Leaving, Left, serve_as_lame_duck, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.identity import Peers
@@ -120,9 +120,9 @@ class NodeShell:
         self.relays.go_by(self.cluster)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
-        self._condition_log, self._pool_log = ConditionLog(self.machine), pool_log(self.machine)
-        self.on_close: list[Callable[[], None]] = []
-        self.on_change: list[Callable[[], None]] = []
+        self._condition_log = ConditionLog(self.machine)
+        self.leaving, self._pool_log = Leaving(self.machine), pool_log(self.machine)
+        self.on_close, self.on_change = list[Callable[[], None]](), list[Callable[[], None]]()
         fed, told = (count(1).__next__, self.feed), (self.waiters, self.relays)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, *told)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, *told)
@@ -143,13 +143,15 @@ class NodeShell:
             finally:
                 self.links.stop()
 
-    async def drain(self, timeout_s: float, results_timeout_s: float) -> None:
-        """Drain, and wait until nothing is left to run, to answer or to be fetched; see
-        `ending.wait_for_the_end` for the limits."""
-        self.feed(ev.Drain())
-        await wait_for_the_end(
-            self.home_requests, self.foreign_requests, timeout_s, results_timeout_s
-        )
+    async def drain(
+        self, timeout_s: float, results_timeout_s: float, lame_duck_s: float = 0.0
+    ) -> float:
+        """Drain, and wait until nothing is left to run, to answer or to be fetched of what came
+        before the lame duck was over; see `ending.wait_for_the_end` for the limits, which count
+        from then on, and for what is returned."""
+        await serve_as_lame_duck(self.machine, self.feed, lame_duck_s)
+        both = self.home_requests, self.foreign_requests
+        return await wait_for_the_end(*both, timeout_s, results_timeout_s)
 
     @property
     def left(self) -> Left:
@@ -325,6 +327,7 @@ class NodeShell:
 
     def _publish(self, command: ev.Publish) -> None:
         self.streams.tell(command.report)
+        self.leaving.look()
         self.room.on_report(self.now_s)
         self._condition_log.look(self.now_s)
         if self._pool_log is not None:

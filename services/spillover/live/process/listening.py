@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
 import socket
+import struct
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
 
 from spillover.model.errors import InputError
 
 BACKLOG = 2048
+
+_SO_ATTACH_FILTER = 26
+_NO_NEW_ONES = b"".join(
+    struct.pack("HBBI", *instruction)
+    for instruction in (
+        (0x30, 0, 0, 13),  # load the flags of the TCP segment
+        (0x45, 0, 1, 0x02),  # is it a SYN?
+        (0x06, 0, 0, 0),  # drop it
+        (0x06, 0, 0, 0xFFFFFFFF),  # take it
+    )
+)
+"""Of classic BPF: what a listening socket is to make of what comes to it."""
 
 
 def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
@@ -24,3 +41,17 @@ def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
         raise InputError(option, "", expected) from error
     listening.listen(BACKLOG)
     return listening
+
+
+def let_nobody_begin(sockets: Iterable[socket.socket]) -> None:
+    """Have sockets that will soon be closed leave unanswered who wants to connect. Else whoever has
+    connected and was not accepted when they are closed is reset, perhaps with a request sent
+    already; so those who come too late try again after a second, and are refused before they have
+    sent anything. Does nothing where this is not Linux."""
+    if sys.platform != "linux":
+        return
+    program = ctypes.create_string_buffer(_NO_NEW_ONES)
+    told = struct.pack("HP", len(_NO_NEW_ONES) // 8, ctypes.addressof(program))
+    for listening in sockets:
+        with suppress(OSError):  # not allowed here
+            listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, told)

@@ -83,6 +83,9 @@ class QueueShell:
         """What callers wait for, by ref."""
         self._refs = 0
         self._drained = asyncio.Event()
+        self.on_draining: list[Callable[[bool], None]] = []
+        """Who tells clients to go elsewhere, or that they may stay."""
+        self._was_draining = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._driver: Driver[ev.Event, ev.Command] = Driver(
             *(self.machine, self.timers, self._interpreters(), self.fail),
@@ -117,6 +120,10 @@ class QueueShell:
 
     def feed(self, event: ev.Event) -> None:
         self._driver.feed(event)
+        if self.machine.draining is not self._was_draining:
+            self._was_draining = self.machine.draining
+            for tell in self.on_draining:
+                tell(self._was_draining)
         if self.machine.draining and self.is_empty:
             self._drained.set()
 

@@ -43,9 +43,9 @@ TLS_FILES = {"cert": "tls.crt", "key": "tls.key", "ca": "ca.crt"}
 
 TOKENS_PATH = "/etc/spillover-tokens"
 """Where the files of the Secret lie that API tokens are in."""
-TOKENS_FILE, DRAIN_FILE, PRODUCERS_FILE = "tokens.yaml", "drain", "producers"
-"""Who is let in; the secret of the one with the role operate by which a node is told to drain; and
-that of the one with the role submit that producers of the queue show each other."""
+TOKENS_FILE, PRODUCERS_FILE = "tokens.yaml", "producers"
+"""Who is let in; and the secret of the one with the role submit that producers of the queue show
+each other."""
 
 SECRET_MODE = 0o440
 """For the user of the container, who has the group."""

@@ -27,10 +27,10 @@ from spillover.tools.deployment.containers import (
 KIND = "kubernetes"
 SITE_FILES = "site-*.yaml"
 
-SETTLE_S = 5
+LAME_DUCK_S = 5
 """Between the decision to end a pod and the drain: until then, clients may still be sent there."""
 
-GRACE_S = SETTLE_S + DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
+GRACE_S = LAME_DUCK_S + DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
 
 TLS_TOPOLOGY = "tls-topology.yaml"
 """No manifest: what certificates are made for."""
@@ -287,10 +287,9 @@ def _pod(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
 
 
 def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
-    """Draining begins some seconds after the pod was taken off the Service, and ends with SIGTERM,
-    which drains too and waits for what is left."""
+    """It needs no hook before SIGTERM: the node goes on to serve until the pod was taken off the
+    Service everywhere, and drains then."""
     scheme = containers.scheme(tls=settings.tls)
-    drain = f"sleep {SETTLE_S}; spillover drain --no-wait {scheme}://127.0.0.1:{API_PORT}"
     ports = {"http": API_PORT, "peers": PEER_PORT}
     if cluster.passes:
         ports["proxy"] = PROXY_PORT
@@ -299,26 +298,26 @@ def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
     ]
     if settings.tls:
-        drain += f" --ca-file {containers.TLS_PATH}/{containers.TLS_FILES['ca']}"
         mounts.append({"name": "tls", "mountPath": containers.TLS_PATH, "readOnly": True})
     if settings.tokens:
-        drain += f" --token-file {containers.TOKENS_PATH}/{containers.DRAIN_FILE}"
         mounts.append({"name": "tokens", "mountPath": containers.TOKENS_PATH, "readOnly": True})
     memory = f"{containers.memory_mb(cluster, settings.memory_mb)}Mi"
     return {
         "name": "node",
         "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": containers.node_command(
-            cluster, testbed=False, tls=settings.tls, tokens=settings.tokens
-        ),
+        "args": [
+            *containers.node_command(
+                cluster, testbed=False, tls=settings.tls, tokens=settings.tokens
+            ),
+            *("--lame-duck-s", str(LAME_DUCK_S)),
+        ],
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()
         ],
         "startupProbe": _probe("/healthz", scheme, period_s=1, failures=60),
         "livenessProbe": _probe("/healthz", scheme, period_s=10, failures=3),
         "readinessProbe": _probe("/readyz", scheme, period_s=2, failures=1),
-        "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", drain]}}},
         "resources": {
             "requests": {"cpu": "100m", "memory": memory},
             "limits": {"cpu": f"{settings.cpus * 1000:.0f}m", "memory": memory},

@@ -2,11 +2,11 @@
 and what it comes to where none is left.
 
 An upstream that cannot be reached surely has not got the request, and the next one is tried; where
-none is left, the same one again for as long as it does not count as down, and then the work was not
-started. When bytes had left and no answer came, only one that is
-keyed or idempotent is tried at another one. One
-that answers that it has surely not done the work is left alone for as long as it asks, and the next
-one is tried. How a request goes out and what its answer means is known to the handlers alone.
+none is left, the same one again for as long as it does not count as down, and then the work was
+not started. When bytes had left and no answer came, only what is keyed or idempotent is tried once
+more. One that answers that it has surely not done the work is left alone for as long as it asks,
+and the next one is tried. How a request goes out and what its answer means is known to the
+handlers alone.
 """
 
 from __future__ import annotations

@@ -135,6 +135,13 @@ class RequestHead(NamedTuple):
         return Chunked() if self.size_bytes == CHUNKED else ByLength(self.size_bytes)
 
 
+def is_check(head: RequestHead) -> bool:
+    """Returns whether this is how HAProxy asks, unless told otherwise, whether to send requests:
+    `OPTIONS / HTTP/1.0`. Who names no host asks for nothing of a service."""
+    is_whole = head.method == "OPTIONS" and head.target in (b"/", b"*")
+    return is_whole and head.is_old and b"host" not in head.names and not head.size_bytes
+
+
 def values(fields: Fields, name: bytes) -> list[bytes]:
     """Returns the values of the fields of that name, which is in lower case."""
     return [value for other, value in fields if other.lower() == name]

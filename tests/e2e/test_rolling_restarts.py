@@ -1,0 +1,252 @@
+"""Two nodes of a site behind nginx and HAProxy, as deploy/balancers has them, and behind HAProxy
+as a mere relay of connections: both nodes are restarted, one after the other, under load, and no
+client notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from spillover.live.http.client import HttpClient
+from support import federation, relays
+from support.lying_service import lying_service
+from support.ports import free_ports
+
+pytestmark = [pytest.mark.threes, pytest.mark.timeout(120)]
+
+BALANCERS = Path(__file__).parents[2] / "deploy" / "balancers"
+
+LAME_DUCK_S = 2.5
+"""Two of HAProxy's checks, and as much again for a machine that is busy."""
+
+CLIENTS = 6
+
+BETWEEN_S = 0.005
+
+TOPOLOGY = """
+name: site
+policy: two-choice
+clusters:
+  - {id: node-1, servers: 4, service_ms: 5, handler: "%s", url: "http://127.0.0.1:%d"%s}
+  - {id: node-2, servers: 4, service_ms: 5, handler: "%s", url: "http://127.0.0.1:%d"%s}
+links: [{between: [node-1, node-2]}]
+"""
+
+TCP = """
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 90s
+    timeout server 90s
+    option httpchk GET /readyz
+    default-server inter 500ms fall 2 rise 1
+    retries 2
+    option redispatch 1
+frontend nodes
+    bind :8100
+    default_backend nodes
+frontend services
+    bind :8200
+    default_backend services
+backend nodes
+    server node-1 127.0.0.1:8101 check
+    server node-2 127.0.0.1:8102 check
+backend services
+    server node-1 127.0.0.1:8201 check port 8101
+    server node-2 127.0.0.1:8202 check port 8102
+"""
+
+KINDS = {"nginx": "nginx", "haproxy": "haproxy", "connections": "haproxy"}
+
+
+def configuration(kind, ports, directory):
+    """What is shipped, with these ports, and within a directory."""
+    text = TCP
+    if kind != "connections":
+        text = (BALANCERS / {"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[kind]).read_text()
+    for shipped, port in ports.items():
+        text = text.replace(f"127.0.0.1:{shipped}", f"127.0.0.1:{port}")
+        text = text.replace(f"check port {shipped}", f"check port {port}")
+        text = text.replace(f"listen {shipped};", f"listen 127.0.0.1:{port};")
+        text = text.replace(f"bind :{shipped}", f"bind 127.0.0.1:{port}")
+    places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    inside = "".join(f"{place}_temp_path {directory}/{place};\n" for place in places)
+    text = text.replace("http {\n", f"http {{\n{inside}")
+    return f"daemon off;\npid {directory}/pid;\n{text}" if kind == "nginx" else text
+
+
+@asynccontextmanager
+async def process(*command, output):
+    with output.open("ab") as said:
+        started = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        )
+    try:
+        yield started
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.wait()
+
+
+async def ask(client, method, path, body=b""):
+    """The status of an answer, or why there is none."""
+    try:
+        return (await client.request(method, path, body=body, timeout_s=20.0)).status
+    except Exception as error:  # noqa: BLE001 - the client sees an error, whatever it is
+        return repr(error)
+
+
+class Site:
+    """The nodes, of which one at a time may be away; they pass requests on to a service, if any."""
+
+    def __init__(self, service_url, ports, directory):
+        self.urls = {f"node-{n}": f"http://127.0.0.1:{ports[8100 + n]}" for n in (1, 2)}
+        handler, told = "sleep", []
+        for number in (1, 2):
+            proxied = ""
+            if service_url is not None:
+                handler = f"proxy:{service_url}"
+                proxied = f', proxy_url: "http://127.0.0.1:{ports[8200 + number]}"'
+            told += [handler, ports[8100 + number], proxied]
+        self._file = directory / "site.yaml"
+        self._file.write_text(TOPOLOGY % tuple(told))
+        self._directory = directory
+        self._stacks = {}
+        self._nodes = {}
+
+    async def start(self, id_):
+        stack = self._stacks[id_] = AsyncExitStack()
+        command = [sys.executable, "-m", "spillover", "node", "--topology", str(self._file)]
+        command += ["--cluster", id_, "--lame-duck-s", str(LAME_DUCK_S)]
+        running = process(*command, output=self._directory / f"{id_}.log")
+        self._nodes[id_] = await stack.enter_async_context(running)
+
+    async def state(self, id_):
+        async with asyncio.timeout(5):
+            client = HttpClient(self.urls[id_])
+            try:
+                response = await client.request("GET", "/state", timeout_s=2.0)
+                return json.loads(response.body)
+            except Exception:  # noqa: BLE001 - not there yet
+                return None
+            finally:
+                await client.close()
+
+    async def linked(self):
+        told = [await self.state(id_) for id_ in self.urls]
+        return all(one and all(there["alive"] for there in one["neighbors"]) for one in told)
+
+    async def is_asked(self, id_, url, asked):
+        """Whether the balancer, too, knows that it is back: who connects now comes to it."""
+        client = HttpClient(url)
+        assert await ask(client, *asked) == 200
+        await client.close()
+        state = await self.state(id_)
+        return state is not None and state["ledger"]["home"]["accepted"] > 0
+
+    async def restart(self, id_):
+        """Returns its exit status."""
+        self._nodes[id_].send_signal(signal.SIGTERM)
+        async with asyncio.timeout(LAME_DUCK_S + 20.0):
+            status = await self._nodes[id_].wait()
+        await self._stacks[id_].aclose()
+        await self.start(id_)
+        await federation.until(self.linked, limit_s=30.0)
+        return status
+
+    async def stop(self):
+        for stack in self._stacks.values():
+            await stack.aclose()
+
+
+async def load(url, asked, seen):
+    """Ask on a connection that is kept, until cancelled."""
+    client = HttpClient(url)
+    try:
+        for number in count():
+            method, path, body = asked[number % len(asked)]
+            told = await ask(client, method, path, body)
+            seen[told] = seen.get(told, 0) + 1
+            await asyncio.sleep(BETWEEN_S)
+    finally:
+        await client.close()
+
+
+ASKED = {
+    8100: [("POST", "/requests", b'{"payload": {}}'), ("GET", "/healthz", b"")],
+    8200: [("POST", "/x", b"x" * 1000), ("GET", "/y", b"")],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "door"),
+    [("nginx", 8100), ("nginx", 8200), ("haproxy", 8100), ("haproxy", 8200), ("connections", 8200)],
+)
+def test_a_rolling_restart_costs_no_client_an_error(kind, door, require, tmp_path):
+    require(relays.find(KINDS[kind]), f"{KINDS[kind]} is not installed")
+    shipped = [8100, 8200, 8101, 8102, 8201, 8202]
+    ports = dict(zip(shipped, free_ports(len(shipped)), strict=True))
+
+    async def main():
+        async with AsyncExitStack() as stack:
+            service = await stack.enter_async_context(lying_service())
+            service.answer = answer
+            site = Site(service.url if door == 8200 else None, ports, tmp_path)
+            stack.push_async_callback(site.stop)
+            for id_ in site.urls:
+                await site.start(id_)
+            await federation.until(site.linked, limit_s=30.0)
+            balancer = await stack.enter_async_context(balancing(kind, ports, tmp_path))
+            client = HttpClient(f"http://127.0.0.1:{ports[door]}")
+            stack.push_async_callback(client.close)
+
+            async def is_up():
+                return await ask(client, *ASKED[door][1]) == 200
+
+            await federation.until(is_up, limit_s=20.0)
+            seen = {}
+            url = f"http://127.0.0.1:{ports[door]}"
+            clients = [asyncio.create_task(load(url, ASKED[door], seen)) for _ in range(CLIENTS)]
+            for id_ in site.urls:
+                before = sum(seen.values())
+                await federation.until(lambda before=before: sum(seen.values()) > before + 200)
+                assert await site.restart(id_) == 0
+                await federation.until(
+                    partial(site.is_asked, id_, url, ASKED[door][0]), limit_s=20.0
+                )
+            for one in clients:
+                one.cancel()
+            await asyncio.gather(*clients, return_exceptions=True)
+            assert balancer.returncode is None
+            assert list(seen) == [200], seen
+
+    federation.run(main, limit_s=100.0)
+
+
+async def answer(talk, _head, _body):
+    await asyncio.sleep(0.005)
+    await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    return True
+
+
+@asynccontextmanager
+async def balancing(kind, ports, directory):
+    file = directory / "balancer.conf"
+    file.write_text(configuration(kind, ports, directory))
+    program = relays.find(KINDS[kind])
+    options = ["-db", "-f", str(file)]
+    if kind == "nginx":
+        options = ["-p", str(directory), "-e", str(directory / "error.log"), "-c", str(file)]
+    async with process(program, *options, output=directory / "balancer.log") as running:
+        yield running
