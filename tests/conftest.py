@@ -13,11 +13,11 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import hypothesis
 import pytest
@@ -95,6 +95,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         metavar="FILE",
         help="append to this file which tests bound to real time fail, and do not count them",
+    )
+    parser.addoption(
+        "--skips", type=Path, metavar="FILE", help="append to this file why tests are skipped"
     )
     parser.addoption("--again", type=Path, metavar="FILE", help="the tests that this file names")
 
@@ -307,6 +310,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.exitstatus == pytest.ExitCode.TESTS_FAILED and session.shouldfail:
         session.exitstatus = pytest.ExitCode.INTERRUPTED
     stats = config.pluginmanager.get_plugin("terminalreporter").stats
+    _list_skips(config.getoption("skips"), stats.get("skipped", ()))
     failures = [*stats.get("failed", ()), *stats.get("error", ())]
     realtime = [one for one in failures if "realtime" in getattr(one, "keywords", ())]
     file = config.getoption("first_failures")
@@ -316,6 +320,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         listed.writelines(f"{name}\n" for name in dict.fromkeys(one.nodeid for one in realtime))
     if session.exitstatus == pytest.ExitCode.TESTS_FAILED and len(realtime) == len(failures):
         session.exitstatus = pytest.ExitCode.OK
+
+
+def _list_skips(file: Path | None, skipped: Iterable[pytest.TestReport]) -> None:
+    if file is None:
+        return
+    with file.open("a", encoding="utf-8") as listed:
+        for report in skipped:
+            _, _, reason = cast("tuple[str, int, str]", report.longrepr)
+            listed.write(reason.removeprefix("Skipped: ").splitlines()[0] + "\n")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -407,7 +420,10 @@ def waves(require: Callable[[object, str], None]) -> ModuleType:
 @pytest.fixture(scope="session")
 def redis_servers(require: Callable[[object, str], None]) -> ModuleType:
     """The module that starts Redis: `with redis_servers.running(tmp_path) as server`."""
-    require(servers.is_installed(), "redis-server on the PATH, and the extra `leases`")
+    require(
+        servers.is_installed(),
+        "redis-server on the PATH (Debian: apt install redis-server), and the extra `leases`",
+    )
     return servers
 
 

@@ -10,13 +10,15 @@
 # so may use what these leave (.ci/run).
 #
 # What fails has failed. Only tests marked `realtime`, whose limits are those of real time, are run
-# once more by themselves, and that counts; the end of the log lists those that failed at first.
+# once more by themselves, and that counts; the end of the log lists those that failed at first, and
+# counts those that were not tried, by what they want.
 #
 # Plain .venv/bin/pytest runs all of them in one process.
 set -eu
 cd "$(dirname "$0")/.."
 
 failures=$(mktemp -d)
+skips=$(mktemp) # why tests were not tried, a line each
 status=0
 without_tests=0
 computed=$(mktemp) # what those say that compute
@@ -33,7 +35,11 @@ finish() {
         echo "spillover: these are bound to real time, and failed at first:"
         sed 's/^/  /' "$failures"/*
     fi
-    rm -rf "$failures" "$computed"
+    if [ -s "$skips" ]; then
+        echo "spillover: not tried, for want of what is named (.ci/run installs all of it on Debian, as root):"
+        sort "$skips" | uniq -c | sort -rn
+    fi
+    rm -rf "$failures" "$computed" "$skips"
     exit "$code"
 }
 trap finish EXIT
@@ -45,7 +51,7 @@ trap 'exit 143' TERM
 # collected, a wrong option.
 run() {
     code=0
-    .venv/bin/pytest "$@" || code=$?
+    .venv/bin/pytest --skips="$skips" "$@" || code=$?
     go_on
 }
 
@@ -67,7 +73,7 @@ count() {
 # One test may stand still for long. They are a session, and so a process group, of their own.
 begin_meanwhile() {
     export SPILLOVER_MEANWHILE=2
-    .venv/bin/pytest --only=meanwhile -p no:schemathesis -o timeout=1200 \
+    .venv/bin/pytest --only=meanwhile --skips="$skips" -p no:schemathesis -o timeout=1200 \
         --numprocesses=$SPILLOVER_MEANWHILE --dist=loadscope --no-loadscope-reorder "$@" \
         >"$computed" 2>&1 &
     meanwhile=$!

@@ -11,10 +11,11 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from http.client import HTTPConnection
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -314,7 +315,7 @@ def _metric(member, name):
 
 
 def test_drain_over_http(members):
-    """202 at once, not ready any more, and all is the other one's."""
+    """202 at once, not ready any more, and all is the other one's; connections are not kept."""
     with members("a") as a, members("b") as b:
         until(lambda: (len(a.thread.held), len(b.thread.held)) == (3, 3))
         foreign = {"Origin": "http://evil.example"}
@@ -322,6 +323,9 @@ def test_drain_over_http(members):
         status, told = ask_json(f"{a.url}/admin/drain", "POST")
         assert (status, told["node"], told["draining"]) == (202, "a", True)
         assert a.readiness == (503, "draining")
+        with closing(HTTPConnection(a.url.removeprefix("http://"))) as kept:
+            kept.request("GET", "/state")
+            assert kept.getresponse().getheader("connection") == "close"
         assert a.thread.wait(LIMIT_S)
         assert a.state["state"] == "finished"
         until(lambda: len(b.thread.held) == PARTITIONS)

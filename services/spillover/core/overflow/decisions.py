@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillover.core.overflow.health import WELL
+from spillover.core.overflow.knowledge import Knowledge
 from spillover.core.overflow.loads_told import of_choice, of_neighbor, of_shadow
-from spillover.core.overflow.neighbors import Knowledge
 from spillover.core.overflow.shadow import ShadowChoice
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Refusal

@@ -17,7 +17,8 @@ from spillover.core.overflow.register import Register
 from spillover.core.overflow.settings import Carried, NodeSettings
 from spillover.core.overflow.visit import QUEUED, Visit
 from spillover.model.request import Refusal
-from spillover.model.topology import is_failure
+from spillover.model.service_statuses import is_failure
+from spillover.policy.overflow.degradation import SAME
 
 BEHIND_IT = frozenset({None, Refusal.QUEUE_FULL, Refusal.TOO_LATE})
 """What may be said against joining the end of the queue, and not against standing first."""
@@ -161,6 +162,16 @@ class NodeFacts:
         """Returns whether this visit is decided again if it fails where work is known to fail: with
         a key it may run twice, and nobody has been shown an answer of what does not pass."""
         return visit.request.keyed and not self.settings.passes
+
+    def _may_do_better(self, visit: Visit, now_s: float) -> bool:
+        """Whether a request that a neighbor has failed, which is known to fail work, is decided
+        again: it was a probe, it may run twice, and there is a better place."""
+        if not self.is_free(visit) or visit.answering or visit.cancelling:
+            return False
+        if visit.deadline_s <= now_s:
+            return False
+        better = min(self.admission.rank, self.neighbors.knowledge().best)
+        return better + SAME < visit.target.rank
 
     def _goes_back(self, visit: Visit) -> bool:
         """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""

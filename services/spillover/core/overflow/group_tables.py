@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from spillover.core.overflow.knowledge import Knowledge
 from spillover.core.overflow.neighbor import Neighbor
-from spillover.core.overflow.neighbors import Knowledge, Neighbors
+from spillover.core.overflow.neighbors import Neighbors
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.model.type_groups import TypeGroup

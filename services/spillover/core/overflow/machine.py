@@ -71,7 +71,7 @@ from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
 from spillover.model.unlike_servers import QUEUE
 from spillover.policy.overflow.base import KEEP
 from spillover.policy.overflow.choosers import BY_LOAD
-from spillover.policy.overflow.degradation import BAD, SAME
+from spillover.policy.overflow.degradation import BAD
 
 OFFERS_MAX = 16
 """Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""
@@ -626,16 +626,6 @@ class NodeMachine(NodeFacts):
                 self.neighbors.pace(visit.target, now_s)
             if self.servers.waiting:
                 self._offer_again(visit.target, now_s, 1)
-
-    def _may_do_better(self, visit: Visit, now_s: float) -> bool:
-        """Whether a request that a neighbor has failed, which is known to fail work, is decided
-        again: it was a probe, it may run twice, and there is a better place."""
-        if not self.is_free(visit) or visit.answering or visit.cancelling:
-            return False
-        if visit.deadline_s <= now_s:
-            return False
-        better = min(self.admission.rank, self.neighbors.knowledge().best)
-        return better + SAME < visit.target.rank
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
         visit = self.register.visits.get(event.ref)

@@ -48,7 +48,7 @@ class NodeSettings:
     """None where the servers are alike."""
     type_groups: TypeGroups = NO_GROUPS
     failure_statuses: tuple[int, ...] | None = None
-    """Of its service, what is held against it: see `model.topology.is_failure`."""
+    """Of its service, what is held against it: see `model.service_statuses.is_failure`."""
     asks: bool = False
     """It asks its service whether it is well again, by a request of its own."""
     passes: bool = False

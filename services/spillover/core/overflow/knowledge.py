@@ -1,0 +1,61 @@
+"""Snapshots of what one cluster knows of its neighbors, for policies, records and users. The table
+that they are made from is `neighbors`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spillover.model.ids import ClusterId
+from spillover.policy.overflow.base import NeighborLoads
+from spillover.policy.overflow.degradation import SAME
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """All that was known of the neighbors at one instant, by position. Never changes once made."""
+
+    ids: tuple[ClusterId, ...]
+    handles: tuple[int, ...]
+    loads: NeighborLoads
+    """What policies are given."""
+    accept: tuple[float, ...]
+    reported_s: tuple[float, ...]
+    known: tuple[bool, ...]
+    accepting: tuple[bool, ...]
+    degraded: tuple[bool, ...]
+    takes: tuple[bool, ...]
+    """Who may be given work by a cluster that is well: accepts and does it or has it done well, or
+    takes a probe."""
+    ranks: tuple[float, ...]
+    """How good a place for work each is, the less the better."""
+    best: float
+    """The least of those that accept; infinity if none does."""
+    serves: tuple[bool, ...] | None = None
+    """Who serves the group of types; None where there is one, which all serve."""
+
+    def as_good_as(self, own: float) -> tuple[bool, ...]:
+        """Returns who may be given work by a cluster of this rank, which is not well: the best of
+        those that accept, unless it is better itself."""
+        limit = min(own, self.best) + SAME
+        ranked = zip(self.accepting, self.ranks, strict=True)
+        return tuple([accepts and rank <= limit for accepts, rank in ranked])
+
+
+@dataclass(slots=True)
+class NeighborView:
+    """One row of /state: what is believed of a neighbor, and how old that is."""
+
+    handle: int
+    id: ClusterId
+    delay_s: float
+    way_s: float
+    accept_probability: float
+    neighborhood_accept_probability: float
+    queue_length: int
+    age_s: float | None
+    alive: bool
+    degraded: bool = False
+    ahead: int = 0
+    load: float = 0.0
+    load_age_s: float | None = None

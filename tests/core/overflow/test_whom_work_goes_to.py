@@ -1,0 +1,157 @@
+"""Whom work goes to where some fail it: the best that can be reached, neighbors one by one; what is
+tried elsewhere again; and what counts as a failure.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.neighbor import TRIAL_PAUSE_S
+from spillover.model.request import Answer, Outcome, Refusal
+from support.failing_cluster import degrade, fail, forwards, only, refusals, starts
+
+SOON_S = 0.5
+"""A failed server is free again by then, and no neighbor was silent for too long."""
+
+
+def failed_by(cluster, path):
+    return Answer(Outcome.FAILED, path, problem="failing", upstream_status=500)
+
+
+def lose_at(node, neighbor, refs, **how):
+    """Own work of a cluster that can start nothing is given to the neighbor and fails there; the
+    commands of the last answer."""
+    commands = []
+    for ref in refs:
+        assert forwards(node.arrive(ref, **how)) == [(ref, neighbor)]
+        commands = node.tell(ev.ForwardAnswered(ref, failed_by("b", ("a", "b")), 0.0, 0.0))
+    return commands
+
+
+def test_who_fails_own_work_gets_none_of_it(story):
+    """Whatever it says of itself: the other one gets it all. It is tried again after a while, with
+    one request at a time."""
+    node = story()
+    node.tell(ev.ServersDown())
+    node.hear(0)
+    node.hear(1, accepting=False)
+    lose_at(node, 0, range(4), keyed=False)
+    node.hear(1, sequence=2)
+    assert [forwards(node.arrive(ref)) for ref in (11, 12)] == [[(11, 1)], [(12, 1)]]
+    assert node.machine.neighbors.view(0.0)[0].degraded
+    node.hear(0, 1, now_s=TRIAL_PAUSE_S, sequence=3)
+    assert node.machine.neighbors.by_handle[0].invited
+
+
+def test_a_neighbor_that_found_out_by_itself_and_is_well_is_given_work_at_once(story):
+    node = story()
+    node.tell(ev.ServersDown())
+    node.hear(0)
+    node.hear(1, accepting=False)
+    lose_at(node, 0, range(4), keyed=False)
+    node.hear(0, sequence=2, degraded=True, failed_share=1.0)
+    node.hear(0, sequence=3)
+    assert not node.machine.neighbors.view(0.0)[0].degraded
+    assert forwards(node.arrive(11)) == [(11, 0)]
+
+
+def test_a_cluster_without_servers_has_its_work_done_by_whom_it_can_reach(story):
+    """Degraded or not: never `no_servers` while somebody accepts. Of two the better one gets it."""
+    node = story()
+    node.tell(ev.ServersDown())
+    node.hear(0, degraded=True, failed_share=0.6)
+    assert forwards(node.arrive(1)) == [(1, 0)]
+    node.hear(1, degraded=True, failed_share=0.2)
+    assert [forwards(node.arrive(ref, away=True)) for ref in (2, 3)] == [[(2, 1)], [(3, 1)]]
+
+
+def test_where_all_fail_the_best_gets_the_work(story):
+    """The own cluster fails all that is tried here, b fails a third of what comes."""
+    node = story(neighbors=("b",))
+    degrade(node)
+    node.wake(SOON_S)
+    for ref in range(9):
+        assert starts(node.arrive(ref, 10.0 * ref + 10.0, keyed=False)) == [ref]
+        fail(node, ref)
+        node.wake(node.now_s + 1.0)
+    node.hear(0, degraded=True, failed_share=0.3)
+    assert forwards(node.arrive(100, keyed=False)) == [(100, 0)]
+    node.hear(0, sequence=2, degraded=True, failed_share=1.0)
+    assert starts(node.arrive(101, keyed=False)) == [101], "no worse than here"
+
+
+def test_a_degraded_cluster_hands_on_what_a_neighbor_sends_if_another_is_well(story):
+    """There is no other way from b to c. If c refuses it goes back, undone."""
+    node = story()
+    node.hear(0, 1)
+    degrade(node)
+    node.hear(0, sequence=2, degraded=True, failed_share=1.0)
+    assert forwards(node.arrive(1, path=("b",))) == [(1, 1)]
+    assert refusals(node.tell(ev.ForwardRefused(1))) == [(1, 0, Refusal.DEGRADED)]
+
+
+def test_who_is_the_way_to_the_own_cluster_is_none_of_others(story):
+    """It is degraded, and would only hand back."""
+    node = story()
+    node.hear(0)
+    node.hear(1, degraded=True, relay_hops=1, relay_by="a")
+    assert node.machine.neighbors.knowledge().accepting == (True, False)
+    node.hear(1, sequence=2, degraded=True, relay_hops=2, relay_by="d")
+    known = node.machine.neighbors.knowledge()
+    assert known.ranks == (0.0, 2.0)
+    assert known.takes == (True, False), "b does it itself"
+    node.hear(0, sequence=2, degraded=True)
+    assert node.machine.neighbors.knowledge().takes[1], "now c is the best"
+
+
+def test_a_probe_with_a_key_costs_nobody_anything(story):
+    """It fails here, and is done by the neighbor; where nobody takes it, that is its answer."""
+    node = story(neighbors=("b",))
+    node.hear(0)
+    degrade(node)
+    node.wake(SOON_S)
+    assert starts(node.arrive(1, SOON_S)) == [1]
+    assert forwards(fail(node, 1)) == [(1, 0)]
+    node.wake(10.0)
+    node.hear(0, now_s=10.0, sequence=2)
+    assert starts(node.arrive(2, 10.0)) == [2]
+    node.tell(ev.LinkDown(0))
+    (reply,) = only(fail(node, 2), ev.Reply)
+    assert reply.answer.outcome is Outcome.FAILED
+
+
+def test_without_a_key_it_never_runs_twice(story):
+    node = story(neighbors=("b",))
+    node.hear(0)
+    degrade(node)
+    node.wake(SOON_S)
+    assert starts(node.arrive(1, SOON_S, keyed=False)) == [1]
+    (reply,) = only(fail(node, 1), ev.Reply)
+    assert reply.answer.outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize(("statuses", "status", "counts"), [
+    (None, 500, True), (None, 501, False), (None, 505, False), (None, None, True),
+    ((502,), 500, False), ((502,), 502, True), ((), 500, False), ((), None, True),
+])  # fmt: skip
+def test_which_statuses_are_held_against_a_cluster(story, statuses, status, counts):
+    """Here and at neighbors. The others are failures of the request alone."""
+    node = story(neighbors=("b",), failure_statuses=statuses)
+    for ref in range(8):
+        if node.machine.health.degraded:
+            break
+        node.arrive(ref)
+        node.tell(ev.ServiceEnded(ref, Outcome.FAILED, 0.25, upstream_status=status))
+    assert node.machine.health.degraded == counts
+
+
+def test_neighbors_may_queue_for_a_cluster_whose_neighbor_fails(story):
+    """Under adaptive few of them may, else; what is turned away would fail where it came from."""
+    for fails, taken in ((False, 2), (True, 5)):
+        node = story(policy="adaptive", neighbors=("b",))
+        node.hear(0, degraded=fails, failed_share=1.0 if fails else 0.0)
+        node.arrive(1)
+        for ref in range(2, 7):
+            node.arrive(ref, path=("b",))
+        assert node.machine.servers.waiting_foreign == taken
