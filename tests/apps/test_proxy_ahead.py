@@ -97,7 +97,7 @@ def test_who_stays_behind_a_refusal_has_a_while(monkeypatch, quiet_s, linger_s):
         assert (await client.answer()).status == 400
         if min(quiet_s, linger_s) < 1.0:
             await until(lambda: not here.doors["a"].connections)
-            assert here.doors["a"].clock() - begun_s >= 0.05
+            assert here.doors["a"].clock() - begun_s >= 0.045  # a loop counts in whole milliseconds
         else:
             await turn(0.2)
             assert len(here.doors["a"].connections) == 1

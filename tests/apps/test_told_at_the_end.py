@@ -19,7 +19,7 @@ from spillover.apps.node.answers import (
     rate_limited,
     status_of,
 )
-from spillover.apps.node.passed_answers import not_passed, proxy_status
+from spillover.apps.node.door_problems import not_passed, proxy_status
 from spillover.apps.node.peer_paths import _refusal
 from spillover.core.overflow.events import Refuse
 from spillover.core.overflow.quotas import Excess
@@ -235,7 +235,8 @@ def test_proxy_status_says_whose_fault_it_is():
     for reason in STATUS_BY_REASON:
         named = [error for error, reasons in FAULTS.items() if reason in reasons]
         (error,) = named or ["http_request_error"]
-        assert proxy_status(reason) == f"spillover; error={error}".encode()
+        told = proxy_status(Problem(reason, "x")).decode()
+        assert told.partition("; details=")[0] == f"spillover; error={error}"
 
 
 @pytest.mark.parametrize(

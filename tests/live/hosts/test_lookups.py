@@ -208,6 +208,7 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("script", "argument", "said"),
     [(ENDS, "uvloop", "given up"), (ENDS, "asyncio", "given up"), (FORKS, "", "7")],

@@ -104,8 +104,7 @@ async def serve_node(
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
-        at_proxy = [_proxy_door(shell, app, credentials, allowed_origins)] if proxy_bind else []
-        servers: Servers = [*of_app, *at_proxy]
+        servers: Servers = [*of_app, *_doors(shell, app, credentials, proxy_bind, allowed_origins)]
         _watch(shell, servers, lame_duck_s)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
@@ -216,18 +215,21 @@ def _bounds(shell: NodeShell) -> Bounds:
     return Bounds() if idle_ms is None else Bounds(idle_s=idle_ms / 1e3)
 
 
-def _proxy_door(
+def _doors(
     shell: NodeShell,
     app: HotPaths,
     credentials: Credentials | None,
+    proxy_bind: tuple[str, int] | None,
     allowed_origins: frozenset[str],
-) -> ProxyDoor:
+) -> list[ProxyDoor]:
+    """Those of the service that requests are passed to: one, if there is any."""
+    if proxy_bind is None:
+        return []
     from spillover.apps.node.proxy_door import ProxyDoor  # noqa: PLC0415 - few have such a door
 
     tls = proxy_context(shell.cluster, credentials)
-    return ProxyDoor(
-        shell, _bounds(shell), tls=tls, doors=app.doors, allowed_origins=allowed_origins
-    )
+    told = shell, _bounds(shell)
+    return [ProxyDoor(*told, tls=tls, doors=app.doors, allowed_origins=allowed_origins)]
 
 
 def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
