@@ -284,7 +284,7 @@ def test_neighbors_hear_of_it_at_once(story):
     node.hear(0, 1)
     (told,) = reports(degrade(node))
     assert (told.degraded, told.accept_probability) == (True, 0.0)
-    assert (told.relay_hops, told.relay_by, told.invites) == (1, "b", False)
+    assert (told.relay_hops, told.relay_by, told.invites) == (1, "", False), "by b or c"
     assert told.failed_share > 0.0
     assert told.least_failed == 0.0, "at b"
 

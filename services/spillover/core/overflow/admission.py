@@ -37,7 +37,6 @@ class Admission:
         "_health",
         "_held",
         "_here",
-        "_is_unlike",
         "_neighbors",
         "_refuses_blocked",
         "_servers",
@@ -45,6 +44,7 @@ class Admission:
         "bounds_foreign",
         "draining",
         "emptying",
+        "hands_on",
         "invites",
         "lame_until_s",
     )
@@ -68,8 +68,9 @@ class Admission:
         """While work goes elsewhere: whether a neighbor may send a probe. Set by the machine."""
         self.bounds_foreign = False
         """Whether few neighbors' requests may wait. Set by the machine, by its policy."""
+        self.hands_on = False
+        """Whether what a neighbor sends can go on to another. Set by the machine, by its policy."""
         self._refuses_blocked = servers.on_block == REFUSE
-        self._is_unlike = settings.pool is not None
         self._health, self._here = health, health.here
         self._neighbors = neighbors
         self._settings = settings
@@ -120,7 +121,7 @@ class Admission:
     def relay_hops(self) -> int:
         """Returns how many hops away a cluster is that is well, and that all is handed on to since
         this one is not; 0 where it is, or there is none that a neighbor's request could get to."""
-        if not (self._here.degraded or self._servers.down) or self._is_unlike:
+        if not (self._here.degraded or self._servers.down) or not self.hands_on:
             return 0
         best = self._neighbors.knowledge().best
         return int(best) + 1 if best + 2.0 <= min(self._settings.max_hops, BAD) else 0

@@ -70,7 +70,7 @@ from spillover.model.load import LoadNow
 from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
 from spillover.model.unlike_servers import QUEUE
 from spillover.policy.overflow.base import KEEP
-from spillover.policy.overflow.choosers import BY_LOAD
+from spillover.policy.overflow.choosers import BY_LOAD, ISOLATED
 from spillover.policy.overflow.degradation import BAD
 
 OFFERS_MAX = 16
@@ -721,6 +721,8 @@ class NodeMachine(NodeFacts):
         self.decider.use(policy, shadow)
         self._by_load = self.admission.bounds_foreign = policy in BY_LOAD
         self._tells_load = self._by_load or shadow in BY_LOAD
+        # Of unlike servers each group of types would have a way of its own.
+        self.admission.hands_on = policy != ISOLATED and not self._unlike
         for group in self.groups.all:
             group.neighbors.loads_count = self._by_load
 

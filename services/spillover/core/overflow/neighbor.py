@@ -264,14 +264,15 @@ class Neighbor:
         self.accept = report.accept_probability if hears_us else 0.0
         near = report.neighborhood_accept_probability if hears_us else 0.0
         self.reject_near = 1.0 - near
-        if self.degraded and not report.degraded:
-            self.there.acquit()  # it has found out by itself
-        self.degraded = report.degraded
         self.failed_share = report.failed_share
         told = report.least_failed
         self.least_failed = report.failed_share if told is None else told
         self.leads_back = report.relay_by == own
+        does = self.degraded, self.relay_hops > 0
+        self.degraded = report.degraded
         self.relay_hops = 0 if self.leads_back else report.relay_hops
+        if does != (self.degraded, self.relay_hops > 0):
+            self.there.acquit()  # it has found out by itself, and does something else with work
         self.invited = report.degraded and (report.invites or not report.relay_hops)
         self._take_it_at_its_word()
         self.judge()

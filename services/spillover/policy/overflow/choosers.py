@@ -5,8 +5,11 @@ from __future__ import annotations
 from spillover.policy.overflow import adaptive, isolated, paper, two_choice
 from spillover.policy.overflow.base import Chooser
 
+ISOLATED = "isolated"
+"""Hands nothing on."""
+
 CHOOSERS: dict[str, Chooser] = {
-    "isolated": isolated.choose,
+    ISOLATED: isolated.choose,
     "paper": paper.choose,
     "two-choice": two_choice.choose,
     "adaptive": adaptive.choose,
