@@ -63,6 +63,7 @@ class Lingering(SharedReads):
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
         super().connection_lost(exc)
+        del self._owner  # which holds this: neither must wait for a full garbage collection
 
     def _look(self) -> None:
         size_bytes, self._size_bytes = self._size_bytes, 0
