@@ -53,7 +53,7 @@ def test_results_that_are_lost_are_named_a_line_at_a_time(caplog):
     _, *others, last = (one.msg for one in caplog.records)
     assert len(others) == NAMES_MAX // NAMES_PER_LINE
     assert [name for line in others for name in line.fields["names"]] == names[:NAMES_MAX]
-    assert str(last) == "ending: more results are lost count=7"
+    assert str(last) == "more results are lost count=7"
 
 
 class Foreign:

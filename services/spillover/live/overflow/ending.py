@@ -148,9 +148,9 @@ def tell_lost(left: Left, results: Sequence[str] = ()) -> None:
     told = results[:NAMES_MAX]
     for at in range(0, len(told), NAMES_PER_LINE):
         names = list(told[at : at + NAMES_PER_LINE])
-        _log.warning(Message(f"{ENDING}results that are lost", names=names))
+        _log.warning(Message("results that are lost", names=names))
     if len(results) > NAMES_MAX:
-        _log.warning(Message(f"{ENDING}more results are lost", count=len(results) - NAMES_MAX))
+        _log.warning(Message("more results are lost", count=len(results) - NAMES_MAX))
 
 
 def _count(number: int, noun: str) -> str:
