@@ -115,6 +115,7 @@ def test_a_location_does_not_lead_past_the_door(hops):
             (f"{own}?b", "/?b"),
             (f"http://door.example:{port}/a/", "/a/"),
             (f"{own}//evil.example/", "/.//evil.example/"),
+            (f"{own}/\t/evil.example/", "/./\t/evil.example/"),
             (f"{own}/\\evil.example/", "/./\\evil.example/"),
             *[(same, same) for same in (
                 f"https://door.example:{port}/", "http://door.example:1/", "http://door.example/",

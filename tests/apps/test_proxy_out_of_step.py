@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from spillover.apps.node.door_pages import Origins, Page
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.heads import read_request
@@ -120,8 +121,9 @@ class Line:
     def answered(self, *, keep_alive):
         pass
 
-    def reset(self, *_):
+    def reset(self, last_words=b""):
         self.is_reset = True
+        self.out += last_words
 
 
 class Flow:
@@ -162,6 +164,26 @@ def test_what_a_neighbor_says_and_nobody_reads_alike_is_broken_off(fields, trail
     assert line.is_reset
     assert b"\r\n0\r\n" not in line.out
     assert all(name not in line.out for name, _ in [*fields, *trailers] if name.endswith(b" "))
+
+
+def test_a_head_that_cannot_be_sent_lets_no_page_read_and_no_event_follow():
+    """What a neighbor has made up would be written into errors to other pages, as lines of ours."""
+    line, origins = Line(), Origins()
+    head = read_request(b"GET / HTTP/1.1\r\nHost: a\r\nOrigin: https://app.example\r\n")
+    page = Page(origins, head)
+    fields = (
+        (b"Content-Type", b"text/event-stream"),
+        (b"Access-Control-Allow-Origin", b"*"),
+        (b"Access-Control-Allow-Methods", b"GET\r\nSet-Cookie: a=b"),
+    )
+
+    async def main():
+        answer = PassedAnswer(None, line, head, WrittenHeads())
+        answer.own_name, answer.page, answer.tells_events = "x", page, True
+        answer.begin(PassedHead(200, b"OK", fields), SoFar(("a",), 0, 0, 0), Flow())
+
+    run(main)
+    assert (line.is_reset, line.out, page.may_read()) == (True, b"", ())
 
 
 class Whole(Flow):

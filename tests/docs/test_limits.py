@@ -427,7 +427,10 @@ SAID = {
         f"or more than {lease_server.CONNECTIONS_MAX} connections are open",
         f"| result of a handler | {mib(handler_calls.RESULT_LIMIT_BYTES)} |",
         f"| clients that wait for one name | {number(waiters.WAITERS_MAX)} |",
-        f"a head of more than {kib(framing.HEAD_LIMIT_BYTES)} 431",
+        (
+            f"a head of more than {kib(framing.HEAD_LIMIT_BYTES)} or of more lines than "
+            f"{framing.FIELDS_MAX - heads.ADDED_MAX} 431"
+        ),
     ],
     "docs/operations.md": [
         f"Nothing is started until then, {s(upstreams.ALONE_S_MAX)} at most.",

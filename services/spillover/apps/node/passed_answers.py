@@ -175,9 +175,6 @@ class PassedAnswer:
     def begin(self, head: PassedHead, so_far: SoFar, flow: Flow) -> None:
         self.flow = flow
         self.has_begun = True
-        self._passed = head
-        if self.page is not None:
-            self.page.answered(head)
         self.so_far = so_far
         if self.asked is not None:
             self.asked.first_byte_now()
@@ -188,7 +185,10 @@ class PassedAnswer:
             self._break_off(cause=Cause.UPSTREAM_ANSWER)
             return
         self._unwritten = written
+        self._passed = head
         self.status = head.status
+        if self.page is not None:  # a head that cannot be sent lets no page read anything
+            self.page.answered(head)
         if not flow.is_whole:
             asyncio.get_running_loop().call_soon(self.flush)
         if self._line.write_paused:

@@ -466,7 +466,7 @@ def at_the_door(head: PassedHead, origin: str, asked: bytes) -> PassedHead:
     if told[1].lower() != scheme or port != own_port or name not in names:
         return head
     path = told[3] if told[3][:1] == b"/" else b"/" + told[3]
-    if path[1:2] in (b"/", b"\\"):
+    if path[1:].lstrip(b"\t")[:1] in (b"/", b"\\"):  # browsers leave out tabs
         path = b"/." + path  # else what follows would be read as another host
     fields = head.headers
     moved = (*fields[:at], (fields[at][0], path), *fields[at + 1 :])
