@@ -25,6 +25,7 @@ from spillover.core.overflow.events import Refuse
 from spillover.core.overflow.quotas import Excess
 from spillover.live.handlers.proxy.heads import Refused
 from spillover.live.overflow.wire import UPSTREAM_STATUS
+from spillover.model.causes import Cause
 from spillover.model.request import Answer, Outcome, Refusal
 
 
@@ -253,3 +254,12 @@ def test_a_head_that_is_not_passed_on_has_the_status_that_says_why(status, reaso
     told = not_passed(Refused(status, "Host: expected once")).fields()
     assert (told["status"], told["reason"]) == (status, reason)
     assert told["detail"] == "Host: expected once"
+
+
+@pytest.mark.parametrize(
+    ("cause", "may_have_run"), [(Cause.QUEUE, False), (Cause.TIMEOUT, True), (None, True)]
+)
+def test_what_waited_until_its_deadline_may_be_sent_again(cause, may_have_run):
+    """Client libraries go by that."""
+    problem = problem_of("x", ended(Outcome.EXPIRED, cause=cause))
+    assert (problem.status, problem.may_have_run) == (504, may_have_run)

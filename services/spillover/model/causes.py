@@ -1,5 +1,6 @@
-"""Why a request was not done, in one word of a few that never change: for logs and metrics. Nothing
-is decided by it, and what words are said to clients is not known here.
+"""Why a request was not done, in one word of a few that never change: for logs and metrics, and to
+tell clients whether the work may have run. Nothing else is decided by it, and what words are said
+to clients is not known here.
 
 What runs the work, or the machine, says the cause where it is known; `cause_of` has the last word.
 """

@@ -17,7 +17,7 @@ LINGER_S = 30.0
 """In all."""
 
 QUIET_S = 5.0
-"""For which nothing may come."""
+"""For which nothing may come, once all that was answered is sent."""
 
 
 class Lingering(SharedReads):
@@ -68,7 +68,8 @@ class Lingering(SharedReads):
     def _look(self) -> None:
         size_bytes, self._size_bytes = self._size_bytes, 0
         now_s = self._loop.time()
-        if not size_bytes or now_s >= self._over_s:
+        is_at_work = size_bytes or self._transport.get_write_buffer_size()
+        if not is_at_work or now_s >= self._over_s:
             self._transport.abort()
         else:
             due_s = min(now_s + QUIET_S, self._over_s)

@@ -4,12 +4,14 @@ written. Which one is given when is known to `door_connection` and `passed_answe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from spillover.apps.http.exchange import CLOSE, STATUS_LINE
 from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
 from spillover.apps.node.door_pages import Page
 from spillover.live.engine.write_batch import Buffer
+from spillover.live.handlers.proxy.framing import write_head
 from spillover.live.handlers.proxy.heads import Refused
 from spillover.model.passed import Fields
 
@@ -111,15 +113,28 @@ def write_problem(
         fields.append(CLOSE)
     elif keep_alive and is_old:
         fields.append(KEEP_ALIVE)
-    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
-    head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
-    line.write(head if method == "HEAD" else head + body)
-    line.answered(keep_alive=keep_alive)
+    _write(line, problem.status, fields, b"" if method == "HEAD" else body, keep_alive=keep_alive)
 
 
 def _write_preflight(line: ClientLine, allowed: Fields, *, keep_alive: bool) -> None:
     """Answer a preflight in place of the service."""
     fields = allowed if keep_alive else (*allowed, CLOSE)
-    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
-    line.write(b"%b%b\r\n" % (STATUS_LINE[204], lines))
+    _write(line, 204, fields, b"", keep_alive=keep_alive)
+
+
+def _write(
+    line: ClientLine,
+    status: int,
+    fields: Sequence[tuple[bytes, bytes]],
+    body: bytes,
+    *,
+    keep_alive: bool,
+) -> None:
+    """Write an answer, unless its head would be read as other lines than these: some of them are
+    what a service, or a neighbor, once said."""
+    head = write_head(STATUS_LINE[status].rstrip(), fields)
+    if head is None:
+        line.reset()
+        return
+    line.write(head + body)
     line.answered(keep_alive=keep_alive)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from spillover.model.signals.signal import Signal
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Others are told as OTHER."""
+"""All others are told as `other`."""
 
 STATUSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx", "other")
 """Classes of status; none: the client had gone before it was answered."""
