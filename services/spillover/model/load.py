@@ -70,7 +70,7 @@ class LoadReport:
     """Of one that is degraded, or has no servers: how many hops from it a cluster is that does the
     work well, and is handed what comes. 0: none, or not told."""
     relay_by: str = ""
-    """The neighbor by which that is reached."""
+    """The neighbor by which alone that is reached; "" where there are several."""
     invites: bool = False
     """Of one that hands on: it takes a probe besides."""
     ahead: int | None = None

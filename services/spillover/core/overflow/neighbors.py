@@ -310,11 +310,13 @@ class Neighbors:
         shares = [one.usual(now_s) for one in self if one.hears_us and one is not but]
         return min(shares, default=None)
 
-    def best_of_all(self) -> ClusterId:
-        """Returns who of those that accept is the best place for work; there is one."""
+    def only_best(self) -> ClusterId:
+        """Returns who of those that accept is the best place for work; "" where several are: who
+        sends work here that is one of them is not the only way on."""
         known = self.knowledge()
         ranked = zip(known.ids, known.accepting, known.ranks, strict=True)
-        return next(one for one, accepts, rank in ranked if accepts and rank == known.best)
+        best = [one for one, accepts, rank in ranked if accepts and rank == known.best]
+        return best[0] if len(best) == 1 else ""
 
     @property
     def any_fails(self) -> bool:
