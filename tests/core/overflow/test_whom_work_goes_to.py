@@ -115,7 +115,7 @@ def test_of_two_ways_on_neither_is_told_to_be_the_only_one(story):
 
 
 def test_a_neighbor_that_can_reach_a_better_place_does_not_acquit(story):
-    """It fails some of what it gets, and is not degraded yet; its own clients' work is done well."""
+    """It fails some of what it gets, is not degraded yet, and has its own work done elsewhere."""
     node = story(neighbors=("b",))
     node.tell(ev.ServersDown())
     node.hear(0)
