@@ -9,7 +9,7 @@ import pytest
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.neighbor import TRIAL_PAUSE_S
 from spillover.model.request import Answer, Outcome, Refusal
-from support.failing_cluster import degrade, fail, forwards, only, refusals, starts
+from support.failing_cluster import degrade, fail, forwards, only, refusals, reports, starts
 
 SOON_S = 0.5
 """A failed server is free again by then, and no neighbor was silent for too long."""
@@ -111,6 +111,29 @@ def test_who_is_the_way_to_the_own_cluster_is_none_of_others(story):
     assert known.takes == (True, False), "b does it itself"
     node.hear(0, sequence=2, degraded=True)
     assert node.machine.neighbors.knowledge().takes[1], "now c is the best"
+
+
+def test_of_two_ways_on_neither_is_told_to_be_the_only_one(story):
+    """Else the neighbor named first could send nothing, although the other takes it."""
+    node = story()
+    node.hear(0, 1)
+    (told,) = reports(degrade(node))
+    assert (told.relay_hops, told.relay_by) == (1, "")
+    assert forwards(node.arrive(1, path=("b",))) == [(1, 1)]
+
+
+def test_a_neighbor_that_can_reach_a_better_place_does_not_acquit(story):
+    """It fails some of what it gets, is not degraded yet, and has its own work done elsewhere."""
+    node = story(neighbors=("b",))
+    node.tell(ev.ServersDown())
+    node.hear(0)
+    lose_at(node, 0, range(2), keyed=False)
+    neighbors = node.machine.neighbors
+    for sequence, share in ((2, 0.0), (3, 0.6)):
+        node.hear(0, sequence=sequence, failed_share=share)
+        assert neighbors.usual(0.0) > 0.1, "whatever it says of itself"
+    node.hear(0, sequence=4, failed_share=0.6, least_failed=0.0)
+    assert neighbors.usual(0.0) == 0.0
 
 
 def test_a_probe_with_a_key_costs_nobody_anything(story):

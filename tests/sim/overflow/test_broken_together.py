@@ -78,6 +78,20 @@ def test_nor_where_a_part_of_it_fails(share, links, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", few_at_first([4, *SEEDS], 1))
+def test_nor_do_three_in_a_chain_of_which_only_the_last_can_reach_a_well_one(seed):
+    """Neither of the first two is excused by the share that fails at its neighbors."""
+    told = {"servers": 2, "service_ms": 100.0}
+    sites = ("a1", "a2", "a3", "b")
+    clusters = tuple(Cluster(id=name, **told) for name in sites)
+    links = tuple(Link(between=pair, delay_ms=5.0) for pair in pairwise(sites))
+    topology = Topology(name="chain", clusters=clusters, links=links, policy="adaptive")
+    faults = [failing(FAILS_S, cluster=name, share=0.6) for name in ("a1", "a2", "a3")]
+    late = outcomes(play_three(seed, faults, topology), FOUND_S)
+    assert late["failed"] <= 0.05 * late.total()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("keyed", "within_s"), [(True, 5.0), (False, 11.0)])
 def test_a_site_that_is_healed_is_used_again_soon(keyed, within_s, seed):

@@ -190,9 +190,12 @@ class Neighbor:
         return True
 
     def usual(self, now_s: float) -> float:
-        """Returns the share of work that is believed to fail there."""
+        """Returns the share of work that is believed to fail there, or at a better place that it
+        says it can hand on to."""
         there = self.there.failed_share(now_s)
-        return max(there, self.failed_share) if self.rank >= BAD else there
+        if self.rank >= BAD:
+            return max(there, self.failed_share)
+        return min(there, self.least_failed) if self.least_failed < self.failed_share else there
 
     @property
     def tells_load(self) -> bool:

@@ -310,8 +310,9 @@ class Neighbors:
         shares = [one.usual(now_s) for one in self if one.hears_us and one is not but]
         return min(shares, default=None)
 
-    def best_of_all(self) -> ClusterId | str:
-        """Returns who of those that accept is the best place for work; empty if several are."""
+    def only_best(self) -> ClusterId | str:
+        """Returns who of those that accept is the best place for work; empty if several are: who
+        sends work here that is one of them is not the only way on."""
         known = self.knowledge()
         ranked = zip(known.ids, known.accepting, known.ranks, strict=True)
         best = [one for one, accepts, rank in ranked if accepts and rank == known.best]

@@ -50,7 +50,7 @@ class Gossip:
             failed_share=node.health.failed_share(now_s),
             least_failed=least_failed(node, now_s),
             relay_hops=relay_hops,
-            relay_by=node.neighbors.best_of_all() if relay_hops else "",
+            relay_by=node.neighbors.only_best() if relay_hops else "",
             invites=relay_hops > 0 and admission.invites,
             ahead=node.ahead,
             load=node.home_load.at(now_s, servers.departure_s),
