@@ -4,9 +4,9 @@ and what it comes to where none is left.
 An upstream that cannot be reached surely has not got the request, and the next one is tried; where
 none is left, the same one again for as long as it does not count as down, and then the work was
 not started. When bytes had left and no answer came, only what is keyed or idempotent is tried once
-more, a moment later; if the service is down by then, it is decided again. One that answers that it has
-surely not done the work is left alone for as long as it asks, and the next one is tried. How a request goes out and what its answer means is known to the
-handlers alone.
+more, a moment later; if the service is down by then, it is decided again. One that answers that it
+has surely not done the work is left alone for as long as it asks, and the next one is tried. How a
+request goes out and what its answer means is known to the handlers alone.
 """
 
 from __future__ import annotations
