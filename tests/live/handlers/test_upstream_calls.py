@@ -160,6 +160,35 @@ def test_what_may_have_run_and_finds_nobody_else_is_not_known():
     play(3, main)
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_may_be_done_twice_is_decided_again_where_its_service_ends(keyed):
+    """Once, a moment later; what may not be done twice never is, and nothing is if it is lost
+    twice."""
+
+    async def main(workers, upstreams):
+        (one,) = upstreams
+        call = start(workers, keyed=keyed)
+        workers._no_answer(call, one, "it broke off")
+        if not keyed:
+            assert [event.outcome for event in workers.told] == [Outcome.FAILED]
+            assert workers.asked == [(1, 0)]
+            return
+        assert workers.told == []
+        await until(lambda: len(workers.asked) == 2)
+        lost = start(workers, ref=2, keyed=True)
+        workers._no_answer(lost, one, "it broke off")
+        await until(lambda: len(workers.asked) == 4)
+        workers._no_answer(lost, one, "again")
+        assert [event.outcome for event in workers.told] == [Outcome.FAILED]
+        workers._not_delivered(call, one, NotDelivered("refused"))
+        _, health, event = workers.told
+        assert (health, workers._calls) == (False, {})
+        assert isinstance(event, NotStarted)
+        assert event.problem == unknown(one, "it broke off")
+
+    play(1, main)
+
+
 @pytest.mark.parametrize("second_s", [7.0, None])
 def test_what_nobody_wants_to_do_says_how_long_they_want_to_be_left_alone(second_s):
     """With the last word on it. As long as the first of them that can be reached; not at all where

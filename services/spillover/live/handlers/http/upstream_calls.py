@@ -4,9 +4,9 @@ and what it comes to where none is left.
 An upstream that cannot be reached surely has not got the request, and the next one is tried; where
 none is left, the same one again for as long as it does not count as down, and then the work was
 not started. When bytes had left and no answer came, only what is keyed or idempotent is tried once
-more. One that answers that it has surely not done the work is left alone for as long as it asks,
-and the next one is tried. How a request goes out and what its answer means is known to the
-handlers alone.
+more, a moment later; if the service is down by then, it is decided again. One that answers that it
+has surely not done the work is left alone for as long as it asks, and the next one is tried. How a
+request goes out and what its answer means is known to the handlers alone.
 """
 
 from __future__ import annotations
@@ -139,6 +139,9 @@ class UpstreamWorkers(ABC, Generic[C]):
         is_repeatable = is_idempotent or call.command.request.keyed
         if is_repeatable and call.uncertain is None:
             call.uncertain = problem
+            if self.upstreams.is_single and cause is Cause.CONNECTION:
+                # A service that ends drops what it has, and refuses a moment later.
+                call.not_reached.append(upstream)
             self._send(call)
         else:
             self._end(call, Ended(problem=problem, cause=cause))
@@ -151,7 +154,7 @@ class UpstreamWorkers(ABC, Generic[C]):
             call.not_reached = []
             asyncio.get_running_loop().call_later(AGAIN_S, self._send_if_there, call)
             return
-        if call.uncertain is not None:
+        if call.uncertain is not None and self.upstreams.are_up:
             self._end(call, Ended(problem=call.uncertain, cause=Cause.CONNECTION))
             return
         rest_s = self.upstreams.rest_s(time.monotonic())
@@ -161,7 +164,8 @@ class UpstreamWorkers(ABC, Generic[C]):
             return
         ref = call.command.ref
         del self._calls[ref]
-        problem = self.upstreams.problem()[:PROBLEM_LENGTH_MAX]
+        # What may be done twice is decided again, too, where the service is down.
+        problem = (call.uncertain or self.upstreams.problem())[:PROBLEM_LENGTH_MAX]
         cause = Cause.CONNECTION if rest_s is None else Cause.UPSTREAM_STATUS
         self._on_end(NotStarted(ref, problem, retry_after_s=rest_s, cause=cause), None)
 

@@ -296,6 +296,16 @@ class Upstreams:
         if not self._count_up():
             self._on_health(False)  # noqa: FBT003 - the shape of the callback
 
+    @property
+    def are_up(self) -> bool:
+        """Whether any of them counts as up."""
+        return self._count_up() > 0
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one, so that nobody else can be asked."""
+        return len(self._all) == 1
+
     def problem(self) -> str:
         """Returns why there is no upstream to choose, in one line."""
         last = next((upstream for upstream in self._all if not upstream.up), None)
