@@ -179,3 +179,16 @@ def test_where_work_fails_what_a_neighbor_refuses_goes_to_the_next_one(story):
     ((_, first),) = forwards(node.arrive(1, 0.1))
     assert forwards(node.tell(ev.ForwardRefused(1), 0.2)) == [(1, 1 - first)]
     assert node.machine.servers.busy == 0
+
+
+def test_what_may_have_run_is_decided_again_once(story):
+    """A request that its service dies of must not end one start of it after the other."""
+    node = story()
+    node.arrive(1)
+    lost = ev.NotStarted(1, "the connection broke", may_have_run=True)
+    node.tell(ev.ServersDown())
+    assert node.tell(lost) == []
+    assert [c.ref for c in node.tell(ev.ServersUp()) if isinstance(c, ev.Start)] == [1]
+    node.tell(ev.ServersDown())
+    replies = [c for c in node.tell(lost) if isinstance(c, ev.Reply)]
+    assert [reply.answer.outcome for reply in replies] == [Outcome.FAILED]

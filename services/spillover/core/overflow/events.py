@@ -91,7 +91,8 @@ class ServiceEnded(Event):
 
 @dataclass(slots=True)
 class NotStarted(Event):
-    """The work of a Start surely was not done: the request is decided again. Where that is for want
+    """The work of a Start surely was not done, or `may_have_run` of a request that may run twice,
+    which is borne once: the request is decided again. Where that is for want
     of servers, ServersDown comes first. Where what runs the work has `refused` it, that counts as a
     failure of `service_s`. `retry_after_s`, if given, is how long nothing is to be started. With an
     `upstream_status` that refusal is an answer that can be passed on, where nobody else takes the
@@ -103,6 +104,7 @@ class NotStarted(Event):
     service_s: float = 0.0
     retry_after_s: float | None = None
     upstream_status: int | None = None
+    may_have_run: bool = False
     cause: Cause | None = field(default=None, compare=False)
 
 

@@ -456,13 +456,15 @@ class NodeMachine(NodeFacts):
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
         known = self.register.visits.get(event.ref)
-        if known is not None and known.answering:
-            broke = f"{BROKE_OFF}: {event.problem}"
-            ended = ev.ServiceEnded(event.ref, FAILED, event.service_s, problem=broke)
+        if known is not None and (known.answering or (event.may_have_run and known.may_have_run)):
+            why = f"{BROKE_OFF}: {event.problem}" if known.answering else event.problem
+            ended = ev.ServiceEnded(event.ref, FAILED, event.service_s, problem=why)
             ended.cause = event.cause
             self._service_ended(ended, now_s)
             return
         visit = self._visit_of(event.ref)
+        if visit is not None:
+            visit.may_have_run |= event.may_have_run
         pause_s = self.servers.refused_pause_s() if event.refused else 0.0
         busy_s = max(self.servers.service_s, pause_s) if event.refused else 0.0
         self.servers.not_done(event.ref, failed=event.refused)

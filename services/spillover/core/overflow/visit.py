@@ -56,6 +56,7 @@ class Visit:
         "group",
         "is_home",
         "losses",
+        "may_have_run",
         "network_s",
         "origin",
         "place",
@@ -103,6 +104,8 @@ class Visit:
         """How often it was lost while it was away: it may have run there each time."""
         self.again_s: Mapping[int, float] = _NOWHERE
         """From when on it is offered again to neighbors that have lost it, by handle."""
+        self.may_have_run = False
+        """The service here was lost with it, and it may run twice."""
         self.undone: str | None = None
         """Why it surely was not run when it was last tried here,"""
         self.undone_by: Cause | None = None

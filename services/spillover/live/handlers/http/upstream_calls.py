@@ -167,7 +167,9 @@ class UpstreamWorkers(ABC, Generic[C]):
         # What may be done twice is decided again, too, where the service is down.
         problem = (call.uncertain or self.upstreams.problem())[:PROBLEM_LENGTH_MAX]
         cause = Cause.CONNECTION if rest_s is None else Cause.UPSTREAM_STATUS
-        self._on_end(NotStarted(ref, problem, retry_after_s=rest_s, cause=cause), None)
+        ended = NotStarted(ref, problem, retry_after_s=rest_s, cause=cause)
+        ended.may_have_run = call.uncertain is not None
+        self._on_end(ended, None)
 
     def _end(self, call: C, ended: Ended) -> None:
         del self._calls[call.command.ref]
