@@ -39,7 +39,7 @@ def leave_signals_to_parent() -> None:
     """SIGINT and SIGTERM do nothing in this process, and all they are meant to in its children."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _do_nothing)
-        signal.siginterrupt(number, False)
+        signal.siginterrupt(number, False)  # noqa: FBT003 - it takes no name
     keep_signals_from_forks()
 
 
