@@ -33,6 +33,15 @@ class SpilloverError(Exception):
     surely_did_not_run = False
     """Whether what was asked for surely was not done, nor will be: asking again is safe."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copies and pickles, as process pools send, are made without the arguments of __init__,
+        which are not those that Exception keeps."""
+        return _made, (type(self), self.args), self.__dict__
+
+
+def _made(kind: type[SpilloverError], args: tuple[object, ...]) -> SpilloverError:
+    return kind.__new__(kind, *args)
+
 
 class InputError(SpilloverError):
     """Bad input, told in one line: where it stands, which field, what was expected.

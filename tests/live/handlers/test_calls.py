@@ -168,6 +168,14 @@ def test_what_is_short_enough_is_handed_on_as_it_is():
     assert as_text(b'say "a"') == b'"say \\"a\\""'
 
 
+def test_account_of_failure_is_bounded_however_long_its_message_is():
+    ended = failed(ValueError("cannot use " + 10_000_000 * "x" + " at all"))
+    assert ended.problem.startswith("ValueError: cannot use x")
+    assert len(ended.problem) <= calls.PROBLEM_LENGTH_MAX
+    assert len(ended.details) < calls.DETAILS_LENGTH_MAX + 100
+    assert ended.details.endswith("x at all\n")
+
+
 def test_one_line_of_an_exception():
     assert one_line(ValueError("two\n lines  of\ttext")) == "ValueError: two lines of text"
     assert one_line(ValueError("\ud800")) == "ValueError: ?"

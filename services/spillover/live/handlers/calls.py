@@ -21,6 +21,9 @@ from spillover.model.errors import UNREADABLE
 
 PROBLEM_LENGTH_MAX = 500
 
+DETAILS_LENGTH_MAX = 20_000
+"""Of a traceback: an exception's message may be as long as an object that could not be used."""
+
 RESULT_LIMIT_BYTES = 32 * 1024 * 1024
 """Half of what a node takes from a neighbor, so that every result can travel."""
 
@@ -133,11 +136,20 @@ def failed(error: BaseException) -> Ended:
     if out_of_memory:
         # What its frames hold is what is missing; telling of it takes memory, too.
         traceback.clear_frames(error.__traceback__)
-    details = "".join(traceback.format_exception(error))
+    details = _shortened("".join(traceback.format_exception(error)))
     ended = Ended(problem=one_line(error), details=details, out_of_memory=out_of_memory)
     with contextlib.suppress(BaseException):  # an exception's own attributes may do anything
         _classify(ended, error)
     return ended
+
+
+def _shortened(text: str) -> str:
+    """Its beginning and its end, where it is too long: where it happened, and what."""
+    over = len(text) - DETAILS_LENGTH_MAX
+    if over <= 0:
+        return text
+    half = DETAILS_LENGTH_MAX // 2
+    return f"{text[:half]}\n... {over} characters left out ...\n{text[-half:]}"
 
 
 def _classify(ended: Ended, error: BaseException) -> None:
@@ -189,5 +201,6 @@ def as_text(body: bytes) -> bytes:
 
 def one_line(error: BaseException) -> str:
     """Returns an exception's kind and message, fit for JSON whatever the message holds."""
-    text = " ".join(traceback.format_exception_only(error)[-1].split())
+    line = traceback.format_exception_only(error)[-1]
+    text = " ".join(line[: 4 * PROBLEM_LENGTH_MAX].split())
     return text[:PROBLEM_LENGTH_MAX].encode("utf-8", "replace").decode()

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from spillover.live.process.early_hangup import EarlyHangup, has_terminal
+from spillover.live.process.forks import keep_signals_from_forks
 from spillover.live.process.logs import Message
 
 LOOK_S = 10.0
@@ -45,6 +46,7 @@ def on_hangup(rereads: Sequence[Callable[[], object]], end: Callable[[], object]
             reread()
 
     look()
+    keep_signals_from_forks()
     loop.add_signal_handler(signal.SIGHUP, on_signal)
     if early is not None and early.came:
         loop.call_soon(on_signal)

@@ -191,15 +191,16 @@ class HarmlessHandler(logging.Handler):
         """Whether all of it went out. After a part of a line the next one begins on its own."""
         if self._torn:
             data = b"\n" + data
-        while data:
-            written = self._write_some(data[:CHUNK_BYTES])
+        left = memoryview(data)
+        while left:
+            written = self._write_some(left[:CHUNK_BYTES])
             if not written:
                 return False
-            data = data[written:]
-            self._torn = bool(data)
+            left = left[written:]
+            self._torn = bool(left)
         return True
 
-    def _write_some(self, data: bytes) -> int:
+    def _write_some(self, data: memoryview) -> int:
         try:
             _, writable, _ = select.select([], [self._descriptor], [], 0)
             return os.write(self._descriptor, data) if writable else 0

@@ -8,7 +8,6 @@ import atexit
 import contextlib
 import multiprocessing
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from spillover.live.handlers.calls import Ended, failed
+from spillover.live.process.forks import leave_signals_to_parent
 from spillover.live.process.parent_death import end_with_parent
 
 JOIN_S = 5.0
@@ -166,8 +166,7 @@ def _await_gone(processes: Iterable[BaseProcess]) -> None:
 
 def _serve(pipe: Connection, memory_limit_bytes: int | None) -> None:
     """The life of a worker process: it ends when the node does. Signals are left to the node."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    leave_signals_to_parent()
     end_with_parent()
     if memory_limit_bytes is not None:
         _limit_memory(memory_limit_bytes)
