@@ -428,6 +428,18 @@ def redis_servers(require: Callable[[object, str], None]) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def counting_redis(redis_servers: ModuleType, require: Callable[[object, str], None]) -> None:
+    """Redis counts the entries of a stream: what was trimmed before it was read is noticed."""
+    require(servers.counts_entries(), "Redis 7 or later (Debian 12: apt install redis-server)")
+
+
+@pytest.fixture(scope="session")
+def redis_with_tls(redis_servers: ModuleType, require: Callable[[object, str], None]) -> None:
+    """Redis was built with TLS."""
+    require(servers.offers_tls(), "Redis with TLS (Debian: apt install redis-server)")
+
+
+@pytest.fixture(scope="session")
 def redis_server(
     redis_servers: ModuleType, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[object]:

@@ -35,7 +35,7 @@ def _options(port, files):
 
 
 @pytest.fixture(scope="module")
-def secure(redis_servers, tmp_path_factory):
+def secure(redis_with_tls, redis_servers, tmp_path_factory):
     """`secure(ca_file)`: the address of a Redis with TLS; and the right file."""
     directory = tmp_path_factory.mktemp("redis")
     authority, port = Authority(), redis_servers.free_port()
@@ -113,6 +113,7 @@ def callers(url):
     ]
 
 
+@pytest.mark.usefixtures("redis_with_tls")
 def test_nobody_takes_an_old_suite(redis_servers, tmp_path):
     """At a Redis that has no better one. What Python would take by itself gets in."""
     authority, port = Authority(), redis_servers.free_port()
@@ -133,6 +134,7 @@ def test_nobody_takes_an_old_suite(redis_servers, tmp_path):
                 call()
 
 
+@pytest.mark.usefixtures("redis_with_tls")
 def test_where_the_url_names_cas_those_of_the_system_do_not_count(
     redis_servers, tmp_path, monkeypatch
 ):
