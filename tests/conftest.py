@@ -102,7 +102,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="append to this file why tests are skipped, and behind a tab which",
     )
-    parser.addoption("--again", type=Path, metavar="FILE", help="the tests and files that this file names")
+    parser.addoption(
+        "--again", type=Path, metavar="FILE", help="the tests and files that this file names"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
