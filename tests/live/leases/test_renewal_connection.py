@@ -115,6 +115,7 @@ def test_passwords_numbers_and_sockets(redis_servers, tmp_path):
             assert PASSWORD not in str(failed.value)
 
 
+@pytest.mark.usefixtures("redis_with_tls")
 def test_tls(require, redis_servers, tmp_path):
     require(shutil.which("openssl"), "openssl")
     key, certificate = tmp_path / "key", tmp_path / "certificate"

@@ -163,6 +163,7 @@ def test_a_stream_that_was_begun_anew_lags_by_all_that_it_has(redis_server, name
     assert lag.checkpoint.passed == 20
 
 
+@pytest.mark.usefixtures("counting_redis")
 def test_what_a_stream_begun_anew_had_lost_before_was_not_lost_behind_the_checkpoint(
     redis_server, name
 ):
@@ -180,6 +181,24 @@ def test_what_a_stream_begun_anew_had_lost_before_was_not_lost_behind_the_checkp
         assert [record.value for record in batch.records] == [b"77"]
         reader.commit(batch)
         assert reader.checkpoint.skipped == 0
+
+
+def test_what_was_applied_is_not_applied_again_from_a_copy_of_the_stream(redis_server, name):
+    """Of a Redis that did not count, or made by a tool: it had fewer entries than were passed."""
+    keys = StreamKeys.of(name)
+    redis = redis_server.client
+    fill(redis_server, name, 20)
+    with StreamReader(redis_server.url, name, 0, 1, batch_records=15, read_ahead=False) as reader:
+        reader.commit(reader.read(0.0))
+    entries = redis.xrange(keys.stream(0))[10:]
+    redis.delete(keys.stream(0))
+    for id_, fields in entries:
+        redis.xadd(keys.stream(0), fields, id=id_)
+    with StreamReader(redis_server.url, name, 0, 2) as reader:
+        batch = reader.read(0.0)
+        assert [record.id for record in batch.records] == [id_ for id_, _ in entries[5:]]
+        reader.commit(batch)
+        assert reader.read(0.0) is None
 
 
 def test_a_checkpoint_goes_back_for_no_client(redis_server, name):

@@ -10,6 +10,7 @@ import pytest
 
 from spillover.live.leases.renewal.lease import Fenced
 from spillover.live.leases.streams import consuming as consuming_module
+from spillover.live.leases.streams import reading as reading_module
 from spillover.live.leases.streams import steps as steps_module
 from spillover.live.leases.streams.consuming import Attempts, Consuming
 from spillover.live.leases.streams.effects import Effects
@@ -61,8 +62,8 @@ def guarded(lease=None, stop=None, retry_s=10.0):
     return Guard(lease, stop, retry_s, Longest())
 
 
-def reading_of(guard=None, **limits):
-    return Reading(KEYS, 3, 7, guard or guarded(), Limits(**limits), "skip")
+def reading_of(guard=None, on_trimmed="skip", **limits):
+    return Reading(KEYS, 3, 7, guard or guarded(), Limits(**limits), on_trimmed)
 
 
 def carried_out(steps, answers):
@@ -96,7 +97,7 @@ def found(added, length, *numbers, is_end=True):
 
 
 def claimed(passed=0):
-    return [b"ok", b"7|%d-0|%d|0|0" % (passed, passed)]
+    return [b"ok", b"7|%d-0|%d|0|0" % (passed, passed), 1]
 
 
 def kinds(asked):
@@ -185,6 +186,21 @@ def test_a_readers_lag_is_what_lies_beyond_its_checkpoint_and_is_there(passed, a
     answers = [claimed(passed), found(added, length, 9)]
     carried_out(reading.read(0.0, read_ahead=False), answers)
     assert reading.lag == lag
+
+
+@pytest.mark.parametrize(
+    ("passed", "length", "is_end", "lag", "end"),
+    [(5, 8, True, 1, 6), (5, 8, False, 3, 6), (50, 8, False, 2, 51), (0, 8, False, 8, 1)],
+)
+def test_where_redis_does_not_count_nothing_is_skipped_and_a_lag_is_what_it_is_at_least(
+    passed, length, is_end, lag, end, caplog
+):
+    reading_module._tell_uncounted.cache_clear()
+    reading = reading_of()
+    answers = [[*claimed(passed)[:2], 0], found(-1, length, 99, is_end=is_end)]
+    _, batch = carried_out(reading.read(0.0, read_ahead=False), answers)
+    assert (reading.lag, batch.end) == (lag, Place("99-0", end, 0))
+    assert [one.message for one in caplog.records] == [reading_module.UNCOUNTED]
 
 
 def read_ahead():
@@ -277,11 +293,12 @@ def test_what_a_script_says_instead_ends_the_claim(said, error, why):
     assert reading.checkpoint is None
 
 
-def test_a_claim_that_is_refused_leaves_none():
-    reading = reading_of()
-    carried_out(reading.claim(), [claimed(5)])
-    with pytest.raises(InputError, match="expected Redis 7 or later"):
-        carried_out(reading.claim(), [[b"old"]])
+@pytest.mark.parametrize("answers", [[[*claimed(5)[:2], 0]], [claimed(5), found(-1, 8, 9)]])
+def test_who_is_to_fail_at_what_was_trimmed_needs_a_redis_that_counts(answers):
+    """Told at the claim, or by the first read if there was no stream yet."""
+    reading = reading_of(on_trimmed="fail")
+    with pytest.raises(InputError, match=r"expected Redis 7 or later.*on_trimmed='fail'"):
+        carried_out(reading.read(0.0, read_ahead=False), answers)
     assert reading.checkpoint is None
 
 
@@ -436,7 +453,7 @@ def test_to_its_end_it_waits_for_nothing_and_else_for_as_long_as_it_was_told(to_
 def test_lags_of_many_partitions_are_looked_at_by_slices(monkeypatch):
     """Each of them once, and each slice by the numbers of its own partitions."""
     monkeypatch.setattr("spillover.live.leases.streams.lags.SLICE", 3)
-    one = [b"", 0, 0, b""]
+    one = [b"", 0, 0, b"", b""]
     asked, lags = carried_out(
         _lags(KEYS, 7, 1.0), [[b"1", one, one, one], [b"1", one, one, one], [b"1", one]]
     )
@@ -451,14 +468,18 @@ def test_a_lag_is_what_lies_beyond_the_checkpoint():
     """Of the oldest of it the age; of what was trimmed there how much; never more than is there."""
     answers = [
         b"60000",
-        [b"7|5-0|20|0|0", 50, 30, b"59000-1"],
-        [b"7|5-0|20|0|0", 50, 10, b"61000-1"],
-        [b"7|5-0|20|0|0", 20, 20, b""],
-        [b"what is this", 9, 9, b"60000-0"],
-        [b"7|5-0|20|0|0", 9, 4, b"1-0"],
-        [b"7|5-0|20|0|0", 22, 20, b""],
+        [b"7|5-0|20|0|0", 50, 30, b"59000-1", b""],
+        [b"7|5-0|20|0|0", 50, 10, b"61000-1", b""],
+        [b"7|5-0|20|0|0", 20, 20, b"", b""],
+        [b"what is this", 9, 9, b"60000-0", b""],
+        [b"7|5-0|20|0|0", 9, 4, b"1-0", b""],
+        [b"7|5-0|20|0|0", 22, 20, b"", b""],
+        [b"7|5-0|20|0|0", -1, 30, b"59000-1", b"59000-1"],
+        [b"7|5-0|20|0|0", -1, 30, b"59000-1", b"4-0"],
+        [b"7|5-0|20|0|0", -1, 10, b"59000-1", b"4-0"],
+        [b"7|5-0|20|0|0", -1, 10, b"", b"4-0"],
     ]
-    _, lags = carried_out(_lags(KEYS, 6, 1.0), [answers])
+    _, lags = carried_out(_lags(KEYS, 10, 1.0), [answers])
     assert [(lag.records, lag.age_ms, lag.trimmed, lag.length) for lag in lags] == [
         (30, 1_000, 0, 30),
         (10, 0, 20, 10),
@@ -466,5 +487,9 @@ def test_a_lag_is_what_lies_beyond_the_checkpoint():
         (9, 0, 0, 9),
         (4, 59_999, 0, 4),
         (0, 0, 0, 20),
+        (30, 1_000, 0, 30),
+        (10, 1_000, 0, 30),
+        (1, 1_000, 0, 10),
+        (0, 0, 0, 10),
     ]
-    assert [lag.checkpoint is None for lag in lags] == [False, False, False, True, False, False]
+    assert [number for number, lag in enumerate(lags) if lag.checkpoint is None] == [3]

@@ -48,6 +48,10 @@ def runs(main):
 # --- what errors mean -------------------------------------------------------------------------
 
 
+WITHIN = "Error running script (call to f_0a1b): @user_script:53: @user_script: 53:"
+"""What Redis before 7 puts before an error of a command."""
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
@@ -57,6 +61,10 @@ def runs(main):
          "wants a user or password other than given: unauthenticated bulk length"),
         (exceptions.ReadOnlyError("no"), StoreRefused,
          "is read-only, a replica perhaps: leases need its primary"),
+        (exceptions.ResponseError(f"{WITHIN} -READONLY no"), StoreRefused,
+         "is read-only, a replica perhaps: leases need its primary"),
+        (exceptions.ResponseError(f"{WITHIN} ERR no such key"), StoreRefused,
+         "refused: ERR no such key"),
         (exceptions.BusyLoadingError("it loads"), StoreUnreachable, "is not ready: it loads"),
         (exceptions.ClusterDownError("down"), StoreUnreachable, "is not ready: down"),
         (exceptions.TryAgainError("later"), StoreUnreachable, "is not ready: later"),

@@ -8,6 +8,7 @@ b of its own, or over a2.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 

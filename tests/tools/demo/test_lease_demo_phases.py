@@ -114,10 +114,10 @@ def test_members_have_their_time_to_leave(play, monkeypatch):
 def test_an_old_redis_is_refused_before_anything_is_begun(tmp_path, monkeypatch):
     @contextmanager
     def old(*_):
-        yield RedisPlace(NOBODY.url, "6.2.14", is_own=False)
+        yield RedisPlace(NOBODY.url, "6.0.16", is_own=False)
 
     monkeypatch.setattr(demo, "redis_at", old)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(InputError, match=r"expected Redis 7 or later, got 6.2.14"):
+    with pytest.raises(InputError, match=r"expected Redis 6.2 or later, got 6.0.16"):
         demo.run_lease_demo(PLAN, Shown())
     assert list(tmp_path.iterdir()) == []

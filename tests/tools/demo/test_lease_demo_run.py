@@ -196,11 +196,11 @@ def test_the_result_is_what_was_seen(run):
     ]  # fmt: skip
 
 
-def test_a_redis_that_does_not_count_entries_is_refused():
-    for version in ("7.0.0", "8.2", "10.1", "unknown"):
+def test_a_redis_that_cannot_read_on_from_an_id_is_refused():
+    for version in ("6.2.14", "7.0.0", "8.2", "10.1", "unknown"):
         demo._check_version(RedisPlace(NOBODY, version, is_own=False))
-    with pytest.raises(InputError, match=r"expected Redis 7 or later, got 6.2.14: it does not"):
-        demo._check_version(RedisPlace(NOBODY, "6.2.14", is_own=False))
+    with pytest.raises(InputError, match=r"expected Redis 6.2 or later, got 6.0.16: it cannot"):
+        demo._check_version(RedisPlace(NOBODY, "6.0.16", is_own=False))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 NOT_READY = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "TRYAGAIN", "FAILOVER")
 """Answers of a server that will be able to later: the first word."""
+
+_WITHIN_A_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@\w+: ?\d+: )+-?")
+"""What Redis before 7 puts before the error of a command within a script."""
 
 CONNECTIONS_MAX = 8
 """Of one store. More calls than that wait for a free one, within their time limit."""
@@ -133,15 +137,26 @@ def connect_anew(client: Any) -> None:
     client.connection_pool.connect_anew()
 
 
+def is_read_only(error: Exception) -> bool:
+    """Whether a server refuses to be written to. Redis before 7 says so inside of an error of the
+    script that tried."""
+    from redis.exceptions import ReadOnlyError, ResponseError  # noqa: PLC0415
+
+    said = _WITHIN_A_SCRIPT.sub("", str(error))
+    return isinstance(error, ReadOnlyError) or (
+        isinstance(error, ResponseError) and said.startswith("READONLY ")
+    )
+
+
 def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
     """Returns what an error of the library means for whoever asked."""
     from redis import exceptions  # noqa: PLC0415
 
-    said = str(error).partition("\n")[0] or type(error).__name__
+    said = _WITHIN_A_SCRIPT.sub("", str(error).partition("\n")[0]) or type(error).__name__
     # Without a password, Redis takes a long command for a flaw in the protocol.
     if isinstance(error, exceptions.AuthenticationError) or "unauthenticated" in said:
         return StoreRefused(f"{place} wants a user or password other than given: {said}")
-    if isinstance(error, exceptions.ReadOnlyError):
+    if is_read_only(error):
         return StoreRefused(f"{place} is read-only, a replica perhaps: leases need its primary")
     # The library takes the code off some of what a server answers that will be able to later.
     later = exceptions.BusyLoadingError | exceptions.ClusterDownError | exceptions.TryAgainError
@@ -203,8 +218,6 @@ class RedisLink:
         return self._client.execute_command(*command)  # type: ignore[no-untyped-call]
 
     async def _told(self, answer: Awaitable[Any], *passed: type[Exception]) -> Any:
-        from redis.exceptions import ReadOnlyError  # noqa: PLC0415
-
         self.round_trips += 1
         cancels = cancels_so_far()
         try:
@@ -216,8 +229,7 @@ class RedisLink:
                 return given
         except passed:
             raise
-        except ReadOnlyError as error:
-            connect_anew(self._client)
-            raise told_error(error, self.place) from None
         except failures() as error:
+            if is_read_only(error):
+                connect_anew(self._client)
             raise told_error(error, self.place) from None

@@ -19,6 +19,7 @@ from spillover.live.redis.connection import (
     check_options,
     close_quietly,
     connect_anew,
+    is_read_only,
     place_of,
     told_error,
 )
@@ -108,14 +109,14 @@ class Client:
             return self._told("EVAL", ask.script.text, *given)
 
     def _told(self, *command: str | bytes | float) -> Any:
-        from redis.exceptions import NoScriptError, ReadOnlyError, RedisError  # noqa: PLC0415
+        from redis.exceptions import NoScriptError, RedisError  # noqa: PLC0415
 
         try:
             return self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
-            if isinstance(error, ReadOnlyError):
+            if is_read_only(error):
                 connect_anew(self._redis)
             raise told_error(error, self._place) from None
 
@@ -206,14 +207,14 @@ class AsyncClient:
             return await self._told("EVAL", ask.script.text, *given)
 
     async def _told(self, *command: str | bytes | float) -> Any:
-        from redis.exceptions import NoScriptError, ReadOnlyError, RedisError  # noqa: PLC0415
+        from redis.exceptions import NoScriptError, RedisError  # noqa: PLC0415
 
         try:
             return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
-            if isinstance(error, ReadOnlyError):
+            if is_read_only(error):
                 connect_anew(self._redis)
             raise told_error(error, self._place) from None
 

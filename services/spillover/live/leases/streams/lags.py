@@ -24,11 +24,13 @@ class Lag:
 
     partition: int
     records: int
-    """Not yet committed. Single records that were deleted unread count until the end is reached."""
+    """Not yet committed. Single records that were deleted unread count until the end is reached.
+    Redis before 7 does not count entries: where a stream is trimmed this is the least it may be."""
     age_ms: int
     """Since the oldest of them was appended, by Redis's clock; 0 if there is none."""
     trimmed: int
-    """Lost beyond the checkpoint before they were read; a reader counts them when it is there."""
+    """Lost beyond the checkpoint before they were read; a reader counts them when it is there.
+    Always 0 with Redis before 7."""
     length: int
     """Records that the stream still has, committed ones included."""
     checkpoint: Checkpoint | None
@@ -72,7 +74,7 @@ def _lags(keys: StreamKeys, partitions: int, retry_s: float) -> Steps[list[Lag]]
 
 
 def _read(part: Iterable[int], now_ms: int, answers: list[Any]) -> Iterable[Lag]:
-    for partition, (value, added, length, oldest) in zip(part, answers, strict=True):
+    for partition, (value, added, length, oldest, first) in zip(part, answers, strict=True):
         checkpoint = None
         if value:
             try:
@@ -80,7 +82,11 @@ def _read(part: Iterable[int], now_ms: int, answers: list[Any]) -> Iterable[Lag]
             except ValueError:
                 checkpoint = None
         passed = checkpoint.passed if checkpoint else 0
-        beyond = length if added < passed else added - passed  # fewer: the stream was begun anew
+        if added >= 0:
+            # Fewer than were passed: the stream was begun anew.
+            beyond = length if added < passed else added - passed
+        else:
+            beyond = length if oldest == first else max(1, length - passed)
         trimmed = max(0, added - length - passed)
         age_ms = max(0, now_ms - int(oldest.partition(b"-")[0])) if oldest else 0
         records = min(length, beyond) if oldest else 0

@@ -50,6 +50,7 @@ class ReaderOptions(TypedDict, total=False):
 
     `on_trimmed`, for records that the stream lost before they were read: `skip` (the default) goes
     on with what is there, logs, and counts them in the checkpoint; `fail` raises RecordsTrimmed.
+    Redis before 7 does not count entries: there `skip` does not notice, `fail` raises InputError.
     """
 
     stop: Stop | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cache, partial
 from itertools import groupby, islice
 from typing import Any, Literal
 
@@ -45,12 +45,23 @@ the script between the checkpoint and the effects."""
 ERROR_BYTES_MAX = 1_000
 """Of what a handler said about a record that is set aside."""
 
+UNCOUNTED = (
+    "Redis before 7 does not count the entries of a stream: records are applied once, "
+    "but those trimmed before they are read go unnoticed"
+)
+
 _log = logging.getLogger(__name__)
 
 
 def _kind(effect: Effect) -> tuple[str, str, int]:
     """Those of one kind that follow each other are sent as one run."""
     return effect[0], effect[1], len(effect[2])
+
+
+@cache
+def _tell_uncounted() -> None:
+    """Warns, once in a process."""
+    _log.warning(UNCOUNTED)
 
 
 load_script = partial(Script.load, "spillover.live.leases.streams")
@@ -121,10 +132,9 @@ class Reading:
         self.checkpoint = None
         ask = Run(self._claim_script, self._fenced_keys, (self.partition, self.epoch))
         answer = yield from self.guard.patiently(ask)
-        if answer[0] == b"old":
-            expected = "expected Redis 7 or later, which counts the entries of a stream"
-            raise InputError("redis", "version", expected)
         self._check(answer)
+        if not answer[2]:
+            self._accept_uncounted()
         checkpoint = Checkpoint.parse(answer[1].decode())
         self.checkpoint = checkpoint
         self.seek(Place(checkpoint.id, checkpoint.passed, checkpoint.skipped))
@@ -222,7 +232,7 @@ class Reading:
             except StoreUnreachable:
                 pass
             else:
-                found = self._read_found(answer)
+                found = self._read_found(answer, self._place)
                 if found.records:
                     return found
         return (yield from self._find_patiently(self._place))
@@ -233,7 +243,7 @@ class Reading:
         return (yield self._query(at))
 
     def _find_patiently(self, at: Place) -> Steps[Found]:
-        return self._read_found((yield from self.guard.patiently(self._query(at))))
+        return self._read_found((yield from self.guard.patiently(self._query(at))), at)
 
     def _query(self, at: Place) -> Run:
         given = (
@@ -245,14 +255,28 @@ class Reading:
         )
         return Run(self._read_script, self._fenced_keys, given)
 
-    def _read_found(self, answer: Any) -> Found:
+    def _read_found(self, answer: Any, at: Place) -> Found:
         self._check(answer)
         _, added, length, is_end, entries = answer
         records = []
         for id_, flat in entries:
             parts = iter(flat)
             records.append(Record(id_.decode(), dict(zip(parts, parts, strict=True))))
+        if added < 0:
+            self._accept_uncounted()
+            # As if nothing had been trimmed; at the end it is known how many follow.
+            beyond = len(records) if is_end else max(len(records) + 1, length - at.passed)
+            added = at.passed + beyond
         return Found(added, length, bool(is_end), records)
+
+    def _accept_uncounted(self) -> None:
+        """Go on where Redis does not tell how many entries a stream ever had, and so not what was
+        trimmed before it was read. Raises InputError for a reader that is to fail then."""
+        if self._on_trimmed == "fail":
+            self.checkpoint = None
+            expected = "expected Redis 7 or later, which counts the entries of a stream"
+            raise InputError("redis", "version", f"{expected}, with on_trimmed='fail'")
+        _tell_uncounted()
 
     def _accept(self, found: Found) -> Batch | None:
         """Hand out what was found, and go behind it."""

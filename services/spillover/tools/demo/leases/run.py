@@ -6,6 +6,7 @@ What is due when stands in `plan`; what came of it is reckoned in `ownership` an
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import signal
 import tempfile
@@ -36,8 +37,8 @@ from spillover.tools.demo.leases.ownership import (
 from spillover.tools.demo.leases.plan import FROZEN, JOINED, KILLED, RESUMED, Disturbance, LeasePlan
 from spillover.tools.demo.leases.watching import Watch
 
-REDIS_MAJOR_MIN = 7
-"""Older ones do not count the entries of a stream."""
+REDIS_MIN = (6, 2)
+"""Older ones cannot read on from an id of a stream."""
 
 POLL_S = 0.02
 CANCEL_AGAIN_S = 0.1
@@ -95,10 +96,10 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 def _check_version(place: RedisPlace) -> None:
-    major = place.version.partition(".")[0]
-    if major.isdecimal() and int(major) < REDIS_MAJOR_MIN:
-        expected = f"expected Redis {REDIS_MAJOR_MIN} or later, got {place.version}"
-        raise InputError("--redis", "", f"{expected}: it does not count the entries of a stream")
+    numbers = re.match(r"(\d+)\.(\d+)", place.version)
+    if numbers and tuple(map(int, numbers.groups())) < REDIS_MIN:
+        expected = f"expected Redis 6.2 or later, got {place.version}"
+        raise InputError("--redis", "", f"{expected}: it cannot read on from an id of a stream")
 
 
 def _remove(place: RedisPlace, group: str, streams: int) -> None:

@@ -19,15 +19,6 @@ if stored.value == value then
   return { 'ok' } -- an earlier try whose answer was lost
 end
 
-local function is_before(a, b)
-  local a_ms, a_sequence = string.match(a, '^(%d+)%-(%d+)$')
-  local b_ms, b_sequence = string.match(b, '^(%d+)%-(%d+)$')
-  if a_ms == b_ms then
-    a_ms, b_ms = a_sequence, b_sequence
-  end
-  return #a_ms < #b_ms or (#a_ms == #b_ms and a_ms < b_ms)
-end
-
 if stored.id ~= from_id or is_before(string.match(value, '^%d+|([^|]+)|'), from_id) then
   return { 'moved' }
 end

@@ -1,6 +1,7 @@
 -- Whoever holds an earlier epoch is fenced from now on. Arguments: partition, epoch.
--- Answer: {'ok', the checkpoint}, {'fenced', the later epoch}, {'old'} if Redis is too old; an error
--- reply if there is a checkpoint that cannot be read: to begin anew would apply everything again.
+-- Answer: {'ok', the checkpoint, 1 if Redis counts the entries, else 0}, {'fenced', the later epoch};
+-- an error reply if there is a checkpoint that cannot be read: to begin anew would apply everything
+-- again.
 local stored = read_checkpoint()
 local later = later_epoch(stored)
 if later then
@@ -10,16 +11,22 @@ local value = redis.call('HGET', CHECKPOINTS, PARTITION)
 if value and not stored then
   return redis.error_reply('CHECKPOINT of partition ' .. PARTITION .. ' cannot be read: ' .. value)
 end
-local added, length = count_entries()
-if not added then
-  return { 'old' }
-end
+local added, length, last = look_at_stream()
 stored = stored or { id = '0-0', passed = 0, skipped = '0', aside = '0' }
--- Fewer entries than were passed: somebody deleted the stream and began it anew.
-if added < stored.passed then
-  stored.id, stored.passed = '0-0', added - length
+if not added then
+  -- Ids only grow: somebody deleted the stream and began it anew.
+  if is_before(last, stored.id) then
+    stored.id, stored.passed = '0-0', 0
+  end
+elseif added < stored.passed then
+  -- Fewer entries than were passed: begun anew; or it comes from a Redis that did not count, which
+  -- the entry of the checkpoint shows, or was copied: what was applied must not be applied again.
+  if #redis.call('XRANGE', STREAM, stored.id, stored.id) == 0 then
+    stored.id = '0-0'
+  end
+  stored.passed = added - length
 end
 value = table.concat(
   { text(EPOCH), stored.id, text(stored.passed), stored.skipped, stored.aside }, '|')
 redis.call('HSET', CHECKPOINTS, PARTITION, value)
-return { 'ok', value }
+return { 'ok', value, added and 1 or 0 }

@@ -32,19 +32,26 @@ local function later_epoch(stored)
   return highest > EPOCH and text(highest) or nil
 end
 
--- How many entries the stream ever had, and how many it has; nil if Redis does not count them.
-local function count_entries()
+-- Whether one id of a stream is less than another.
+local function is_before(a, b)
+  local a_ms, a_sequence = string.match(a, '^(%d+)%-(%d+)$')
+  local b_ms, b_sequence = string.match(b, '^(%d+)%-(%d+)$')
+  if a_ms == b_ms then
+    a_ms, b_ms = a_sequence, b_sequence
+  end
+  return #a_ms < #b_ms or (#a_ms == #b_ms and a_ms < b_ms)
+end
+
+-- How many entries the stream ever had (nil: Redis before 7 does not count them), how many it has,
+-- and the highest id that it ever had.
+local function look_at_stream()
   if redis.call('EXISTS', STREAM) == 0 then
-    return 0, 0
+    return 0, 0, '0-0'
   end
-  local length, added
   local info = redis.call('XINFO', 'STREAM', STREAM)
+  local of = {}
   for i = 1, #info, 2 do
-    if info[i] == 'entries-added' then
-      added = info[i + 1]
-    elseif info[i] == 'length' then
-      length = info[i + 1]
-    end
+    of[info[i]] = info[i + 1]
   end
-  return added, length
+  return of['entries-added'], of['length'], of['last-generated-id']
 end

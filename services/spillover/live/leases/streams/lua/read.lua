@@ -1,7 +1,8 @@
 -- The entries after an id, as they stand at one instant together with the counts.
 -- Arguments: partition, epoch, id, how many at most, how many bytes at most (but one entry always).
--- Answer: {'ok', entries ever added, entries there, 1 if these are the last, entries},
--- {'fenced', the later epoch}, {'moved'} if the claim is gone.
+-- Answer: {'ok', entries ever added (-1 if Redis does not count), entries there, 1 if these are the
+-- last, entries}, {'fenced', the later epoch}, {'moved'} if the claim is gone, or the stream was begun
+-- anew and Redis does not count.
 local stored = read_checkpoint()
 local later = later_epoch(stored)
 if later then
@@ -10,8 +11,11 @@ end
 if not stored or stored.epoch ~= EPOCH then
   return { 'moved' }
 end
-local added, length = count_entries()
+local added, length, highest = look_at_stream()
 local last, count_max, bytes_max = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+if not added and is_before(highest, last) then
+  return { 'moved' }
+end
 local found, bytes, is_end = {}, 0, 0
 
 -- By slices, so that large entries are not all loaded to be left behind.
@@ -40,4 +44,4 @@ while #found < count_max do
     break
   end
 end
-return { 'ok', added, length, is_end, found }
+return { 'ok', added or -1, length, is_end, found }
