@@ -281,7 +281,7 @@ def test_refusals_say_when_the_rest_is_over(story):
 def test_neighbors_hear_of_it_at_once(story):
     """In the very event, not with the next report."""
     node = story()
-    node.hear(0)
+    node.hear(0, 1)
     (told,) = reports(degrade(node))
     assert (told.degraded, told.accept_probability) == (True, 0.0)
     assert (told.relay_hops, told.relay_by, told.invites) == (1, "", False), "by b or c"

@@ -13,7 +13,8 @@ import pytest
 from spillover.core.overflow.events import NotStarted, Start
 from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
-from spillover.model.errors import NotDelivered
+from spillover.live.http.outgoing import LostThenRefused
+from spillover.model.errors import NotDelivered, OutcomeUnknown
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
 from spillover.model.upstream_urls import UpstreamUrl
@@ -129,10 +130,10 @@ def test_without_an_answer_only_what_has_a_key_is_tried_once_more(keyed):
 
     async def main(workers, upstreams):
         call = start(workers, keyed=keyed)
-        workers._no_answer(call, upstreams[0], "it broke off")
+        workers._no_answer(call, upstreams[0], OutcomeUnknown("it broke off"))
         if keyed:
             assert (workers.asked, workers.told) == ([(1, 0), (1, 1)], [])
-            workers._no_answer(call, upstreams[1], "it broke off, too")
+            workers._no_answer(call, upstreams[1], OutcomeUnknown("it broke off, too"))
         (event,) = workers.told
         last, reason = (
             (upstreams[1], "it broke off, too") if keyed else (upstreams[0], "it broke off")
@@ -150,7 +151,7 @@ def test_what_may_have_run_and_finds_nobody_else_is_not_known():
 
     async def main(workers, upstreams):
         call = start(workers, keyed=True)
-        workers._no_answer(call, upstreams[0], "it broke off")
+        workers._no_answer(call, upstreams[0], OutcomeUnknown("it broke off"))
         workers._not_done(call, upstreams[1], busy(5.0))
         workers._not_delivered(call, upstreams[2], NotDelivered("refused"))
         (event,) = workers.told
@@ -168,7 +169,7 @@ def test_what_may_be_done_twice_is_decided_again_where_its_service_ends(keyed):
     async def main(workers, upstreams):
         (one,) = upstreams
         call = start(workers, keyed=keyed)
-        workers._no_answer(call, one, "it broke off")
+        workers._no_answer(call, one, LostThenRefused("it broke off"))
         if not keyed:
             assert [event.outcome for event in workers.told] == [Outcome.FAILED]
             assert workers.asked == [(1, 0)]
@@ -176,9 +177,9 @@ def test_what_may_be_done_twice_is_decided_again_where_its_service_ends(keyed):
         assert workers.told == []
         await until(lambda: len(workers.asked) == 2)
         lost = start(workers, ref=2, keyed=True)
-        workers._no_answer(lost, one, "it broke off")
+        workers._no_answer(lost, one, LostThenRefused("it broke off"))
         await until(lambda: len(workers.asked) == 4)
-        workers._no_answer(lost, one, "again")
+        workers._no_answer(lost, one, OutcomeUnknown("again"))
         assert [event.outcome for event in workers.told] == [Outcome.FAILED]
         workers._not_delivered(call, one, NotDelivered("refused"))
         _, health, event = workers.told
@@ -237,7 +238,7 @@ def test_what_fails_slowly_is_not_busy_afterwards():
             call = start(workers, ref)
             call.sent_s -= 2 * USUAL_S
             if ref == 1:
-                workers._no_answer(call, upstreams[place], "it broke off")
+                workers._no_answer(call, upstreams[place], OutcomeUnknown("it broke off"))
             else:
                 workers._not_done(call, upstreams[place], busy())
         assert [one.running for one in upstreams[:2]] == [0, 0]

@@ -56,6 +56,10 @@ class NotHttp(OutcomeUnknown):
     """An answer has come that cannot be read."""
 
 
+class LostThenRefused(OutcomeUnknown):
+    """It may have been read once; sent again, it surely was not delivered."""
+
+
 class StreamRefused(PeerError):
     """In place of a stream there was an answer of another status; its headers, lower-case."""
 
@@ -127,7 +131,7 @@ class OutgoingRequest:
             self.fail(error)
         else:
             told = f"{self.method} {self.url}: {self.uncertain}; then: {error}"
-            self.fail(OutcomeUnknown(told))
+            self.fail(LostThenRefused(told))
 
     def cannot_read(self, what: str) -> None:
         """Fail since what has come is no answer that can be read."""

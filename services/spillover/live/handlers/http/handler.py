@@ -20,7 +20,7 @@ from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import Ended, one_line
 from spillover.live.handlers.http.upstream_answers import read_answer
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
-from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
+from spillover.live.handlers.http.upstreams import Upstream
 from spillover.live.http.client import Response
 from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered
@@ -101,7 +101,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         elif isinstance(error, NotDelivered):
             self._not_delivered(call, upstream, error)
         else:
-            self._no_answer(call, upstream, reason_of(error), cause_by(error))
+            self._no_answer(call, upstream, error)
 
     def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:
         upstream.attempt = 0

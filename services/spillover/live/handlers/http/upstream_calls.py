@@ -23,8 +23,15 @@ from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
 from spillover.live.handlers.ends import event_of, service_time_s
-from spillover.live.handlers.http.upstreams import AGAIN_S, Upstream, Upstreams
+from spillover.live.handlers.http.upstreams import (
+    AGAIN_S,
+    Upstream,
+    Upstreams,
+    cause_by,
+    reason_of,
+)
 from spillover.live.http.connection import Connection, Pool
+from spillover.live.http.outgoing import LostThenRefused
 from spillover.model.causes import STOPPED, Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome
@@ -128,18 +135,19 @@ class UpstreamWorkers(ABC, Generic[C]):
         self,
         call: C,
         upstream: Upstream,
-        reason: str,
-        cause: Cause = Cause.CONNECTION,
+        error: BaseException,
         *,
         is_idempotent: bool = False,
     ) -> None:
         """As a failure of the upstream: one that only takes requests would be the least busy."""
+        reason, cause = reason_of(error), cause_by(error)
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s, cause)
         problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
         is_repeatable = is_idempotent or call.command.request.keyed
         if is_repeatable and call.uncertain is None:
             call.uncertain = problem
-            if self.upstreams.is_single and cause is Cause.CONNECTION:
+            is_ending = isinstance(error, LostThenRefused) or is_idempotent
+            if self.upstreams.is_single and cause is Cause.CONNECTION and is_ending:
                 # A service that ends drops what it has, and refuses a moment later.
                 call.not_reached.append(upstream)
             self._send(call)

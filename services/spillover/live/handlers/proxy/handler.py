@@ -307,8 +307,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._not_done(call, upstream, self._refusal(call, upstream))
         else:
             is_idempotent = call.request is not None and call.request.method in IDEMPOTENT
-            cause = cause_by(came_to)
-            self._no_answer(call, upstream, reason_of(came_to), cause, is_idempotent=is_idempotent)
+            self._no_answer(call, upstream, came_to, is_idempotent=is_idempotent)
 
     def _whole(self, call: _Call, upstream: Upstream, exchange: PassedExchange) -> None:
         upstream.attempt = 0
