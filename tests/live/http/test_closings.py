@@ -22,6 +22,7 @@ from spillover.live.http.blocking import BlockingClient
 from spillover.live.http.client import HttpClient
 from spillover.live.http.connection import SENDINGS_MAX, UPLOAD_BYTES, Again, Response
 from spillover.live.http.kept_for import read_keep_alive_s
+from spillover.live.http.outgoing import LostThenRefused
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 from spillover.policy.reuse import Keeping
 from support.waiting import until as wait
@@ -297,7 +298,7 @@ def test_what_may_have_been_read_and_then_cannot_be_sent_again_is_not_known(run)
     """Unless it changes nothing: then it may be done anywhere."""
 
     async def main():
-        for method, expected in (("POST", OutcomeUnknown), ("GET", NotDelivered)):
+        for method, expected in (("POST", LostThenRefused), ("GET", NotDelivered)):
             async with one_connection() as (client, end, listening):
                 loop = asyncio.get_running_loop()
                 asked = client.request(method, "/x", timeout_s=TIMEOUT_S, keyed=True)
