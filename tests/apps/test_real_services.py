@@ -129,8 +129,8 @@ def test_an_upload_that_was_not_read_costs_nobody_else_an_answer(kind, service_o
 
 
 END_AT_ONCE = {"uwsgi", "waitress"}
-"""They drop what they have and what they have let connect: one that has a key may be lost twice, and
-is not sent a third time."""
+"""They drop what they have and what they have let connect: a request with a key may be lost twice,
+and is not sent a third time."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
