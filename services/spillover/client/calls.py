@@ -298,7 +298,7 @@ class Calls:
         """Returns what came of one attempt, in this thread."""
         client = self._blocking.get(url)
         if client is None:
-            client = self._blocking[url] = BlockingClient(
+            made = BlockingClient(
                 url,
                 self._headers,
                 connect_timeout_s=CONNECT_S,
@@ -306,6 +306,8 @@ class Calls:
                 body_limit_bytes=ANSWER_LIMIT_BYTES,
                 user_timeout_s=USER_TIMEOUT_S,
             )
+            # Another thread may have been faster: who is not kept here is never closed.
+            client = self._blocking.setdefault(url, made)
         left_s = call.until_s - time.monotonic()
         call.begin(url, None)
         exchange = call.exchange = client.begin("POST", wire.PATH, call.settle)
