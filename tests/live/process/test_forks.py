@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 LIMIT_S = 30.0
 SERVICE = """
 import asyncio, multiprocessing, os, signal, subprocess, sys
@@ -46,9 +48,11 @@ def ended(role: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.processes
 def test_pool_in_service_ends_its_own_children_alone():
     ended("service")
 
 
+@pytest.mark.processes
 def test_children_of_worker_process_heed_signals_that_it_does_not():
     ended("worker")
