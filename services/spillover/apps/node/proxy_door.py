@@ -13,6 +13,7 @@ import os
 import re
 import socket
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 from msgspec.structs import replace
@@ -242,7 +243,7 @@ class ProxyDoor:
             return
         type_ = headers.type or (None if route is None else route.type) or "default"
         id_ = request_id_of(tenant, headers.key or "")
-        kind = _kind_of(head) if type_ == "default" else ""
+        kind = _kind_of(head.method, head.target[:KIND_LENGTH_MAX]) if type_ == "default" else ""
         request = Request(
             id_, headers.key is not None, passed, (), type_,
             headers.priority, headers.trace, own.size_bytes, kind,
@@ -323,8 +324,9 @@ def _with_key(passed: PassedRequest, key: bytes) -> PassedRequest:
     return replace(passed, headers=fields)
 
 
-def _kind_of(head: RequestHead) -> str:
+@lru_cache(maxsize=256)
+def _kind_of(method: str, target: bytes) -> str:
     """Returns method and beginning of the path, by which failures of untyped requests are told
-    apart."""
-    path = head.target.partition(b"?")[0].split(b"/", KIND_PARTS + 1)[: KIND_PARTS + 1]
-    return f"{head.method} {b'/'.join(path).decode('latin-1')}"[:KIND_LENGTH_MAX]
+    apart. Most clients ask for the same few paths."""
+    path = target.partition(b"?")[0].split(b"/", KIND_PARTS + 1)[: KIND_PARTS + 1]
+    return f"{method} {b'/'.join(path).decode('latin-1')}"[:KIND_LENGTH_MAX]
