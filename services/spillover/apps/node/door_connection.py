@@ -79,18 +79,17 @@ class Door(Protocol):
     clock: Callable[[], float]
     body_limit_bytes: int
     loop: asyncio.AbstractEventLoop
+    idle_s: float
+    """How long a connection is kept that asks nothing."""
     leaving_idle_s: float | None
     """Where clients are to go elsewhere: each answer is the last one of its connection."""
     requests: KnownRequests
     answers: WrittenHeads
     counts: HttpByRoute
 
-    def way_of(self, client: str, scheme: str) -> Way:
-        """Returns what is told of requests that come from this address."""
-
     @property
-    def idle_s(self) -> float:
-        """Returns how long a connection is kept that asks nothing."""
+    def way_of(self) -> Callable[[str, str], Way]:
+        """Returns what tells of requests that come from an address by a scheme."""
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it told, each second, when something is too late."""

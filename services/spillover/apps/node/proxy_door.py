@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import re
 import socket
@@ -45,6 +46,9 @@ from spillover.model.routes import Route
 SWEEP_S = 1.0
 STOP_S = 2.0
 
+WAYS_MAX = 1024
+"""Addresses of which what is told of them is kept: their heads are known again by it."""
+
 KIND_PARTS = 2
 """Of the path, at its beginning: by them and the method, requests without a type are told apart."""
 
@@ -52,6 +56,7 @@ _SERVER_NAMES = frozenset(
     {b"idempotency-key", b"spillover-deadline-ms", b"spillover-priority", b"spillover-type",
      b"traceparent", b"tracestate"}
 )  # fmt: skip
+_LOOKED_AT = _SERVER_NAMES | {b"origin"}
 
 _DOTS = re.compile(rb"(?i)(?:[/\\]|%2f|%5c)(?:\.|%2e){1,2}(?:[/\\;]|%2f|%5c|\Z)")
 
@@ -94,6 +99,10 @@ class ProxyDoor:
         )
         self._sweeps = False
         self.leaving_idle_s: float | None = None
+        self.idle_s = self.bounds.idle_s
+        """How long a connection is kept that asks nothing."""
+        self.way_of = lru_cache(WAYS_MAX)(self._way_of)
+        """Returns what is told of requests that come from an address by a scheme."""
         self._servers: list[asyncio.Server] = []
         self._stopped = asyncio.Event()
         self._emptied: asyncio.Event | None = None
@@ -108,6 +117,7 @@ class ProxyDoor:
         self.body_limit_bytes = cluster.passed_body_limit_bytes
         self._routes = cluster.routes
         self._trusted = cluster.trusted_networks
+        self.way_of.cache_clear()
         if self._unqueued is not None:
             self._unqueued.stall_s = cluster.passed_stall_ms / 1e3
 
@@ -142,14 +152,9 @@ class ProxyDoor:
     def leave(self, idle_s: float | None) -> None:
         """As `HttpServer.leave`."""
         self.leaving_idle_s = idle_s
+        self.idle_s = min(self.bounds.idle_s, math.inf if idle_s is None else idle_s)
         for connection in list(self.connections):
             connection.leave()
-
-    @property
-    def idle_s(self) -> float:
-        """Returns how long a connection is kept that asks nothing."""
-        told_s, idle_s = self.leaving_idle_s, self.bounds.idle_s
-        return idle_s if told_s is None else min(told_s, idle_s)
 
     def stop_listening(self) -> None:
         """Let nobody connect any more."""
@@ -160,8 +165,7 @@ class ProxyDoor:
         """Have `serve` return, once what was answered has left or the time for that is up."""
         self._stopped.set()
 
-    def way_of(self, client: str, scheme: str) -> Way:
-        """Returns what is told of requests that come from this address."""
+    def _way_of(self, client: str, scheme: str) -> Way:
         is_trusted = self._trusted is None
         if self._trusted:
             with contextlib.suppress(ValueError):
@@ -226,11 +230,11 @@ class ProxyDoor:
             if answer.asked is not None:
                 answer.asked.route = route.path
         headers = NO_HEADERS
-        if not _SERVER_NAMES.isdisjoint(head.names):
+        if not _LOOKED_AT.isdisjoint(head.names):
             both = zip(head.names, head.fields, strict=True)
             headers = read_headers([(name, one[1]) for name, one in both if name in _SERVER_NAMES])
-        if b"origin" in head.names:
-            beside = self._beside_of_page(answer, head) or beside
+            if b"origin" in head.names:
+                beside = self._beside_of_page(answer, head) or beside
         own = OwnRequest(head, way, body, known)
         passed: OwnRequest | PassedRequest = own
         if tenant:

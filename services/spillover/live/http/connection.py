@@ -202,9 +202,7 @@ class Connection(asyncio.Protocol):
         exchange.sendings += 1
         exchange.sent_s = time.monotonic()
         self.uses_left -= 1
-        size_bytes = len(head)
-        for part in body:
-            size_bytes += len(part)
+        size_bytes = len(head) + sum(map(len, body))
         if self._is_encrypted and (told := told_of(self._transport)) is not None:
             self._written_bytes = told.left
         self._size_bytes = size_bytes

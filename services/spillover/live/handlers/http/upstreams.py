@@ -196,6 +196,10 @@ class Upstreams:
         """Returns the least busy that is up, need not be left alone, and was not tried, ties by
         rotation; None if there is none. Those that were never reached yet come after others, those
         that fail more than others last."""
+        if len(self._all) == 1:
+            only = self._all[0]
+            is_free = only.up and only.alone_until_s <= now_s and only not in tried
+            return only if is_free else None
         turned = self._all[self._next :] + self._all[: self._next]
         candidates = (
             upstream

@@ -330,12 +330,6 @@ class Way:
         told = self.address, self.via, self.scheme
         self.lines = b"X-Forwarded-For: %b\r\nVia: 1.1 %b\r\nX-Forwarded-Proto: %b\r\n" % told
 
-    def is_like(self, other: Way | None) -> bool:
-        """Returns whether what comes this way is told as what comes the other."""
-        if other is None:
-            return False
-        return (self.element, self.is_trusted) == (other.element, other.is_trusted)
-
 
 def has_passed(fields: Fields, pseudonym: str) -> bool:
     """Returns whether the request was here before: then it goes in a loop."""

@@ -13,7 +13,12 @@ from typing import NamedTuple
 
 from spillover.live.handlers.proxy.framing import ByLength
 from spillover.live.handlers.proxy.heads import NO_BODY, AnswerHead, RequestHead, Way
-from spillover.live.http.known_heads import HEAD_BYTES_MAX, Known, KnownHeads, whole_message
+from spillover.live.http.known_heads import (
+    HEAD_BYTES_MAX,
+    KNOWN_MAX,
+    KnownHeads,
+    whole_message,
+)
 from spillover.model.passed import LENGTH, PassedHead, lengthless
 
 NOT_KEPT = frozenset(
@@ -93,7 +98,7 @@ class KnownRequest:
     def sent(self, head: RequestHead, way: Way, added: bytes) -> bytes | None:
         """Returns the head to a service, with these lines at its end; None if it is not known."""
         cut, at = self._sent, self.length_at
-        if cut is None or not (way is self._sent_from or way.is_like(self._sent_from)):
+        if cut is None or way is not self._sent_from:
             return None
         return cut.whole(b"" if at is None else head.fields[at][1], added)
 
@@ -105,8 +110,7 @@ class KnownRequest:
 
     def travels(self, way: Way) -> bytes | None:
         """Returns its head as it goes to a neighbor; None if it is not known."""
-        last = self._travels_from
-        return self._travels if way is last or way.is_like(last) else None
+        return self._travels if way is self._travels_from else None
 
     def learn_travels(self, way: Way, encoded: bytes) -> None:
         """It was encoded so."""
@@ -215,11 +219,11 @@ class WrittenHeads:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: Known[WrittenHead] = Known()
+        self._known: dict[int, WrittenHead] = {}
 
     def find(self, head: PassedHead) -> Cut | None:
         """Returns how it was written; None if it is not known."""
-        found = self._known.meanings.get(_place(head))
+        found = self._known.get(id(head))
         return None if found is None else found.cut
 
     def learn(self, head: PassedHead, cut: Cut) -> None:
@@ -227,8 +231,6 @@ class WrittenHeads:
         is_short = len(cut.before) + len(cut.after) <= HEAD_BYTES_MAX
         # A neighbor may say such things with the length left empty.
         if is_short and NOT_KEPT.isdisjoint([name.lower() for name, _ in head.headers]):
-            self._known.keep(_place(head), WrittenHead(head, cut))
-
-
-def _place(head: PassedHead) -> bytes:
-    return b"%d" % id(head)
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[id(head)] = WrittenHead(head, cut)
