@@ -12,6 +12,7 @@ import pytest
 from spillover.cli import main
 from spillover.cli.parsing import redis_url
 from spillover.model.errors import InputError
+from support.process_table import processes
 
 VARIABLE = "SPILLOVER_REDIS_URL"
 JOBS = """
@@ -104,9 +105,7 @@ def test_the_password_is_seen_nowhere(command, free_url):
         lines = [json.loads(member.stdout.readline()) for _ in range(2)]
         assert [line["event"] for line in lines] == ["serving", "redis_down"]
         assert address in lines[1]["problem"]
-        listed = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "command="], capture_output=True, text=True, check=True
-        ).stdout
+        listed = "\n".join(line for _, line in processes().values())
         assert "jobs:serve" in listed
         assert "s3cret" not in listed
     finally:

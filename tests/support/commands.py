@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import pytest
 
 from support.ports import free_ports, free_row
+from support.process_table import Table, processes
 from support.waiting import until
 
 READY_S = 60.0
@@ -50,25 +51,6 @@ def ask(url: str, body: Any = None, headers: dict[str, str] | None = None) -> tu
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.loads(error.read())
-
-
-Table: TypeAlias = dict[int, tuple[int, str]]
-
-
-def _processes() -> Table:
-    """Parent and command line of each process, zombies left out."""
-    table = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,command="],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    rows = (line.split(None, 3) for line in table.splitlines())
-    return {
-        int(row[0]): (int(row[1]), row[3])
-        for row in rows
-        if len(row) == 4 and not row[2].startswith("Z")
-    }
 
 
 def is_balanced(state: dict[str, Any]) -> bool:
@@ -107,7 +89,7 @@ class Running:
 
     def look(self, table: Table | None = None) -> dict[int, str]:
         """The living descendants: command line by pid. All that were ever seen are remembered."""
-        table = _processes() if table is None else table
+        table = processes() if table is None else table
         found: dict[int, str] = {}
         parents = {self.process.pid}
         while parents:
@@ -119,7 +101,7 @@ class Running:
 
     def left(self, table: Table | None = None) -> dict[int, str]:
         """What still lives of all that was seen."""
-        table = _processes() if table is None else table
+        table = processes() if table is None else table
         return {
             pid: command
             for pid, command in self.seen.items()
@@ -262,7 +244,7 @@ def _starting(where: Path) -> Iterator[Start]:
         return running[-1]
 
     yield start_it
-    table = _processes()
+    table = processes()
     for one in running:
         one.clean_up(table)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from spillover.testbed.watchdog import Watchdog, end_group
+from support.process_table import lives
 from support.waiting import until
 
 pytestmark = pytest.mark.processes
@@ -39,12 +40,6 @@ def ignored(pid):
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     mask = int(status.partition("SigIgn:")[2].split()[0], 16)
     return {number for number in signal.Signals if mask >> (number - 1) & 1}
-
-
-def lives(pid):
-    command = ["ps", "-o", "stat=", "-p", str(pid)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return told.strip()[:1] not in {"", "Z"}
 
 
 @pytest.mark.parametrize("killed", [True, False])

@@ -36,6 +36,7 @@ from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.lease_times import LeaseTimes
 from support import HANDLERS
 from support.loop import until
+from support.process_table import is_stopped
 
 MODULE = "python:lease_handlers_of_tests"
 LIMIT_S = 60.0
@@ -491,9 +492,3 @@ class Group:
             for node, one in self.members.items()
         }
         return f"holders {self.holders()}, statuses and last lines {said}"
-
-
-def is_stopped(pid: int) -> bool:
-    """All of it: a signal takes a moment."""
-    command = ["ps", "-o", "stat=", "-p", str(pid)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout[:1] in {*"Tt"}

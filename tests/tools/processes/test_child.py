@@ -15,6 +15,7 @@ import pytest
 
 from spillover.model.errors import RunError
 from spillover.tools.processes.child import Child
+from support.process_table import lives
 
 pytestmark = pytest.mark.processes
 
@@ -33,12 +34,6 @@ with Child("the spinner", spin) as child:
 def answer_of(target, within_s=WITHIN_S):
     with Child("the child", target) as child:
         return asyncio.run(child.receive(within_s))
-
-
-def lives(pid):
-    command = ["ps", "-o", "stat=", "-p", str(pid)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return told.strip()[:1] not in {"", "Z"}
 
 
 def test_values_come_and_errors_are_raised():
