@@ -157,9 +157,10 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path, redis_server):
+def shell(tmp_path, redis_server, require):
     """A directory with what the tour takes for granted: the checkout's traces, and a module of the
     user's."""
+    require(shutil.which("curl"), "curl on the PATH (Debian: apt-get install curl)")
     tmp_path.joinpath("jobs.py").write_text(JOBS)
     shutil.copytree(ROOT / "loadgen" / "traces", tmp_path / "loadgen" / "traces")
     taking = Shell(tmp_path, redis_server.url)

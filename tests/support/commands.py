@@ -41,12 +41,14 @@ ROW = 20
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def ask(url: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+def ask(
+    url: str, body: Any = None, headers: dict[str, str] | None = None, timeout_s: float = 10.0
+) -> tuple[int, Any]:
     """GET, or POST of JSON: the status and the JSON that came back, whatever the status."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, headers or {})  # noqa: S310 - loopback only
     try:
-        with OPENER.open(request, timeout=10) as response:
+        with OPENER.open(request, timeout=timeout_s) as response:
             return response.status, json.loads(response.read())
     except urllib.error.HTTPError as error:
         with error:
