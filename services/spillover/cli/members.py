@@ -28,7 +28,8 @@ def is_member(told: dict[str, Any]) -> bool:
 
 def members_table(told: dict[str, Any]) -> Table:
     """Returns a line for each member, the one that was asked first, and one for what nobody holds.
-    A silent one holds what it holds until its leases end. What a member says of itself is of now, the rest as it last read it in Redis."""
+    A silent one holds what it holds until its leases end. What a member says of itself is of now,
+    the rest as it last read it in Redis."""
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for title in TITLES:
         table.add_column(title, justify="right" if title in TITLES[1:4:2] else "left")
