@@ -11,14 +11,13 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TextIO, cast
 
 from spillover.live.process.logs import HarmlessHandler, JsonLines, Message
 
-LINE_BYTES_MAX = 65_536
-"""A line that is longer is written in parts."""
+UNENDED_BYTES_MAX = 65_536
+"""A line that has not ended by then is written in parts."""
 
 _of_stderr: HarmlessHandler | None = None
 
@@ -55,42 +54,48 @@ def tell_error(line: str) -> None:
 
 
 class _Lines(io.RawIOBase):
-    """What is written into it, line by line."""
+    """What is written into it, line by line. It is guarded by the lock of its handler, which a
+    forked child finds free."""
 
-    def __init__(self, descriptor: int, tell: Callable[[str], None]) -> None:
-        self._descriptor = descriptor
-        self._tell = tell
+    def __init__(self, name: str, level: int, handler: HarmlessHandler) -> None:
+        self._name, self._level, self._handler = name, level, handler
         self._begun = b""
 
     def writable(self) -> bool:
         return True
 
     def fileno(self) -> int:
-        return self._descriptor
+        return self._handler.descriptor
 
     def write(self, data: Any) -> int:
         given = bytes(data)
-        *lines, self._begun = (self._begun + given).split(b"\n")
-        for line in lines:
-            self._say(line)
-        if len(self._begun) > LINE_BYTES_MAX:
-            self.flush()
+        self._handler.acquire()
+        try:
+            *lines, self._begun = (self._begun + given).split(b"\n")
+            for line in lines:
+                self._say(line)
+            if len(self._begun) > UNENDED_BYTES_MAX:
+                self.flush()
+        finally:
+            self._handler.release()
         return len(given)
 
     def flush(self) -> None:
-        line, self._begun = self._begun, b""
-        self._say(line)
+        self._handler.acquire()
+        try:
+            line, self._begun = self._begun, b""
+            self._say(line)
+        finally:
+            self._handler.release()
 
     def _say(self, line: bytes) -> None:
         if text := line.decode("utf-8", "backslashreplace").rstrip():
-            self._tell(text)
+            _tell(self._handler, self._level, self._name, text)
 
 
 def _lines(name: str, level: int, handler: HarmlessHandler) -> TextIO:
-    raw = _Lines(handler.descriptor, lambda line: _tell(handler, level, name, line))
-    return io.TextIOWrapper(
-        cast("Any", raw), encoding="utf-8", errors="backslashreplace", write_through=True
-    )
+    raw = cast("Any", _Lines(name, level, handler))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 def _handler_of(stream: TextIO | None) -> HarmlessHandler | None:
