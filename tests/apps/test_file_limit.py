@@ -25,7 +25,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 configure_logs("a", as_json=True, log_requests=False)
 settings = NodeSettings(cluster="a", servers=1, policy="paper", queue_limit=queue_limit)
 allowed = raise_file_limit(settings)
-print(json.dumps([allowed, resource.getrlimit(resource.RLIMIT_NOFILE)[0]]))
+print(json.dumps([allowed, resource.getrlimit(resource.RLIMIT_NOFILE)[0]]), file=sys.__stdout__)
 """
 
 DEFAULT = NodeSettings(cluster="a", servers=1, policy="paper")

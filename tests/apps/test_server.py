@@ -314,16 +314,18 @@ def test_only_whom_nobody_waits_for_serves_on_as_a_lame_duck(nodes, tmp_path, nu
 
 @pytest.mark.processes
 def test_logs_as_json(nodes, tmp_path):
-    """Each line is an object with the cluster in it; those about requests, where they are asked
-    for, have the request's name and trace."""
+    """Each line is an object with the cluster in it, of worker processes too; those about requests,
+    where they are asked for, have the request's name and trace."""
     file, url = one_cluster(tmp_path)
+    handler = "handler: 'python:warnings:warn', workers: process"
+    file.write_text(file.read_text().replace("service_ms: 1", handler))
     trace = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
     async def main():
         async with Command(nodes, file, "a", url, "--log-format", "json", "--log-requests") as node:
             headers = [(b"traceparent", trace.encode())]
-            body = b'{"payload": 1, "id": "r1"}'
-            await node.client.request("POST", "/requests", body=body, headers=headers, timeout_s=5)
+            body = b'{"payload": "beware", "id": "r1"}'
+            await node.client.request("POST", "/requests", body=body, headers=headers, timeout_s=60)
             node.process.send_signal(signal.SIGTERM)
             status, said = await node.ended(5.0)
         assert status == 0
@@ -331,6 +333,8 @@ def test_logs_as_json(nodes, tmp_path):
         assert all(line["cluster"] == "a" for line in lines)
         (told,) = [line for line in lines if line["logger"] == "spillover.requests"]
         assert (told["request_id"], told["traceparent"], told["level"]) == ("r1", trace, "INFO")
+        (told,) = [line for line in lines if line["logger"] == "py.warnings"]
+        assert told["message"].endswith("UserWarning: beware")
 
     nodes.run(main)
 

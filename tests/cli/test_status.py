@@ -12,15 +12,17 @@ import pytest
 
 from spillover.cli import main
 
+NO_SUCH_PATH = b'{"reason": "not_found", "detail": "no such path"}'
+
 
 @contextmanager
-def answering(make_body):
-    """A server that answers every GET with `make_body(url)`; gives its url."""
+def answering(make_body, paths=("/federation", "/state")):
+    """A server that answers each GET of these with `make_body(url)`; gives its url."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            body = make_body(url)
-            self.send_response(200)
+            body = make_body(url) if self.path in paths else NO_SUCH_PATH
+            self.send_response(404 if body is NO_SUCH_PATH else 200)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -287,3 +289,46 @@ async def spoil(federation):
 
 async def put_right(federation):
     federation["a"].shell.machine.servers.stuck.clear()
+
+
+def test_a_lease_member_shows_its_group(capsys, monkeypatch):
+    """Itself first, as it is now, and then others, as Redis has them; and what nobody holds."""
+    monkeypatch.setenv("COLUMNS", "200")
+    told = {
+        "group": "orders",
+        "node": "n",
+        "state": "member",
+        "draining": False,
+        "partitions": 12,
+        "held": {str(partition): 7 for partition in (11, *range(8))},
+        "members": [
+            {"node": "[m]", "alive_for_ms": 1500.0, "held": 1},
+            {"node": "n", "alive_for_ms": 2900.0, "held": 8},
+        ],
+        "allocation": [
+            {"partition": 8, "node": "[m]", "lease_ms_left": 900.0},
+            {"partition": 9, "node": "[m]", "lease_ms_left": 0.0},
+            {"partition": 10, "node": "gone", "lease_ms_left": None},
+        ],
+        "redis": {"up": True, "problem": None},
+        "as_of_s": 0.0,
+        "renewal": {"kind": "process", "lag_ms_max": 12.4},
+    }
+    with answering(lambda _: json.dumps(told).encode(), ["/state"]) as url:
+        assert main(["status", url]) == 0
+        shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert main(["status", url, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"lease": told}
+        told |= {"redis": {"up": False, "problem": "it is gone"}, "as_of_s": 4.2, "draining": True}
+        assert main(["status", url]) == 0
+    assert shown == [
+        ["member", "holds", "partitions", "alive", "for", "renewal", "state"],
+        [
+            *("n", "9/12", "0,", "1,", "2,", "3,", "4,", "5,", "6,", "7,", "...", "2.9", "s"),
+            *("by", "process,", "12", "ms", "late", "at", "most", "member"),
+        ],
+        ["[m]", "1/12", "8", "1.5", "s", "member"],
+        ["gone", "1/12", "10", "silent"],
+        ["nobody", "1/12", "9"],
+    ]
+    assert "draining, Redis is away, others as 4 s ago: it is gone" in capsys.readouterr().out

@@ -12,9 +12,10 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import ModuleType
 
 from spillover import __version__
@@ -77,6 +78,7 @@ COMMANDS = {
 
 def run_command(arguments: list[str]) -> int:
     """Run the command that is named; its exit status."""
+    tell = _teller(arguments)
     try:
         try:
             return _dispatch(arguments)
@@ -85,9 +87,11 @@ def run_command(arguments: list[str]) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except InputError as error:
-        return _fail(error, EXIT_USAGE)
+        tell(_one_line(error))
+        return EXIT_USAGE
     except SpilloverError as error:
-        return _fail(error, EXIT_FAILED)
+        tell(_one_line(error))
+        return EXIT_FAILED
     except BrokenPipeError:
         _drop_output()
         return EXIT_FAILED
@@ -95,7 +99,24 @@ def run_command(arguments: list[str]) -> int:
         if error.errno not in _NO_ROOM:
             raise
         _drop_output()
-        return _fail(f"expected room for what is written, got: {error.strerror}", EXIT_FAILED)
+        tell(f"expected room for what is written, got: {error.strerror}")
+        return EXIT_FAILED
+
+
+def _teller(arguments: list[str]) -> Callable[[str], None]:
+    """Returns what tells in one line why a command has failed. Where its log is to be JSON all
+    that goes to standard error is JSON from here on: what is wrong with options, too."""
+    pairs = pairwise(arguments)
+    if "--log-format=json" not in arguments and ("--log-format", "json") not in pairs:
+        return lambda line: print(f"spillover: {line}", file=sys.stderr)
+    from spillover.live.process import json_streams
+
+    json_streams.take_over_stderr()
+    return json_streams.tell_error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -144,9 +165,3 @@ def _drop_output() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-
-
-def _fail(error: Exception | str, status: int) -> int:
-    line = " ".join(str(error).split())
-    print(f"spillover: {line}", file=sys.stderr)
-    return status

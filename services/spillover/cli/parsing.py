@@ -129,7 +129,10 @@ def check_otel() -> None:
 def add_log_format(parser: argparse.ArgumentParser) -> None:
     """Declare --log-format."""
     parser.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="of what goes to stderr"
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="of what goes to stderr; with json of each line, whatever writes it",
     )
 
 

@@ -1,5 +1,5 @@
-"""`spillover status URL`: the federation that the node at URL belongs to, or the producers that
-the one at URL knows."""
+"""`spillover status URL`: the federation that the node at URL belongs to, the producers that the
+one at URL knows, or the lease group of the member at URL."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from spillover.cli.members import is_member, members_table
 from spillover.cli.node_calls import Headers, NodeCalls, Refused, is_state
 from spillover.cli.parsing import node_url
-from spillover.cli.producers import ask_producers, producers_table, says_no_such_path
+from spillover.cli.producers import (
+    ask_producers,
+    is_producer,
+    producers_table,
+    says_no_such_path,
+)
 from spillover.policy.overflow.choosers import BY_LOAD
 from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.terminal import open_console, show_table
@@ -32,7 +38,12 @@ SERVERS_NAMED_MAX = 5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("url", type=node_url, metavar="URL", help="any node, http://HOST:PORT")
+    parser.add_argument(
+        "url",
+        type=node_url,
+        metavar="URL",
+        help="any node, producer or lease member, http://HOST:PORT",
+    )
     add_ca_file(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_token_file(parser)
@@ -45,10 +56,14 @@ def run(options: argparse.Namespace) -> int:
         json.dump(federation, sys.stdout)
         print()
     else:
-        told = federation.get("producers")
-        table = _table(federation["clusters"]) if told is None else producers_table(told)
-        show_table(open_console(stderr=False), table)
+        show_table(open_console(stderr=False), _shown(federation))
     return 0
+
+
+def _shown(told: dict[str, Any]) -> Table:
+    if "producers" in told:
+        return producers_table(told["producers"])
+    return members_table(told["lease"]) if "lease" in told else _table(told["clusters"])
 
 
 async def _ask(url: str, headers: Headers) -> dict[str, Any]:
@@ -58,6 +73,9 @@ async def _ask(url: str, headers: Headers) -> dict[str, Any]:
         except Refused as refused:
             if not says_no_such_path(refused):
                 raise
+        state = await node.call("GET", "/state", lambda told: is_producer(told) or is_member(told))
+    if is_member(state):
+        return {"lease": state}
     return {"producers": await ask_producers(url, headers)}
 
 

@@ -12,6 +12,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from spillover.apps.node.answers import status_of
+from spillover.live.overflow.tracing.proxies import proxy_of
 from spillover.live.overflow.tracing.sending import SWITCH_S, SpanSender
 from spillover.live.overflow.tracing.telemetry import make_tracing
 from spillover.live.overflow.tracing.visits import Place, VisitTrace
@@ -276,3 +277,93 @@ def test_what_has_not_left_when_the_node_ends_is_told(sending, exporter, caplog)
     (line,) = caplog.records
     assert line.msg.words == "the node ends before all spans have left"
     assert line.msg.fields == {"spans": 6}
+
+
+def test_none_is_an_exporter_that_turns_tracing_off(collector, monkeypatch):
+    """Whatever else the variables say."""
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "None")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")
+    assert make_tracing("test", CLUSTER, status_of) is None
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "zipkin")
+    with pytest.raises(ValueError, match="OTEL_TRACES_EXPORTER: expected otlp or none, got 'zip"):
+        sender()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "told"),
+    [
+        ("collector:4318", r"got 'collector:4318', did you mean 'http://collector:4318'\?"),
+        ("u:secret@collector/v1", r"got 'collector/v1', did you mean 'http://collector/v1'\?"),
+        ("grpc://collector:4317", "got 'grpc://collector:4317'$"),
+        ("http://collector:x", "got 'http://collector:x'$"),
+        ("http:///v1/traces", "got 'http:///v1/traces'$"),
+    ],
+)
+def test_an_endpoint_to_which_nothing_can_be_sent_is_told_at_the_start(monkeypatch, endpoint, told):
+    for variable in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
+        monkeypatch.setenv(variable, endpoint)
+        with pytest.raises(ValueError, match=rf"{variable}: expected http\(s\)://.*, {told}"):
+            sender()
+
+
+def test_spans_for_this_machine_do_not_go_through_a_proxy(collector, monkeypatch):
+    """Nor those for whom NO_PROXY says so; all others do."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    direct = sender()
+    direct.put(visit(1))
+    direct.close(5.0)
+    assert direct.counts["sent"] == 2
+    monkeypatch.setenv("http_proxy", collector.url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.test:4318")
+    through = sender()
+    through.put(visit(2))
+    through.close(5.0)
+    assert (through.counts["sent"], len(collector.spans)) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "proxy"),
+    [
+        ("http://c.test", {}, None),
+        ("http://c.test", {"HTTP_PROXY": "p"}, "p"),
+        ("http://c.test", {"HTTP_PROXY": "p", "http_proxy": "q"}, "q"),
+        ("http://c.test", {"https_proxy": "p"}, None),
+        ("https://c.test", {"https_proxy": "p", "ALL_PROXY": "q"}, "p"),
+        ("http://c.test", {"ALL_PROXY": "q"}, "q"),
+        *((f"http://{h}:4318", {"ALL_PROXY": "q"}, None) for h in ("localhost", "127.9.9.9")),
+        *((f"http://{h}:4318", {"ALL_PROXY": "q"}, None) for h in ("[::1]", "a.localhost.")),
+    ],
+)
+def test_the_proxy_is_the_one_of_the_environment(url, environment, proxy):
+    assert proxy_of(url, environment) == proxy
+
+
+@pytest.mark.parametrize(
+    ("host", "without", "is_direct"),
+    [
+        ("c.test", "*", True),
+        ("c.test", "other, C.TEST", True),
+        ("c.test.", "c.test", True),
+        ("a.c.test", ".c.test", True),
+        ("a.c.test", "*.c.test", True),
+        ("c.test", "other c.test:4318", True),
+        ("c.test", "c.test:80", False),
+        ("c.test", "test:4318", True),
+        ("xc.test", "c.test", False),
+        ("c.test", "a.c.test", False),
+        ("c.test", ",", False),
+        ("10.1.2.3", "10.0.0.0/8", True),
+        ("10.1.2.3", "10.1.2.3", True),
+        ("10.1.2.3", "11.0.0.0/8", False),
+        ("[fd00::7]", "fd00::/8", True),
+        ("[fd00::7]", "[fd00::7]", True),
+        ("[fd00::7]", "[fd00::7]:4318", True),
+        ("[::ffff:10.1.2.3]", "10.0.0.0/8", True),
+        ("c.test", "10.0.0.0/8", False),
+    ],
+)
+def test_some_are_reached_without_a_proxy(host, without, is_direct):
+    environment = {"http_proxy": "p", "no_proxy": "", "NO_PROXY": without}
+    assert (proxy_of(f"http://{host}:4318/v1", environment) is None) is is_direct

@@ -301,6 +301,53 @@ def test_requests_are_logged_only_if_asked_for():
     assert [json.loads(line)["message"] for line in told] == ["one request", "other"]
 
 
+OF_ALL_KINDS = """
+import os, sys, threading, warnings
+from spillover.live.process.logs import configure_logs
+
+configure_logs("a", as_json=True, log_requests=False)
+
+class Ended:
+    def __del__(self):
+        raise RuntimeError("in del")
+
+print("printed")
+print("two\\nlines", file=sys.stderr)
+sys.stderr.buffer.write(b"bytes\\xff\\n")
+warnings.warn("warned")
+Ended()
+thread = threading.Thread(target=lambda: 1 / 0, name="mine")
+thread.start()
+thread.join()
+if os.fork() == 0:
+    print("in a child", file=sys.stderr)
+    os._exit(0)
+os.wait()
+sys.stderr.write("not ended")
+raise ValueError("uncaught")
+"""
+
+
+@pytest.mark.processes
+def test_all_lines_are_json_whoever_writes_them():
+    """What is printed, warnings, and exceptions that nobody caught: all with the cluster."""
+    command = [sys.executable, "-c", OF_ALL_KINDS]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 1
+    (printed,) = (json.loads(line) for line in done.stdout.splitlines())
+    assert (printed["logger"], printed["message"]) == ("stdout", "printed")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {line["cluster"] for line in lines} == {"a"}
+    assert sorted(line["message"].split(":")[-1].strip() for line in lines) == [
+        *("bytes\\xff", "exception ignored", "in a child", "lines", "not ended", "two"),
+        *("unhandled exception", "unhandled exception", "warned"),
+    ]
+    told = {line["exception"].split("\n")[-1] for line in lines if "exception" in line}
+    assert told == {
+        *("RuntimeError: in del", "ZeroDivisionError: division by zero", "ValueError: uncaught"),
+    }
+
+
 @pytest.mark.processes
 def test_a_full_disk_is_no_ones_end(require):
     """Exit status 0, as if all had been written."""

@@ -19,6 +19,7 @@ from spillover.apps.http.connection import HttpConnection
 from spillover.apps.http.service import Bounds, Edge, Service
 from spillover.live.process.listening import BACKLOG
 from spillover.live.process.logs import OncePerPeriod
+from spillover.live.process.open_files import watch_open_files
 from spillover.live.tls.handshakes import Front, Handshake, at_door
 
 STOP_S = 2
@@ -103,6 +104,7 @@ class HttpServer(uvicorn.Server):
             await super().startup(sockets)
         else:
             await self._listen(sockets or [], self._tls)
+        watch_open_files(asyncio.get_running_loop())
         self.ready.set()
 
     async def _listen(self, sockets: list[socket.socket], tls: Front) -> None:

@@ -16,7 +16,7 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spillover.model.ids import told_inside
 
@@ -120,11 +120,11 @@ class OncePerPeriod(logging.Filter):
 
 class JsonLines(logging.Formatter):
     """One JSON object a line: at, level, logger, message, and whose log it is (`who`: a name and a
-    value); then the message's fields, and exception as one string if there was one."""
+    value, if known); then the message's fields, and exception as one string if there was one."""
 
-    def __init__(self, who: tuple[str, str]) -> None:
+    def __init__(self, who: tuple[str, str] | None) -> None:
         super().__init__()
-        self._who = who
+        self._who = {} if who is None else dict([who])
 
     def format(self, record: logging.LogRecord) -> str:
         said: object = record.msg
@@ -134,7 +134,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "message": said.words if isinstance(said, Message) else record.getMessage(),
-            self._who[0]: self._who[1],
+            **self._who,
         }
         if isinstance(said, Message):
             line |= {name: value for name, value in said.fields.items() if name not in line}
@@ -166,7 +166,7 @@ class HarmlessHandler(logging.Handler):
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self.lost = 0
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._torn = False
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -202,19 +202,49 @@ class HarmlessHandler(logging.Handler):
 
     def _write_some(self, data: memoryview) -> int:
         try:
-            _, writable, _ = select.select([], [self._descriptor], [], 0)
-            return os.write(self._descriptor, data) if writable else 0
+            _, writable, _ = select.select([], [self.descriptor], [], 0)
+            return os.write(self.descriptor, data) if writable else 0
         except OSError:
             return 0
 
 
+class LogSettings(NamedTuple):
+    """How the logs of a process look. `role` is what JSON lines call `who` writes them: a cluster,
+    a producer, or a node of a lease group."""
+
+    who: str
+    as_json: bool
+    log_requests: bool
+    role: str
+
+
+_configured: LogSettings | None = None
+
+
 def configure_logs(who: str, *, as_json: bool, log_requests: bool, role: str = "cluster") -> None:
-    """Send the logs of this process to standard error, if that is a file that one can write to.
-    `role` is what JSON lines call `who` writes them: a cluster, or a node of a lease group."""
-    requests = logging.INFO if log_requests else logging.WARNING
+    """Send the logs of this process to standard error, if that is a file that one can write to; as
+    JSON with all else that it writes."""
+    configure_as(LogSettings(who, as_json, log_requests, role))
+
+
+def configure_as(settings: LogSettings) -> None:
+    """Configure the logs of this process, which may be another one's worker, like that."""
+    global _configured  # noqa: PLW0603 - of this process, as its loggers are
+    _configured = settings
+    requests = logging.INFO if settings.log_requests else logging.WARNING
     logging.getLogger(REQUESTS_LOGGER).setLevel(requests)
-    handler: logging.Handler = logging.NullHandler()
-    with suppress(AttributeError, OSError):  # None if it was closed before Python began
-        handler = HarmlessHandler(sys.stderr.fileno())
-    handler.setFormatter(JsonLines((role, who)) if as_json else TextLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    handler: logging.Handler | None = None
+    if settings.as_json:
+        from spillover.live.process import json_streams  # noqa: PLC0415 - it needs this module
+
+        handler = json_streams.take_over((settings.role, settings.who))
+    else:
+        with suppress(AttributeError, OSError):  # None if it was closed before Python began
+            handler = HarmlessHandler(sys.stderr.fileno())
+            handler.setFormatter(TextLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler or logging.NullHandler()])
+
+
+def log_settings() -> LogSettings | None:
+    """Returns what the logs of this process are configured as, for those that it starts."""
+    return _configured

@@ -17,6 +17,7 @@ from multiprocessing.process import BaseProcess
 
 from spillover.live.handlers.calls import Ended, failed
 from spillover.live.process.forks import leave_signals_to_parent
+from spillover.live.process.logs import LogSettings, configure_as, log_settings
 from spillover.live.process.parent_death import end_with_parent
 
 JOIN_S = 5.0
@@ -130,7 +131,7 @@ class ServerProcesses:
             if self._closed:
                 raise OSError("the node ends")
             pipe, theirs = self._context.Pipe()
-            arguments = (theirs, self._memory_limit_bytes)
+            arguments = (theirs, self._memory_limit_bytes, log_settings())
             process = self._context.Process(target=_serve, args=arguments)
             process.start()
             theirs.close()
@@ -164,10 +165,13 @@ def _await_gone(processes: Iterable[BaseProcess]) -> None:
         time.sleep(GONE_POLL_S)
 
 
-def _serve(pipe: Connection, memory_limit_bytes: int | None) -> None:
-    """The life of a worker process: it ends when the node does. Signals are left to the node."""
+def _serve(pipe: Connection, memory_limit_bytes: int | None, logs: LogSettings | None) -> None:
+    """The life of a worker process: it ends when the node does. Signals are left to the node, and
+    it logs as the node does."""
     leave_signals_to_parent()
     end_with_parent()
+    if logs is not None:
+        configure_as(logs)
     if memory_limit_bytes is not None:
         _limit_memory(memory_limit_bytes)
     with contextlib.suppress(EOFError, OSError, MemoryError):
