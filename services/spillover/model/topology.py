@@ -18,6 +18,7 @@ from spillover.model.certified_names import check_names
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.limits import above, at_least, check_limits
+from spillover.model.ranges import CLUSTER_PATTERN
 from spillover.model.routes import Route, check_routes
 from spillover.model.service_statuses import PROBE, is_failure
 from spillover.model.token_orders import LONGEST_AVAILABLE
@@ -31,7 +32,7 @@ from spillover.model.unlike_servers import (
     UnlikeServers,
 )
 
-CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
+CLUSTER_ID = re.compile(CLUSTER_PATTERN)
 """Cluster ids end up in headers, labels, file names and option values: plain ones only."""
 
 HANDLERS_KNOWN = (

@@ -32,6 +32,7 @@ from spillover.live.overflow.wire import (
 )
 from spillover.model.load import LoadNow
 from spillover.model.passed import Fields, PassedHead, decode_fields, encode_fields
+from spillover.model.ranges import Milliseconds
 from spillover.model.request import Answer, Request
 
 HEAD, BODY, END = b"HBE"
@@ -53,12 +54,12 @@ class HeadBody(msgspec.Struct, omit_defaults=True):
     """How an answer begins, and what it took until then; fields as in `wire.AnswerBody`."""
 
     path: Path
-    held_ms: float
-    reading_ms: float = 0.0
-    answer_delay_ms: float = 0.0
-    queued_ms: float = 0.0
-    network_ms: float = 0.0
-    service_ms: float = 0.0
+    held_ms: Milliseconds
+    reading_ms: Milliseconds = 0.0
+    answer_delay_ms: Milliseconds = 0.0
+    queued_ms: Milliseconds = 0.0
+    network_ms: Milliseconds = 0.0
+    service_ms: Milliseconds = 0.0
 
 
 _encode = msgspec.json.Encoder().encode

@@ -7,9 +7,8 @@ one must be there. Durations travel in milliseconds, a request's deadline as wha
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
@@ -18,8 +17,17 @@ from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.access import TENANT
 from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
-from spillover.model.ids import ClusterId, RequestId, parts_of, request_id_of
+from spillover.model.ids import RequestId, parts_of, request_id_of
 from spillover.model.load import LoadNow
+from spillover.model.ranges import (
+    DURATION_MS_MAX,
+    Ahead,
+    Amount,
+    Cluster,
+    Milliseconds,
+    Problem,
+    Whole,
+)
 from spillover.model.request import (
     DONE,
     KIND_LENGTH_MAX,
@@ -30,7 +38,6 @@ from spillover.model.request import (
     Request,
     is_name,
 )
-from spillover.model.topology import CLUSTER_ID
 from spillover.model.trace_context import trace_context
 from spillover.model.unlike_servers import DEFAULT_TYPE
 
@@ -46,15 +53,15 @@ _STATUS = re.compile(rb"[2-9][0-9]{2}")
 _PAYLOAD = b'"payload":'
 _NO_PAYLOAD = _PAYLOAD + b"null"
 
+PATH_MAX = 1000
+"""Clusters that a request was at: far more than any may visit."""
+
 DEADLINE_MS_MAX = 7 * 86_400_000.0
 """A week: a deadline beyond it is none."""
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Ahead = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
-Path = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1)]
-BoundedPath = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1, max_length=1000)]
+Path = Annotated[tuple[Cluster, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+Remaining = Annotated[float, msgspec.Meta(ge=-DURATION_MS_MAX, le=DURATION_MS_MAX)]
+"""Of a deadline: one that has passed may still be on its way."""
 Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 
@@ -81,8 +88,8 @@ UNSAID = Caller("")
 class LoadBody(msgspec.Struct, array_like=True, frozen=True):
     """What a node says of its load with another message: `model.load.LoadNow`."""
 
-    epoch: Number
-    sequence: Number
+    epoch: Whole
+    sequence: Whole
     ahead: Ahead
     load: Amount
     accepting: bool
@@ -97,8 +104,8 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     `id` is its name, and `tenant` whose that is."""
 
     id: str
-    path: BoundedPath
-    remaining_ms: float
+    path: Path
+    remaining_ms: Remaining
     payload: msgspec.Raw
     keyed: bool = False
     type: str = "default"
@@ -123,18 +130,18 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
 
     outcome: Outcome
     path: Path
-    held_ms: float
-    reading_ms: float = 0.0
-    answer_delay_ms: float = 0.0
+    held_ms: Milliseconds
+    reading_ms: Milliseconds = 0.0
+    answer_delay_ms: Milliseconds = 0.0
     result: msgspec.Raw = NOTHING
-    problem: str | None = None
-    queued_ms: float = 0.0
-    network_ms: float = 0.0
-    service_ms: float = 0.0
-    return_ms: float = 0.0
+    problem: Problem | None = None
+    queued_ms: Milliseconds = 0.0
+    network_ms: Milliseconds = 0.0
+    service_ms: Milliseconds = 0.0
+    return_ms: Milliseconds = 0.0
     upstream_status: Status | None = None
     upstream_body: msgspec.Raw = NOTHING
-    retry_after_ms: float | None = None
+    retry_after_ms: Milliseconds | None = None
     rejected: bool = False
     load: LoadBody | None = None
     cause: str = ""
@@ -234,10 +241,13 @@ def encode_envelope(
     """Returns what is told of a request that is handed on, with this payload."""
     trace = request.trace
     tenant, name = parts_of(request.id)
+    remaining_ms = remaining_s * 1e3
+    if remaining_ms > DEADLINE_MS_MAX:  # noqa: PLR1730 - on the way of every forward
+        remaining_ms = DEADLINE_MS_MAX
     body = ForwardBody(
         id=name,
         path=request.path,
-        remaining_ms=remaining_s * 1e3,
+        remaining_ms=remaining_ms,
         payload=payload,
         keyed=request.keyed,
         type=request.type,
@@ -264,9 +274,6 @@ def decode_forward(body: bytes) -> Forwarded:
     _check_id(forward.id, forward.tenant)
     if forward.type != DEFAULT_TYPE and not is_name(forward.type, TYPE_LENGTH_MAX):
         raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
-    check_clusters("path", forward.path)
-    if not math.isfinite(forward.remaining_ms):
-        raise MalformedMessage("remaining_ms: expected a number of milliseconds")
     parent = forward.traceparent
     request = Request(
         id=request_id_of(forward.tenant, forward.id),
@@ -315,12 +322,6 @@ def _check_id(name: str, tenant: str) -> None:
         raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
     if tenant and not TENANT.fullmatch(tenant):
         raise MalformedMessage("tenant: expected the id of a tenant")
-
-
-def check_clusters(field: str, clusters: Iterable[str]) -> None:
-    """Raises MalformedMessage where these are not all ids of clusters."""
-    if not all(map(CLUSTER_ID.fullmatch, clusters)):
-        raise MalformedMessage(f"{field}: expected cluster ids")
 
 
 def encode_answer(answer: Answer, stay: Stay) -> bytes:
