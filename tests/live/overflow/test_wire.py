@@ -18,11 +18,10 @@ from spillover.model.topology import CLUSTER_ID
 from spillover.model.trace_context import STATE_LENGTH_MAX, TraceContext
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-paths = st.lists(names, min_size=1, max_size=5).map(tuple)
+clusters = st.from_regex(CLUSTER_ID, fullmatch=True)
 printable = names.filter(
     lambda text: text.isprintable() and text == text.strip() and text not in (".", "..")
 )
-clusters = st.from_regex(CLUSTER_ID, fullmatch=True)
 routes = st.lists(clusters, min_size=1, max_size=5).map(tuple)
 TRACE = f"00-{'a' * 32}-{'1' * 16}-01"
 traces = st.sampled_from([None, TraceContext(TRACE), TraceContext(TRACE, "x=y,z=1")])
@@ -102,7 +101,7 @@ def test_what_no_client_may_send_no_neighbor_may_hand_on(field, value):
 
 @given(
     st.sampled_from(Outcome),
-    paths,
+    routes,
     values,
     names,
     durations,

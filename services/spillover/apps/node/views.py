@@ -15,6 +15,7 @@ from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId, RequestId, name_of
+from spillover.model.ranges import WHOLE_MAX
 from spillover.model.request import Outcome
 from spillover.model.topology import CLUSTER_ID, Topology
 
@@ -39,9 +40,9 @@ class NeighborState(BaseModel):
 
     id: ClusterName
     url: str | None
-    accept_probability: float
-    neighborhood_accept_probability: float
-    queue_length: int
+    accept_probability: Share
+    neighborhood_accept_probability: Share
+    queue_length: Count
     age_ms: Milliseconds | None
     alive: bool
     delay_ms: Milliseconds = 0.0
@@ -54,7 +55,7 @@ class NeighborState(BaseModel):
     """Those of them that it had asked for."""
     came_back: dict[str, Count] = {}
     """What became of them: answered, refused, lost or recalled. The others are away."""
-    ahead: int = 0
+    ahead: Annotated[int, Field(ge=-WHOLE_MAX, le=WHOLE_MAX)] = 0
     """Requests that wait there less its idle servers, as it last told."""
     load: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
     """What its own clients bring, as a share of what it can do, as it last told."""
@@ -74,7 +75,7 @@ class TurnedAwayState(BaseModel):
 
     id: ClusterName
     reason: str
-    age_s: Annotated[float, Field(ge=0.0)]
+    age_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class LedgerState(BaseModel):
@@ -142,8 +143,8 @@ class NodeState(BaseModel):
     servers: Count
     busy: Count
     queue_length: Count
-    accept_probability: float
-    neighborhood_accept_probability: float
+    accept_probability: Share
+    neighborhood_accept_probability: Share
     policy: str
     shadow: ShadowState | None = None
     """null where no policy is asked along."""

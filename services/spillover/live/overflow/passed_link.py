@@ -20,11 +20,12 @@ from spillover.live.http.connection import OnBody
 from spillover.live.http.known_heads import Known
 from spillover.live.http.small_reads import SmallReadsConnection
 from spillover.live.overflow import passed_wire
+from spillover.live.overflow.metrics import ANSWER
 from spillover.live.overflow.passed_wire import FrameReader, OnPiece
-from spillover.live.overflow.peer_link import ForwardWay, PeerLink
+from spillover.live.overflow.peer_link import CLOCKS_S, ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
-from spillover.live.overflow.wire import MalformedMessage
+from spillover.live.overflow.wire import MalformedMessage, within_wait
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE
 
@@ -97,10 +98,13 @@ class PassedLink(PeerLink):
         try:
             whole = passed_wire.decode_whole(response.body, self._heads)
         except MalformedMessage as malformed:
-            self._complain("answered", malformed)
+            self._complain(ANSWER, malformed)
             self._obey(link.Broken(ref))
             return
         answer = whole.answer
+        waited_s = response.received_s - sent_s
+        if answer.queued_s + answer.network_s + answer.service_s > waited_s + CLOCKS_S:
+            within_wait(answer, waited_s)
         there_s, back_s = whole.stay.legs(way.decided_s, sent_s, response.received_s)
         so_far = ev.SoFar(answer.path, answer.queued_s, answer.network_s, answer.service_s)
         if self._is_awaited(ref):
@@ -152,6 +156,9 @@ class _Coming:
         """Of `passed_wire.Messages`."""
         assert self._relay is not None  # noqa: S101 - the head comes first
         trailers, answer = passed_wire.decode_end(message)
+        waited_s = time.monotonic() - self._way.decided_s
+        if answer.total_s > waited_s + CLOCKS_S:
+            within_wait(answer, waited_s)
         self._relay.end(trailers)
         self.resume()  # the connection has its own end to read
         self._end(ev.ForwardAnswered(self._way.command.ref, answer, *self._legs_s))

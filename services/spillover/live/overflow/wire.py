@@ -187,9 +187,10 @@ class Stay(NamedTuple):
 
     def legs(self, decided_s: float, sent_s: float, received_s: float) -> tuple[float, float]:
         """Returns how long a request was on its way there, and what came of it on its way back."""
-        round_trip_s = max(0.0, received_s - sent_s - self.held_s)
-        there_s = (sent_s - decided_s) + round_trip_s / 2 + self.reading_s
-        return there_s, self.answer_delay_s + round_trip_s / 2
+        waited_s = received_s - sent_s
+        round_trip_s = max(0.0, waited_s - self.held_s)
+        there_s = (sent_s - decided_s) + round_trip_s / 2 + min(self.reading_s, waited_s)
+        return there_s, min(self.answer_delay_s, waited_s) + round_trip_s / 2
 
 
 _CAUSES = {cause.value: cause for cause in Cause}
@@ -377,6 +378,15 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
         answer.cause = _CAUSES.get(message.cause)
     stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
     return answer, stay
+
+
+def within_wait(answer: Answer, waited_s: float) -> None:
+    """Shorten what a neighbor tells of the times at its end and beyond: together they were no
+    longer than the answer was waited for."""
+    share = waited_s / answer.total_s
+    answer.queued_s *= share
+    answer.network_s *= share
+    answer.service_s *= share
 
 
 def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
