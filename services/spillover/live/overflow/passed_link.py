@@ -22,10 +22,10 @@ from spillover.live.http.small_reads import SmallReadsConnection
 from spillover.live.overflow import passed_wire
 from spillover.live.overflow.metrics import ANSWER
 from spillover.live.overflow.passed_wire import FrameReader, OnPiece
-from spillover.live.overflow.peer_link import CLOCKS_S, ForwardWay, PeerLink
+from spillover.live.overflow.peer_link import CLOCKS_S, NO_TIMES, ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
-from spillover.live.overflow.wire import MalformedMessage, within_wait
+from spillover.live.overflow.wire import UNTIMED, MalformedMessage, within_wait
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE
 
@@ -102,6 +102,8 @@ class PassedLink(PeerLink):
             self._obey(link.Broken(ref))
             return
         answer = whole.answer
+        if whole.stay is UNTIMED:
+            self._complain(ANSWER, NO_TIMES)
         waited_s = response.received_s - sent_s
         if answer.queued_s + answer.network_s + answer.service_s > waited_s + CLOCKS_S:
             within_wait(answer, waited_s)

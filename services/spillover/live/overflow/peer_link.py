@@ -52,6 +52,9 @@ REFUSAL_STATUSES = frozenset({400, 403, 404, 405, 408, 413, 422, 429, 503})
 surely not run: the request surely will not run there. 504 is none of them: a gateway in between
 says so of what it has passed on."""
 
+NO_TIMES = "times that cannot be: left out"
+"""Of an answer that is taken without them."""
+
 CLOCKS_S = 1.0
 """What a neighbor tells of times may exceed what was waited here by so much: clocks differ."""
 
@@ -288,6 +291,8 @@ class PeerLink:
         except wire.MalformedMessage as malformed:
             self._complain(ANSWER, malformed)
             return link.Broken(ref)
+        if stay is wire.UNTIMED:
+            self._complain(ANSWER, NO_TIMES)
         waited_s = response.received_s - sent_s
         if answer.queued_s + answer.network_s + answer.service_s > waited_s + CLOCKS_S:
             wire.within_wait(answer, waited_s)
@@ -407,7 +412,7 @@ class PeerLink:
         """Break the stream of reports off: it begins anew after a pause."""
         self._is_distrusted = True
 
-    def _complain(self, what: str, malformed: wire.MalformedMessage) -> None:
+    def _complain(self, what: str, malformed: wire.MalformedMessage | str) -> None:
         """Once in a while of each kind: a neighbor at fault may send many."""
         self._on_refused(what)
         now_s = time.monotonic()

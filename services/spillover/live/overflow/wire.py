@@ -193,12 +193,21 @@ class Stay(NamedTuple):
         return there_s, min(self.answer_delay_s, waited_s) + round_trip_s / 2
 
 
+UNTIMED = Stay(0.0, 0.0, 0.0)
+"""Of an answer whose times are beyond their ranges."""
+
+TIMES = (
+    *("held_ms", "reading_ms", "answer_delay_ms", "queued_ms", "network_ms", "service_ms"),
+    *("return_ms", "retry_after_ms"),
+)
+
 _CAUSES = {cause.value: cause for cause in Cause}
 """What a node of another version tells besides is nobody's business here."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_forward = msgspec.json.Decoder(ForwardBody).decode
 _decode_answer = msgspec.json.Decoder(AnswerBody).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_load = msgspec.json.Decoder(LoadBody).decode
 _decode_cancel = msgspec.json.Decoder(CancelBody).decode
 _decode_cancel_answer = msgspec.json.Decoder(CancelAnswer).decode
@@ -352,11 +361,13 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
 
 
 def decode_answer(body: bytes) -> tuple[Answer, Stay]:
-    """Returns an answer, and the request's stay at the neighbor. Raises MalformedMessage."""
+    """Returns an answer, and the request's stay at the neighbor: UNTIMED where nothing is wrong
+    with the answer but times. Raises MalformedMessage."""
+    is_timed = True
     try:
         message = _decode_answer(body)
-    except UNREADABLE as error:
-        raise MalformedMessage(str(error)) from error
+    except UNREADABLE:
+        message, is_timed = decoded(_decode_answer, without_times(body)), False
     answer = Answer(
         Outcome.REJECTED if message.rejected else message.outcome,
         message.path,
@@ -376,8 +387,19 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
         if message.retry_after_ms is not None:
             answer.retry_after_s = message.retry_after_ms / 1e3
         answer.cause = _CAUSES.get(message.cause)
+    if not is_timed:
+        return answer, UNTIMED
     stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
     return answer, stay
+
+
+def without_times(body: bytes) -> bytes:
+    """Returns a message that could not be read, without its times: nobody is to lose an answer for
+    a number that says how long it took. Raises MalformedMessage."""
+    fields = decoded(_decode_fields, body)
+    for name in TIMES:
+        fields.pop(name, None)
+    return _encode(fields | {"held_ms": 0.0})
 
 
 def within_wait(answer: Answer, waited_s: float) -> None:
