@@ -29,7 +29,6 @@ from spillover.model.errors import (
     Rejected,
     Unreachable,
 )
-from spillover.model.ranges import retry_after_s
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX, is_name
 
 PATH = "/requests"
@@ -328,7 +327,8 @@ def _problem_of(response: Response) -> Problem | None:
 
 
 def _retry_after_s(response: Response) -> float | None:
-    return retry_after_s(response.headers.get(b"retry-after", b""))
+    told = response.headers.get(b"retry-after", b"")
+    return float(told) if told.isdigit() and len(told) < 9 else None
 
 
 def _why(node: str, error: PeerError) -> str:

@@ -18,9 +18,12 @@ import msgspec
 
 from spillover.model.ids import ClusterId
 
-WHOLE_MAX: Final = 2**53 - 1
-"""Of whole numbers: counts, versions, epochs, sequences. Why: the largest for which it and its
-successor are exact in a float, in JavaScript and in Lua, by which records in Redis are compared."""
+WHOLE_MAX: Final = 2**53
+"""Of whole numbers: counts, versions, epochs, sequences. Why: up to here
+all are exact in a float, so in JavaScript, and in Lua, by which records in Redis are compared."""
+
+AHEAD_MAX: Final = 2**31
+"""Of requests that wait less idle servers, to either side."""
 
 AMOUNT_MAX: Final = 1e9
 """Of a load, and of the milliseconds of one service. Why: eleven days, and a thousand million times
@@ -33,8 +36,6 @@ RETRY_AFTER_S_MAX: Final = 86_400.0
 """Of a pause that somebody asks for. Why: whoever is told to wait longer than a day looks again
 after a day."""
 
-RETRY_AFTER_DIGITS_MAX: Final = 8
-
 CLUSTER_PATTERN: Final = r"[A-Za-z0-9._-]{1,63}"
 """Of the id of a cluster. Why: it ends up in headers, labels, file names and option values."""
 
@@ -42,18 +43,10 @@ PROBLEM_LENGTH_MAX: Final = 4096
 """Of the words that a node has for why work failed. Why: eight times what a handler's may have."""
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_MAX)]
-Ahead = Annotated[int, msgspec.Meta(ge=-WHOLE_MAX, le=WHOLE_MAX)]
+Ahead = Annotated[int, msgspec.Meta(ge=-AHEAD_MAX, le=AHEAD_MAX)]
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=AMOUNT_MAX)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0.0, le=DURATION_MS_MAX)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Cluster = Annotated[ClusterId, msgspec.Meta(pattern=rf"\A{CLUSTER_PATTERN}\Z")]
 MaybeCluster = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{CLUSTER_PATTERN})?\Z")]
 Problem = Annotated[str, msgspec.Meta(max_length=PROBLEM_LENGTH_MAX)]
-
-
-def retry_after_s(told: bytes) -> float | None:
-    """Returns the seconds that a header Retry-After of a node asks for, a day at most; None where
-    it is no number of them."""
-    if not (told.isdigit() and len(told) <= RETRY_AFTER_DIGITS_MAX):
-        return None
-    return min(float(told), RETRY_AFTER_S_MAX)

@@ -17,12 +17,12 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.live.overflow.report_lines import decode_line, encode_report
 from spillover.model.load import LoadNow, LoadReport
-from spillover.model.ranges import AMOUNT_MAX, DURATION_MS_MAX, WHOLE_MAX
+from spillover.model.ranges import AHEAD_MAX, AMOUNT_MAX, DURATION_MS_MAX, WHOLE_MAX
 from spillover.model.request import Answer, Outcome, Request
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
-wholes = st.sampled_from([0, 1, 2, 2**31, 2**52 + 1, WHOLE_MAX])
-aheads = st.sampled_from([-WHOLE_MAX, -5, 0, 1, 2**31, WHOLE_MAX])
+wholes = st.sampled_from([0, 1, 2, 2**31, WHOLE_MAX - 1, WHOLE_MAX])
+aheads = st.sampled_from([-AHEAD_MAX, -5, 0, 1, AHEAD_MAX])
 amounts = st.sampled_from([0.0, 5e-324, 1e-9, 0.5, 1.0, 1.0 + 2**-52, 1e3, AMOUNT_MAX])
 shares = st.sampled_from([0.0, 5e-324, 0.5, 1.0 - 2**-53, 1.0])
 instants = st.sampled_from([0.0, 1e-9, 0.05, 0.3, 10.0, 1e6])

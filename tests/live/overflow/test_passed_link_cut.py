@@ -74,6 +74,7 @@ class Home:
             random=Random(1),
             feed=self._feed,
             on_forward=self.became.append,
+            on_refused=lambda _: None,
             relays=self.relays,
         )
 

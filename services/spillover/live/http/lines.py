@@ -36,8 +36,11 @@ class LineSplitter:
             *lines, self._rest = self._rest.split(b"\n")
             for line in lines:
                 self._check(line)
-                self._on_line(bytes(line))
+                self._found(bytes(line))
         self._check(self._rest)
+
+    def _found(self, line: bytes) -> None:
+        self._on_line(line)
 
     def end(self) -> None:
         if self._rest:
@@ -78,8 +81,7 @@ class PacedLines(LineSplitter):
     def __init__(
         self, name: str, on_line: Callable[[bytes], None], limit_bytes: int, pace: Pace
     ) -> None:
-        super().__init__(name, self._take, limit_bytes)
-        self._give = on_line
+        super().__init__(name, on_line, limit_bytes)
         self._pace = pace
         self._left = pace.burst
         self._counted_s = time.monotonic()
@@ -92,10 +94,11 @@ class PacedLines(LineSplitter):
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
-    def _take(self, line: bytes) -> None:
+    def _found(self, line: bytes) -> None:
         if not self._waiting and self._may_give():
-            self._give(line)
+            self._on_line(line)
             return
         self._waiting.append(line)
         if len(self._waiting) == 1:
@@ -120,7 +123,7 @@ class PacedLines(LineSplitter):
         self.heard_s = time.monotonic()
         try:
             while self._waiting and self._may_give():
-                self._give(self._waiting.popleft())
+                self._on_line(self._waiting.popleft())
         except Exception as error:  # noqa: BLE001  it belongs to whoever reads the stream
             if self.source is not None:
                 self.source.fail(error)

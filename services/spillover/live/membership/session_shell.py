@@ -47,7 +47,7 @@ from spillover.live.membership.session_wire import (
 from spillover.live.process.logs import Message
 from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, PeerError
-from spillover.model.ranges import retry_after_s
+from spillover.model.ranges import RETRY_AFTER_S_MAX
 
 LEAVE_S = 2.0
 """For a node to hear that its client goes."""
@@ -185,7 +185,7 @@ class SessionShell:
         except StreamRefused as refused:
             if refused.status in NOT_LET_IN:
                 self.put_off += 1
-                end = NotReached(attempt, retry_after_s(refused.headers.get(b"retry-after", b"")))
+                end = NotReached(attempt, _retry_after_s(refused))
             self._tell(url, refused)
         except (PeerError, InputError) as error:
             self._tell(url, error)
@@ -261,3 +261,10 @@ def session_of(
 
     machine = ClientSession(name, urls, random, **options)
     return SessionShell(name, machine, client_of, on_change, may_ask)
+
+
+def _retry_after_s(refused: StreamRefused) -> float | None:
+    try:
+        return max(0.0, min(float(refused.headers[b"retry-after"]), RETRY_AFTER_S_MAX))
+    except (KeyError, ValueError):
+        return None

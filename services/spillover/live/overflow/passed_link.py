@@ -22,7 +22,7 @@ from spillover.live.http.small_reads import SmallReadsConnection
 from spillover.live.overflow import passed_wire
 from spillover.live.overflow.metrics import ANSWER
 from spillover.live.overflow.passed_wire import FrameReader, OnPiece
-from spillover.live.overflow.peer_link import CLOCKS_S, NO_TIMES, ForwardWay, PeerLink
+from spillover.live.overflow.peer_link import NO_TIMES, ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
 from spillover.live.overflow.wire import UNTIMED, MalformedMessage, within_wait
@@ -104,10 +104,8 @@ class PassedLink(PeerLink):
         answer = whole.answer
         if whole.stay is UNTIMED:
             self._complain(ANSWER, NO_TIMES)
-        waited_s = response.received_s - sent_s
-        if answer.queued_s + answer.network_s + answer.service_s > waited_s + CLOCKS_S:
-            within_wait(answer, waited_s)
-        there_s, back_s = whole.stay.legs(way.decided_s, sent_s, response.received_s)
+        stay = within_wait(answer, whole.stay, response.received_s - sent_s)
+        there_s, back_s = stay.legs(way.decided_s, sent_s, response.received_s)
         so_far = ev.SoFar(answer.path, answer.queued_s, answer.network_s, answer.service_s)
         if self._is_awaited(ref):
             began = ev.ResponseBegan(ref, so_far=so_far, leg_s=there_s)
@@ -158,9 +156,7 @@ class _Coming:
         """Of `passed_wire.Messages`."""
         assert self._relay is not None  # noqa: S101 - the head comes first
         trailers, answer = passed_wire.decode_end(message)
-        waited_s = time.monotonic() - self._way.decided_s
-        if answer.total_s > waited_s + CLOCKS_S:
-            within_wait(answer, waited_s)
+        within_wait(answer, UNTIMED, time.monotonic() - self._way.decided_s)
         self._relay.end(trailers)
         self.resume()  # the connection has its own end to read
         self._end(ev.ForwardAnswered(self._way.command.ref, answer, *self._legs_s))

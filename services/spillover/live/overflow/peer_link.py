@@ -55,9 +55,6 @@ says so of what it has passed on."""
 NO_TIMES = "times that cannot be: left out"
 """Of an answer that is taken without them."""
 
-CLOCKS_S = 1.0
-"""What a neighbor tells of times may exceed what was waited here by so much: clocks differ."""
-
 LINES = Pace(per_s=2000.0, burst=500.0)
 """Of reports and questions of one neighbor, however many it sends: a report each millisecond, the
 shortest period, and as much again. More would take the processor time of all others."""
@@ -133,8 +130,8 @@ class PeerLink:
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
-        self._complained = dict.fromkeys((REPORT, ANSWER), -math.inf)
-        """When it was said last that one of these is not understood."""
+        self._complained: dict[str, float] = {}
+        """When it was said last that messages of a kind are not understood."""
         self._is_distrusted = False
         """What it told made the machine raise: its stream is to break off."""
         self._last_line = b""
@@ -293,9 +290,7 @@ class PeerLink:
             return link.Broken(ref)
         if stay is wire.UNTIMED:
             self._complain(ANSWER, NO_TIMES)
-        waited_s = response.received_s - sent_s
-        if answer.queued_s + answer.network_s + answer.service_s > waited_s + CLOCKS_S:
-            wire.within_wait(answer, waited_s)
+        stay = wire.within_wait(answer, stay, response.received_s - sent_s)
         there_s, back_s = stay.legs(way.decided_s, sent_s, response.received_s)
         return ev.ForwardAnswered(ref, answer, there_s, back_s, max(0.0, sent_s - way.left_s))
 
@@ -328,6 +323,7 @@ class PeerLink:
         while True:
             not_believed = self._is_distrusted = False
             self._last_line = b""
+            self._complained.clear()
             self._obey(link.StreamBegun())
             try:
                 await self._read_reports(self._machine.silence_s(self._emulated_link.delay_s))
@@ -413,10 +409,11 @@ class PeerLink:
         self._is_distrusted = True
 
     def _complain(self, what: str, malformed: wire.MalformedMessage | str) -> None:
-        """Once in a while of each kind: a neighbor at fault may send many."""
+        """Once in a while of each kind, and of each stream of reports: a neighbor at fault may send
+        many."""
         self._on_refused(what)
         now_s = time.monotonic()
-        if now_s >= self._complained[what] + COMPLAIN_AGAIN_S:
+        if now_s >= self._complained.get(what, -math.inf) + COMPLAIN_AGAIN_S:
             self._complained[what] = now_s
             told = {"neighbor": self.cluster, "message": what, "reason": str(malformed)}
             _log.warning(Message("neighbor is not understood", **told))

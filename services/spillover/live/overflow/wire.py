@@ -20,7 +20,6 @@ from spillover.model.errors import UNREADABLE
 from spillover.model.ids import RequestId, parts_of, request_id_of
 from spillover.model.load import LoadNow
 from spillover.model.ranges import (
-    DURATION_MS_MAX,
     Ahead,
     Amount,
     Cluster,
@@ -60,8 +59,6 @@ DEADLINE_MS_MAX = 7 * 86_400_000.0
 """A week: a deadline beyond it is none."""
 
 Path = Annotated[tuple[Cluster, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
-Remaining = Annotated[float, msgspec.Meta(ge=-DURATION_MS_MAX, le=DURATION_MS_MAX)]
-"""Of a deadline: one that has passed may still be on its way."""
 Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 
@@ -105,7 +102,7 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
 
     id: str
     path: Path
-    remaining_ms: Remaining
+    remaining_ms: float
     payload: msgspec.Raw
     keyed: bool = False
     type: str = "default"
@@ -187,14 +184,19 @@ class Stay(NamedTuple):
 
     def legs(self, decided_s: float, sent_s: float, received_s: float) -> tuple[float, float]:
         """Returns how long a request was on its way there, and what came of it on its way back."""
-        waited_s = received_s - sent_s
-        round_trip_s = max(0.0, waited_s - self.held_s)
-        there_s = (sent_s - decided_s) + round_trip_s / 2 + min(self.reading_s, waited_s)
-        return there_s, min(self.answer_delay_s, waited_s) + round_trip_s / 2
+        round_trip_s = max(0.0, received_s - sent_s - self.held_s)
+        there_s = (sent_s - decided_s) + round_trip_s / 2 + self.reading_s
+        return there_s, self.answer_delay_s + round_trip_s / 2
 
+
+CLOCKS_S = 10.0
+"""What a neighbor tells of times may exceed what was waited here by so much: clocks differ, and one
+may have been stopped."""
 
 UNTIMED = Stay(0.0, 0.0, 0.0)
 """Of an answer whose times are beyond their ranges."""
+
+_NO_TIME = msgspec.Raw(b"0")
 
 TIMES = (
     *("held_ms", "reading_ms", "answer_delay_ms", "queued_ms", "network_ms", "service_ms"),
@@ -298,7 +300,7 @@ def decode_forward(body: bytes) -> Forwarded:
     )
     caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
     load = None if forward.load is None else load_of(forward.load)
-    remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
+    remaining_ms = max(-DEADLINE_MS_MAX, min(forward.remaining_ms, DEADLINE_MS_MAX))
     return Forwarded(caller, request, remaining_ms / 1e3, load, forward.pulled)
 
 
@@ -397,18 +399,21 @@ def without_times(body: bytes) -> bytes:
     """Returns a message that could not be read, without its times: nobody is to lose an answer for
     a number that says how long it took. Raises MalformedMessage."""
     fields = decoded(_decode_fields, body)
-    for name in TIMES:
-        fields.pop(name, None)
-    return _encode(fields | {"held_ms": 0.0})
+    return _encode(fields | {name: _NO_TIME for name in TIMES if name in fields})
 
 
-def within_wait(answer: Answer, waited_s: float) -> None:
-    """Shorten what a neighbor tells of the times at its end and beyond: together they were no
-    longer than the answer was waited for."""
-    share = waited_s / answer.total_s
+def within_wait(answer: Answer, stay: Stay, waited_s: float) -> Stay:
+    """Returns the stay, unless a neighbor tells of times at its end and beyond that are longer than
+    its answer was waited for, clocks apart: those of the answer become as short, and of the stay is
+    nothing known."""
+    told_s = answer.queued_s + answer.network_s + answer.service_s
+    if told_s + stay.reading_s + stay.answer_delay_s <= waited_s + CLOCKS_S:
+        return stay
+    share = waited_s / max(told_s, waited_s)
     answer.queued_s *= share
     answer.network_s *= share
     answer.service_s *= share
+    return UNTIMED
 
 
 def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
