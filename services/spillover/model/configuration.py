@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from spillover.model.ranges import WHOLE_MAX
+from spillover.model.ranges import VERSION_MAX, WHOLE_MAX
 from spillover.model.topology import CLUSTER_ID, Topology
 
 LINEAGE_MAX = 32
@@ -40,7 +40,7 @@ class Stamp(NamedTuple):
             return None
         if cluster and not CLUSTER_ID.fullmatch(cluster):
             return None
-        return cls(int(version), cluster, int(epoch))
+        return cls(int(version), cluster, int(epoch)) if int(version) <= VERSION_MAX else None
 
     @property
     def told(self) -> str:

@@ -22,6 +22,9 @@ WHOLE_MAX: Final = 2**53
 """Of whole numbers: counts, versions, epochs, sequences. Why: up to here
 all are exact in a float, so in JavaScript, and in Lua, by which records in Redis are compared."""
 
+VERSION_MAX: Final = WHOLE_MAX - 1
+"""Of a configuration. Why: the number after it is one, too. It cannot be reached by changes."""
+
 AHEAD_MAX: Final = 2**31
 """Of requests that wait less idle servers, to either side."""
 
@@ -43,6 +46,7 @@ PROBLEM_LENGTH_MAX: Final = 4096
 """Of the words that a node has for why work failed. Why: eight times what a handler's may have."""
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_MAX)]
+Version = Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)]
 Ahead = Annotated[int, msgspec.Meta(ge=-AHEAD_MAX, le=AHEAD_MAX)]
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=AMOUNT_MAX)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0.0, le=DURATION_MS_MAX)]

@@ -25,7 +25,7 @@ from spillover.core.membership.events import Reason
 from spillover.model.configuration import Configuration
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
-from spillover.model.ranges import WHOLE_MAX
+from spillover.model.ranges import VERSION_MAX
 
 PAUSE_S = 1.0
 """So long a neighbor is left alone after an answer that was of no use."""
@@ -100,8 +100,8 @@ class ConfigurationMachine:
         if event.if_version != current.stamp.version:
             self._refuse_version(ref)
             return
-        if current.stamp.version >= WHOLE_MAX:
-            detail = f"the configuration is of version {WHOLE_MAX}, after which there is none"
+        if current.stamp.version >= VERSION_MAX:
+            detail = f"the configuration is of version {VERSION_MAX}, after which there is none"
             self._refuse(ref, Reason.INVALID, detail)
             return
         if self._proposed is not None:

@@ -11,7 +11,7 @@ import msgspec
 from spillover.inputs.topology_file import read_topology
 from spillover.model.configuration import LINEAGE_MAX, Configuration, Stamp
 from spillover.model.errors import UNREADABLE, InputError
-from spillover.model.ranges import MaybeCluster, Whole
+from spillover.model.ranges import MaybeCluster, Version, Whole
 
 LIMIT_BYTES: Final = 4 * 1024 * 1024
 """Of one configuration: a text of 1 MiB, however it is written in JSON."""
@@ -20,7 +20,7 @@ LIMIT_BYTES: Final = 4 * 1024 * 1024
 class StampBody(msgspec.Struct, array_like=True, frozen=True):
     """A stamp: `model.configuration.Stamp`."""
 
-    version: Whole
+    version: Version
     cluster: MaybeCluster
     epoch: Whole
 
