@@ -40,8 +40,6 @@ _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINE = {s: b"HTTP/1.1 %d %b\r\n" % (s, _PHRASES.get(s, b"")) for s in range(100, 600)}
 
 
-BUG_IN_HEAD = "a head that cannot be sent"
-
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
@@ -283,7 +281,9 @@ class Exchange:
         try:
             lines = head_lines(headers)
         except ValueError:
-            _log.exception(Message(BUG_IN_HEAD, method=self.method, path=self.path))
+            _log.exception(
+                Message("bug: a head that cannot be sent", method=self.method, path=self.path)
+            )
             self.refuse(Problem("internal", BUG))
             return
         self.answer_raw(status, lines, body, close=CLOSE in headers)

@@ -15,7 +15,6 @@ from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId, RequestId, name_of
-from spillover.model.ranges import WHOLE_MAX
 from spillover.model.request import Outcome
 from spillover.model.topology import CLUSTER_ID, Topology
 
@@ -55,7 +54,7 @@ class NeighborState(BaseModel):
     """Those of them that it had asked for."""
     came_back: dict[str, Count] = {}
     """What became of them: answered, refused, lost or recalled. The others are away."""
-    ahead: Annotated[int, Field(ge=-WHOLE_MAX, le=WHOLE_MAX)] = 0
+    ahead: int = 0
     """Requests that wait there less its idle servers, as it last told."""
     load: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
     """What its own clients bring, as a share of what it can do, as it last told."""
