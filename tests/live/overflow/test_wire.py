@@ -438,7 +438,7 @@ def test_how_long_both_legs_took_is_what_the_stay_leaves_of_the_wait():
 
 WHOLE = (-1, 2**53 + 1, 10**400, 1.5)
 AMOUNT = (-0.1, 1e10, 1.79e308, 10**400)
-TOLD_TOLD = {
+TOLD = {
     "epoch": 1, "sequence": 1, "accept_probability": 1.0, "neighborhood_accept_probability": 1.0,
     "queue_length": 0, "servers": 1, "accepting": True,
 }  # fmt: skip

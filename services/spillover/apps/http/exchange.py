@@ -39,7 +39,6 @@ KEEP_ALIVE = b"connection: keep-alive\r\n"
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINE = {s: b"HTTP/1.1 %d %b\r\n" % (s, _PHRASES.get(s, b"")) for s in range(100, 600)}
 
-
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
@@ -281,9 +280,7 @@ class Exchange:
         try:
             lines = head_lines(headers)
         except ValueError:
-            _log.exception(
-                Message("bug: a head that cannot be sent", method=self.method, path=self.path)
-            )
+            _log.exception(Message("bug: a head that cannot be sent", path=self.path))
             self.refuse(Problem("internal", BUG))
             return
         self.answer_raw(status, lines, body, close=CLOSE in headers)
