@@ -79,7 +79,7 @@ BAD_PARTS = {
     "rates too large together": (
         'rate: 4, handler: "http:http://gpu:9000/run"}, {id: small}',
         "rate: 1.2e308}, {id: small, rate: 1.2e308}",
-        "servers: expected rates with a finite sum",
+        "servers[0].rate: expected a number of at most 9007199254740992, got 1.2e+308",
     ),
     "tokens 0": (
         "tokens: 6",

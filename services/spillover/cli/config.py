@@ -17,6 +17,7 @@ from spillover.inputs.topology_file import load_topology, read_topology, short_t
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
+from spillover.model.ranges import VERSION_MAX
 from spillover.model.topology import Topology
 from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.trusting import add_ca_file
@@ -37,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_url(change)
     _add_file(change)
     change.add_argument(
-        "--if-version", type=whole_number_in(0, 2**53), metavar="V",
+        "--if-version", type=whole_number_in(0, VERSION_MAX), metavar="V",
         help="the version that it takes the place of (default: as the file says)",
     )  # fmt: skip
     change.add_argument("--json", action="store_true", help="what counts then, as one JSON object")

@@ -11,8 +11,9 @@ from typing import Any
 from spillover.inputs.yaml_text import parse_yaml
 from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
+from spillover.model.ranges import WHOLE_MAX
 
-EXACT_INTEGER_LIMIT = 2**53
+EXACT_INTEGER_LIMIT = WHOLE_MAX
 """Whole numbers up to here survive every JSON reader and every float."""
 
 _SUFFIXES = (".yaml", ".yml")

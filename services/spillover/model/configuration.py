@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from spillover.model.ranges import VERSION_MAX, WHOLE_MAX
 from spillover.model.topology import CLUSTER_ID, Topology
 
 LINEAGE_MAX = 32
@@ -15,7 +16,7 @@ LINEAGE_MAX = 32
 STAMP_LENGTH_MAX: Final = 128
 """Of a stamp as it is told."""
 
-NUMBER_DIGITS_MAX: Final = 16
+NUMBER_DIGITS_MAX: Final = len(str(WHOLE_MAX))
 
 
 class Stamp(NamedTuple):
@@ -39,7 +40,7 @@ class Stamp(NamedTuple):
             return None
         if cluster and not CLUSTER_ID.fullmatch(cluster):
             return None
-        return cls(int(version), cluster, int(epoch))
+        return cls(int(version), cluster, int(epoch)) if int(version) <= VERSION_MAX else None
 
     @property
     def told(self) -> str:
@@ -78,7 +79,8 @@ class Configuration:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
+    is_one = text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
+    return is_one and int(text) <= WHOLE_MAX
 
 
 def of_file(topology: Topology, text: str = "") -> Configuration:

@@ -14,6 +14,10 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from spillover.model.errors import InputError
+from spillover.model.ranges import WHOLE_MAX
+
+LEAST_ABOVE = 1e-9
+"""By how much something is above a bound at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,8 @@ def at_least(least: float) -> Limit:
 
 
 def above(bound: float) -> Limit:
-    """Returns the limit of what must be more."""
-    return Limit(f"above {_plain(bound)}", lambda value: value > bound)
+    """Returns the limit of what must be more, by a little at least: it is divided by."""
+    return Limit(f"above {_plain(bound)}", lambda value: value >= bound + LEAST_ABOVE)
 
 
 def within(least: float, most: float) -> Limit:
@@ -43,8 +47,8 @@ FINITE = Limit("that is finite", math.isfinite)
 
 
 def check_limits(values: Any, source: str, place: str = "") -> None:
-    """Check every number of a dataclass that has a limit; numbers are finite. A field that is not
-    set, or has a list where it could have a number, has none.
+    """Check every number of a dataclass that has a limit; numbers are finite, and none is above
+    WHOLE_MAX. A field that is not set, or has a list where it could have a number, has none.
 
     Raises InputError with the source and the field's name after `place`.
     """
@@ -53,8 +57,13 @@ def check_limits(values: Any, source: str, place: str = "") -> None:
         if value is None or isinstance(value, tuple):
             continue
         if not (math.isfinite(value) and limit.holds(value)):
-            expected = f"expected a number {limit.expected}, got {_plain(value)}"
-            raise InputError(source, f"{place}{name}", expected)
+            wanted = limit.expected
+        elif abs(value) > WHOLE_MAX:
+            wanted = f"of at most {WHOLE_MAX}"
+        else:
+            continue
+        expected = f"expected a number {wanted}, got {_plain(value)}"
+        raise InputError(source, f"{place}{name}", expected)
 
 
 @cache
@@ -69,4 +78,4 @@ def _limits_of(owner: type[Any]) -> tuple[tuple[str, Limit], ...]:
 
 
 def _plain(value: float) -> str:
-    return f"{value:.15g}"
+    return str(value) if isinstance(value, int) else f"{value:.15g}"

@@ -83,9 +83,6 @@ class Pool:
         for field in ("servers", "types", "classes"):
             for index, entry in enumerate(getattr(self, field)):
                 check_limits(entry, "pool", f"{field}[{index}].")
-        for field, rated in (("servers", self.servers), ("types", self.types)):
-            if not sum(each.rate for each in rated) < math.inf:
-                _fail(field, "expected rates with a finite sum")
         servers = {server.id for server in self.servers}
         for index, entry in enumerate(self.classes):
             check_known(f"classes[{index}].servers", "server", entry.servers, servers)

@@ -17,7 +17,8 @@ from spillover.model.addresses import is_host_and_port
 from spillover.model.certified_names import check_names
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
-from spillover.model.limits import above, at_least, check_limits
+from spillover.model.limits import above, at_least, check_limits, within
+from spillover.model.ranges import CLUSTER_PATTERN, VERSION_MAX
 from spillover.model.routes import Route, check_routes
 from spillover.model.service_statuses import PROBE, is_failure
 from spillover.model.token_orders import LONGEST_AVAILABLE
@@ -31,7 +32,7 @@ from spillover.model.unlike_servers import (
     UnlikeServers,
 )
 
-CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
+CLUSTER_ID = re.compile(CLUSTER_PATTERN)
 """Cluster ids end up in headers, labels, file names and option values: plain ones only."""
 
 HANDLERS_KNOWN = (
@@ -328,7 +329,7 @@ class Topology:
     """What the federation is called in logs and consoles.
 
     Why: a file mostly has the name already."""
-    version: Annotated[int, at_least(0)] = 0
+    version: Annotated[int, within(0, VERSION_MAX)] = 0
     """Which version of the configuration this is, where it is changed while nodes run. `spillover
     config get` writes it, and `config set` goes by it.
 

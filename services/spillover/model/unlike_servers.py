@@ -7,7 +7,6 @@ The values, complete and checked against each other. A pool of the models, with 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Annotated, NoReturn
 
@@ -111,8 +110,6 @@ class UnlikeServers:
         for field, entries in (("servers", servers), ("classes", classes), ("types", types)):
             for index, entry in enumerate(entries):
                 check_limits(entry, "pool", f"{field}[{index}].")
-        if not sum(each.rate for each in servers) < math.inf:
-            _fail("servers", "expected rates with a finite sum")
         _check_relations(servers, classes, types)
         _check_choice("on_block", on_block, ON_BLOCK)
         _check_choice("discipline", discipline, DISCIPLINES)

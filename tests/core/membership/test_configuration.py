@@ -15,6 +15,7 @@ from spillover.core.membership.configuration import PAUSE_S, ConfigurationMachin
 from spillover.core.membership.events import Reason
 from spillover.model.configuration import LINEAGE_MAX, Configuration, Stamp, of_file
 from spillover.model.ids import ClusterId
+from spillover.model.ranges import VERSION_MAX
 from spillover.model.topology import Cluster, Topology
 from support.few import examples
 
@@ -79,6 +80,19 @@ def test_a_version_that_is_not_there_yet_is_refused_too() -> None:
     (refused,) = propose(one, 1, hops(4))
     assert isinstance(refused, ev.Refused)
     assert (refused.reason, refused.current) == (Reason.VERSION_CONFLICT, Stamp(0))
+
+
+def test_after_the_last_version_there_is_none() -> None:
+    """A higher one would be believed by nobody. Stamps beyond it are none."""
+    one = machine()
+    last = Configuration(Stamp(VERSION_MAX, "b", 1), hops(3))
+    one.handle(ev.Received(last, "b"), 0.0)
+    (refused,) = propose(one, VERSION_MAX, hops(4))
+    assert isinstance(refused, ev.Refused)
+    assert (refused.reason, one.current) == (Reason.INVALID, last)
+    assert Stamp.read(last.stamp.told) == last.stamp
+    for told in (f"{VERSION_MAX + 1} b 1", f"1 b {2**53 + 1}", "9" * 16 + " b 1", "1 b\r\n 1"):
+        assert Stamp.read(told) is None
 
 
 def test_what_is_fixed_is_refused_with_its_field() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.live.http.lines import LineSplitter
+from spillover.live.http.lines import LineSplitter, Pace, PacedLines
 from spillover.model.errors import PeerError
+from support.loop import until
 
 LIMIT = 10
 
@@ -75,3 +77,61 @@ def test_only_a_whole_line_has_been_heard():
     assert before_s <= heard_s <= time.monotonic()
     splitter.feed(b"more")
     assert splitter.heard_s == heard_s
+
+
+class Source:
+    """A stream that is paused and goes on."""
+
+    def __init__(self):
+        self.told = []
+
+    def pause(self):
+        self.told.append("pause")
+
+    def resume(self):
+        self.told.append("resume")
+
+    def fail(self, error):
+        self.told.append(error)
+
+
+def paced(give):
+    lines = PacedLines("a stream", give, 100, Pace(per_s=500.0, burst=10.0))
+    lines.source = Source()
+    return lines
+
+
+def test_whoever_sends_more_lines_than_are_taken_waits():
+    """None is lost, and they stay in order. What is there at once is not held up."""
+
+    async def main():
+        got = []
+        lines = paced(got.append)
+        began_s = time.monotonic()
+        lines.feed(b"".join(b"%d\n" % n for n in range(60)))
+        assert len(got) == 10
+        assert lines.source.told == ["pause"]
+        await until(lambda: len(got) == 60)
+        assert time.monotonic() - began_s >= 0.09
+        assert got == [b"%d" % n for n in range(60)]
+        assert lines.source.told == ["pause", "resume"]
+        lines.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_line_raises_ends_the_stream_also_later():
+    async def main():
+        error = ValueError("a line")
+
+        def give(line):
+            if line == b"20":
+                raise error
+
+        lines = paced(give)
+        lines.feed(b"".join(b"%d\n" % n for n in range(60)))
+        await until(lambda: len(lines.source.told) == 2)
+        assert lines.source.told == ["pause", error]
+        lines.close()
+
+    asyncio.run(main())

@@ -46,6 +46,7 @@ class Here:
             random=Random(1),
             feed=self.events.append,
             on_forward=lambda _: None,
+            on_refused=lambda _: None,
         )
 
     def open(self, handle, id_, delay_ms=0.0):

@@ -100,6 +100,7 @@ async def linked(speaks):
         random=Random(1),
         feed=events.append,
         on_forward=lambda _: None,
+        on_refused=lambda _: None,
     )
     listening = asyncio.create_task(link.listen())
     try:

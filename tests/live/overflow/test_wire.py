@@ -18,11 +18,10 @@ from spillover.model.topology import CLUSTER_ID
 from spillover.model.trace_context import STATE_LENGTH_MAX, TraceContext
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-paths = st.lists(names, min_size=1, max_size=5).map(tuple)
+clusters = st.from_regex(CLUSTER_ID, fullmatch=True)
 printable = names.filter(
     lambda text: text.isprintable() and text == text.strip() and text not in (".", "..")
 )
-clusters = st.from_regex(CLUSTER_ID, fullmatch=True)
 routes = st.lists(clusters, min_size=1, max_size=5).map(tuple)
 TRACE = f"00-{'a' * 32}-{'1' * 16}-01"
 traces = st.sampled_from([None, TraceContext(TRACE), TraceContext(TRACE, "x=y,z=1")])
@@ -102,7 +101,7 @@ def test_what_no_client_may_send_no_neighbor_may_hand_on(field, value):
 
 @given(
     st.sampled_from(Outcome),
-    paths,
+    routes,
     values,
     names,
     durations,
@@ -435,3 +434,53 @@ def test_how_long_both_legs_took_is_what_the_stay_leaves_of_the_wait():
     emulate the way back."""
     assert wire.Stay(8.0, 1.0, 1.0).legs(1.0, 2.0, 12.0) == (3.0, 2.0)
     assert wire.Stay(99.0, 1.0, 1.0).legs(1.0, 2.0, 12.0) == (2.0, 1.0), "clocks that differ"
+
+
+WHOLE = (-1, 2**53 + 1, 10**400, 1.5)
+AMOUNT = (-0.1, 1e10, 1.79e308, 10**400)
+TOLD = {
+    "epoch": 1, "sequence": 1, "accept_probability": 1.0, "neighborhood_accept_probability": 1.0,
+    "queue_length": 0, "servers": 1, "accepting": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        *((one, WHOLE) for one in ("epoch", "sequence", "queue_length", "servers", "clients")),
+        *((one, AMOUNT) for one in ("load", "departure_ms", "residual")),
+        *((one, (-0.1, 1.1)) for one in ("accept_probability", "failed_share", "least_failed")),
+        ("ahead", (-(2**31) - 1, 2**31 + 1, 10**400)),
+        ("relay_hops", (-1, 1001)),
+        ("relay_by", ("b\r\nX-Evil: 1", "b c", "x" * 64)),
+        ("hears", (["b\n"], ["b", ""], ["b"] * 1001)),
+        ("configuration", ("x" * 129,)),
+    ],
+)
+def test_a_report_beyond_its_ranges_is_refused(field, values):
+    for value in values:
+        with pytest.raises(wire.MalformedMessage):
+            report_lines.decode_line(json.dumps(TOLD | {field: value}).encode())
+
+
+@pytest.mark.parametrize("time_ms", ["-1", "1e12", "1.79e308", "1e999", "1" + "0" * 400])
+@pytest.mark.parametrize("field", wire.TIMES)
+def test_an_answer_is_taken_without_times_that_cannot_be(field, time_ms):
+    told = f'{{"outcome":"failed","path":["a","b"],"held_ms":7,"problem":"p","{field}":{time_ms}}}'
+    answer, stay = wire.decode_answer(told.encode())
+    assert (answer.path, answer.problem, answer.total_s) == (("a", "b"), "p", 0.0)
+    assert stay is wire.UNTIMED
+
+
+@pytest.mark.parametrize("path", [["b\r\nX-Evil: 1"], ["b\0"], [""], ["b"] * 1001])
+def test_an_answer_came_by_clusters(path):
+    told = json.dumps({"outcome": "done", "path": path, "held_ms": 1}).encode()
+    with pytest.raises(wire.MalformedMessage):
+        wire.decode_answer(told)
+
+
+def test_no_neighbor_took_longer_than_its_answer_was_waited_for():
+    told, stay = Answer(Outcome.DONE, ("a",), queued_s=600.0, service_s=200.0), wire.Stay(1, 0, 0)
+    assert wire.within_wait(told, stay, 790.0) is stay  # clocks differ
+    assert wire.within_wait(told, stay, 8.0) is wire.UNTIMED
+    assert (told.queued_s, told.service_s) == (6.0, 2.0)

@@ -19,6 +19,7 @@ from spillover.apps.http.exchange import (
     Line,
 )
 from spillover.apps.http.problems import BUG, Problem
+from spillover.live.http.head import head_lines
 from spillover.live.process.logs import Message as LogMessage
 from spillover.live.process.logs import OncePerPeriod
 
@@ -35,7 +36,6 @@ NO_BODY = (204, 304)
 
 _VERSIONS = {"version": "3.0", "spec_version": "2.3"}
 _BAD_NAME = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')
-_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -116,7 +116,7 @@ class AsgiCall:
         length = None
         tells_close = False
         for name, value in headers:
-            if _BAD_NAME.search(name) or _BAD_VALUE.search(value):
+            if _BAD_NAME.search(name):
                 raise RuntimeError(f"expected a header, got {name!r}: {value!r}")
             match name.lower():
                 case b"content-length":
@@ -124,7 +124,7 @@ class AsgiCall:
                 case b"connection" if b"close" in value.lower():
                     exchange.keep_alive = False
                     tells_close = True
-            lines.append(b"%b: %b\r\n" % (name, value))
+            lines.append(head_lines(((name, value),)))
         self._left_bytes = length or 0
         if length is None and exchange.method != "HEAD" and status not in NO_BODY:
             lines.append(self._frame())

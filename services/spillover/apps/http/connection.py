@@ -33,6 +33,7 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Serve, Service
 from spillover.apps.http.unread import UnreadAnswers
 from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http.head import head_lines
 from spillover.live.http.known_heads import whole_message
 from spillover.live.http.large_bodies import LargeBody
 from spillover.live.tls.certified import PeerCertificate, certificate_of
@@ -681,9 +682,9 @@ class HttpConnection(asyncio.Protocol):
         """Where no request is to be answered. It is the last one."""
         body = problem.body()
         length = (b"content-length", b"%d" % len(body))
-        lines = [b"%b: %b\r\n" % header for header in [*problem.all_headers(), length, CLOSE]]
+        lines = head_lines([*problem.all_headers(), length, CLOSE])
         self.writes.flush()
-        self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", body]))
+        self.transport.write(b"".join([STATUS_LINE[problem.status], lines, b"\r\n", body]))
         self._linger()
 
     def close_behind(self, exchange: Exchange) -> None:

@@ -8,14 +8,17 @@ Most requests have no task: whoever answers is called back. ASGI's own `receive`
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from spillover.apps.http.problems import Problem
+from spillover.apps.http.problems import BUG, Problem
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer, WriteBatch
+from spillover.live.http.head import head_lines
 from spillover.live.http.large_bodies import LARGE_BYTES
+from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate
 
 EXCHANGE = "spillover.exchange"
@@ -36,6 +39,8 @@ KEEP_ALIVE = b"connection: keep-alive\r\n"
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINE = {s: b"HTTP/1.1 %d %b\r\n" % (s, _PHRASES.get(s, b"")) for s in range(100, 600)}
 
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 _NO_PIECES: list[bytes] = []
 """Nothing is added where no more of a body comes."""
@@ -272,7 +277,12 @@ class Exchange:
 
     def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """As `answer_raw`, with the header taken apart."""
-        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        try:
+            lines = head_lines(headers)
+        except ValueError:
+            _log.exception(Message("bug: a head that cannot be sent", path=self.path))
+            self.refuse(Problem("internal", BUG))
+            return
         self.answer_raw(status, lines, body, close=CLOSE in headers)
 
     def refuse(self, problem: Problem) -> None:

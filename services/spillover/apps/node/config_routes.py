@@ -23,6 +23,7 @@ from spillover.live.overflow.protocol import CONFIGURATION
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.configuration import Configuration
 from spillover.model.errors import InputError, NotDelivered
+from spillover.model.ranges import VERSION_MAX
 from spillover.model.topology import Topology
 
 BODY_LIMIT_BYTES = 2 * 1024 * 1024
@@ -35,7 +36,7 @@ class ConfigBody(StrictBody):
     """The topology that all nodes are to go by, in place of the configuration of version
     `if_version`: the text of a file, or its fields."""
 
-    if_version: Annotated[int, Field(ge=0, le=2**53)]
+    if_version: Annotated[int, Field(ge=0, le=VERSION_MAX)]
     topology: Annotated[str, Field(max_length=1_048_576)] | dict[str, Any]
 
     @field_validator("topology", mode="before")

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Annotated, Any
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from spillover.apps.node.views import (
@@ -29,10 +30,10 @@ from spillover.apps.node.views import (
 )
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.live.http.client import Response
-from spillover.live.overflow.metrics import FORWARD_ENDS
+from spillover.live.overflow.metrics import FORWARD_ENDS, STATES
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import Message, OncePerPeriod
-from spillover.model.errors import PeerError
+from spillover.model.errors import UNREADABLE, PeerError
 from spillover.model.ids import ClusterId
 
 LIMIT_S = 1.0
@@ -173,8 +174,13 @@ class Federation:
             self._complain(neighbor, f"status {response.status}, {len(response.body)} bytes")
             return {}
         try:
-            gathered = GatheredStates.model_validate_json(response.body)
-        except ValidationError as error:
+            # Also fields that are not known here are shown on: no number is beyond a float.
+            told = msgspec.json.decode(response.body)
+            gathered = GatheredStates.model_validate(told)
+        except UNREADABLE as error:
+            if not isinstance(error, ValidationError):
+                self._complain(neighbor, str(error))
+                return {}
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             self._complain(neighbor, f"{where}: {first['msg']}")
@@ -183,6 +189,7 @@ class Federation:
 
     def _complain(self, neighbor: str, what: str) -> None:
         what = what.encode("ascii", "backslashreplace").decode()[:200]
+        self._shell.metrics.peer_refused(neighbor, STATES)
         said = Message("neighbor told no states of the federation", neighbor=neighbor, reason=what)
         _log.warning(said)
 

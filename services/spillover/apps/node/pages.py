@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import ANY_ORIGIN, Site
+from spillover.live.http.head import head_lines
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.protocol import PEER_PREFIX
 
@@ -54,7 +55,7 @@ class Pages:
         if path.startswith(PEER_PREFIX) or path == SESSION or not self._site.allows(headers):
             return True
         told = self._allowance(headers["origin"])
-        exchange.header_lines = b"".join([b"%b: %b\r\n" % header for header in told])
+        exchange.header_lines = head_lines(told)
         if exchange.method == "OPTIONS":
             exchange.answer(200, _PREFLIGHT, b"")
             return False

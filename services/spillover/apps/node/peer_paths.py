@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
@@ -22,8 +23,10 @@ from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.configured import FIELD
 from spillover.live.overflow.foreign_requests import Settling
 from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
+from spillover.live.overflow.metrics import REQUEST
 from spillover.live.overflow.report_streams import ReportStream
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.ids import name_of
 from spillover.model.request import Refusal, Request
 
@@ -43,6 +46,9 @@ QUERY_MAX = 16
 """Fields of a question for reports; later versions may ask more."""
 
 JSON_LINE = b"content-type: application/json\r\n"
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 
 class PeerPaths:
@@ -96,7 +102,7 @@ class PeerPaths:
         try:
             caller, request, remaining_s, load, pulled = wire.decode_forward(body)
         except wire.MalformedMessage as error:
-            raise Problem("invalid", f"body: {error}") from error
+            raise self._malformed(exchange, error) from error
         peer = peer_of(shell.peers, exchange, dict(exchange.headers), caller)
         exchange.headers.clear()  # they are read
         origin = peer.neighbor
@@ -165,7 +171,7 @@ class PeerPaths:
         try:
             forwarded = passed_wire.decode_pass(body)
         except wire.MalformedMessage as error:
-            raise Problem("invalid", f"body: {error}") from error
+            raise self._malformed(exchange, error) from error
         peer = peer_of(shell.peers, exchange, dict(exchange.headers), forwarded.caller)
         exchange.headers.clear()  # they are read
         name = name_of(forwarded.request.id)
@@ -203,7 +209,7 @@ class PeerPaths:
         try:
             caller, request_id = wire.decode_cancel(body)
         except wire.MalformedMessage as error:
-            raise Problem("invalid", f"body: {error}") from error
+            raise self._malformed(exchange, error) from error
         origin = peer_of(self._shell.peers, exchange, headers, caller).neighbor
         ref = self._shell.foreign_requests.ref_of(request_id, origin)
         if ref is not None:
@@ -265,6 +271,16 @@ class PeerPaths:
         except Exception:
             exchange.break_off()
             raise
+
+    def _malformed(self, exchange: Exchange, error: wire.MalformedMessage) -> Problem:
+        """Counted where the connection has said whose it is."""
+        peer: Peer | None = exchange.connection.peer
+        if peer is not None:
+            neighbor = peer.caller.cluster
+            self._shell.metrics.peer_refused(neighbor, REQUEST)
+            told = {"neighbor": neighbor, "message": REQUEST, "reason": str(error)}
+            _log.warning(Message("neighbor is not understood", **told))
+        return Problem("invalid", f"body: {error}")
 
     def _check_path(self, request: Request, sender: str) -> None:
         """A way that no node of this topology sends a request may have no end."""

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.ranges import WHOLE_MAX
 from spillover.model.token_orders import LONGEST_AVAILABLE
 
 if TYPE_CHECKING:
     from spillover.core.overflow.visit import Visit
     from spillover.core.tokens.servers import TokenServers
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=WHOLE_MAX)]
 Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 

@@ -39,9 +39,9 @@ class NeighborState(BaseModel):
 
     id: ClusterName
     url: str | None
-    accept_probability: float
-    neighborhood_accept_probability: float
-    queue_length: int
+    accept_probability: Share
+    neighborhood_accept_probability: Share
+    queue_length: Count
     age_ms: Milliseconds | None
     alive: bool
     delay_ms: Milliseconds = 0.0
@@ -74,7 +74,7 @@ class TurnedAwayState(BaseModel):
 
     id: ClusterName
     reason: str
-    age_s: Annotated[float, Field(ge=0.0)]
+    age_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class LedgerState(BaseModel):
@@ -142,8 +142,8 @@ class NodeState(BaseModel):
     servers: Count
     busy: Count
     queue_length: Count
-    accept_probability: float
-    neighborhood_accept_probability: float
+    accept_probability: Share
+    neighborhood_accept_probability: Share
     policy: str
     shadow: ShadowState | None = None
     """null where no policy is asked along."""

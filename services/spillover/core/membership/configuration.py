@@ -25,6 +25,7 @@ from spillover.core.membership.events import Reason
 from spillover.model.configuration import Configuration
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
+from spillover.model.ranges import VERSION_MAX
 
 PAUSE_S = 1.0
 """So long a neighbor is left alone after an answer that was of no use."""
@@ -98,6 +99,10 @@ class ConfigurationMachine:
         ref, current = event.ref, self.current
         if event.if_version != current.stamp.version:
             self._refuse_version(ref)
+            return
+        if current.stamp.version >= VERSION_MAX:
+            detail = f"the configuration is of version {VERSION_MAX}, after which there is none"
+            self._refuse(ref, Reason.INVALID, detail)
             return
         if self._proposed is not None:
             detail = "another configuration is just being stored"

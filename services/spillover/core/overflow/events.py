@@ -499,6 +499,15 @@ class SettingsRefused(Command):
 
 
 @dataclass(slots=True)
+class Distrust(Command):
+    """What a neighbor has told made the machine raise. It was dropped, and the neighbor is unknown
+    until it reports anew: break its stream off. Only of a machine that `spares_node`."""
+
+    neighbor: int
+    error: Exception
+
+
+@dataclass(slots=True)
 class Disconnect(Command):
     """A neighbor has left: give up what is away there (`link.Disconnected`), and end the streams of
     reports."""

@@ -20,6 +20,9 @@ are away come back refused; hops by `max_hops`; what is remembered for `/explain
 What `admission` objects to is refused if it comes from a neighbor, and handed on if it comes from a
 client and a neighbor accepts.
 
+What neighbors tell is within ranges (`model.ranges`), in which nothing here can raise. What still
+raises is a bug; of a node that runs, it costs the neighbor and not the node (decision 0046).
+
 Not here: what a payload means, how bytes travel, what time it is.
 """
 
@@ -40,7 +43,7 @@ from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import KEPT, REFUSED, STARTED, Decision
 from spillover.core.overflow.evidence import EVIDENCE, learn, learn_of
 from spillover.core.overflow.facts import NodeFacts
-from spillover.core.overflow.groups import Groups
+from spillover.core.overflow.groups import Group, Groups
 from spillover.core.overflow.health import WELL, Health
 from spillover.core.overflow.history import (
     BEGAN,
@@ -91,10 +94,18 @@ REST_S_MAX = 60.0
 """However long what runs the work asks to be left alone, it is tried again after this time."""
 
 
+TOLD = (ev.ReportReceived, ev.WorkAsked, ev.NoWorkThere)
+"""Events that are nothing but what a neighbor tells."""
+
+
 class NodeMachine(NodeFacts):
     """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order; their handles
     count from 0 on. `servers` are as the settings say, unless others are given.
     """
+
+    spares_node = False
+    """Whether what a neighbor tells is dropped if it makes the machine raise. Set by who runs a
+    node; simulations and tests are to see the error."""
 
     def __init__(
         self,
@@ -179,7 +190,13 @@ class NodeMachine(NodeFacts):
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         self.servers.now_s = now_s
-        self._handlers[type(event)](event, now_s)
+        try:
+            self._handlers[type(event)](event, now_s)
+        except Exception as error:
+            if not (self.spares_node and isinstance(event, TOLD)):
+                raise
+            self._distrust(event.neighbor, error)
+            self.check()
         commands, self._out = self._out, []
         return commands
 
@@ -199,7 +216,9 @@ class NodeMachine(NodeFacts):
             if self.health.here.degraded:
                 self.health.came(now_s)
         elif event.load is not None:
-            self._heard_with(visit, event, event.load, now_s)
+            visit.group.pulling.came(event.origin, pulled=event.pulled)
+            visit.pulled = event.pulled
+            self._heard_load(visit.group, event.origin, event.load, now_s)
         admission, held, size_bytes = self.admission, self.register.held, event.request.size_bytes
         if admission.draining and not visit.is_home:
             self._refuse_untried(visit, Refusal.DRAINING, now_s)
@@ -610,7 +629,7 @@ class NodeMachine(NodeFacts):
             answer, target = event.answer, visit.target
             self.neighbors.took(target, event.leg_s - event.opening_s)
             if answer.load is not None:
-                visit.group.neighbors.heard_load(target.handle, answer.load, now_s)
+                self._heard_load(visit.group, target.handle, answer.load, now_s)
             was_bad, outcome = target.rank >= BAD, answer.outcome
             failed = outcome is FAILED and self.is_failure(answer.upstream_status)
             if failed or not (target.there.is_calm or outcome is FAILED):
@@ -633,7 +652,7 @@ class NodeMachine(NodeFacts):
         visit = self.register.visits.get(event.ref)
         if visit is not None and visit.state is AWAY:
             if event.load is not None:
-                visit.group.neighbors.heard_load(visit.target.handle, event.load, now_s)
+                self._heard_load(visit.group, visit.target.handle, event.load, now_s)
             if visit.answering:
                 self._broken_off(visit, now_s)
                 return
@@ -728,11 +747,22 @@ class NodeMachine(NodeFacts):
         for group in self.groups.all:
             group.neighbors.loads_count = self._by_load
 
-    def _heard_with(self, visit: Visit, event: ev.Arrived, load: LoadNow, now_s: float) -> None:
-        """A neighbor's request has brought its load."""
-        visit.group.neighbors.heard_load(event.origin, load, now_s)
-        visit.group.pulling.came(event.origin, pulled=event.pulled)
-        visit.pulled = event.pulled
+    def _heard_load(self, group: Group, handle: int, load: LoadNow, now_s: float) -> None:
+        """A request, an answer or a refusal of a neighbor has brought its load. That concerns its
+        row alone: whatever becomes of it, what brought it goes on."""
+        try:
+            group.neighbors.heard_load(handle, load, now_s)
+        except Exception as error:
+            if not self.spares_node:
+                raise
+            self._distrust(handle, error)
+
+    def _distrust(self, handle: int, error: Exception) -> None:
+        """Drop what this neighbor has told, the last and all before, as if it was silent. What was
+        done so far holds, and is carried out."""
+        self.groups.forget(handle)
+        self.neighbors.lost(handle)
+        self._out.append(ev.Distrust(handle, error))
 
     def _ask_for_work(self, now_s: float) -> None:
         """Ask neighbors whose queues may be worth the way for servers that have no work here."""

@@ -18,6 +18,7 @@ import msgspec
 
 from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
+from spillover.model.ranges import RETRY_AFTER_S_MAX
 
 PROBLEM_LENGTH_MAX = 500
 
@@ -68,9 +69,6 @@ CUT = "..."
 
 REJECTED_STATUS = 422
 """Of a rejection that wants no other."""
-
-RETRY_AFTER_S_MAX = 86_400.0
-"""A day: what asks for more time is taken to mean that."""
 
 
 class Unreadable(ValueError):
@@ -174,7 +172,7 @@ def pause_s(value: object) -> float | None:
     """Returns a pause that was asked for, within reason; None if it is none."""
     if type(value) not in (int, float) or not 0 < value < math.inf:  # type: ignore[operator]
         return None
-    return min(float(value), RETRY_AFTER_S_MAX)  # type: ignore[arg-type]
+    return float(min(value, RETRY_AFTER_S_MAX))  # type: ignore[call-overload]
 
 
 def said(body: bytes) -> bytes:

@@ -31,7 +31,7 @@ from spillover.live.http.connection import (
 )
 from spillover.live.http.head import Server
 from spillover.live.http.kept import Kept
-from spillover.live.http.lines import LineSplitter
+from spillover.live.http.lines import UNPACED, Pace, PacedLines
 from spillover.live.http.opening import Opening
 from spillover.live.http.securing import Retired, Securing
 from spillover.live.http.trusted import TrustedCas
@@ -251,8 +251,10 @@ class HttpClient:
         headers: Sequence[tuple[bytes, bytes]] = (),
         line_limit_bytes: int = 65_536,
         silence_s: float | None,
+        pace: Pace = UNPACED,
     ) -> None:
-        """GET an answer without end and call `on_line` with each line, without its newline.
+        """GET an answer without end and call `on_line` with each line, without its newline, at this
+        pace at most: beyond it the answer is not read.
 
         Returns when the server ends the answer. Raises PeerError if no connection can be had, the
         status is not 200, the answer breaks off or ends within a line, a line is too long, or
@@ -260,11 +262,12 @@ class HttpClient:
         here.
         """
         head = self._server.head("GET", path, headers, 0)
-        lines = LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
+        name = f"GET {self._server.url}{path}"
+        lines = PacedLines(name, on_line, line_limit_bytes, pace)
         answer = Awaited(loop=asyncio.get_running_loop())
         url = self._server.url + path
         exchange = OutgoingRequest("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
-        answer.exchange = exchange
+        answer.exchange = lines.source = exchange
         self.dispatch(exchange, head, (b"",))
         try:
             if silence_s is not None:
@@ -272,6 +275,8 @@ class HttpClient:
             await answer
         finally:
             answer.cancel()
+            lines.close()
+            lines.source = None
             del answer, exchange  # an error has this frame in its traceback, and they the error
         lines.end()
 

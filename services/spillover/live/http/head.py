@@ -1,4 +1,5 @@
-"""How requests to one server begin: its base URL taken apart, and the head of each request.
+"""How requests to one server begin: its base URL taken apart, and the head of each request. And
+how fields of a head are written, of requests and answers.
 
 What follows a head, and on which connection, is not known here.
 """
@@ -24,6 +25,8 @@ _HEADER_LINES = re.compile(
     rb"(?:(?!(?i:host|content-length|transfer-encoding|connection):)"
     rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [^\r\n\0]*\r\n)*"
 )
+
+_CONTROL = bytes([*range(9), *range(10, 32), 127])
 
 
 class Server:
@@ -75,9 +78,18 @@ class Server:
         return start
 
 
+def head_lines(fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Returns the fields of a head as they are sent, of a request or an answer: the one place where
+    lines are made of names and values. Raises ValueError for a field that would be read as other
+    lines than one: none of them holds CR, LF or NUL, or another control character but a tab."""
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    if len(lines) - len(lines.translate(None, _CONTROL)) != 2 * len(fields):
+        raise ValueError(f"expected fields of a head, got {lines!r}")
+    return lines
+
+
 def _header_lines(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    # The pattern alone would take a value with a newline for two headers.
-    if lines.count(b"\n") != len(headers) or _HEADER_LINES.fullmatch(lines) is None:
+    lines = head_lines(headers)
+    if _HEADER_LINES.fullmatch(lines) is None:
         raise ValueError(f"expected headers without line ends or framing, got {headers!r}")
     return lines

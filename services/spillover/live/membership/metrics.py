@@ -21,10 +21,13 @@ class ConfigurationMetrics(Collector):
         self._machine = machine
         self.changes = 0
         self.superseded = 0
+        self.refused = 0
+        """Told by neighbors, and not taken."""
 
     def collect(self) -> Iterator[Metric]:
         stamp = self._machine.current.stamp
         yield from gauges(signals.VERSION, self._cluster, [((), stamp.version)])
         yield from gauges(signals.ID, self._cluster, [((), crc32(stamp.told.encode()))])
         yield counter(signals.CHANGES, self._cluster, [((), self.changes)])
+        yield counter(signals.REFUSED, self._cluster, [((), self.refused)])
         yield counter(signals.SUPERSEDED, self._cluster, [((), self.superseded)])

@@ -47,6 +47,7 @@ from spillover.live.membership.session_wire import (
 from spillover.live.process.logs import Message
 from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, PeerError
+from spillover.model.ranges import RETRY_AFTER_S_MAX
 
 LEAVE_S = 2.0
 """For a node to hear that its client goes."""
@@ -264,6 +265,6 @@ def session_of(
 
 def _retry_after_s(refused: StreamRefused) -> float | None:
     try:
-        return max(0.0, float(refused.headers[b"retry-after"]))
+        return max(0.0, min(float(refused.headers[b"retry-after"]), RETRY_AFTER_S_MAX))
     except (KeyError, ValueError):
         return None

@@ -12,7 +12,7 @@ import msgspec
 from spillover.core.membership.session_events import SERVERS_MAX, Announcement, Server
 from spillover.model.addresses import is_plain_url
 from spillover.model.errors import UNREADABLE
-from spillover.model.topology import CLUSTER_ID
+from spillover.model.ranges import Cluster, MaybeCluster, Share, Whole
 
 SESSION = "/session"
 """The path of it."""
@@ -24,8 +24,6 @@ SILENCE_S = 40.0
 
 LINE_LIMIT_BYTES = 1024 * 1024
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=3600.0)]
 
 
@@ -34,19 +32,19 @@ class MalformedLine(ValueError):
 
 
 class _ServerBody(msgspec.Struct):
-    id: str
+    id: Cluster
     url: str
 
 
 class _Line(msgspec.Struct):
-    cluster: str
-    version: Count
+    cluster: Cluster
+    version: Whole
     servers: Annotated[list[_ServerBody], msgspec.Meta(max_length=SERVERS_MAX)]
-    epoch: Count = 0
-    by: str | None = None
-    by_epoch: Count = 0
-    clients: Count = 0
-    rank: Count = 0
+    epoch: Whole = 0
+    by: MaybeCluster | None = None
+    by_epoch: Whole = 0
+    clients: Whole = 0
+    rank: Whole = 0
     surplus: Share = 0.0
 
 
@@ -99,8 +97,8 @@ def decode_line(line: bytes) -> Announcement | float | None:
     except UNREADABLE as error:  # bad JSON, bad fields, bad UTF-8; too deep
         raise MalformedLine(str(error)) from error
     for server in told.servers:
-        _check(server.id, server.url)
-    _check(told.cluster)
+        if not is_plain_url(server.url):
+            raise MalformedLine(f"expected a url of server {server.id} like http://HOST:PORT")
     return Announcement(
         told.cluster,
         told.version,
@@ -111,10 +109,3 @@ def decode_line(line: bytes) -> Announcement | float | None:
         told.rank,
         told.surplus,
     )
-
-
-def _check(cluster: str, url: str = "http://any") -> None:
-    if not CLUSTER_ID.fullmatch(cluster):
-        raise MalformedLine("expected cluster ids")
-    if not is_plain_url(url):
-        raise MalformedLine(f"expected a url of server {cluster} like http://HOST:PORT")

@@ -151,6 +151,7 @@ class ConfigurationShell:
             said = await self._ask_node(neighbor)
             there = decode_configuration(said, f"cluster {neighbor}", self._federation)
         except (PeerError, InputError) as error:
+            self.metrics.refused += isinstance(error, InputError)
             told = {"neighbor": neighbor, "reason": str(error)}
             level = logging.DEBUG if neighbor in self._said else logging.INFO
             self._said.add(neighbor)

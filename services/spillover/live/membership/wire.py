@@ -11,19 +11,17 @@ import msgspec
 from spillover.inputs.topology_file import read_topology
 from spillover.model.configuration import LINEAGE_MAX, Configuration, Stamp
 from spillover.model.errors import UNREADABLE, InputError
+from spillover.model.ranges import MaybeCluster, Version, Whole
 
 LIMIT_BYTES: Final = 4 * 1024 * 1024
 """Of one configuration: a text of 1 MiB, however it is written in JSON."""
-
-Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Name = Annotated[str, msgspec.Meta(max_length=63)]
 
 
 class StampBody(msgspec.Struct, array_like=True, frozen=True):
     """A stamp: `model.configuration.Stamp`."""
 
-    version: Whole
-    cluster: Name
+    version: Version
+    cluster: MaybeCluster
     epoch: Whole
 
 

@@ -39,6 +39,10 @@ ENDS = (*(outcome.value for outcome in Outcome), REFUSED)
 FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
 """What can become of a forward; see `peer_link`."""
 
+REPORT, ANSWER, REQUEST, STATES, RAISED = "report", "answer", "request", "states", "raised"
+PEER_MESSAGES = (REPORT, ANSWER, REQUEST, STATES, RAISED)
+"""Messages of neighbors that can be refused, and what made the machine raise."""
+
 WAYS_TO_HAND = ("push", "pull")
 """How a forward can come about: the neighbor has asked for what it pulls."""
 
@@ -53,10 +57,12 @@ class NodeMetrics(Collector):
         requests = Counters(signals.REQUESTS, [(end,) for end in ENDS])
         received = Counters(signals.RECEIVED, ())
         forwards = Counters(signals.FORWARDS, ())
+        peer_refused = Counters(signals.PEER_REFUSED, ())
         refusals = Counters(signals.REFUSALS, [(reason.value,) for reason in Refusal])
         self._requests, self._received = requests.counts, received.counts
         self._refusals = refusals.counts
         self._forwards = forwards.counts
+        self._peer_refused = peer_refused.counts
         self._system_time = Histogram(signals.SYSTEM_TIME)
         self._queue_wait = Histogram(signals.QUEUE_WAIT)
         self._hops = Histogram(signals.HOPS)
@@ -67,7 +73,7 @@ class NodeMetrics(Collector):
         self.spans: Mapping[str, int] = {}
         """What became of spans of traces, where there are any."""
         self._written = (
-            requests, refusals, received, forwards,
+            requests, refusals, received, forwards, peer_refused,
             self._system_time, self._queue_wait, self._hops, self.passed_head,
         )  # fmt: skip
         self.gateway = GatewayMetrics(names)
@@ -130,6 +136,12 @@ class NodeMetrics(Collector):
     def forwarded(self, neighbor: str, outcome: str) -> None:
         self._forwards[neighbor, outcome] += 1
 
+    def peer_refused(self, neighbor: str, message: str) -> None:
+        """A message of a neighbor was not taken, of PEER_MESSAGES; if it has left since, nobody
+        counts."""
+        if (neighbor, message) in self._peer_refused:
+            self._peer_refused[neighbor, message] += 1
+
     def handed_to(self, handle: int) -> tuple[int, int]:
         """Returns how many requests were handed to a neighbor: pushed, and pulled by it."""
         pulled = self.pulls_left[handle]
@@ -144,6 +156,7 @@ class NodeMetrics(Collector):
         self.forwards_left[handle] = self.pulls_left[handle] = 0
         self._received.update(dict.fromkeys(product([neighbor], ENDS), 0))
         self._forwards.update(dict.fromkeys(product([neighbor], FORWARD_ENDS), 0))
+        self._peer_refused.update(dict.fromkeys(product([neighbor], PEER_MESSAGES), 0))
 
     def left(self, handle: int, neighbor: str) -> None:
         """A neighbor that has left has none."""
@@ -152,6 +165,8 @@ class NodeMetrics(Collector):
             del self._received[neighbor, end]
         for end in FORWARD_ENDS:
             del self._forwards[neighbor, end]
+        for message in PEER_MESSAGES:
+            del self._peer_refused[neighbor, message]
 
     def collect(self) -> Iterator[Metric]:
         """Of `prometheus_client`: all metrics, at each scrape."""

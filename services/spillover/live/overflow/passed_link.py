@@ -20,11 +20,12 @@ from spillover.live.http.connection import OnBody
 from spillover.live.http.known_heads import Known
 from spillover.live.http.small_reads import SmallReadsConnection
 from spillover.live.overflow import passed_wire
+from spillover.live.overflow.metrics import ANSWER
 from spillover.live.overflow.passed_wire import FrameReader, OnPiece
-from spillover.live.overflow.peer_link import ForwardWay, PeerLink
+from spillover.live.overflow.peer_link import NO_TIMES, ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
-from spillover.live.overflow.wire import MalformedMessage
+from spillover.live.overflow.wire import UNTIMED, MalformedMessage, within_wait
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE
 
@@ -97,11 +98,14 @@ class PassedLink(PeerLink):
         try:
             whole = passed_wire.decode_whole(response.body, self._heads)
         except MalformedMessage as malformed:
-            self._complain("answered", malformed)
+            self._complain(ANSWER, malformed)
             self._obey(link.Broken(ref))
             return
         answer = whole.answer
-        there_s, back_s = whole.stay.legs(way.decided_s, sent_s, response.received_s)
+        if whole.stay is UNTIMED:
+            self._complain(ANSWER, NO_TIMES)
+        stay = within_wait(answer, whole.stay, response.received_s - sent_s)
+        there_s, back_s = stay.legs(way.decided_s, sent_s, response.received_s)
         so_far = ev.SoFar(answer.path, answer.queued_s, answer.network_s, answer.service_s)
         if self._is_awaited(ref):
             began = ev.ResponseBegan(ref, so_far=so_far, leg_s=there_s)
@@ -152,6 +156,7 @@ class _Coming:
         """Of `passed_wire.Messages`."""
         assert self._relay is not None  # noqa: S101 - the head comes first
         trailers, answer = passed_wire.decode_end(message)
+        within_wait(answer, UNTIMED, time.monotonic() - self._way.decided_s)
         self._relay.end(trailers)
         self.resume()  # the connection has its own end to read
         self._end(ev.ForwardAnswered(self._way.command.ref, answer, *self._legs_s))

@@ -29,9 +29,11 @@ from spillover.live.overflow.wire import (
     decoded,
     encode_answer,
     encode_envelope,
+    without_times,
 )
 from spillover.model.load import LoadNow
 from spillover.model.passed import Fields, PassedHead, decode_fields, encode_fields
+from spillover.model.ranges import Milliseconds
 from spillover.model.request import Answer, Request
 
 HEAD, BODY, END = b"HBE"
@@ -53,12 +55,12 @@ class HeadBody(msgspec.Struct, omit_defaults=True):
     """How an answer begins, and what it took until then; fields as in `wire.AnswerBody`."""
 
     path: Path
-    held_ms: float
-    reading_ms: float = 0.0
-    answer_delay_ms: float = 0.0
-    queued_ms: float = 0.0
-    network_ms: float = 0.0
-    service_ms: float = 0.0
+    held_ms: Milliseconds
+    reading_ms: Milliseconds = 0.0
+    answer_delay_ms: Milliseconds = 0.0
+    queued_ms: Milliseconds = 0.0
+    network_ms: Milliseconds = 0.0
+    service_ms: Milliseconds = 0.0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -104,7 +106,10 @@ def encode_head(head: PassedHead, so_far: SoFar, stay: Stay) -> bytes:
 def decode_head(message: bytes) -> tuple[PassedHead, SoFar, Stay]:
     """Raises MalformedMessage."""
     told, encoded = _apart(memoryview(message))
-    body = decoded(_decode_head, bytes(told))
+    try:
+        body = decoded(_decode_head, bytes(told))
+    except MalformedMessage:
+        body = decoded(_decode_head, without_times(bytes(told)))
     way = body.queued_ms / 1e3, body.network_ms / 1e3, body.service_ms / 1e3
     stay = Stay(body.held_ms / 1e3, body.reading_ms / 1e3, body.answer_delay_ms / 1e3)
     return decoded(PassedHead.decode, bytes(encoded)), SoFar(body.path, *way), stay

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections import deque
@@ -29,9 +30,11 @@ from spillover.core.overflow.link import LinkMachine
 from spillover.live.engine.timers import Timers
 from spillover.live.http.client import Response
 from spillover.live.http.connection import Connection, OutgoingRequest, StreamRefused
+from spillover.live.http.lines import Pace
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
+from spillover.live.overflow.metrics import ANSWER, RAISED, REPORT
 from spillover.live.overflow.peer_clients import CANCELS_AT_ONCE_MAX, PeerClients
 from spillover.live.overflow.protocol import SPOKEN, WRONG_VERSION, Calls
 from spillover.live.overflow.report_lines import NothingToDo, Question, decode_line
@@ -48,6 +51,16 @@ REFUSAL_STATUSES = frozenset({400, 403, 404, 405, 408, 413, 422, 429, 503})
 """Answers that a node gives only before it has accepted, and 503 also for what it accepted and has
 surely not run: the request surely will not run there. 504 is none of them: a gateway in between
 says so of what it has passed on."""
+
+NO_TIMES = "times that cannot be: left out"
+"""Of an answer that is taken without them."""
+
+LINES = Pace(per_s=2000.0, burst=500.0)
+"""Of reports and questions of one neighbor, however many it sends: a report each millisecond, the
+shortest period, and as much again. More would take the processor time of all others."""
+
+COMPLAIN_AGAIN_S = 60.0
+"""So far apart it is said that messages of one kind are not understood. A metric counts them."""
 
 NOT_A_NEIGHBOR = 403
 """Whoever is at the neighbor's address does not take this node for its neighbor."""
@@ -80,7 +93,8 @@ class PeerLink:
     the two have said of each other.
 
     Everything leaves through `emulated_link`. `feed` takes the events that come of it; `on_forward`
-    hears what became of each forward: answered, refused, lost or recalled.
+    hears what became of each forward: answered, refused, lost or recalled; `on_refused` which kind
+    of message of the neighbor was not taken, of `metrics.PEER_MESSAGES`.
     """
 
     CONNECTION: type[Connection] = Connection
@@ -99,6 +113,7 @@ class PeerLink:
         random: Random,
         feed: Callable[[Any], None],
         on_forward: OnForward,
+        on_refused: Callable[[str], None],
     ) -> None:
         self.neighbor = neighbor
         self.cluster = cluster
@@ -109,12 +124,18 @@ class PeerLink:
         self._machine = LinkMachine(neighbor, random)
         self._feed = feed
         self._on_forward = on_forward
+        self._on_refused = on_refused
         self._clients = clients
         self._client = clients.of_link(url, agreement.caller, away_max, self.CONNECTION)
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
-        self._malformed = False
+        self._complained: dict[str, float] = {}
+        """When it was said last that messages of a kind are not understood."""
+        self._is_distrusted = False
+        """What it told made the machine raise: its stream is to break off."""
+        self._last_line = b""
+        """Of its stream of reports."""
         self._calls = SPOKEN[0]
         """Of the newest version that both speak, as far as is known."""
         self._caller = wire.UNSAID
@@ -265,8 +286,11 @@ class PeerLink:
         try:
             answer, stay = wire.decode_answer(response.body)
         except wire.MalformedMessage as malformed:
-            self._complain("answered", malformed)
+            self._complain(ANSWER, malformed)
             return link.Broken(ref)
+        if stay is wire.UNTIMED:
+            self._complain(ANSWER, NO_TIMES)
+        stay = wire.within_wait(answer, stay, response.received_s - sent_s)
         there_s, back_s = stay.legs(way.decided_s, sent_s, response.received_s)
         return ev.ForwardAnswered(ref, answer, there_s, back_s, max(0.0, sent_s - way.left_s))
 
@@ -297,7 +321,9 @@ class PeerLink:
         """Read the neighbor's reports for ever, connecting again whenever the stream ends."""
         told = ""
         while True:
-            self._malformed = not_believed = False
+            not_believed = self._is_distrusted = False
+            self._last_line = b""
+            self._complained.clear()
             self._obey(link.StreamBegun())
             try:
                 await self._read_reports(self._machine.silence_s(self._emulated_link.delay_s))
@@ -314,6 +340,11 @@ class PeerLink:
                 if not self._machine.has_heard:
                     self._agreement.unanswered()
                 not_believed = isinstance(error, NotBelieved)
+            except Exception:  # noqa: BLE001 - a bug, for which no neighbor is to end the node
+                reason = "it could not be read, by a bug"
+                _log.exception(Message("bug: a neighbor's reports", neighbor=self.cluster))
+                self._on_refused(RAISED)
+                not_believed = True
             pause_s = self._break_off(not_believed=not_believed)
             reason = _QUERY.sub("", reason)
             if self._machine.has_heard or reason != told:
@@ -328,7 +359,7 @@ class PeerLink:
             path = f"{calls.reports}?{self._agreement.query(calls.version)}"
             try:
                 hear = partial(self._hear, calls)
-                await self._client.stream_lines(path, hear, silence_s=silence_s)
+                await self._client.stream_lines(path, hear, silence_s=silence_s, pace=LINES)
             except StreamRefused as refused:
                 if refused.status != WRONG_VERSION or calls is SPOKEN[-1]:
                     raise
@@ -346,11 +377,17 @@ class PeerLink:
         return pause_s
 
     def _hear(self, calls: Calls, line: bytes) -> None:
+        if self._is_distrusted:
+            raise PeerError("what it told was dropped, by a bug")
+        if line == self._last_line and self._machine.has_heard:
+            self._feed(ev.ReportReceived(self.neighbor, None))  # it was read already
+            return
         try:
             said = decode_line(line)
         except wire.MalformedMessage as malformed:
-            self._complain("reports", malformed)
+            self._complain(REPORT, malformed)
             return
+        self._last_line = line
         if not self._machine.has_heard:
             self._obey(link.StreamHeard())
             self._agreement.heard()
@@ -367,13 +404,19 @@ class PeerLink:
         self._calls = calls
         self._caller = self._agreement.caller if calls.version < 2 else wire.UNSAID
 
-    def _complain(self, does_what: str, malformed: wire.MalformedMessage) -> None:
-        """Once for each stream of reports: a neighbor at fault may send many."""
-        if not self._malformed:
-            reason = f"it {does_what}: {malformed}"
-            said = Message("neighbor is not understood", neighbor=self.cluster, reason=reason)
-            _log.warning(said)
-        self._malformed = True
+    def distrust(self) -> None:
+        """Break the stream of reports off: it begins anew after a pause."""
+        self._is_distrusted = True
+
+    def _complain(self, what: str, malformed: wire.MalformedMessage | str) -> None:
+        """Once in a while of each kind, and of each stream of reports: a neighbor at fault may send
+        many."""
+        self._on_refused(what)
+        now_s = time.monotonic()
+        if now_s >= self._complained.get(what, -math.inf) + COMPLAIN_AGAIN_S:
+            self._complained[what] = now_s
+            told = {"neighbor": self.cluster, "message": what, "reason": str(malformed)}
+            _log.warning(Message("neighbor is not understood", **told))
 
 
 def _event_of(neighbor: int, said: LoadReport | Question | NothingToDo | None) -> ev.Event:

@@ -9,40 +9,45 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from spillover.live.overflow.wire import (
-    Ahead,
-    Amount,
-    Count,
     LoadBody,
     MalformedMessage,
-    check_clusters,
     decoded,
     load_of,
 )
 from spillover.model.configuration import STAMP_LENGTH_MAX
-from spillover.model.ids import ClusterId
 from spillover.model.load import GroupLoad, LoadNow, LoadReport
-from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX, is_name
+from spillover.model.ranges import (
+    AMOUNT_MAX,
+    Ahead,
+    Amount,
+    Cluster,
+    MaybeCluster,
+    Share,
+    Whole,
+)
+from spillover.model.request import TYPE_LENGTH_MAX, is_name
 from spillover.model.type_groups import GROUPS_MAX
+
+NEIGHBORS_TOLD_MAX = 1000
 
 HOPS_TOLD_MAX = 1000
 """Far more than any request may take."""
 
 HEARTBEAT = b"{}\n"
 
-Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 BoundedStamp = Annotated[str, msgspec.Meta(max_length=STAMP_LENGTH_MAX)]
-BoundedCluster = Annotated[str, msgspec.Meta(max_length=NAME_LENGTH_MAX)]
 Hops = Annotated[int, msgspec.Meta(ge=0, le=HOPS_TOLD_MAX)]
-BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
+BoundedClusters = Annotated[tuple[Cluster, ...], msgspec.Meta(max_length=NEIGHBORS_TOLD_MAX)]
+GroupName = Annotated[str, msgspec.Meta(max_length=TYPE_LENGTH_MAX)]
 
 
 class GroupBody(msgspec.Struct, array_like=True, frozen=True):
     """What a report says of one group of types: `model.load.GroupLoad`."""
 
     id: str
-    accept_probability: Probability
-    neighborhood_accept_probability: Probability
-    servers: Count
+    accept_probability: Share
+    neighborhood_accept_probability: Share
+    servers: Whole
     accepting: bool
     ahead: Ahead
     load: Amount
@@ -56,27 +61,27 @@ BoundedGroups = Annotated[list[GroupBody], msgspec.Meta(max_length=GROUPS_MAX)]
 class ReportLine(msgspec.Struct, omit_defaults=True):
     """A load report. A line without fields is a sign of life alone."""
 
-    epoch: int
-    sequence: int
-    accept_probability: Probability
-    neighborhood_accept_probability: Probability
-    queue_length: Count
-    servers: Count
+    epoch: Whole
+    sequence: Whole
+    accept_probability: Share
+    neighborhood_accept_probability: Share
+    queue_length: Whole
+    servers: Whole
     accepting: bool
-    hears: BoundedClusters = []
+    hears: BoundedClusters = ()
     degraded: bool = False
-    failed_share: Probability = 0.0
+    failed_share: Share = 0.0
     ahead: Ahead | None = None
     load: Amount = 0.0
     departure_ms: Amount = 0.0
     residual: Amount = 1.0
     groups: BoundedGroups = []
     configuration: BoundedStamp = ""
-    clients: Count | None = None
+    clients: Whole | None = None
     passes: bool = False
-    least_failed: Probability | None = None
+    least_failed: Share | None = None
     relay_hops: Hops = 0
-    relay_by: BoundedCluster = ""
+    relay_by: MaybeCluster = ""
     invites: bool = False
 
 
@@ -87,7 +92,7 @@ class AskLine(msgspec.Struct, omit_defaults=True):
 
     ask: LoadBody | None = None
     no_work: LoadBody | None = None
-    group: str = ""
+    group: GroupName = ""
 
 
 class Question(NamedTuple):
@@ -132,13 +137,13 @@ def encode_report(report: LoadReport, configuration: str = "", clients: int | No
         queue_length=report.queue_length,
         servers=report.servers,
         accepting=report.accepting,
-        hears=list(report.hears),
+        hears=report.hears,
         degraded=report.degraded,
         failed_share=report.failed_share,
         ahead=report.ahead,
-        load=report.load,
-        departure_ms=report.departure_s * 1e3,
-        residual=report.residual,
+        load=min(report.load, AMOUNT_MAX),
+        departure_ms=min(report.departure_s * 1e3, AMOUNT_MAX),
+        residual=min(report.residual, AMOUNT_MAX),
         configuration=configuration,
         clients=clients,
         passes=report.passes,
@@ -160,9 +165,9 @@ def _body_of(group: GroupLoad) -> GroupBody:
         group.servers,
         group.accepting,
         group.ahead,
-        group.load,
-        group.departure_s * 1e3,
-        group.residual,
+        min(group.load, AMOUNT_MAX),
+        min(group.departure_s * 1e3, AMOUNT_MAX),
+        min(group.residual, AMOUNT_MAX),
     )
 
 
@@ -181,7 +186,6 @@ def decode_line(line: bytes) -> LoadReport | Question | NothingToDo | None:
 
 
 def _report_of(message: ReportLine) -> LoadReport:
-    check_clusters("hears", message.hears)
     return LoadReport(
         epoch=message.epoch,
         sequence=message.sequence,
@@ -190,7 +194,7 @@ def _report_of(message: ReportLine) -> LoadReport:
         queue_length=message.queue_length,
         servers=message.servers,
         accepting=message.accepting,
-        hears=tuple(ClusterId(cluster) for cluster in message.hears),
+        hears=message.hears,
         degraded=message.degraded,
         failed_share=message.failed_share,
         ahead=message.ahead,

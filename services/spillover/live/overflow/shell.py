@@ -39,7 +39,7 @@ from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.identity import Peers
 from spillover.live.overflow.links import Links
-from spillover.live.overflow.metrics import NodeMetrics
+from spillover.live.overflow.metrics import RAISED, NodeMetrics
 from spillover.live.overflow.passed_link import PassedLink
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.peer_link import PeerLink
@@ -262,6 +262,7 @@ class NodeShell:
             ev.Connect: self._connect,
             ev.JoinRefused: self._join_refused,
             ev.SettingsRefused: self._settings_refused,
+            ev.Distrust: self._distrust,
             ev.Disconnect: self._disconnect,
         }
         if confirm is not None:
@@ -354,6 +355,14 @@ class NodeShell:
         self.peers.leave(command.neighbor)
         self.metrics.left(command.neighbor, link.cluster)
 
+    def _distrust(self, command: ev.Distrust) -> None:
+        """What it told was within its ranges, so that this is a bug."""
+        if (link := self._links.get(command.neighbor)) is not None:
+            said = Message("bug: dropped what a neighbor told", neighbor=link.cluster)
+            _log.error(said, exc_info=command.error)
+            self.metrics.peer_refused(link.cluster, RAISED)
+            link.distrust()
+
     def fail(self, error: BaseException) -> None:
         """End the node: what it would do next is not known."""
         if not self._failed.done():
@@ -379,8 +388,10 @@ class NodeShell:
         limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
         settings = replace(settings, held_limit_bytes=limit_bytes)
         ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
-        machine = ConfirmingMachine if confirms else NodeMachine
-        return machine(settings, ways, random, self.started_s)
+        make = ConfirmingMachine if confirms else NodeMachine
+        machine = make(settings, ways, random, self.started_s)
+        machine.spares_node = True
+        return machine
 
     def _make_driver(
         self, journal: Callable[[ev.Event, float], None] | None
@@ -418,6 +429,7 @@ class NodeShell:
             random=self._link_random,
             feed=self.feed,
             on_forward=partial(self.metrics.forwarded, cluster),
+            on_refused=partial(self.metrics.peer_refused, cluster),
         )
 
 

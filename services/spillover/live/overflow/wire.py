@@ -7,9 +7,8 @@ one must be there. Durations travel in milliseconds, a request's deadline as wha
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
@@ -18,8 +17,16 @@ from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.access import TENANT
 from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
-from spillover.model.ids import ClusterId, RequestId, parts_of, request_id_of
+from spillover.model.ids import RequestId, parts_of, request_id_of
 from spillover.model.load import LoadNow
+from spillover.model.ranges import (
+    Ahead,
+    Amount,
+    Cluster,
+    Milliseconds,
+    Problem,
+    Whole,
+)
 from spillover.model.request import (
     DONE,
     KIND_LENGTH_MAX,
@@ -30,7 +37,6 @@ from spillover.model.request import (
     Request,
     is_name,
 )
-from spillover.model.topology import CLUSTER_ID
 from spillover.model.trace_context import trace_context
 from spillover.model.unlike_servers import DEFAULT_TYPE
 
@@ -46,15 +52,13 @@ _STATUS = re.compile(rb"[2-9][0-9]{2}")
 _PAYLOAD = b'"payload":'
 _NO_PAYLOAD = _PAYLOAD + b"null"
 
+PATH_MAX = 1000
+"""Clusters that a request was at: far more than any may visit."""
+
 DEADLINE_MS_MAX = 7 * 86_400_000.0
 """A week: a deadline beyond it is none."""
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Ahead = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
-Path = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1)]
-BoundedPath = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1, max_length=1000)]
+Path = Annotated[tuple[Cluster, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
 Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 
@@ -81,8 +85,8 @@ UNSAID = Caller("")
 class LoadBody(msgspec.Struct, array_like=True, frozen=True):
     """What a node says of its load with another message: `model.load.LoadNow`."""
 
-    epoch: Number
-    sequence: Number
+    epoch: Whole
+    sequence: Whole
     ahead: Ahead
     load: Amount
     accepting: bool
@@ -97,7 +101,7 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     `id` is its name, and `tenant` whose that is."""
 
     id: str
-    path: BoundedPath
+    path: Path
     remaining_ms: float
     payload: msgspec.Raw
     keyed: bool = False
@@ -123,18 +127,18 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
 
     outcome: Outcome
     path: Path
-    held_ms: float
-    reading_ms: float = 0.0
-    answer_delay_ms: float = 0.0
+    held_ms: Milliseconds
+    reading_ms: Milliseconds = 0.0
+    answer_delay_ms: Milliseconds = 0.0
     result: msgspec.Raw = NOTHING
-    problem: str | None = None
-    queued_ms: float = 0.0
-    network_ms: float = 0.0
-    service_ms: float = 0.0
-    return_ms: float = 0.0
+    problem: Problem | None = None
+    queued_ms: Milliseconds = 0.0
+    network_ms: Milliseconds = 0.0
+    service_ms: Milliseconds = 0.0
+    return_ms: Milliseconds = 0.0
     upstream_status: Status | None = None
     upstream_body: msgspec.Raw = NOTHING
-    retry_after_ms: float | None = None
+    retry_after_ms: Milliseconds | None = None
     rejected: bool = False
     load: LoadBody | None = None
     cause: str = ""
@@ -185,12 +189,27 @@ class Stay(NamedTuple):
         return there_s, self.answer_delay_s + round_trip_s / 2
 
 
+CLOCKS_S = 10.0
+"""What a neighbor tells of times may exceed what was waited here by so much: clocks differ, and one
+may have been stopped."""
+
+UNTIMED = Stay(0.0, 0.0, 0.0)
+"""Of an answer whose times are beyond their ranges."""
+
+_NO_TIME = msgspec.Raw(b"0")
+
+TIMES = (
+    *("held_ms", "reading_ms", "answer_delay_ms", "queued_ms", "network_ms", "service_ms"),
+    *("return_ms", "retry_after_ms"),
+)
+
 _CAUSES = {cause.value: cause for cause in Cause}
 """What a node of another version tells besides is nobody's business here."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_forward = msgspec.json.Decoder(ForwardBody).decode
 _decode_answer = msgspec.json.Decoder(AnswerBody).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_load = msgspec.json.Decoder(LoadBody).decode
 _decode_cancel = msgspec.json.Decoder(CancelBody).decode
 _decode_cancel_answer = msgspec.json.Decoder(CancelAnswer).decode
@@ -234,10 +253,13 @@ def encode_envelope(
     """Returns what is told of a request that is handed on, with this payload."""
     trace = request.trace
     tenant, name = parts_of(request.id)
+    remaining_ms = remaining_s * 1e3
+    if remaining_ms > DEADLINE_MS_MAX:  # noqa: PLR1730 - on the way of every forward
+        remaining_ms = DEADLINE_MS_MAX
     body = ForwardBody(
         id=name,
         path=request.path,
-        remaining_ms=remaining_s * 1e3,
+        remaining_ms=remaining_ms,
         payload=payload,
         keyed=request.keyed,
         type=request.type,
@@ -264,9 +286,6 @@ def decode_forward(body: bytes) -> Forwarded:
     _check_id(forward.id, forward.tenant)
     if forward.type != DEFAULT_TYPE and not is_name(forward.type, TYPE_LENGTH_MAX):
         raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
-    check_clusters("path", forward.path)
-    if not math.isfinite(forward.remaining_ms):
-        raise MalformedMessage("remaining_ms: expected a number of milliseconds")
     parent = forward.traceparent
     request = Request(
         id=request_id_of(forward.tenant, forward.id),
@@ -281,7 +300,7 @@ def decode_forward(body: bytes) -> Forwarded:
     )
     caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
     load = None if forward.load is None else load_of(forward.load)
-    remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
+    remaining_ms = max(-DEADLINE_MS_MAX, min(forward.remaining_ms, DEADLINE_MS_MAX))
     return Forwarded(caller, request, remaining_ms / 1e3, load, forward.pulled)
 
 
@@ -317,12 +336,6 @@ def _check_id(name: str, tenant: str) -> None:
         raise MalformedMessage("tenant: expected the id of a tenant")
 
 
-def check_clusters(field: str, clusters: Iterable[str]) -> None:
-    """Raises MalformedMessage where these are not all ids of clusters."""
-    if not all(map(CLUSTER_ID.fullmatch, clusters)):
-        raise MalformedMessage(f"{field}: expected cluster ids")
-
-
 def encode_answer(answer: Answer, stay: Stay) -> bytes:
     """Returns an answer as it goes back along the path."""
     rejected, retry_after_s = answer.outcome is Outcome.REJECTED, answer.retry_after_s
@@ -350,11 +363,13 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
 
 
 def decode_answer(body: bytes) -> tuple[Answer, Stay]:
-    """Returns an answer, and the request's stay at the neighbor. Raises MalformedMessage."""
+    """Returns an answer, and the request's stay at the neighbor: UNTIMED where nothing is wrong
+    with the answer but times. Raises MalformedMessage."""
+    is_timed = True
     try:
         message = _decode_answer(body)
-    except UNREADABLE as error:
-        raise MalformedMessage(str(error)) from error
+    except UNREADABLE:
+        message, is_timed = decoded(_decode_answer, without_times(body)), False
     answer = Answer(
         Outcome.REJECTED if message.rejected else message.outcome,
         message.path,
@@ -374,8 +389,31 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
         if message.retry_after_ms is not None:
             answer.retry_after_s = message.retry_after_ms / 1e3
         answer.cause = _CAUSES.get(message.cause)
+    if not is_timed:
+        return answer, UNTIMED
     stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
     return answer, stay
+
+
+def without_times(body: bytes) -> bytes:
+    """Returns a message that could not be read, without its times: nobody is to lose an answer for
+    a number that says how long it took. Raises MalformedMessage."""
+    fields = decoded(_decode_fields, body)
+    return _encode(fields | {name: _NO_TIME for name in TIMES if name in fields})
+
+
+def within_wait(answer: Answer, stay: Stay, waited_s: float) -> Stay:
+    """Returns the stay, unless a neighbor tells of times at its end and beyond that are longer than
+    its answer was waited for, clocks apart: those of the answer become as short, and of the stay is
+    nothing known."""
+    told_s = answer.queued_s + answer.network_s + answer.service_s
+    if told_s + stay.reading_s + stay.answer_delay_s <= waited_s + CLOCKS_S:
+        return stay
+    share = waited_s / max(told_s, waited_s)
+    answer.queued_s *= share
+    answer.network_s *= share
+    answer.service_s *= share
+    return UNTIMED
 
 
 def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:

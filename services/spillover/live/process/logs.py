@@ -143,12 +143,27 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+_ESCAPED = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in b"\t\n"
+}
+"""Control characters, which may move a terminal's cursor or look like other lines."""
+
+
 class TextLines(logging.Formatter):
     """The local time and its offset from UTC, level, message; an exception follows on lines of its
-    own."""
+    own. Control characters are escaped: what is logged may come from anybody."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).translate(_ESCAPED)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Only a Message may have lines, of a traceback."""
+        if not isinstance(record.msg, Message):
+            record.message = record.message.replace("\n", "\\n")
+        return super().formatMessage(record)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         del datefmt

@@ -15,6 +15,11 @@ ID = Signal(
 CHANGES = Signal(
     "spillover_configuration_changes_total", "counter", "Configurations that the node went over to"
 )
+REFUSED = Signal(
+    "spillover_configuration_refused_total",
+    "counter",
+    "Configurations of neighbors that were not taken: they are none, or beyond what is declared",
+)
 SUPERSEDED = Signal(
     "spillover_configuration_superseded_total",
     "counter",

@@ -99,6 +99,13 @@ SHADOW_SECONDS = Signal(
     "Estimated seconds by which its other choices are sooner (saved) or later (lost)",
     ("shadow", "estimate"),
 )
+PEER_REFUSED = Signal(
+    "spillover_peer_messages_refused_total",
+    "counter",
+    "Messages of a neighbor that were dropped: beyond what is declared of them, or (raised) since"
+    " the machine raised; the log says why",
+    ("neighbor", "message"),
+)
 RECEIVED = Signal(
     "spillover_received_total",
     "counter",

@@ -1,0 +1,56 @@
+"""The ranges of what comes from outside: numbers and texts of reports, loads, answers, questions,
+configurations, sessions and records. Each range stands here once, and the declarations of messages
+use it, so that a value beyond it is refused where it is read and nothing behind that has to think
+of it (decision 0046).
+
+The arithmetic of the policies cannot overflow within these ranges. Sums of as many values as there
+can be neighbors fit into 64 bits and into a float.
+
+Not here: limits of what users write in files (`model.limits`), and lengths that belong to one kind
+of message alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from spillover.model.ids import ClusterId
+
+WHOLE_MAX: Final = 2**53
+"""Of whole numbers: counts, versions, epochs, sequences. Why: up to here
+all are exact in a float, so in JavaScript, and in Lua, by which records in Redis are compared."""
+
+VERSION_MAX: Final = WHOLE_MAX - 1
+"""Of a configuration. Why: the number after it is one, too. It cannot be reached by changes."""
+
+AHEAD_MAX: Final = 2**31
+"""Of requests that wait less idle servers, to either side."""
+
+AMOUNT_MAX: Final = 1e9
+"""Of a load, and of the milliseconds of one service. Why: eleven days, and a thousand million times
+what a cluster can do; more is a mistake."""
+
+DURATION_MS_MAX: Final = 1e11
+"""Of a time that something took. Why: three years; a stream that passes through may last weeks."""
+
+RETRY_AFTER_S_MAX: Final = 86_400.0
+"""Of a pause that somebody asks for. Why: whoever is told to wait longer than a day looks again
+after a day."""
+
+CLUSTER_PATTERN: Final = r"[A-Za-z0-9._-]{1,63}"
+"""Of the id of a cluster. Why: it ends up in headers, labels, file names and option values."""
+
+PROBLEM_LENGTH_MAX: Final = 4096
+"""Of the words that a node has for why work failed. Why: eight times what a handler's may have."""
+
+Whole = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_MAX)]
+Version = Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)]
+Ahead = Annotated[int, msgspec.Meta(ge=-AHEAD_MAX, le=AHEAD_MAX)]
+Amount = Annotated[float, msgspec.Meta(ge=0.0, le=AMOUNT_MAX)]
+Milliseconds = Annotated[float, msgspec.Meta(ge=0.0, le=DURATION_MS_MAX)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Cluster = Annotated[ClusterId, msgspec.Meta(pattern=rf"\A{CLUSTER_PATTERN}\Z")]
+MaybeCluster = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{CLUSTER_PATTERN})?\Z")]
+Problem = Annotated[str, msgspec.Meta(max_length=PROBLEM_LENGTH_MAX)]
