@@ -110,7 +110,8 @@ class Credentials:
         if not self._cas_went:
             return False
         if shown.der not in self._vouched:
-            self._vouched[shown.der] = self.material.vouches_for(shown.der)
+            chain = shown.chain or (shown.der,)
+            self._vouched[shown.der] = any(map(self.material.vouches_for, chain))
         return not self._vouched[shown.der]
 
     def _read(self) -> Material | None:
