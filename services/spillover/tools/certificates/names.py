@@ -59,10 +59,11 @@ def _host_told(told: str, service: str) -> str:
             host = urlsplit(told).hostname if Server(told).is_secure else None
         except InputError:
             host = None
+    host = None if host is None else same_name(host)
     if host is None or not (is_address(host) or is_host(host)):
         expected = "expected ID, or ID=HOST[,HOST...] with names, addresses or https:// urls"
         raise InputError("--service", "", f"{expected}, got {service!r}")
-    return same_name(host)
+    return host
 
 
 def check_topology(topology: Topology, source: str) -> None:
