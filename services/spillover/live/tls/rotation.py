@@ -21,6 +21,7 @@ from spillover.live.tls.contexts import client_context, server_context
 from spillover.live.tls.failures import REASONS, in_words, is_of_handshake, reason_of
 from spillover.live.tls.handshakes import Front
 from spillover.live.tls.material import Material, TlsFiles, described, read_material
+from spillover.live.tls.rehearsal import why_refused
 from spillover.model.errors import InputError
 
 LOOK_S = 10.0
@@ -152,7 +153,8 @@ class Credentials:
             _log.error(Message("certificates stay as they were", reason=self._complaint))
 
     def _say_warnings(self) -> None:
-        for warning in self.material.warnings:
+        refused = why_refused(self.material, self._name)
+        for warning in (*self.material.warnings, *filter(None, [refused])):
             _log.warning(Message("certificates", reason=warning))
 
     # --- what fails ---------------------------------------------------------------------------

@@ -27,10 +27,12 @@ from spillover.live.tls.material import (
     faults_of,
     fingerprint,
     is_ca,
+    names_of,
     read_certificates,
     read_material,
     why_unissued,
 )
+from spillover.live.tls.rehearsal import why_refused
 from spillover.model.certified_names import certified_name, same_name
 from spillover.model.errors import InputError, RunError
 from spillover.model.topology import Topology
@@ -100,7 +102,10 @@ def check_files(files: TlsFiles, wanted: Wanted, now: datetime) -> list[Found]:
         if fault.expected not in at.problems:
             at.problems.append(fault.expected)
     with suppress(InputError):
-        found.warnings += read_material(files, wanted.expected, now).warnings
+        material = read_material(files, wanted.expected, now)
+        found.warnings += material.warnings
+        refused = why_refused(material, wanted.expected or _name_of_node(material.leaf))
+        found.problems += filter(None, [refused])
     with suppress(InputError):
         sent = read_certificates(files.cert)
         _tell(sent[0], wanted, now, found)
@@ -110,6 +115,12 @@ def check_files(files: TlsFiles, wanted: Wanted, now: datetime) -> list[Found]:
             told = why_unissued(files, sent, read_certificates(files.ca))
             cas[0].problems += [] if told is None else [told]
     return [found, *between, *([key] if key.problems else []), *cas]
+
+
+def _name_of_node(leaf: x509.Certificate) -> str | None:
+    """The first by which a node or a producer proves who it is; others show it to nobody."""
+    names = map(same_name, names_of(leaf))
+    return next((name for name in names if name.endswith(".spillover")), None)
 
 
 def _check_others(
