@@ -119,8 +119,11 @@ def check_files(files: TlsFiles, wanted: Wanted, now: datetime) -> list[Found]:
 
 def _name_of_node(leaf: x509.Certificate) -> str | None:
     """The first by which a node or a producer proves who it is; others show it to nobody."""
-    names = map(same_name, names_of(leaf))
-    return next((name for name in names if name.endswith(".spillover")), None)
+    return next((same_name(name) for name in names_of(leaf) if _is_of_node(name)), None)
+
+
+def _is_of_node(name: str) -> bool:
+    return same_name(name).endswith(".spillover")
 
 
 def _check_others(
@@ -267,12 +270,16 @@ def _tell(one: x509.Certificate, wanted: Wanted, now: datetime, found: Found) ->
 def _check_names(wanted: Wanted, found: Found) -> None:
     names = set(map(same_name, found.names))
     told = f"; found {', '.join(found.names) or 'none'}"
+    dotted = [name for name in found.names if name.endswith(".") and not _is_of_node(name)]
+    if dotted:
+        refused = "a dot at the end of a host's name has OpenSSL, and who goes by it, refuse it"
+        found.warnings.append(f"{refused}: {', '.join(dotted)}")
     missing = [host for host in wanted.hosts if same_name(host) not in names]
     if missing:
         found.problems.append(f"expected names for its urls too: {', '.join(missing)}{told}")
     first = "" if wanted.cluster is None else f"{wanted.cluster.lower()}."
     if wanted.expected is None and not any(
-        name.startswith(first) and name.endswith(".spillover") for name in names
+        name.startswith(first) and _is_of_node(name) for name in names
     ):
         expected = f"expected the name {first or 'ID.'}FEDERATION.spillover"
         found.problems.append(f"{expected}{told}")
