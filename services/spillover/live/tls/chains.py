@@ -27,11 +27,11 @@ def holds(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def when_it_holds(certificate: x509.Certificate, now: datetime) -> str:
-    """Returns when one begins that does not hold yet, and when another one has ended, or ends."""
-    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    """Returns when one that does not hold begins, or has ended."""
+    begins = certificate.not_valid_before_utc
     if now < begins:
         return f"it begins at {begins:{TIME}}"
-    return f"it {'ends' if now < ends else 'has ended'} at {ends:{TIME}}"
+    return f"it has ended at {certificate.not_valid_after_utc:{TIME}}"
 
 
 def leads_to(

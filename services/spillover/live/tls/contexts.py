@@ -45,7 +45,8 @@ def server_context(
 
 def client_context(material: Material) -> ssl.SSLContext:
     """Returns how to call with this certificate those whom its CAs vouch for, and who have the name
-    by which they are called. Raises InputError as `server_context`."""
+    by which they are called. It is for loops (`wrap_bio`), whose objects look at that name. Raises
+    InputError as `server_context`."""
     context = trusting_context(material.files.ca)
     context.check_hostname = False
     context.sslobject_class = ProvedObject

@@ -20,6 +20,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -249,23 +250,33 @@ def _check_key(files: TlsFiles, content: bytes, sent: Sequence[x509.Certificate]
     except (ValueError, UnsupportedAlgorithm):
         expected = f"expected a private key in PEM, got {what_else(content)}"
         raise InputError(files.key, "", expected) from None
-    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-    own = key.public_key().public_bytes(*form)
-    fitting = [one.public_key().public_bytes(*form) == own for one in sent]
-    if not sent or fitting[0]:
+    own = _encoded(key.public_key())
+    fits = next((at for at, one in enumerate(sent, 1) if _public_key_of(one) == own), None)
+    if not sent or fits == 1:
         return
-    if any(fitting):
+    if fits is not None:
         expected = "expected the certificate first, and behind it those in between; got the one"
-        where = f"of {files.key} as number {fitting.index(True) + 1}"
-        raise InputError(files.cert, "", f"{expected} {where}")
+        raise InputError(files.cert, "", f"{expected} of {files.key} as number {fits}")
     expected = f"expected the key of the certificate in {files.cert}"
     raise InputError(files.key, "", f"{expected}, {described(sent[0])}; got another one")
+
+
+def _public_key_of(certificate: x509.Certificate) -> bytes | None:
+    """None: it is of a kind that is not known here."""
+    try:
+        return _encoded(certificate.public_key())
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+
+
+def _encoded(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _check_leaf(path: str, leaf: x509.Certificate, name: str | None, now: datetime) -> None:
     if name is not None:
         _check_name(path, leaf, name)
-        _check_usage(path, leaf)
+        check_usage(path, leaf)
     _check_dates(path, leaf, now)
 
 
@@ -307,8 +318,8 @@ def _out_of_time(certificates: Iterable[x509.Certificate], now: datetime) -> Ite
             yield f"{subject} (sha256 {fingerprint(one)}): {when_it_holds(one, now)}"
 
 
-def _check_usage(path: str, leaf: x509.Certificate) -> None:
-    """Nodes call each other: each is server and client."""
+def check_usage(path: str, leaf: x509.Certificate) -> None:
+    """Nodes call each other: each is server and client. Raises InputError."""
     try:
         usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:

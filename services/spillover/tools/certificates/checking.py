@@ -23,6 +23,7 @@ from spillover.live.tls.chains import holds, when_it_holds
 from spillover.live.tls.contexts import trusting_context
 from spillover.live.tls.material import (
     TlsFiles,
+    check_usage,
     described,
     faults_of,
     fingerprint,
@@ -104,7 +105,7 @@ def check_files(files: TlsFiles, wanted: Wanted, now: datetime) -> list[Found]:
     with suppress(InputError):
         material = read_material(files, wanted.expected, now)
         found.warnings += material.warnings
-        refused = why_refused(material, wanted.expected or _name_of_node(material.leaf))
+        refused = why_refused(material, wanted.expected or _name_of_peer(material.leaf))
         found.problems += filter(None, [refused])
     with suppress(InputError):
         sent = read_certificates(files.cert)
@@ -117,8 +118,13 @@ def check_files(files: TlsFiles, wanted: Wanted, now: datetime) -> list[Found]:
     return [found, *between, *([key] if key.problems else []), *cas]
 
 
-def _name_of_node(leaf: x509.Certificate) -> str | None:
-    """The first by which a node or a producer proves who it is; others show it to nobody."""
+def _name_of_peer(leaf: x509.Certificate) -> str | None:
+    """The first name by which a node or a producer proves who it is; None for servers alone, as
+    lease members are."""
+    try:
+        check_usage("", leaf)
+    except InputError:
+        return None
     return next((same_name(name) for name in names_of(leaf) if _is_of_node(name)), None)
 
 
