@@ -241,7 +241,8 @@ CERTIFICATES = Row(
     "Will clusters that have certificates still believe each other?",
     graph(
         "How long do certificates hold?",
-        "Days that are left: the node's own certificate, and the first of the CAs that it trusts.",
+        "Days that are left: the node's own certificate, the first sent along (chain), the first "
+        "CA it trusts.",
         Query(
             f"({least(CLUSTER.of(tls.NOT_AFTER), 'cluster', 'of')} - time()) / 86400",
             "{{of}} of {{cluster}}",

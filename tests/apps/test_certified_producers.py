@@ -166,7 +166,8 @@ def test_certificates_and_their_ca_change_while_objects_go(certified, authority)
             old = trusting_context(files["p1"].ca)
             shown = certified("caller", "p2.orders.spillover")
             old.load_cert_chain(shown.cert, shown.key)
-            caller = HttpClient(urls[0], tls=old)
+            # Its connection is to be there still after all that comes.
+            caller = HttpClient(urls[0], tls=old, idle_s_max=60.0)
 
             async def look():
                 for one in them:

@@ -15,7 +15,7 @@ from spillover import __version__
 from spillover.cli import main
 from spillover.cli.commands import COMMANDS, make_parser
 from spillover.cli.parsing import node_url
-from spillover_loadgen.cli import make_parser as loadgen_parser
+from spillover_loadgen.commands import make_parser as loadgen_parser
 from spillover_loadgen.parsing import shown_default
 
 

@@ -22,6 +22,7 @@ from spillover.cli import main
 from spillover.live.tls.contexts import client_context, server_context
 from spillover.live.tls.material import TlsFiles, read_material
 from spillover.tools.certificates.directory import CertificateDirectory, sans_of
+from support.certificates import Authority
 
 TOPOLOGY = """
 name: sites
@@ -321,6 +322,48 @@ def test_a_door_is_checked(topology, made, capsys):
         assert "self-signed certificate" in problems(capsys, url)[url]
     assert main(["tls", "check", url]) == 1
     assert capsys.readouterr().err.startswith(f"spillover: no TLS at {url}: ")
+
+
+def in_between(directory, lasts):
+    """As cert-manager lays a node's files out, signed by a CA that its root has signed."""
+    root = Authority("root")
+    middle = Authority("middle", by=root, lasts=lasts)
+    leaf, key = middle.sign("paris.sites.spillover", "paris.example.")
+    directory.mkdir()
+    for name, content in (("tls.crt", leaf + middle.pem), ("tls.key", key), ("ca.crt", root.pem)):
+        (directory / name).touch(mode=0o600)
+        (directory / name).write_bytes(content)
+    return directory
+
+
+def test_what_is_sent_along_is_checked_too(topology, tmp_path, capsys):
+    """In files and at a door; and a host is the same with a dot at its end."""
+    topology.write_text(TOPOLOGY.replace("paris.example", "paris.example."))
+    named = ("--topology", topology, "--cluster", "paris")
+    soon = in_between(tmp_path / "paris", timedelta(days=5))
+    wrong = problems(capsys, soon, *named)
+    between = f"{soon / 'tls.crt'}, CN=middle"
+    assert "expected 14 days more: it ends at " in wrong[between]
+    assert "10.0.0.1" in wrong[str(soon / "tls.crt")]  # the one host of its urls that is missing
+    assert "paris.example" not in wrong[str(soon / "tls.crt")].partition("; found")[0]
+    ok = told(capsys, "check", in_between(tmp_path / "well", timedelta(days=99)))
+    assert [one["days_left"] for one in ok["certificates"]] == [90, 99, 3650]
+    assert "paris.example." in str(ok["certificates"][0].pop("warnings"))
+    assert not any(one.get("warnings") for one in ok["certificates"])
+    with door(tmp_path, "paris") as url:
+        wrong = problems(capsys, url, "--ca-file", soon / "ca.crt", *named)
+        assert "expected 14 days more: it ends at " in wrong[f"{url}, CN=middle"]
+        assert wrong[f"{url}, CN=root"] == ""
+        assert "as 127.0.0.1: IP address mismatch" in wrong[url]
+
+
+def test_hosts_are_certified_without_a_dot_at_their_end(topology, tmp_path, capsys):
+    topology.write_text(TOPOLOGY.replace("paris.example", "Paris.Example."))
+    out = tmp_path / "made"
+    services = ("--service", "p1=queue.example.", "--name", "orders")
+    said = told(capsys, "init", "--topology", topology, *services, "--out", out)
+    assert said["clusters"]["paris"]["names"][1] == "paris.example"
+    assert said["clusters"]["p1"]["names"][1] == "queue.example"
 
 
 def test_what_is_wrong_with_files_is_told(made, tmp_path, capsys):

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from spillover.model.errors import InputError
-from spillover_loadgen import cli
+from spillover_loadgen import commands
 from spillover_loadgen import targets as loadgen_targets
 from spillover_loadgen.cli import main
 from spillover_loadgen.targets import check_targets
@@ -352,6 +352,6 @@ def test_as_many_files_as_connections_may_be_open(monkeypatch, soft, hard, expec
     asked = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda which, limits: asked.append((which, limits)))
-    cli._raise_file_limit()
+    commands._raise_file_limit()
     wanted = [] if expected is None else [(resource.RLIMIT_NOFILE, (expected, hard))]
     assert asked == wanted

@@ -19,7 +19,7 @@ import pytest
 import uvloop
 
 from spillover.model.errors import RunError
-from spillover_loadgen import cli, driver
+from spillover_loadgen import commands, driver
 from spillover_loadgen.cli import main
 from support import waiting
 from support.queue_service import producers
@@ -204,7 +204,7 @@ RESULT = {
     ],
 )
 def test_a_run_tells_how_it_ended_by_its_status(changed, status, said, capfd):
-    assert cli._status({**RESULT, **changed}) == status
+    assert commands._status({**RESULT, **changed}) == status
     out, err = capfd.readouterr()
     assert out == ""
     assert err.startswith(f"spillover-loadgen: {said}") if said else err == ""
@@ -213,8 +213,8 @@ def test_a_run_tells_how_it_ended_by_its_status(changed, status, said, capfd):
 def test_a_run_of_which_nothing_was_taken_fails_with_the_most_frequent_reason():
     nothing = {**RESULT, "outcomes": {"unreachable": 3}}
     with pytest.raises(RunError, match="no request could be sent: cannot connect"):
-        cli._status(nothing)
-    assert cli._status({**nothing, "interrupted": True}) == 130
+        commands._status(nothing)
+    assert commands._status({**nothing, "interrupted": True}) == 130
 
 
 @pytest.mark.slow
@@ -226,9 +226,9 @@ def test_the_collector_does_not_walk_a_schedule_while_it_is_sent(trace, node):
 
 
 def test_the_faster_loop_is_taken_where_it_is_installed(monkeypatch):
-    assert cli._event_loop() is uvloop.new_event_loop
+    assert commands._event_loop() is uvloop.new_event_loop
     monkeypatch.setitem(sys.modules, "uvloop", None)
-    assert cli._event_loop() is asyncio.new_event_loop
+    assert commands._event_loop() is asyncio.new_event_loop
 
 
 # --- queue --------------------------------------------------------------------------------------

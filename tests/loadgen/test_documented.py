@@ -10,8 +10,9 @@ import pytest
 
 from spillover.live.http.client import HttpClient
 from spillover_loadgen import clients_driver, driver, queue_driver, queue_record, results
-from spillover_loadgen.cli import INTERRUPTED, make_parser
+from spillover_loadgen.cli import INTERRUPTED
 from spillover_loadgen.clients_driver import ClientsLoad, Crowd
+from spillover_loadgen.commands import make_parser
 from spillover_loadgen.record import Outcome
 
 README = Path(__file__).parents[2] / "loadgen" / "README.md"

@@ -12,7 +12,8 @@ import pytest
 from spillover.model.errors import InputError
 from spillover.model.trust import CA_VARIABLE
 from spillover_loadgen.api_token import read_secret, token_headers
-from spillover_loadgen.cli import main, make_parser
+from spillover_loadgen.cli import main
+from spillover_loadgen.commands import make_parser
 from spillover_loadgen.option_types import at_least_zero, did_you_mean_url, named
 from support.certificates import Authority
 

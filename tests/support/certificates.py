@@ -25,7 +25,8 @@ BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 class Authority:
-    """A CA, signed `by` another one or by itself."""
+    """A CA, signed `by` another one or by itself; with the key and the name of one that it is
+    `like`, as CAs have it that are signed anew."""
 
     def __init__(
         self,
@@ -33,11 +34,14 @@ class Authority:
         *,
         lasts: timedelta = timedelta(days=3650),
         by: Authority | None = None,
+        like: Authority | None = None,
+        path_length: int | None = None,
+        limits: Sequence[x509.ExtensionType] = (),
     ) -> None:
-        self._key = generate_private_key(SECP256R1())
+        self._key = generate_private_key(SECP256R1()) if like is None else like._key
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         begins = datetime.now(UTC) - timedelta(days=30)
-        self.certificate = (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(self._name)
             .issuer_name(self._name if by is None else by._name)
@@ -45,9 +49,11 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(begins)
             .not_valid_after(begins + timedelta(days=30) + lasts)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(self._key if by is None else by._key, hashes.SHA256())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True)
         )
+        for limit in limits:
+            builder = builder.add_extension(limit, critical=False)
+        self.certificate = builder.sign(self._key if by is None else by._key, hashes.SHA256())
         self.pem = self.certificate.public_bytes(Encoding.PEM)
 
     def sign(

@@ -17,10 +17,14 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command named in `argv`; its exit status. All that this takes is imported within, so
     that Ctrl-C ends it without a traceback from the first moment on."""
     try:
-        if argv is None and any(sys.argv[1 : 1 + len(words)] == words for words in SERVICES):
-            from spillover.live.process.early_hangup import hold_hangups
+        if argv is None:
+            from spillover.live.process.beginning import begin
 
-            hold_hangups()
+            begin()
+            if any(sys.argv[1 : 1 + len(words)] == words for words in SERVICES):
+                from spillover.live.process.early_hangup import hold_hangups
+
+                hold_hangups()
         from spillover.cli.commands import run_command
 
         return run_command(sys.argv[1:] if argv is None else [*argv])

@@ -234,7 +234,7 @@ def _check(options: argparse.Namespace) -> int:
     wanted = Wanted.of(topology, options.cluster, options.days_left)
     path = Path(options.what or "nothing")
     if options.what.startswith("https://"):
-        found = [check_url(options.what, options.ca_file, wanted, now)]
+        found = check_url(options.what, options.ca_file, wanted, now)
     elif path.is_dir():
         for name in ("key", "ca_file"):
             if getattr(options, name) is not None:

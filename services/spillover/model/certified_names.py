@@ -18,7 +18,13 @@ _SOME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 def certified_name(cluster: ClusterId | str, federation: str) -> str:
     """Returns the DNS name that a cluster's certificate is for. Names in DNS know no upper case."""
-    return f"{cluster}.{federation}.spillover".lower()
+    return same_name(f"{cluster}.{federation}.spillover")
+
+
+def same_name(name: str) -> str:
+    """Returns what all spellings of a DNS name have in common: it knows no upper case, and a dot
+    at its end says only that it is whole."""
+    return name.lower().removesuffix(".")
 
 
 def problem_with_federation(federation: str) -> str | None:

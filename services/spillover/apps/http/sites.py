@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from spillover.model.certified_names import same_name
+
 Headers: TypeAlias = Mapping[str, str]
 """By lower-case names."""
 
@@ -89,9 +91,10 @@ def origin_of(text: str) -> str:
 
 
 def host_of(headers: Headers) -> str:
-    """Returns the name that a request came under, without its port; empty if it cannot be read."""
+    """Returns the name that a request came under, without its port, as `same_name` writes it; empty
+    if it cannot be read."""
     try:
-        return urlsplit(f"//{headers.get('host', '')}").hostname or ""
+        return same_name(urlsplit(f"//{headers.get('host', '')}").hostname or "")
     except ValueError:
         return ""
 

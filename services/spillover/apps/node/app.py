@@ -45,6 +45,7 @@ from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow import wire
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.certified_names import same_name
 from spillover.model.ids import name_of, request_id_of
 
 
@@ -64,7 +65,7 @@ def create_app(
     """
     sessions = SessionPaths(shell, access)
     federation = Federation(shell)
-    name = urlsplit(shell.cluster.url or "").hostname
+    name = same_name(urlsplit(shell.cluster.url or "").hostname or "")
     site = Site(frozenset({name} if name else ()), allowed_origins)
     configuration = NodeConfiguration(shell, store, sessions.go_by, from_peers=config_from_peers)
     doors = None if access is None else Doors(access, Audit(lambda: shell.now_s), TABLE)

@@ -34,11 +34,12 @@ class Securing:
         tell: Callable[[str], None] | None,
     ) -> None:
         self.context = context or TrustedCas(None)
-        self.name = name
+        self.name = name.removesuffix(".")
+        """Without the dot that says that it is whole: certificates and TLS write it so."""
         self.first = first
         self.tell = tell
         self.turns = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
-        self.unbelieved = Unbelieved(name)
+        self.unbelieved = Unbelieved(self.name)
         self.certificates: dict[Connection, PeerCertificate] = {}
         """That the other end has shown, on those that are open."""
 

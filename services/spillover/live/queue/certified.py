@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillover.live.http.client import HttpClient
 from spillover.live.tls.certified import PeerCertificate
-from spillover.model.certified_names import certified_name, check_names
+from spillover.model.certified_names import certified_name, check_names, same_name
 from spillover.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def certify(files: TlsFiles, producer: str, peers: Collection[str]) -> Certified
 def queues_of(names: Iterable[str], producer: str) -> set[str]:
     """Returns those in which one with these names in its certificate is this producer."""
     before, behind = f"{producer.lower()}.", ".spillover"
-    told = (name.lower() for name in names)
+    told = map(same_name, names)
     middle = {
         name[len(before) : -len(behind)]
         for name in told

@@ -43,7 +43,7 @@ class Secured(connection.SSLConnection, Plain):
 
     def _wrap_socket_with_ssl(self, sock: socket.socket) -> ssl.SSLSocket:
         context = redis_context(self.ca_certs, verifies=self.cert_reqs != ssl.CERT_NONE)
-        return context.wrap_socket(sock, server_hostname=self.host)
+        return context.wrap_socket(sock, server_hostname=self.host.removesuffix("."))
 
 
 class PlainAsync(redis_asyncio.Connection):
@@ -75,7 +75,7 @@ class SecuredAsync(redis_asyncio.SSLConnection, PlainAsync):
         if told.context is None:
             verifies = told.cert_reqs != ssl.CERT_NONE
             told.context = redis_context(told.ca_certs, verifies=verifies)
-        return {**super()._connection_arguments(), "server_hostname": self.host}
+        return {**super()._connection_arguments(), "server_hostname": self.host.removesuffix(".")}
 
 
 OURS: dict[Any, Any] = {

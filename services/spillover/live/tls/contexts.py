@@ -8,6 +8,7 @@ import os
 import ssl
 from typing import TYPE_CHECKING
 
+from spillover.live.tls.certified import ProvedObject
 from spillover.live.tls.pem_files import BUNDLE_BYTES_MAX, read_pem, what_else
 from spillover.model.errors import InputError
 from spillover.model.trust import CA_VARIABLE
@@ -43,9 +44,12 @@ def server_context(
 
 
 def client_context(material: Material) -> ssl.SSLContext:
-    """Returns how to call with this certificate those whom its CAs vouch for. Raises InputError as
-    `server_context`."""
+    """Returns how to call with this certificate those whom its CAs vouch for, and who have the name
+    by which they are called. It is for loops (`wrap_bio`), whose objects look at that name. Raises
+    InputError as `server_context`."""
     context = trusting_context(material.files.ca)
+    context.check_hostname = False
+    context.sslobject_class = ProvedObject
     _show(context, material)
     return context
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -27,11 +28,24 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from spillover.live.tls.chains import (
+    TIME,
+    has_signed,
+    holds,
+    is_cut_by_time,
+    leads_to,
+    missing_issuer,
+    when_it_holds,
+)
 from spillover.live.tls.pem_files import read_pem, what_else
+from spillover.model.certified_names import same_name
 from spillover.model.errors import InputError
 
 SHOWN_MAX = 8
 """Names of a certificate that errors tell."""
+
+SENT_MAX = 100
+"""Certificates of one file. OpenSSL takes no more than 100 KiB of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +69,12 @@ class Material:
     digest: bytes
     """Of what stood in the files."""
     leaf: x509.Certificate
+    between: tuple[x509.Certificate, ...]
+    """Those that are sent along with it."""
+    trusted: tuple[x509.Certificate, ...]
+    """All CAs of the file."""
     cas: tuple[x509.Certificate, ...]
+    """Those of them that hold."""
     warnings: tuple[str, ...] = ()
     """What is not wrong but should not be, a line each."""
 
@@ -65,9 +84,14 @@ class Material:
         return self.leaf.not_valid_after_utc.timestamp()
 
     @property
+    def between_not_after_s(self) -> float:
+        """Returns when the first ends of those that are sent along; infinite if there are none."""
+        return _first_end_s(self.between)
+
+    @property
     def cas_not_after_s(self) -> float:
         """Returns when the first of the CAs ends; infinite if there are none."""
-        return min((ca.not_valid_after_utc.timestamp() for ca in self.cas), default=math.inf)
+        return _first_end_s(self.trusted)
 
     def is_as_in_files(self) -> bool:
         """Returns whether the same still stands there."""
@@ -77,13 +101,12 @@ class Material:
             return False
 
     def vouches_for(self, certificate: bytes) -> bool:
-        """Returns whether one of the CAs has signed this certificate (DER) itself. One of a CA in
-        between, which was only sent along, it does not know."""
+        """Returns whether one of the CAs has signed this certificate (DER) itself."""
         try:
             given = x509.load_der_x509_certificate(certificate)
         except ValueError:
             return False
-        return any(_has_signed(ca, given) for ca in self.cas)
+        return any(has_signed(ca, given) for ca in self.cas)
 
 
 def read_material(files: TlsFiles, name: str | None, now: datetime | None = None) -> Material:
@@ -92,16 +115,20 @@ def read_material(files: TlsFiles, name: str | None, now: datetime | None = None
     now = datetime.now(UTC) if now is None else now
     contents = _read_all(files)
     cert_pem, key_pem, ca_pem = contents
-    leaf = _certificates(files.cert, cert_pem)[0]
-    _check_key(files, key_pem, leaf)
+    leaf, *between = sent = _sent(files.cert, cert_pem)
+    _check_key(files, key_pem, sent)
     _check_leaf(files.cert, leaf, name, now)
-    cas = () if files.ca is None else _checked_cas(files.ca, ca_pem, now)
+    trusted = () if files.ca is None else _checked_cas(files.ca, ca_pem, now)
+    cas = _holding(trusted, now)
+    _check_between(files.cert, sent, cas, now)
     return Material(
         files=files,
         digest=_digest(contents),
         leaf=leaf,
+        between=tuple(between),
+        trusted=trusted,
         cas=cas,
-        warnings=tuple(_warnings(files, leaf, cas)),
+        warnings=tuple(_warnings(files, sent, trusted, now)),
     )
 
 
@@ -109,15 +136,19 @@ def faults_of(files: TlsFiles, name: str | None, now: datetime) -> list[InputErr
     """Returns what is wrong with each of the three by itself, where `read_material` raises what it
     meets first. `source` says which."""
     found: list[InputError] = []
-    leaf = None
+    sent: tuple[x509.Certificate, ...] = ()
+    cas: tuple[x509.Certificate, ...] = ()
     with _noted(found):
-        leaf = _certificates(files.cert, read_pem(files.cert))[0]
-        _check_leaf(files.cert, leaf, name, now)
+        sent = _sent(files.cert, read_pem(files.cert))
+        _check_leaf(files.cert, sent[0], name, now)
     with _noted(found):
-        _check_key(files, read_pem(files.key), leaf)
+        _check_key(files, read_pem(files.key), sent)
     if files.ca is not None:
         with _noted(found):
-            _checked_cas(files.ca, read_pem(files.ca), now)
+            cas = _holding(_checked_cas(files.ca, read_pem(files.ca), now), now)
+    if sent:
+        with _noted(found):
+            _check_between(files.cert, sent, cas, now)
     return found
 
 
@@ -141,6 +172,17 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     except (x509.ExtensionNotFound, ValueError):
         return ()
     return tuple(found.value.get_values_for_type(x509.DNSName))
+
+
+def why_unissued(
+    files: TlsFiles, sent: Sequence[x509.Certificate], cas: Collection[x509.Certificate]
+) -> str | None:
+    """Returns what to expect of the CAs where none of them vouches for the certificate, whenever
+    those hold that are sent along; None where one does."""
+    if leads_to(sent[0], sent[1:], cas, None):
+        return None
+    expected = f"expected the CA that has issued {files.cert}, {missing_issuer(sent[0], sent[1:])}"
+    return f"{expected} (or, behind the certificate in that file, those in between)"
 
 
 def described(certificate: x509.Certificate) -> str:
@@ -175,6 +217,23 @@ def _certificates(path: str, content: bytes) -> tuple[x509.Certificate, ...]:
         raise InputError(path, "", expected) from None
 
 
+def _sent(path: str, content: bytes) -> tuple[x509.Certificate, ...]:
+    found = _certificates(path, content)
+    if len(found) > SENT_MAX:
+        expected = f"expected a certificate and those in between, {SENT_MAX} at most"
+        raise InputError(path, "", f"{expected}, got {len(found)}")
+    return found
+
+
+def _holding(cas: Iterable[x509.Certificate], now: datetime) -> tuple[x509.Certificate, ...]:
+    return tuple(ca for ca in cas if holds(ca, now))
+
+
+def _first_end_s(certificates: Iterable[x509.Certificate]) -> float:
+    ends = (one.not_valid_after_utc.timestamp() for one in certificates)
+    return min(ends, default=math.inf)
+
+
 @contextmanager
 def _noted(found: list[InputError]) -> Iterator[None]:
     try:
@@ -183,7 +242,7 @@ def _noted(found: list[InputError]) -> Iterator[None]:
         found.append(error)
 
 
-def _check_key(files: TlsFiles, content: bytes, leaf: x509.Certificate | None) -> None:
+def _check_key(files: TlsFiles, content: bytes, sent: Sequence[x509.Certificate]) -> None:
     try:
         key = load_pem_private_key(content, None)
     except TypeError:
@@ -191,41 +250,76 @@ def _check_key(files: TlsFiles, content: bytes, leaf: x509.Certificate | None) -
     except (ValueError, UnsupportedAlgorithm):
         expected = f"expected a private key in PEM, got {what_else(content)}"
         raise InputError(files.key, "", expected) from None
-    if leaf is None:
+    own = _encoded(key.public_key())
+    fits = next((at for at, one in enumerate(sent, 1) if _public_key_of(one) == own), None)
+    if not sent or fits == 1:
         return
-    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-    if key.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
-        expected = f"expected the key of the certificate in {files.cert}"
-        raise InputError(files.key, "", f"{expected}, {described(leaf)}; got another one")
+    if fits is not None:
+        expected = "expected the certificate first, and behind it those in between; got the one"
+        raise InputError(files.cert, "", f"{expected} of {files.key} as number {fits}")
+    expected = f"expected the key of the certificate in {files.cert}"
+    raise InputError(files.key, "", f"{expected}, {described(sent[0])}; got another one")
+
+
+def _public_key_of(certificate: x509.Certificate) -> bytes | None:
+    """None: it is of a kind that is not known here."""
+    try:
+        return _encoded(certificate.public_key())
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+
+
+def _encoded(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _check_leaf(path: str, leaf: x509.Certificate, name: str | None, now: datetime) -> None:
     if name is not None:
         _check_name(path, leaf, name)
-        _check_usage(path, leaf)
+        check_usage(path, leaf)
     _check_dates(path, leaf, now)
 
 
 def _check_name(path: str, leaf: x509.Certificate, name: str) -> None:
-    if name not in {one.lower() for one in names_of(leaf)}:
+    if name not in set(map(same_name, names_of(leaf))):
         expected = f"expected a certificate with the DNS name (SAN) {name}"
         raise InputError(path, "", f"{expected}, got {described(leaf)}")
 
 
 def _check_dates(path: str, leaf: x509.Certificate, now: datetime) -> None:
-    told = f"now it is {now:%Y-%m-%d %H:%M:%S} UTC; got {described(leaf)}"
+    if holds(leaf, now):
+        return
+    expected = "expected a certificate that still holds"
     if now < leaf.not_valid_before_utc:
-        begins = f"{leaf.not_valid_before_utc:%Y-%m-%d %H:%M:%S} UTC"
-        expected = "expected a certificate that holds already, or a clock that is right: it begins"
-        raise InputError(path, "", f"{expected} at {begins}, {told}")
-    if now >= leaf.not_valid_after_utc:
-        ended = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
-        expected = "expected a certificate that still holds: it has ended"
-        raise InputError(path, "", f"{expected} at {ended}, {told}")
+        expected = "expected a certificate that holds already, or a clock that is right"
+    when = f"{when_it_holds(leaf, now)}, now it is {now:{TIME}}"
+    raise InputError(path, "", f"{expected}: {when}; got {described(leaf)}")
 
 
-def _check_usage(path: str, leaf: x509.Certificate) -> None:
-    """Nodes call each other: each is server and client."""
+def _check_between(
+    path: str,
+    sent: Sequence[x509.Certificate],
+    cas: Collection[x509.Certificate],
+    now: datetime,
+) -> None:
+    """Those that are sent along count as the certificate does, if it cannot do without them."""
+    leaf, *between = sent
+    if holds(leaf, now) and is_cut_by_time(leaf, between, cas, now):
+        told = "; ".join(_out_of_time(between, now))
+        expected = "expected those between the certificate and its CA to hold, too"
+        raise InputError(path, "", f"{expected}: {told}, now it is {now:{TIME}}")
+
+
+def _out_of_time(certificates: Iterable[x509.Certificate], now: datetime) -> Iterable[str]:
+    """Returns words for each that does not hold."""
+    for one in certificates:
+        if not holds(one, now):
+            subject = one.subject.rfc4514_string() or "one without a name"
+            yield f"{subject} (sha256 {fingerprint(one)}): {when_it_holds(one, now)}"
+
+
+def check_usage(path: str, leaf: x509.Certificate) -> None:
+    """Nodes call each other: each is server and client. Raises InputError."""
     try:
         usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
@@ -239,34 +333,31 @@ def _check_usage(path: str, leaf: x509.Certificate) -> None:
 
 
 def _checked_cas(path: str, content: bytes, now: datetime) -> tuple[x509.Certificate, ...]:
-    """Returns those that hold: one that has ended vouches for nobody, and does no harm beside
-    others."""
+    """Returns them, of which one at least holds: one that has ended vouches for nobody, and does no
+    harm beside others."""
     cas = _certificates(path, content)
     for ca in cas:
         if not is_ca(ca):
             raise InputError(path, "", f"expected certificates of CAs, got {described(ca)}")
-    valid = tuple(ca for ca in cas if ca.not_valid_before_utc <= now < ca.not_valid_after_utc)
-    if not valid:
+    if not _holding(cas, now):
         expected = "expected a CA that holds now"
         raise InputError(path, "", f"{expected}, got {described(cas[0])}")
-    return valid
+    return cas
 
 
 def _warnings(
-    files: TlsFiles, leaf: x509.Certificate, cas: tuple[x509.Certificate, ...]
+    files: TlsFiles,
+    sent: Sequence[x509.Certificate],
+    trusted: Sequence[x509.Certificate],
+    now: datetime,
 ) -> Iterable[str]:
     mode = stat.S_IMODE(Path(files.key).stat().st_mode)
     if mode & stat.S_IROTH:
         yield f"{files.key}: anybody on this machine can read the key (mode {mode:03o}): chmod 600"
-    if cas and not any(ca.subject == leaf.issuer for ca in cas):
-        issuer = leaf.issuer.rfc4514_string()
-        refused = "neighbors that trust the same CAs refuse it"
-        yield f"{files.ca}: expected the CA that has issued {files.cert}, {issuer}: {refused}"
-
-
-def _has_signed(ca: x509.Certificate, given: x509.Certificate) -> bool:
-    try:
-        given.verify_directly_issued_by(ca)
-    except Exception:  # noqa: BLE001 - of another name, key, kind of key: it has not
-        return False
-    return True
+    for told in _out_of_time(sent[1:], now):
+        yield f"{files.cert}: expected those that are sent along to hold, got {told}"
+    for told in _out_of_time(trusted, now):
+        yield f"{files.ca}: expected CAs that hold, got {told}: it vouches for nobody"
+    expected = why_unissued(files, sent, _holding(trusted, now)) if trusted else None
+    if expected is not None:
+        yield f"{files.ca}: {expected}: neighbors that trust the same CAs refuse it"

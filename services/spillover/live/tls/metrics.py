@@ -23,6 +23,8 @@ class TlsMetrics(Collector):
         """Of `prometheus_client`: all metrics, at each scrape."""
         material = self._credentials.material
         ends = [(("own",), material.not_after_s), (("ca",), material.cas_not_after_s)]
+        if material.between:
+            ends.append((("chain",), material.between_not_after_s))
         yield from gauges(signals.NOT_AFTER, self._service, ends, self._label)
         failures = self._credentials.failures.items()
         yield counter(signals.HANDSHAKE_FAILURES, self._service, failures, self._label)

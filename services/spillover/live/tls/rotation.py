@@ -21,6 +21,7 @@ from spillover.live.tls.contexts import client_context, server_context
 from spillover.live.tls.failures import REASONS, in_words, is_of_handshake, reason_of
 from spillover.live.tls.handshakes import Front
 from spillover.live.tls.material import Material, TlsFiles, described, read_material
+from spillover.live.tls.rehearsal import why_refused
 from spillover.model.errors import InputError
 
 LOOK_S = 10.0
@@ -110,7 +111,8 @@ class Credentials:
         if not self._cas_went:
             return False
         if shown.der not in self._vouched:
-            self._vouched[shown.der] = self.material.vouches_for(shown.der)
+            chain = shown.chain or (shown.der,)
+            self._vouched[shown.der] = any(map(self.material.vouches_for, chain))
         return not self._vouched[shown.der]
 
     def _read(self) -> Material | None:
@@ -151,7 +153,8 @@ class Credentials:
             _log.error(Message("certificates stay as they were", reason=self._complaint))
 
     def _say_warnings(self) -> None:
-        for warning in self.material.warnings:
+        refused = why_refused(self.material, self._name)
+        for warning in (*self.material.warnings, *filter(None, [refused])):
             _log.warning(Message("certificates", reason=warning))
 
     # --- what fails ---------------------------------------------------------------------------

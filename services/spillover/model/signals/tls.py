@@ -7,7 +7,8 @@ from spillover.model.signals.signal import Signal
 NOT_AFTER = Signal(
     "spillover_tls_certificate_not_after_seconds",
     "gauge",
-    "When the certificate ends (own), and the first of the CAs that are trusted (ca): Unix time",
+    "When the certificate ends (own), the first of those that are sent along with it (chain), and "
+    "the first of the CAs that are trusted (ca): Unix time",
     ("of",),
 )
 HANDSHAKE_FAILURES = Signal(

@@ -18,17 +18,23 @@ from cryptography import x509
 
 from spillover.live.hosts.blocking import connect
 from spillover.live.http.head import Server
+from spillover.live.tls.certified import chain_of
+from spillover.live.tls.chains import holds, when_it_holds
 from spillover.live.tls.contexts import trusting_context
 from spillover.live.tls.material import (
     TlsFiles,
+    check_usage,
     described,
     faults_of,
     fingerprint,
     is_ca,
+    names_of,
     read_certificates,
     read_material,
+    why_unissued,
 )
-from spillover.model.certified_names import certified_name
+from spillover.live.tls.rehearsal import why_refused
+from spillover.model.certified_names import certified_name, same_name
 from spillover.model.errors import InputError, RunError
 from spillover.model.topology import Topology
 from spillover.tools.certificates.directory import (
@@ -36,7 +42,6 @@ from spillover.tools.certificates.directory import (
     KEY_FILE,
     LEAF_FILE,
     CertificateDirectory,
-    is_issued_by,
     sans_of,
 )
 from spillover.tools.certificates.names import hosts_of
@@ -86,10 +91,11 @@ class Found:
 
 
 def check_files(files: TlsFiles, wanted: Wanted, now: datetime) -> list[Found]:
-    """Returns what is found in the files of one node: its certificate, then the key if anything is
-    wrong with it, and the CAs. What is wrong stands with the file that it is wrong with."""
+    """Returns what is found in the files of one node: its certificate and those that are sent along
+    with it, then the key if anything is wrong with it, and the CAs. What is wrong stands with the
+    file that it is wrong with."""
     found = Found(files.cert, wanted.expected)
-    key, cas = Found(files.key), []
+    key, cas, between = Found(files.key), list[Found](), list[Found]()
     if files.ca is not None:
         cas = check_cas(files.ca, wanted.days_left, now)
     for fault in faults_of(files, wanted.expected, now):
@@ -97,24 +103,42 @@ def check_files(files: TlsFiles, wanted: Wanted, now: datetime) -> list[Found]:
         if fault.expected not in at.problems:
             at.problems.append(fault.expected)
     with suppress(InputError):
-        found.warnings += read_material(files, wanted.expected, now).warnings
+        material = read_material(files, wanted.expected, now)
+        found.warnings += material.warnings
+        refused = why_refused(material, wanted.expected or _name_of_peer(material.leaf))
+        found.problems += filter(None, [refused])
     with suppress(InputError):
-        leaf = read_certificates(files.cert)[0]
-        _tell(leaf, wanted, now, found)
+        sent = read_certificates(files.cert)
+        _tell(sent[0], wanted, now, found)
         _check_names(wanted, found)
-        if files.ca is not None and not _is_issued(leaf, files.ca):
-            expected = f"expected the CA that has issued {files.cert}, {found.issuer}"
-            cas[0].problems.append(expected)
-    return [found, *([key] if key.problems else []), *cas]
+        between = _check_others(sent[1:], files.cert, wanted, now)
+        if files.ca is not None:
+            told = why_unissued(files, sent, read_certificates(files.ca))
+            cas[0].problems += [] if told is None else [told]
+    return [found, *between, *([key] if key.problems else []), *cas]
 
 
-def _is_issued(leaf: x509.Certificate, ca_file: str) -> bool:
-    """Returns whether one of these CAs has signed it; True also where there are none to be asked,
-    which is told already."""
+def _name_of_peer(leaf: x509.Certificate) -> str | None:
+    """The first name by which a node or a producer proves who it is; None for servers alone, as
+    lease members are."""
     try:
-        return any(is_issued_by(leaf, ca) for ca in read_certificates(ca_file))
+        check_usage("", leaf)
     except InputError:
-        return True
+        return None
+    return next((same_name(name) for name in names_of(leaf) if _is_of_node(name)), None)
+
+
+def _is_of_node(name: str) -> bool:
+    return same_name(name).endswith(".spillover")
+
+
+def _check_others(
+    others: Sequence[x509.Certificate], place: str, wanted: Wanted, now: datetime
+) -> list[Found]:
+    """What is found of those that stand beside a certificate in its file, or behind its url."""
+    places = [f"{place}, {one.subject.rfc4514_string()}" for one in others]
+    told = zip(others, places, strict=True)
+    return [_check_dates(one, where, wanted.days_left, now) for one, where in told]
 
 
 def check_cas(file: str, days_left: int, now: datetime) -> list[Found]:
@@ -127,12 +151,19 @@ def check_cas(file: str, days_left: int, now: datetime) -> list[Found]:
 
 
 def _check_ca(ca: x509.Certificate, file: str, days_left: int, now: datetime) -> Found:
-    found = Found(file)
-    _tell(ca, Wanted(days_left=days_left), now, found)
+    found = _check_dates(ca, file, days_left, now)
     if not is_ca(ca):
-        found.problems.append(f"expected certificates of CAs, got {described(ca)}")
-    elif ca.not_valid_after_utc <= now:
-        found.problems.append(f"expected a CA that holds still: it ended at {found.not_after}")
+        found.problems = [f"expected certificates of CAs, got {described(ca)}"]
+    return found
+
+
+def _check_dates(one: x509.Certificate, place: str, days_left: int, now: datetime) -> Found:
+    """What is found of one that vouches for others, in a file of CAs or sent along."""
+    found = Found(place)
+    _tell(one, Wanted(days_left=days_left), now, found)
+    if not holds(one, now):
+        expected = "expected a CA that holds now"
+        found.problems.append(f"{expected}: {when_it_holds(one, now)}")
     return found
 
 
@@ -170,9 +201,10 @@ def describe(certificate: x509.Certificate, place: Path, now: datetime) -> Found
     return found
 
 
-def check_url(url: str, ca_file: str | None, wanted: Wanted, now: datetime) -> Found:
-    """Returns what the door at this url shows of itself. Raises RunError where there is no TLS,
-    InputError for a file without CAs."""
+def check_url(url: str, ca_file: str | None, wanted: Wanted, now: datetime) -> list[Found]:
+    """Returns what the door at this url shows of itself: its certificate, those that it sends
+    along, and the CA by which it is believed. Raises RunError where there is no TLS, InputError for
+    a file without CAs."""
     found = Found(url, wanted.expected)
     try:
         Server(url)
@@ -182,31 +214,39 @@ def check_url(url: str, ca_file: str | None, wanted: Wanted, now: datetime) -> F
     shown.check_hostname = False
     shown.verify_mode = ssl.CERT_NONE  # it is told, and judged below
     trusting = trusting_context(ca_file)
-    host = urlsplit(url).hostname or ""
+    host = same_name(urlsplit(url).hostname or "")
     try:
-        leaf = x509.load_der_x509_certificate(_shown(url, shown, host))
+        leaf, *others = map(x509.load_der_x509_certificate, _shown(url, shown, host))
     except (OSError, ValueError) as error:
         raise RunError(f"no TLS at {url}: {getattr(error, 'strerror', None) or error}") from None
     _tell(leaf, wanted, now, found)
     for name in dict.fromkeys([wanted.expected or host, host]):
+        # A node is known by its name alone, which `certified` compares; a host by OpenSSL's rules.
+        trusting.check_hostname = name == host
         try:
-            _shown(url, trusting, name)
+            by = map(x509.load_der_x509_certificate, _shown(url, trusting, name))
         except ssl.SSLCertVerificationError as error:
             found.problems.append(f"as {name}: {error.verify_message}")
         except (OSError, ValueError) as error:
             raise RunError(f"no TLS at {url} as {name}: {error}") from None
-    return found
+        else:
+            others += [one for one in by if one not in (leaf, *others)]
+    if wanted.expected is not None and wanted.expected not in map(same_name, found.names):
+        mismatch = f"Hostname mismatch, certificate is not valid for '{wanted.expected}'"
+        found.problems.append(f"as {wanted.expected}: {mismatch}")
+    return [found, *_check_others(others, url, wanted, now)]
 
 
-def _shown(url: str, context: ssl.SSLContext, server_name: str) -> bytes:
-    """The certificate that a door shows to who calls it by this name."""
+def _shown(url: str, context: ssl.SSLContext, server_name: str) -> list[bytes]:
+    """The certificates that a door shows to who calls it by this name, its own first, or by which
+    it is believed where that is asked for."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 443
     with (
         connect(host, port, ANSWER_WITHIN_S) as way,
         context.wrap_socket(way, server_hostname=server_name) as secured,
     ):
-        return secured.getpeercert(binary_form=True) or b""
+        return list(chain_of(secured, is_verified=context.verify_mode != ssl.CERT_NONE))
 
 
 def _ids(topology: Topology | None) -> Sequence[str]:
@@ -234,14 +274,18 @@ def _tell(one: x509.Certificate, wanted: Wanted, now: datetime, found: Found) ->
 
 
 def _check_names(wanted: Wanted, found: Found) -> None:
-    names = {name.lower() for name in found.names}
+    names = set(map(same_name, found.names))
     told = f"; found {', '.join(found.names) or 'none'}"
-    missing = [host for host in wanted.hosts if host.lower() not in names]
+    dotted = [name for name in found.names if name.endswith(".") and not _is_of_node(name)]
+    if dotted:
+        refused = "a dot at the end of a host's name has OpenSSL, and who goes by it, refuse it"
+        found.warnings.append(f"{refused}: {', '.join(dotted)}")
+    missing = [host for host in wanted.hosts if same_name(host) not in names]
     if missing:
         found.problems.append(f"expected names for its urls too: {', '.join(missing)}{told}")
     first = "" if wanted.cluster is None else f"{wanted.cluster.lower()}."
     if wanted.expected is None and not any(
-        name.startswith(first) and name.endswith(".spillover") for name in names
+        name.startswith(first) and _is_of_node(name) for name in names
     ):
         expected = f"expected the name {first or 'ID.'}FEDERATION.spillover"
         found.problems.append(f"{expected}{told}")

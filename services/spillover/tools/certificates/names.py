@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from spillover.live.http.head import Server
-from spillover.model.certified_names import check_names, is_host, problem_with_cluster
+from spillover.model.certified_names import (
+    check_names,
+    is_host,
+    problem_with_cluster,
+    same_name,
+)
 from spillover.model.errors import InputError
 from spillover.model.topology import Cluster, Topology
 
@@ -54,6 +59,7 @@ def _host_told(told: str, service: str) -> str:
             host = urlsplit(told).hostname if Server(told).is_secure else None
         except InputError:
             host = None
+    host = None if host is None else same_name(host)
     if host is None or not (is_address(host) or is_host(host)):
         expected = "expected ID, or ID=HOST[,HOST...] with names, addresses or https:// urls"
         raise InputError("--service", "", f"{expected}, got {service!r}")
@@ -75,7 +81,7 @@ def check_topology(topology: Topology, source: str) -> None:
 def hosts_of(cluster: Cluster) -> tuple[str, ...]:
     """Returns the hosts under which its node is called, those of its own machine last."""
     urls = (cluster.url, cluster.peer_url, cluster.proxy_url)
-    named = [urlsplit(url).hostname for url in urls if url is not None]
+    named = [same_name(urlsplit(url).hostname or "") for url in urls if url is not None]
     return tuple(dict.fromkeys([host for host in named if host] + [*LOOPBACK]))
 
 
