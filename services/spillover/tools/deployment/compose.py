@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from textwrap import indent
 
+from spillover.inputs.yaml_text import quoted
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.tools.deployment import containers
@@ -376,5 +377,5 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text for YAML, which takes JSON's; compose would replace what begins with a dollar."""
-    return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
+    """Text for YAML; compose would replace what begins with a dollar."""
+    return quoted(text.replace("$", "$$"))
