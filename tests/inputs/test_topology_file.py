@@ -112,8 +112,10 @@ BAD_FILES = {
     ),
     "octal or decimal": (
         "clusters: [{id: a, servers: 010}]\n",
-        "clusters[0].servers: expected a whole number or a list, got '010' "
-        "(write 10 or 8, whichever is meant)",
+        (
+            "clusters[0].servers: expected a whole number or a list, got '010' "
+            "(write 10 or 8, whichever is meant)"
+        ),
     ),
     "minutes and seconds": (
         "clusters: [{id: a, servers: 1, service_ms: 1:30}]\n",

@@ -212,7 +212,7 @@ def _lease_member(number: int, settings: ComposeSettings) -> str:
     command += ["--node", name, "--partitions", "32"]
     command += ["--handler", "python:spillover.live.leases.streams.example:consume_async"]
     command += [word for key, ms in times.items() for word in (f"--{key}-ms", str(ms))]
-    command += ["--bind", f"0.0.0.0:{containers.API_PORT}"]
+    command += ["--bind", containers.bind(containers.API_PORT)]
     secure = ""
     if settings.tls:
         command += containers.tls_options(files=["cert", "key"])
@@ -236,7 +236,7 @@ def _lease_member(number: int, settings: ComposeSettings) -> str:
 def _producer(number: int, settings: ComposeSettings) -> str:
     """One of the distributed queue: its objects are on a volume, and outlive the container."""
     name, scheme = producer_name(number), containers.scheme(tls=settings.tls)
-    command = ["queue", "--id", name, "--bind", f"0.0.0.0:{containers.API_PORT}"]
+    command = ["queue", "--id", name, "--bind", containers.bind(containers.API_PORT)]
     for peer in range(1, PRODUCERS + 1):
         other = producer_name(peer)
         command += ["--peer", f"{other}={scheme}://{other}:{containers.API_PORT}"]
