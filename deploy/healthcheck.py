@@ -24,8 +24,11 @@ def connected() -> socket.socket:
     """Returns a connection to the service, over IPv6 where there is no IPv4."""
     try:
         return socket.create_connection(("127.0.0.1", 8080), timeout=2)
-    except OSError:
-        return socket.create_connection(("::1", 8080), timeout=2)
+    except OSError as error:
+        try:
+            return socket.create_connection(("::1", 8080), timeout=2)
+        except OSError:
+            raise error from None
 
 
 def asked(connection: socket.socket) -> bytes:

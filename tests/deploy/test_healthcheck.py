@@ -67,7 +67,7 @@ def exit_status(monkeypatch):
 
     def run(port):
         def redirected(address, **options):
-            assert address == ("127.0.0.1", 8080)
+            assert address in (("127.0.0.1", 8080), ("::1", 8080))
             return opened(("127.0.0.1", port), **options)
 
         monkeypatch.setattr(socket, "create_connection", redirected)
