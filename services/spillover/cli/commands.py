@@ -92,6 +92,8 @@ def run_command(arguments: list[str]) -> int:
         _drop_output()
         return EXIT_FAILED
     except OSError as error:
+        if error.errno == errno.ENOENT and not _has_directory():
+            return _fail("the working directory was removed: change to another one", EXIT_USAGE)
         if error.errno not in _NO_ROOM:
             raise
         _drop_output()
@@ -136,6 +138,15 @@ def _load(name: str) -> ModuleType:
         return importlib.import_module(name)
     finally:
         gc.enable()
+
+
+def _has_directory() -> bool:
+    """Whether the working directory is there."""
+    try:
+        os.getcwd()  # noqa: PTH109 - it is only asked for
+    except OSError:
+        return False
+    return True
 
 
 def _drop_output() -> None:
