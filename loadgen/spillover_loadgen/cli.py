@@ -33,6 +33,7 @@ from spillover_loadgen import (
 )
 from spillover_loadgen.api_token import Headers, add_token_file, token_headers
 from spillover_loadgen.option_types import above_zero
+from spillover_loadgen.output import take_all_characters
 from spillover_loadgen.parsing import OneLineParser
 from spillover_loadgen.queue_record import Put, QueueRecord
 from spillover_loadgen.record import Outcome, Record
@@ -46,6 +47,7 @@ _FILES_WANTED = 60_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status of the contract's section 1."""
+    take_all_characters()
     try:
         options = make_parser().parse_args(argv)
         status: int = options.command(options)

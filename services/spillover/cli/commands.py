@@ -19,6 +19,7 @@ from types import ModuleType
 
 from spillover import __version__
 from spillover.model.errors import InputError, SpilloverError
+from spillover_loadgen.output import take_all_characters
 from spillover_loadgen.parsing import OneLineParser
 
 EXIT_FAILED = 1
@@ -77,6 +78,7 @@ COMMANDS = {
 
 def run_command(arguments: list[str]) -> int:
     """Run the command that is named; its exit status."""
+    take_all_characters()
     try:
         try:
             return _dispatch(arguments)

@@ -60,9 +60,14 @@ class _WrittenFloat(float):
         return self.written
 
 
+def _as_text(loader: _StrictLoader, node: yaml.ScalarNode) -> str:
+    text: str = loader.construct_scalar(node)
+    return text
+
+
 def _int_or_text(loader: _StrictLoader, node: yaml.ScalarNode) -> int | str:
     """Python's literals are those that nobody takes for another number: 0x1f and 1_000, not 010."""
-    text = loader.construct_scalar(node)
+    text = _as_text(loader, node)
     try:
         number = int(text, 0)
     except ValueError:
@@ -75,7 +80,7 @@ def _int_or_text(loader: _StrictLoader, node: yaml.ScalarNode) -> int | str:
 
 
 def _float(loader: _StrictLoader, node: yaml.ScalarNode) -> float:
-    text = loader.construct_scalar(node)
+    text = _as_text(loader, node)
     number = float(re.sub(r"_|\.(?=[in])", "", text.lower()))
     if repr(number) == text:
         return number
@@ -106,7 +111,7 @@ for _kind, _form, _first in (
     _StrictLoader.add_implicit_resolver(_TAG + _kind, re.compile(_form), _first)
 _StrictLoader.add_constructor(_TAG + "int", _int_or_text)
 _StrictLoader.add_constructor(_TAG + "float", _float)
-_StrictLoader.add_constructor(_TAG + "merge", yaml.SafeLoader.construct_yaml_str)
+_StrictLoader.add_constructor(_TAG + "merge", _as_text)
 
 
 class _Dumper(yaml.SafeDumper):

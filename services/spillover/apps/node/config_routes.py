@@ -66,6 +66,21 @@ class ConfigState(BaseModel):
     removed: bool = False
 
 
+class PastConfiguration(BaseModel):
+    """What the node has gone by since `at`, as files have it."""
+
+    version: int
+    by: str | None
+    at: str
+    topology: str
+
+
+class ConfigHistory(BaseModel):
+    """The newest is the first, and what counts now."""
+
+    configurations: list[PastConfiguration]
+
+
 StampParts = Annotated[list[int | str], Field(min_length=3, max_length=3)]
 
 
@@ -87,6 +102,20 @@ def add_config_routes(
     async def config() -> ConfigState:
         """Returns what this node goes by, to be changed and put back."""
         return _state(configuration)
+
+    @app.get("/admin/config/history", dependencies=guard, responses=problems("another_site"))
+    async def history() -> ConfigHistory:
+        """Returns what this node has gone by since it started, at most the last ten."""
+        told = [
+            PastConfiguration(
+                version=one.stamp.version,
+                by=one.stamp.cluster or None,
+                at=at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                topology=_text_of(one),
+            )
+            for at, one in configuration.history
+        ]
+        return ConfigHistory(configurations=told)
 
     @app.put(
         "/admin/config",
