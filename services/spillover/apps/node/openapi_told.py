@@ -172,6 +172,16 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "superseded": None,
         "removed": False,
     },
+    "ConfigHistory": {
+        "configurations": [
+            {
+                "version": 4,
+                "by": "paris",
+                "at": "2026-09-21T03:12:40Z",
+                "topology": f"version: 4\n{_TOPOLOGY}",
+            }
+        ]
+    },
     "PeerConfiguration": {
         "stamp": [4, "paris", 1_790_000_000_000],
         "topology": _TOPOLOGY,
