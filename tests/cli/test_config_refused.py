@@ -6,7 +6,10 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from spillover.cli import main
@@ -69,6 +72,16 @@ def test_what_a_file_need_not_say_again_is_no_difference(running, nodes, tmp_pat
             assert (told == said) if said else ("queue_limit" in told)
 
 
+OF_THIS_FEDERATION = "name: test\ngossip_period_ms: 20\npolicy: two-choice\n"
+
+
+def until_busy(client, url):
+    """Wait for a request that runs there."""
+    end_s = time.monotonic() + 20.0
+    while not client.get(f"{url}/state").json()["busy"]:
+        assert time.monotonic() < end_s
+
+
 def test_a_change_is_taken_back(running, nodes, tmp_path, capsys):
     """What is seldom meant is told, and done. The history says what counted and what it changed."""
     topology = nodes.topology_of("a", "b")
@@ -94,15 +107,21 @@ def test_a_change_is_taken_back(running, nodes, tmp_path, capsys):
         heads = [line.split(",")[0] for line in told if not line.startswith(" ")]
         assert heads == ["version 3 of a", "version 2 of a", "version 1 of a", "version 0"]
         assert told[1].startswith("  ~ cluster ")
-        (tmp_path / "alone.yaml").write_text("clusters: [{id: a, servers: 1}]\n")
-        assert main(["config", "diff", url, str(tmp_path / "alone.yaml")]) == 0
+        file.write_text("clusters: [{id: a, servers: 1, service_ms: 10}]\n" + OF_THIS_FEDERATION)
+        assert main(["config", "diff", url, str(file)]) == 0
         assert "cluster a has no link any more" in capsys.readouterr().err
+        with httpx.Client() as client, ThreadPoolExecutor() as pool:
+            work = {"payload": {"service_ms": 1500}}
+            asked = pool.submit(client.post, f"{run.urls['b']}/requests", json=work)
+            until_busy(client, run.urls["b"])
+            assert main(["config", "set", url, str(file), "--if-version", "3"]) == 0
+            assert "cluster b is removed, and has work: 1 running" in capsys.readouterr().err
+            assert asked.result().status_code == 200
 
 
 def test_a_file_or_an_earlier_one(capsys):
-    for more in ([], ["ring5", "--rollback"]):
-        at = ("config", "set", "http://127.0.0.1:1", *more)
-        assert "expected either a file or --rollback" in complaint(capsys, *at, status=2)
+    at = ("config", "set", "http://127.0.0.1:1", "ring5", "--rollback")
+    assert "--rollback" in complaint(capsys, *at, status=2)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from spillover.cli.node_calls import Headers, NodeCalls, Refused, is_state
+from spillover.cli.node_calls import Headers, NodeCalls, Refused
 from spillover.cli.parsing import node_url, whole_number_in
 from spillover.core.membership.changes import differences, filled, refuse_fixed, unusual
 from spillover.inputs.builtin import BUILTIN_NAMES
@@ -37,8 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     summary = "have all nodes go by a file, without a restart"
     change = commands.add_parser("set", help=summary, description=summary, allow_abbrev=False)
     _add_url(change)
-    _add_file(change, nargs="?")
-    change.add_argument(
+    either = change.add_mutually_exclusive_group(required=True)
+    either.add_argument("file", metavar="FILE", nargs="?", help=_FILE_HELP)
+    either.add_argument(
         "--rollback", nargs="?", type=whole_number_in(0, 2**53), const=BEFORE, metavar="V",
         help="in place of FILE: what the node went by before, or as version V (see `history`)",
     )  # fmt: skip
@@ -75,10 +76,11 @@ BEFORE = -1
 """The version of what counted before."""
 
 
-def _add_file(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
-    parser.add_argument(
-        "file", metavar="FILE", nargs=nargs, help="a topology file, or a built-in name"
-    )
+_FILE_HELP = "a topology file, or a built-in name"
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help=_FILE_HELP)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -101,36 +103,36 @@ def _get(options: argparse.Namespace) -> int:
 
 
 def _set(options: argparse.Namespace) -> int:
-    if (options.file is None) is (options.rollback is None):
-        raise InputError("FILE", "", "expected either a file or --rollback")
-    status: int = asyncio.run(_set_at(options))
-    return status
+    return asyncio.run(_set_at(options))
 
 
 async def _set_at(options: argparse.Namespace) -> int:
     async with NodeCalls(options.url, token_headers(options)) as node:
         if options.file is None:
             source, if_version, text = await _earlier(node, options.rollback)
-            after = read_topology(text, source, source)
         else:
-            source, after = options.file, load_topology(options.file)
-            if_version, text = after.version, _text(options.file, after)
+            source, topology = options.file, load_topology(options.file)
+            if_version, text = topology.version, _text(options.file, topology)
         if options.if_version is not None:
             if_version = options.if_version
-        warnings = await _unusual(node, after)
         body = json.dumps({"if_version": if_version, "topology": text}).encode()
         try:
             told = await node.call("PUT", CONFIG, _is_config, body)
         except Refused as refused:
             raise _told_better(refused, source, if_version) from None
-    for line in warnings:
-        print(f"spillover: unusual: {line}", file=sys.stderr)
+    _warn(told.get("unusual"))
     if options.json:
         print(json.dumps(told))
     else:
         of = "" if options.file else f", as {source} was"
         print(f"version {told['version']} is taken{of}; other nodes follow within a second or two")
     return 0
+
+
+def _warn(lines: object) -> None:
+    """Say what is seldom meant, of a change that is made nevertheless."""
+    for line in lines if isinstance(lines, list) else []:
+        print(f"spillover: unusual: {line}", file=sys.stderr)
 
 
 def _told_better(refused: Refused, source: str, if_version: int) -> Exception:
@@ -155,28 +157,6 @@ async def _earlier(node: NodeCalls, wanted: int) -> tuple[str, int, str]:
         known = f"it goes by version {now['version']} and has known no {which} since it started"
         raise RunError(f"{node.url}: {known}: ask another node, or set a file")
     return f"version {found['version']}", now["version"], found["topology"]
-
-
-async def _unusual(node: NodeCalls, after: Topology) -> list[str]:
-    """What is seldom meant of the change to this. It is made nevertheless."""
-    told = await node.call("GET", CONFIG, _is_config)
-    before = read_topology(told["topology"], node.url, after.name)
-    lines = unusual(before, filled(before, after))
-    gone = set(before.cluster_ids) - set(after.cluster_ids)
-    if gone:
-        states = (await node.call("GET", "/federation", _has_clusters))["clusters"]
-        lines += [line for name in sorted(gone) if (line := _of_removed(name, states.get(name)))]
-    return lines
-
-
-def _of_removed(cluster: str, state: Any) -> str:
-    """What is to be said of a cluster that is removed; nothing where it is idle."""
-    if not isinstance(state, dict) or not is_state(state):
-        return f"cluster {cluster} is removed, and cannot be asked whether it has work"
-    queued, busy = state["queue_length"], state["busy"]
-    if not queued and not busy:
-        return ""
-    return f"cluster {cluster} is removed, and has work: {busy} running, {queued} waiting"
 
 
 def _history(options: argparse.Namespace) -> int:
@@ -210,8 +190,7 @@ def _diff(options: argparse.Namespace) -> int:
         told = {"version": told["version"], "changes": lines, "refused": refused}
         print(json.dumps(told))
         return 0
-    for line in unusual(before, after):
-        print(f"spillover: unusual: {line}", file=sys.stderr)
+    _warn(unusual(before, after))
     print("\n".join(lines) or f"nothing differs from version {told['version']}")
     if refused is not None:
         print(f"it would be refused: {refused}")
@@ -251,7 +230,3 @@ def _is_history(told: dict[str, Any]) -> bool:
         and bool(listed)
         and all(isinstance(one, dict) and _is_config(one) for one in listed)
     )
-
-
-def _has_clusters(told: dict[str, Any]) -> bool:
-    return isinstance(told.get("clusters"), dict)

@@ -172,6 +172,14 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "superseded": None,
         "removed": False,
     },
+    "TakenConfiguration": {
+        "version": 5,
+        "by": "paris",
+        "topology": f"version: 5\n{_TOPOLOGY}",
+        "superseded": None,
+        "removed": False,
+        "unusual": ["cluster tokyo servers: 4 to 40 (10 times as large)"],
+    },
     "ConfigHistory": {
         "configurations": [
             {
