@@ -213,4 +213,4 @@ def _count(limit: str, value: object) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _COUNT_MAX:
         expected = f"expected a whole number, 1 to {_COUNT_MAX}, got {describe_as_number(value)}"
         raise _FaultError(f"quota.{limit}", expected)
-    return value
+    return int(value)

@@ -167,7 +167,7 @@ def _limits(entry: Mapping[Any, Any]) -> tuple[tuple[str, int], ...]:
         if isinstance(tokens, bool) or not isinstance(tokens, int):
             expected = f"expected a whole number for {name}, got {describe_as_number(tokens)}"
             raise _wrong("classes", expected)
-    return tuple(limits.items())
+    return tuple((name, int(tokens)) for name, tokens in limits.items())
 
 
 def _out_and_in(entry: Mapping[Any, Any]) -> tuple[tuple[str, str], ...]:
