@@ -35,6 +35,7 @@ from spillover_loadgen import (
 from spillover_loadgen.api_token import Headers, add_token_file, token_headers
 from spillover_loadgen.cli import INTERRUPTED
 from spillover_loadgen.option_types import above_zero
+from spillover_loadgen.output import take_all_characters
 from spillover_loadgen.parsing import OneLineParser
 from spillover_loadgen.queue_record import Put, QueueRecord
 from spillover_loadgen.record import Outcome, Record
@@ -47,6 +48,7 @@ _FILES_WANTED = 60_000
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run the command that is named; returns its exit status."""
+    take_all_characters()
     try:
         options = make_parser().parse_args(arguments)
         status: int = options.command(options)

@@ -57,6 +57,10 @@ work instead of a file: {", ".join(f"`{name}`" for name in BUILTIN_NAMES)}.
 - {", ".join(f"`{name}`" for name in BUILTIN_POOLS)} are the [pools](#pool-file) of that name, as
   one cluster each. A request takes 1 s on a server of rate 1; one that finds no token is refused.
 
+Ids are read as they are written: `no`, `010` and `1e3` are ids like others, with or without
+quotes. A number that YAML 1.1 and YAML 1.2 read differently is refused: `010` is 8 or 10, `1:30`
+is 90 or text.
+
 ```yaml
 name: two-sites
 clusters:

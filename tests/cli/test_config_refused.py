@@ -3,12 +3,18 @@ the name of the file and exit status 2."""
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from spillover.cli import main
 from spillover.inputs.topology_file import dump_topology
+from spillover_loadgen.output import take_all_characters
 
 
 def complaint(capsys, *arguments, status):
@@ -64,6 +70,71 @@ def test_what_a_file_need_not_say_again_is_no_difference(running, nodes, tmp_pat
             told = capsys.readouterr().out
             assert told.count("\n") == 1
             assert (told == said) if said else ("queue_limit" in told)
+
+
+OF_THIS_FEDERATION = "name: test\ngossip_period_ms: 20\npolicy: two-choice\n"
+
+
+def until_busy(client, url):
+    """Wait for a request that runs there."""
+    end_s = time.monotonic() + 20.0
+    while not client.get(f"{url}/state").json()["busy"]:
+        assert time.monotonic() < end_s
+
+
+def test_a_change_is_taken_back(running, nodes, tmp_path, capsys):
+    """What is seldom meant is told, and done. The history says what counted and what it changed."""
+    topology = nodes.topology_of("a", "b")
+    file = tmp_path / "next.yaml"
+    with running(topology) as run:
+        url = run.urls["a"]
+        assert "has known no earlier one" in complaint(
+            capsys, "config", "set", url, "--rollback", status=1
+        )
+        file.write_text(dump_topology(topology).replace("servers: 1", "servers: 20"))
+        assert main(["config", "set", url, str(file)]) == 0
+        warned = capsys.readouterr().err
+        assert "unusual: cluster b servers: 1 to 20 (20 times as large)" in warned
+        conflict = complaint(capsys, "config", "set", url, file, status=1)
+        assert "version_conflict" in conflict
+        assert "--if-version" in conflict
+        assert main(["config", "set", url, "--rollback"]) == 0
+        assert "version 2 is taken, as version 0 was" in capsys.readouterr().out
+        assert main(["config", "set", url, "--rollback", "1"]) == 0
+        capsys.readouterr()
+        assert main(["config", "history", url]) == 0
+        told = capsys.readouterr().out.splitlines()
+        heads = [line.split(",")[0] for line in told if not line.startswith(" ")]
+        assert heads == ["version 3 of a", "version 2 of a", "version 1 of a", "version 0"]
+        assert told[1].startswith("  ~ cluster ")
+        file.write_text("clusters: [{id: a, servers: 1, service_ms: 10}]\n" + OF_THIS_FEDERATION)
+        assert main(["config", "diff", url, str(file)]) == 0
+        assert "cluster a has no link any more" in capsys.readouterr().err
+        with httpx.Client() as client, ThreadPoolExecutor() as pool:
+            work = {"payload": {"service_ms": 1500}}
+            asked = pool.submit(client.post, f"{run.urls['b']}/requests", json=work)
+            until_busy(client, run.urls["b"])
+            assert main(["config", "set", url, str(file), "--if-version", "3"]) == 0
+            assert "cluster b is removed, and has work: 1 running" in capsys.readouterr().err
+            assert asked.result().status_code == 200
+
+
+def test_a_file_or_an_earlier_one(capsys):
+    at = ("config", "set", "http://127.0.0.1:1", "ring5", "--rollback")
+    assert "--rollback" in complaint(capsys, *at, status=2)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_is_printed_to_a_file_is_utf_8(monkeypatch, encoding):
+    """And a terminal shows what it lacks by its code."""
+    codes = "東é".encode(encoding, "backslashreplace")
+    for is_terminal, shown in ((False, "東é".encode()), (True, codes)):
+        out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
+        out.isatty = lambda is_terminal=is_terminal: is_terminal
+        monkeypatch.setattr(sys, "stdout", out)
+        take_all_characters()
+        sys.stdout.write("東é")
+        assert out.buffer.getvalue() == shown
 
 
 def test_versions_begin_at_0(capsys):

@@ -47,7 +47,7 @@ def test_compose_publishes_the_doors(tmp_path, capsys):
         services["node-tokyo"]["ports"][1] == "127.0.0.1:${SPILLOVER_PROXY_PORT_TOKYO:-8104}:8082"
     )
     command = services["node-tokyo"]["command"]
-    assert command[command.index("--proxy-bind") + 1] == "0.0.0.0:8082"
+    assert command[command.index("--proxy-bind") + 1] == "[::]:8082"
     assert "--proxy-bind" not in services["node-oslo"]["command"]
     assert len(services["node-oslo"]["ports"]) == 1
     inside = load_topology(str(out / "topology" / "topology.yaml"))
@@ -102,7 +102,7 @@ def test_the_profile_has_two_sites_in_front_of_a_service_each(tmp_path):
         port = behind["command"][behind["command"].index("--port") + 1]
         assert cluster.handler == f"proxy:http://service-{number}:{port}"
         assert cluster.proxy_url == f"http://{cluster.id}:8082"
-        assert node["command"][node["command"].index("--proxy-bind") + 1] == "0.0.0.0:8082"
+        assert node["command"][node["command"].index("--proxy-bind") + 1] == "[::]:8082"
         assert node["volumes"] == ["./topology/doors.yaml:/etc/spillover/topology.yaml:ro"]
         assert node["ports"][1] == f"127.0.0.1:${{DOOR_{number}_PORT:-{8220 + number}}}:8082"
     assert {cluster.id for cluster in topology.clusters} == {"door-1", "door-2"}

@@ -185,7 +185,7 @@ def test_the_image_is_what_deployments_expect():
     text = (DEPLOY / "Dockerfile").read_text()
     ports = (containers.API_PORT, containers.PEER_PORT, containers.PROXY_PORT)
     assert f"EXPOSE {' '.join(map(str, ports))}\n" in text
-    assert f"USER {containers.USER_ID}:{containers.USER_ID}\n" in text
+    assert f"USER {containers.USER_ID}:0\n" in text
     assert f"WORKDIR {containers.CODE_PATH}\n" in text
     assert f'ARG EXTRAS="{" ".join(containers.EXTRAS)}"\n' in text
     shown = ", ".join(f'"{word}"' for word in containers.HEALTH_COMMAND)

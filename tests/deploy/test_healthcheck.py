@@ -67,7 +67,7 @@ def exit_status(monkeypatch):
 
     def run(port):
         def redirected(address, **options):
-            assert address == ("127.0.0.1", 8080)
+            assert address in (("127.0.0.1", 8080), ("::1", 8080))
             return opened(("127.0.0.1", port), **options)
 
         monkeypatch.setattr(socket, "create_connection", redirected)
@@ -100,7 +100,7 @@ def test_a_service_that_is_not_there_is_one_line(exit_status):
     with serving(200) as port:
         pass
     said = exit_status(port)
-    assert said.startswith("healthcheck: no answer at 127.0.0.1:8080: ")
+    assert said.startswith("healthcheck: no answer at port 8080: ")
     assert said.count("\n") == 0
 
 
@@ -109,7 +109,7 @@ def test_a_service_that_hangs_up_on_both_is_one_line(exit_status):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=hang_up, args=(listening,), daemon=True).start()
         said = exit_status(listening.getsockname()[1])
-    assert said.startswith("healthcheck: no answer at 127.0.0.1:8080: ")
+    assert said.startswith("healthcheck: no answer at port 8080: ")
 
 
 def hang_up(listening):

@@ -60,6 +60,7 @@ CALLS = {
     "POST /admin/resume": (None, "", {200: JSON}, "another_site"),
     "PUT /admin/policy": (JSON, "", {200: JSON}, "another_site invalid too_large"),
     "GET /admin/config": (None, "", {200: JSON}, "another_site"),
+    "GET /admin/config/history": (None, "", {200: JSON}, "another_site"),
     "PUT /admin/config": (
         JSON,
         "",

@@ -130,8 +130,8 @@ BAD_ENTRIES = {
     ),
     "no action": ("{at_s: 1}", "faults[0].action: expected a value, the field is missing"),
     "an action that is no text": (
-        "{at_s: 1, action: 5}",
-        "faults[0].action: expected text, got 5",
+        "{at_s: 1, action: [5]}",
+        "faults[0].action: expected text, got a list",
     ),
     "no cluster": (
         "{at_s: 1, action: crash}",

@@ -84,9 +84,8 @@ def test_the_pool_of_figure_11():
         (GOOD.replace("rate: 1}", "rate: .nan}"), "servers[0].rate: expected a finite number"),
         (
             GOOD.replace("rate: 0.5", "rate: .inf"),
-            "types[0].rate: expected a finite number, got inf",
+            "types[0].rate: expected a finite number, got .inf",
         ),
-        (GOOD.replace("id: s1,", "id: 1.5,"), "servers[0].id: expected an id, got 1.5"),
         (GOOD.replace("id: s1,", "id: [],"), "servers[0].id: expected an id, got a list"),
         (
             GOOD.replace("id: s1,", "id: 2,"),

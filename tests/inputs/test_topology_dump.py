@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_an_id_that_looks_like_a_number_is_written_in_quotes(tmp_path: Path) -> None:
-    """Else it would be read back as one."""
-    path = tmp_path / "ids.yaml"
-    topology = Topology(name="1e5", clusters=(Cluster(id=ClusterId("2e3"), servers=1),))
-    path.write_text(dump_topology(topology))
-    assert load_topology(str(path)) == topology
-
-
 def test_what_was_left_out_is_left_out_again(tmp_path: Path) -> None:
     """Of a pool, and of servers alike the fields that only pools have."""
     path = tmp_path / "short.yaml"

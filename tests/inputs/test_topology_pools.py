@@ -73,7 +73,7 @@ BAD_PARTS = {
     "rate infinite": (
         "rate: 4",
         "rate: .inf",
-        "servers[0].rate: expected a finite number, got inf",
+        "servers[0].rate: expected a finite number, got .inf",
     ),
     "rate in words": ("rate: 4", "rate: fast", "servers[0].rate: expected a number, got 'fast'"),
     "rates too large together": (
@@ -151,10 +151,10 @@ BAD_PARTS = {
         "id: l m",
         "types[0].id: expected 1 to 63 of A-Z a-z 0-9 . _ -, got 'l m'",
     ),
-    "an id that YAML takes for false": (
+    "an id that is true": (
         "id: llm",
-        "id: no",
-        "types[0].id: expected an id, got false",
+        "id: true",
+        "types[0].id: expected an id, got true (put it in quotes)",
     ),
     "on_block misspelled": (
         "on_block: queue",

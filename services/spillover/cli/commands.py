@@ -20,6 +20,7 @@ from types import ModuleType
 
 from spillover import __version__
 from spillover.model.errors import InputError, SpilloverError
+from spillover_loadgen.output import take_all_characters
 from spillover_loadgen.parsing import OneLineParser
 
 EXIT_FAILED = 1
@@ -78,6 +79,7 @@ COMMANDS = {
 
 def run_command(arguments: list[str]) -> int:
     """Run the command that is named; its exit status."""
+    take_all_characters()
     tell = _teller(arguments)
     try:
         try:
@@ -96,6 +98,8 @@ def run_command(arguments: list[str]) -> int:
         _drop_output()
         return EXIT_FAILED
     except OSError as error:
+        if error.errno == errno.ENOENT and not _has_directory():
+            return _fail("the working directory was removed: change to another one", EXIT_USAGE)
         if error.errno not in _NO_ROOM:
             raise
         _drop_output()
@@ -157,6 +161,15 @@ def _load(name: str) -> ModuleType:
         return importlib.import_module(name)
     finally:
         gc.enable()
+
+
+def _has_directory() -> bool:
+    """Whether the working directory is there."""
+    try:
+        os.getcwd()  # noqa: PTH109 - it is only asked for
+    except OSError:
+        return False
+    return True
 
 
 def _drop_output() -> None:

@@ -1,4 +1,5 @@
-"""`spillover config get|set|diff`: what a federation goes by, read and changed while it runs."""
+"""`spillover config get|set|diff|history`: what a federation goes by, read and changed while it
+runs."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from spillover.cli.node_calls import Headers, NodeCalls, Refused
 from spillover.cli.parsing import node_url, whole_number_in
-from spillover.core.membership.changes import differences, filled, refuse_fixed
+from spillover.core.membership.changes import differences, filled, refuse_fixed, unusual
 from spillover.inputs.builtin import BUILTIN_NAMES
 from spillover.inputs.topology_file import load_topology, read_topology, short_text
 from spillover.inputs.yaml_file import shown_path
@@ -22,7 +24,7 @@ from spillover.model.topology import Topology
 from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.trusting import add_ca_file
 
-CONFIG = "/admin/config"
+CONFIG, HISTORY = "/admin/config", "/admin/config/history"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     summary = "have all nodes go by a file, without a restart"
     change = commands.add_parser("set", help=summary, description=summary, allow_abbrev=False)
     _add_url(change)
-    _add_file(change)
+    either = change.add_mutually_exclusive_group(required=True)
+    either.add_argument("file", metavar="FILE", nargs="?", help=_FILE_HELP)
+    either.add_argument(
+        "--rollback", nargs="?", type=whole_number_in(0, 2**53), const=BEFORE, metavar="V",
+        help="in place of FILE: what the node went by before, or as version V (see `history`)",
+    )  # fmt: skip
     change.add_argument(
         "--if-version", type=whole_number_in(0, VERSION_MAX), metavar="V",
         help="the version that it takes the place of (default: as the file says)",
@@ -49,6 +56,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_file(diff)
     diff.add_argument("--json", action="store_true", help="the lines as one JSON object")
     diff.set_defaults(command=_diff)
+    summary = "list what the node has gone by, and what each changed: the last ten"
+    history = commands.add_parser("history", help=summary, description=summary, allow_abbrev=False)
+    _add_url(history)
+    history.add_argument("--json", action="store_true", help="with the texts, as one JSON object")
+    history.set_defaults(command=_history)
 
 
 def _add_url(parser: argparse.ArgumentParser) -> None:
@@ -61,8 +73,15 @@ _OF_THE_FILE = "body.topology."
 """Before the field, where a node refuses a topology."""
 
 
+BEFORE = -1
+"""The version of what counted before."""
+
+
+_FILE_HELP = "a topology file, or a built-in name"
+
+
 def _add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a topology file, or a built-in name")
+    parser.add_argument("file", metavar="FILE", help=_FILE_HELP)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> int:
-    told = asyncio.run(_ask(options.url, token_headers(options)))
+    told = asyncio.run(_ask(options.url, token_headers(options), CONFIG, _is_config))
     if options.json:
         print(json.dumps(told))
         return 0
@@ -85,20 +104,75 @@ def _get(options: argparse.Namespace) -> int:
 
 
 def _set(options: argparse.Namespace) -> int:
-    topology = load_topology(options.file)
-    if_version = topology.version if options.if_version is None else options.if_version
-    text = _text(options.file, topology)
-    try:
-        told = asyncio.run(_put(options.url, token_headers(options), if_version, text))
-    except Refused as refused:
-        if not refused.detail.startswith(_OF_THE_FILE):
-            raise
-        # What only a node can know of it: another federation's, or what cannot change.
-        raise InputError(options.file, "", refused.detail.removeprefix(_OF_THE_FILE)) from None
+    return asyncio.run(_set_at(options))
+
+
+async def _set_at(options: argparse.Namespace) -> int:
+    async with NodeCalls(options.url, token_headers(options)) as node:
+        if options.file is None:
+            source, if_version, text = await _earlier(node, options.rollback)
+        else:
+            source, topology = options.file, load_topology(options.file)
+            if_version, text = topology.version, _text(options.file, topology)
+        if options.if_version is not None:
+            if_version = options.if_version
+        body = json.dumps({"if_version": if_version, "topology": text}).encode()
+        try:
+            told = await node.call("PUT", CONFIG, _is_config, body)
+        except Refused as refused:
+            raise _told_better(refused, source, if_version) from None
+    _warn(told.get("unusual"))
     if options.json:
         print(json.dumps(told))
     else:
-        print(f"version {told['version']} is taken; other nodes follow within a second or two")
+        of = "" if options.file else f", as {source} was"
+        print(f"version {told['version']} is taken{of}; other nodes follow within a second or two")
+    return 0
+
+
+def _warn(lines: object) -> None:
+    """Say what is seldom meant, of a change that is made nevertheless."""
+    for line in lines if isinstance(lines, list) else []:
+        print(f"spillover: unusual: {line}", file=sys.stderr)
+
+
+def _told_better(refused: Refused, source: str, if_version: int) -> Exception:
+    """With what the node does not know."""
+    if refused.detail.startswith(_OF_THE_FILE):
+        # What only a node can know of it: another federation's, or what cannot change.
+        return InputError(source, "", refused.detail.removeprefix(_OF_THE_FILE))
+    if refused.reason != "version_conflict":
+        return refused
+    why = f"{source} takes the place of version {if_version}"
+    instead = "change what `config get` prints now, or say with --if-version which one it replaces"
+    return RunError(f"{refused}, {why}: {instead}")
+
+
+async def _earlier(node: NodeCalls, wanted: int) -> tuple[str, int, str]:
+    """What an earlier configuration is called, the version that counts now, and the text of the
+    earlier one. Raises RunError where the node knows none."""
+    now, *before = (await node.call("GET", HISTORY, _is_history))["configurations"]
+    found = next((one for one in before if wanted in (BEFORE, one["version"])), None)
+    if found is None:
+        which = "earlier one" if wanted == BEFORE else f"version {wanted} before it"
+        known = f"it goes by version {now['version']} and has known no {which} since it started"
+        raise RunError(f"{node.url}: {known}: ask another node, or set a file")
+    return f"version {found['version']}", now["version"], found["topology"]
+
+
+def _history(options: argparse.Namespace) -> int:
+    told = asyncio.run(_ask(options.url, token_headers(options), HISTORY, _is_history))
+    if options.json:
+        print(json.dumps(told))
+        return 0
+    listed = told["configurations"]
+    topologies = [read_topology(one["topology"], options.url, "of the node") for one in listed]
+    for index, one in enumerate(listed):
+        by = f" of {one['by']}" if one.get("by") else ""
+        print(f"version {one['version']}{by}, since {one.get('at')}{'' if index else ' (now)'}")
+        if index + 1 < len(listed):
+            for line in differences(topologies[index + 1], topologies[index]):
+                print(f"  {line}")
     return 0
 
 
@@ -117,26 +191,23 @@ def _diff(options: argparse.Namespace) -> int:
         told = {"version": told["version"], "changes": lines, "refused": refused}
         print(json.dumps(told))
         return 0
+    _warn(unusual(before, after))
     print("\n".join(lines) or f"nothing differs from version {told['version']}")
     if refused is not None:
         print(f"it would be refused: {refused}")
     return 0
 
 
-async def _ask(url: str, headers: Headers) -> dict[str, Any]:
+async def _ask(
+    url: str, headers: Headers, path: str, is_answer: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
     async with NodeCalls(url, headers) as node:
-        return await node.call("GET", CONFIG, _is_config)
+        return await node.call("GET", path, is_answer)
 
 
 async def _ask_both(url: str, headers: Headers) -> tuple[dict[str, Any], dict[str, Any]]:
     async with NodeCalls(url, headers) as node:
         return await node.state(), await node.call("GET", CONFIG, _is_config)
-
-
-async def _put(url: str, headers: Headers, if_version: int, text: str) -> dict[str, Any]:
-    body = json.dumps({"if_version": if_version, "topology": text}).encode()
-    async with NodeCalls(url, headers) as node:
-        return await node.call("PUT", CONFIG, _is_config, body)
 
 
 def _text(file: str, topology: Topology) -> str:
@@ -151,3 +222,12 @@ def _text(file: str, topology: Topology) -> str:
 
 def _is_config(told: dict[str, Any]) -> bool:
     return isinstance(told.get("version"), int) and isinstance(told.get("topology"), str)
+
+
+def _is_history(told: dict[str, Any]) -> bool:
+    listed = told.get("configurations")
+    return (
+        isinstance(listed, list)
+        and bool(listed)
+        and all(isinstance(one, dict) and _is_config(one) for one in listed)
+    )

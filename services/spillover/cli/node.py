@@ -103,7 +103,8 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         "--bind",
         type=address,
         metavar="HOST:PORT",
-        help="serve clients there (default: as in the cluster's url)",
+        help="serve clients there; [::]:PORT is all addresses, those of IPv4 too (default: as in "
+        "the cluster's url)",
     )
     parser.add_argument(
         "--peer-bind",

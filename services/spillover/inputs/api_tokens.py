@@ -22,8 +22,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from spillover.inputs.yaml_file import describe, read_text, shown_path
-from spillover.inputs.yaml_text import lines_of_entries, parse_yaml
+from spillover.inputs.yaml_file import describe, describe_as_number, read_text, shown_path
+from spillover.inputs.yaml_text import as_written, lines_of_entries, parse_yaml
 from spillover.model.access import NO_QUOTA, TENANT, TENANT_EXPECTED, ApiToken, Quota, Role
 from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
@@ -134,8 +134,8 @@ def _entries(source: str, text: str) -> list[Any]:
 def _read_entry(entry: object) -> ApiToken:
     fields = _mapping("", entry, _FIELDS)
     name = _label("name", fields)
-    digest = fields.get("sha256")
-    if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+    digest = as_written(fields.get("sha256"))
+    if digest is None or not _SHA256.fullmatch(digest):
         # It is not shown.
         raise _FaultError("sha256", "expected the SHA-256 of the secret, 64 hex digits (in quotes)")
     roles = _roles(fields)
@@ -176,9 +176,10 @@ def _mapping(field: str, value: object, known: tuple[str, ...]) -> dict[str, Any
 
 def _label(field: str, fields: Mapping[str, Any]) -> str:
     value = fields.get(field)
-    if not isinstance(value, str) or not TENANT.fullmatch(value):
+    text = as_written(value)
+    if text is None or not TENANT.fullmatch(text):
         raise _FaultError(field, f"expected {TENANT_EXPECTED}, got {describe(value)}")
-    return value
+    return text
 
 
 def _roles(fields: Mapping[str, Any]) -> frozenset[Role]:
@@ -199,7 +200,9 @@ def _quota(given: object) -> Quota:
     rate = limits.get("requests_per_s")
     is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
     if rate is not None and not (is_number and 0 < rate <= _RATE_MAX):
-        expected = f"expected a number above 0, at most {_RATE_MAX:.0f}, got {describe(rate)}"
+        expected = (
+            f"expected a number above 0, at most {_RATE_MAX:.0f}, got {describe_as_number(rate)}"
+        )
         raise _FaultError("quota.requests_per_s", expected)
     return Quota(requests_per_s=None if rate is None else float(rate), **counts)
 
@@ -208,6 +211,6 @@ def _count(limit: str, value: object) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _COUNT_MAX:
-        expected = f"expected a whole number, 1 to {_COUNT_MAX}, got {describe(value)}"
+        expected = f"expected a whole number, 1 to {_COUNT_MAX}, got {describe_as_number(value)}"
         raise _FaultError(f"quota.{limit}", expected)
-    return value
+    return int(value)

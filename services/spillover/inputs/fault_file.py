@@ -26,7 +26,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spillover.inputs.random_faults import random_faults
-from spillover.inputs.yaml_file import EXACT_INTEGER_LIMIT, describe, read_mapping, shown_path
+from spillover.inputs.yaml_file import (
+    EXACT_INTEGER_LIMIT,
+    describe,
+    describe_as_number,
+    read_mapping,
+    shown_path,
+)
+from spillover.inputs.yaml_text import as_written
 from spillover.model.errors import InputError
 from spillover.model.faults import (
     FAULT_ACTIONS,
@@ -158,9 +165,9 @@ def _limits(entry: Mapping[Any, Any]) -> tuple[tuple[str, int], ...]:
     limits = _mapping(entry, "classes")
     for name, tokens in limits.items():
         if isinstance(tokens, bool) or not isinstance(tokens, int):
-            expected = f"expected a whole number for {name}, got {describe(tokens)}"
+            expected = f"expected a whole number for {name}, got {describe_as_number(tokens)}"
             raise _wrong("classes", expected)
-    return tuple(limits.items())
+    return tuple((name, int(tokens)) for name, tokens in limits.items())
 
 
 def _out_and_in(entry: Mapping[Any, Any]) -> tuple[tuple[str, str], ...]:
@@ -175,20 +182,20 @@ def _out_and_in(entry: Mapping[Any, Any]) -> tuple[tuple[str, str], ...]:
 
 def _mapping(entry: Mapping[Any, Any], name: str) -> dict[str, Any]:
     value = entry.get(name, {})
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+    by_id = {as_written(key): each for key, each in value.items()} if type(value) is dict else None
+    if by_id is None or None in by_id:
         raise _wrong(name, f"expected a mapping by id, got {describe(value)}")
-    return value
+    return by_id  # type: ignore[return-value]
 
 
 def _directions(entry: Mapping[Any, Any]) -> tuple[Direction, ...]:
     if "between" in entry:
         if "from" in entry or "to" in entry:
             raise _wrong("between", "expected either between, or from and to")
-        pair = entry["between"]
-        if not (
-            isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
-        ):
-            raise _wrong("between", f"expected two cluster ids, got {describe(pair)}")
+        given = entry["between"]
+        pair = [as_written(each) for each in given] if isinstance(given, list) else []
+        if len(pair) != 2 or pair[0] is None or pair[1] is None:
+            raise _wrong("between", f"expected two cluster ids, got {describe(given)}")
         a, b = ClusterId(pair[0]), ClusterId(pair[1])
         return ((a, b), (b, a))
     if "from" not in entry and "to" not in entry:
@@ -198,9 +205,10 @@ def _directions(entry: Mapping[Any, Any]) -> tuple[Direction, ...]:
 
 def _text(entry: Mapping[Any, Any], name: str) -> str:
     value = _value_of(entry, name)
-    if not isinstance(value, str):
+    text = as_written(value)
+    if text is None:
         raise _wrong(name, f"expected text, got {describe(value)}")
-    return value
+    return text
 
 
 def _number_of(entry: Mapping[Any, Any], name: str) -> float:
@@ -208,7 +216,7 @@ def _number_of(entry: Mapping[Any, Any], name: str) -> float:
     value = _value_of(entry, name)
     too_large = isinstance(value, int) and abs(value) > EXACT_INTEGER_LIMIT
     if isinstance(value, bool) or not isinstance(value, int | float) or too_large:
-        raise _wrong(name, f"expected a number, got {describe(value)}")
+        raise _wrong(name, f"expected a number, got {describe_as_number(value)}")
     return float(value)
 
 

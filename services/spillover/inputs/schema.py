@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from datetime import date
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -25,8 +24,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from spillover.inputs.yaml_file import EXACT_INTEGER_LIMIT, describe
+from spillover.inputs.yaml_file import EXACT_INTEGER_LIMIT, describe, describe_as_number
+from spillover.inputs.yaml_text import as_written
 from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
 from spillover.model.nearest import nearest
 
 if TYPE_CHECKING:
@@ -38,11 +39,6 @@ Forms: TypeAlias = Mapping[tuple[type, str], Any]
 """Dataclass and name of a field to the type, with validators, that its values have in files."""
 
 WHOLE_NUMBER = Annotated[int, pydantic.Field(ge=-EXACT_INTEGER_LIMIT, le=EXACT_INTEGER_LIMIT)]
-
-_AS_IN_FILES: dict[object, Any] = {
-    int: WHOLE_NUMBER,
-    float: Annotated[float, pydantic.Field(allow_inf_nan=False)],
-}
 
 _EXPECTED_BY_TYPE = {
     "bool_type": "true or false",
@@ -59,6 +55,8 @@ _EXPECTED_BY_TYPE = {
     "invalid_key": "a field name",
 }
 
+_OF_NUMBERS = ("int_type", "float_type", "number_or_list")
+
 
 def fault(expected: str) -> PydanticCustomError:
     """Returns the error of a validator; `expected` is a whole message, braces and all."""
@@ -72,11 +70,11 @@ def _check_printable(value: str) -> str:
 
 
 def _check_id(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < EXACT_INTEGER_LIMIT:
-        return str(value)
-    if not isinstance(value, str):
-        raise fault(f"expected an id, got {describe(value)}")
-    return value
+    text = as_written(value)
+    if text is None:
+        hint = " (put it in quotes)" if isinstance(value, bool) else ""
+        raise fault(f"expected an id, got {describe(value)}{hint}")
+    return text
 
 
 def _check_ids(value: object) -> object:
@@ -85,12 +83,26 @@ def _check_ids(value: object) -> object:
     return value
 
 
+def _bool_of_word(value: object) -> object:
+    """The words that only YAML 1.1 has for it; ids may be called so."""
+    return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+_WORDS = {"yes": True, "on": True, "no": False, "off": False}
+
 PRINTABLE = Annotated[str, AfterValidator(_check_printable)]
 
 ID = Annotated[str, BeforeValidator(_check_id)]
-"""An id of a part of a pool: text, or a whole number."""
+"""An id: text as it is written, also where YAML takes it for a number."""
 
 IDS = Annotated[list[ID], BeforeValidator(_check_ids), AfterValidator(tuple)]
+
+_AS_IN_FILES: dict[object, Any] = {
+    int: WHOLE_NUMBER,
+    float: Annotated[float, pydantic.Field(allow_inf_nan=False)],
+    bool: Annotated[bool, BeforeValidator(_bool_of_word)],
+    ClusterId: ID,
+}
 
 _NUMBER, _LIST = "a number", "a list"
 """Which of two types a value is read as; it stands in pydantic's locations."""
@@ -205,9 +217,11 @@ class _Telling:
                 return "expected a value, the field is missing"
             case "extra_forbidden":
                 return self._unknown_field(detail["loc"])
-            case "string_type" if isinstance(detail["input"], bool | int | float | date):
-                # YAML takes no, 1 and 2024-01-01 for other things than text.
+            case "string_type" if isinstance(detail["input"], bool | int | float):
+                # YAML takes true and 1 for other things than text.
                 return f"expected text, got {got} (put it in quotes)"
+        if kind in _OF_NUMBERS:
+            got = describe_as_number(detail["input"])
         return f"expected {_EXPECTED_BY_TYPE.get(kind, detail['msg'])}, got {got}"
 
     def _unknown_field(self, location: tuple[int | str, ...]) -> str:

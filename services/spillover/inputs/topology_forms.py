@@ -66,10 +66,10 @@ def _check_url(value: str) -> str:
     return value
 
 
-def _check_between(value: list[str]) -> tuple[str, ...]:
+def _check_between(value: tuple[str, ...]) -> tuple[str, ...]:
     if len(value) != 2:
         raise fault(f"expected two cluster ids, got {len(value)}")
-    return tuple(value)
+    return value
 
 
 _POLICY = Annotated[str, AfterValidator(_check_policy)]
@@ -90,5 +90,5 @@ FORMS: Forms = {
     (ServerClass, "servers"): IDS,
     (JobType, "id"): ID,
     (JobType, "classes"): IDS,
-    (Link, "between"): Annotated[list[str], AfterValidator(_check_between)],
+    (Link, "between"): Annotated[IDS, AfterValidator(_check_between)],
 }

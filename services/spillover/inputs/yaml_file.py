@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from spillover.inputs.yaml_text import parse_yaml
+from spillover.inputs.yaml_text import parse_yaml, readings_of
 from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
 from spillover.model.ranges import WHOLE_MAX
@@ -39,6 +39,18 @@ def describe(value: object) -> str:
             return "a very large number"
     shown = repr(value) if isinstance(value, str | int | float) else str(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def describe_as_number(value: object) -> str:
+    """Returns the same of what was expected to be a number; of text that some readers of YAML take
+    for one, with what is to be written instead."""
+    got = describe(value)
+    match readings_of(value) if isinstance(value, str) else []:
+        case [one]:
+            return f"{got} (write {one} if that is meant)"
+        case [one, other]:
+            return f"{got} (write {one} or {other}, whichever is meant)"
+    return got
 
 
 def read_mapping(

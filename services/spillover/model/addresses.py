@@ -15,6 +15,18 @@ _HOST_AND_PORT = re.compile(rf"({HOST})(?::([0-9]{{1,5}}))?")
 SHOWN_MAX = 60
 
 
+def of_socket(told: object) -> tuple[str, int] | None:
+    """Returns the address that a socket tells of one of its ends, None where it is none of the
+    internet. An IPv4 address stays one where a socket of IPv6 takes both (RFC 4291, 2.5.5.2)."""
+    if not isinstance(told, tuple) or len(told) < 2:
+        return None
+    host = str(told[0])
+    return host.removeprefix(_IPV4_AS_IPV6) if "." in host else host, int(told[1])
+
+
+_IPV4_AS_IPV6 = "::ffff:"
+
+
 def is_host(host: str) -> bool:
     """Returns whether what matches HOST is a host: in brackets, an IPv6 address."""
     if not host.startswith("["):

@@ -14,6 +14,7 @@ from spillover.core.membership.changes import (
     filled,
     kept,
     refuse_fixed,
+    unusual,
 )
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
@@ -54,6 +55,21 @@ def test_links_come_and_go_at_their_ends_only() -> None:
     assert at_a.joins[0].url == "http://127.0.0.1:99"
     assert changes_at(THREE, after, B) == Changes(parts=(A,))
     assert [one.delay_ms for one in changes_at(THREE, after, C).joins] == [9.0]
+
+
+def test_what_is_seldom_meant_is_told() -> None:
+    assert unusual(THREE, replace(THREE, links=(link(A, B, 49.0), link(B, C, 5.0)))) == []
+    assert unusual(THREE, changed(THREE, A, servers=19, queue_limit=1001)) == []
+    after = replace(
+        changed(THREE, A, servers=20), links=(link(B, A, 0.5),), default_deadline_ms=6e3
+    )
+    assert unusual(THREE, after) == [
+        "default_deadline_ms: 60000 to 6000 (10 times as small)",
+        "cluster a servers: 2 to 20 (10 times as large)",
+        "cluster c has no link any more: it hands nothing on and gets nothing",
+        "link b-a delay_ms: 5 to 0.5 (10 times as small)",
+    ]
+    assert unusual(THREE, changed(THREE, A, queue_limit=0)) == ["cluster a queue_limit: 10000 to 0"]
 
 
 def test_a_link_with_another_delay_is_the_same_link() -> None:

@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from spillover.live.process.listening import bind_socket
+from spillover.model.addresses import of_socket
 from spillover.model.errors import InputError
 
 
@@ -38,6 +39,30 @@ def test_an_address_of_the_other_kind(require):
         require(condition=False, reason="an IPv6 address")
     with listening:
         assert listening.family == socket.AF_INET6
+
+
+def test_all_addresses_are_those_of_both_kinds():
+    """And clients of IPv4 are told by the address that they have."""
+    with bind_socket("::", 0) as listening:
+        place = ("127.0.0.1", listening.getsockname()[1])
+        with socket.create_connection(place, 20.0) as caller:
+            accepted, told = listening.accept()
+            with accepted:
+                assert of_socket(told) == caller.getsockname()
+    assert of_socket(("::1", 80, 0, 0)) == ("::1", 80)
+    assert of_socket("/a/path") is None
+
+
+def test_all_addresses_where_there_is_no_ipv6(monkeypatch):
+    def without(family, *more):
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        return made(family, *more)
+
+    made = socket.socket
+    monkeypatch.setattr(socket, "socket", without)
+    with bind_socket("::", 0) as listening:
+        assert listening.getsockname()[0] == "0.0.0.0"  # noqa: S104
 
 
 @pytest.mark.parametrize(

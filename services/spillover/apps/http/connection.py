@@ -37,6 +37,7 @@ from spillover.live.http.head import head_lines
 from spillover.live.http.known_heads import whole_message
 from spillover.live.http.large_bodies import LargeBody
 from spillover.live.tls.certified import PeerCertificate, certificate_of
+from spillover.model.addresses import of_socket
 
 HEAD_LIMIT_BYTES = 65_536
 """Of a request's head. Trailers, and what else comes without being body, are held to it too; a
@@ -150,8 +151,8 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self.client = _address(transport.get_extra_info("peername"))
-        self._here = _address(transport.get_extra_info("sockname"))
+        self.client = of_socket(transport.get_extra_info("peername"))
+        self._here = of_socket(transport.get_extra_info("sockname"))
         self.certificate = certificate_of(transport)
         self._service.connections.add(self)
         self._idle_since_s = self._loop.time()
@@ -717,8 +718,3 @@ def _new_parser(connection: HttpConnection) -> Any:
     parser = httptools.HttpRequestParser(connection)
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
-
-
-def _address(told: object) -> Address | None:
-    """Of a socket of the internet."""
-    return (str(told[0]), int(told[1])) if isinstance(told, tuple) and len(told) >= 2 else None

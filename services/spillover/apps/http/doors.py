@@ -19,6 +19,7 @@ from spillover.apps.http.exchange import EXCHANGE, Exchange
 from spillover.apps.http.openapi import Described, problems
 from spillover.apps.http.problems import Problem
 from spillover.model.access import ApiToken, Role
+from spillover.model.addresses import of_socket
 
 
 class Open(Enum):
@@ -230,5 +231,5 @@ def _door(exchange: Exchange) -> str:
 
 def _address(exchange: Exchange) -> str | None:
     """Of the other end of the connection."""
-    told = exchange.connection.transport.get_extra_info("peername")
-    return str(told[0]) if isinstance(told, tuple) else None
+    told = of_socket(exchange.connection.transport.get_extra_info("peername"))
+    return None if told is None else told[0]

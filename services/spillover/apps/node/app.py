@@ -79,7 +79,7 @@ def create_app(
         add_request_routes(app, shell)
         _add_federation_routes(app, federation)
         add_admin_routes(app, shell, site, testbed=testbed)
-        add_config_routes(app, shell, configuration, guard_of(site))
+        add_config_routes(app, shell, configuration, federation, guard_of(site))
         complete(app, console, REQUESTS)
         describe(app, partial(tell_hot_paths, has_tokens=access is not None))
         return app

@@ -15,7 +15,10 @@ from spillover.apps.http.json_body import StrictBody, read_json
 from spillover.apps.http.openapi import described_body, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.configuration import NodeConfiguration
+from spillover.apps.node.federation import Federation
 from spillover.apps.node.openapi import HELLO_HEADER
+from spillover.apps.node.views import NodeState
+from spillover.core.membership.changes import filled, unusual
 from spillover.inputs.topology_file import read_topology, short_text, topology_of
 from spillover.live.membership.shell import NotTaken
 from spillover.live.overflow.identity import HELLO, TurnedAway
@@ -67,6 +70,27 @@ class ConfigState(BaseModel):
     removed: bool = False
 
 
+class TakenConfiguration(ConfigState):
+    """What the node goes by now, and in lines for people what is seldom meant of the change."""
+
+    unusual: list[str] = []
+
+
+class PastConfiguration(BaseModel):
+    """What the node has gone by since `at`, as files have it."""
+
+    version: int
+    by: str | None
+    at: str
+    topology: str
+
+
+class ConfigHistory(BaseModel):
+    """The newest is the first, and what counts now."""
+
+    configurations: list[PastConfiguration]
+
+
 StampParts = Annotated[list[int | str], Field(min_length=3, max_length=3)]
 
 
@@ -80,7 +104,11 @@ class PeerConfiguration(BaseModel):
 
 
 def add_config_routes(
-    app: FastAPI, shell: NodeShell, configuration: NodeConfiguration, guard: list[Any]
+    app: FastAPI,
+    shell: NodeShell,
+    configuration: NodeConfiguration,
+    federation: Federation,
+    guard: list[Any],
 ) -> None:
     """Add them."""
 
@@ -88,6 +116,11 @@ def add_config_routes(
     async def config() -> ConfigState:
         """Returns what this node goes by, to be changed and put back."""
         return _state(configuration)
+
+    @app.get("/admin/config/history", dependencies=guard, responses=problems("another_site"))
+    async def history() -> ConfigHistory:
+        """Returns what this node has gone by since it started, at most the last ten."""
+        return _history(configuration)
 
     @app.put(
         "/admin/config",
@@ -97,18 +130,24 @@ def add_config_routes(
             "another_site", "invalid", "version_conflict", "store_unreachable", "too_large"
         ),
     )
-    async def set_config(request: Request) -> ConfigState:
+    async def set_config(request: Request) -> TakenConfiguration:
         """Have all nodes go by another topology, without a restart. What cannot change while nodes
         run is refused by its name, and nothing changes then."""
         body = await read_json(request, ConfigBody, BODY_LIMIT_BYTES)
         try:
-            await configuration.propose(body.if_version, _topology_of(body, configuration))
+            topology = _topology_of(body, configuration)
+            told = await _unusual(configuration.current.topology, topology, federation)
+            await configuration.propose(body.if_version, topology)
         except InputError as error:
             raise _invalid(error.field, error.expected) from None
         except NotTaken as error:
             raise _refusal(error) from None
-        return _state(configuration)
+        return TakenConfiguration(**dict(_state(configuration)), unusual=told)
 
+    _add_route_of_peers(app, shell, configuration)
+
+
+def _add_route_of_peers(app: FastAPI, shell: NodeShell, configuration: NodeConfiguration) -> None:
     @app.get(
         CONFIGURATION,
         summary="Between nodes: what this one goes by",
@@ -139,6 +178,21 @@ def _topology_of(body: ConfigBody, configuration: NodeConfiguration) -> Topology
     return topology_of(body.topology, SOURCE, name)
 
 
+async def _unusual(before: Topology, after: Topology, federation: Federation) -> list[str]:
+    """What is seldom meant of the change, among it that clusters are removed which have work."""
+    lines = unusual(before, filled(before, after))
+    gone = sorted(set(before.cluster_ids) - set(after.cluster_ids))
+    states = (await federation.show()).clusters if gone else {}
+    for name in gone:
+        state = states.get(name)
+        if not isinstance(state, NodeState):
+            lines.append(f"cluster {name} is removed, and cannot be asked whether it has work")
+        elif state.busy or state.queue_length:
+            work = f"{state.busy} running, {state.queue_length} waiting"
+            lines.append(f"cluster {name} is removed, and has work: {work}")
+    return lines
+
+
 def _refusal(error: NotTaken) -> Problem:
     refused = error.refused
     if refused.field:
@@ -163,6 +217,19 @@ def _state(configuration: NodeConfiguration) -> ConfigState:
         else LostConfiguration(version=lost.stamp.version, topology=_text_of(lost)),
         removed=configuration.machine.removed,
     )
+
+
+def _history(configuration: NodeConfiguration) -> ConfigHistory:
+    told = [
+        PastConfiguration(
+            version=one.stamp.version,
+            by=one.stamp.cluster or None,
+            at=at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            topology=_text_of(one),
+        )
+        for at, one in configuration.history
+    ]
+    return ConfigHistory(configurations=told)
 
 
 def _text_of(configuration: Configuration) -> str:

@@ -5,7 +5,9 @@ configuration, and what comes of a change to the node. Neither of the two knows 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from spillover.core.membership.changes import Changes, changes_at, filled, kept
@@ -26,6 +28,9 @@ from spillover.model.topology import Neighbor, Topology
 
 ASK_WITHIN_S = 2.0
 """For one question. There is one at a time."""
+
+HISTORY_MAX = 10
+"""Configurations that a node can be taken back to."""
 
 OF_THE_MACHINE = ("servers", "queue_limit", "held_limit_bytes", "max_hops")
 """Settings that the node's machine goes by; others are read where they are used."""
@@ -50,6 +55,8 @@ class NodeConfiguration:
         self._left: dict[str, Stamp] = {}
         """What each neighbor last told that it goes by, and this node does not."""
         self._on_change = on_change
+        self.history: deque[tuple[datetime, Configuration]] = deque(maxlen=HISTORY_MAX)
+        """What the node has gone by in this life, and since when; the newest first."""
         self._own = shell.cluster.id
         configuration = of_file(shell.topology, short_text(shell.topology))
         self._shell = ConfigurationShell(
@@ -68,7 +75,7 @@ class NodeConfiguration:
         shell.configured.on_higher = self._shell.heard if from_peers else self._leave
         shell.metrics.registry.register(self._shell.metrics)
         shell.on_close.append(self._shell.close)
-        on_change(configuration)
+        self._go_by(configuration)
 
     @property
     def current(self) -> Configuration:
@@ -102,6 +109,10 @@ class NodeConfiguration:
             told = {"neighbor": cluster, "version": stamp.version, "by": stamp.cluster}
             words = "a newer configuration is not taken from a neighbor: set it here as well"
             _log.warning(Message(words, **told))
+
+    def _go_by(self, configuration: Configuration) -> None:
+        self.history.appendleft((datetime.now(UTC), configuration))
+        self._on_change(configuration)
 
     # --- what the configuration asks for --------------------------------------------------------
 
@@ -150,7 +161,7 @@ class NodeConfiguration:
         node.configured.go_by(configuration.stamp)
         self._show_superseded()
         self._say(configuration.stamp, changes)
-        self._on_change(configuration)
+        self._go_by(configuration)
         if changes.removed:
             node.configured.removed = True
             node.feed(ev.Removed(node.leaving.lame_duck_s))

@@ -48,6 +48,7 @@ from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.request_log import is_logged, log_turned_away
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.addresses import of_socket
 from spillover.model.request import Refusal
 from spillover.model.signals.gateway import OTHER
 
@@ -162,9 +163,9 @@ class DoorConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES)
-        peer = transport.get_extra_info("peername")
+        peer = of_socket(transport.get_extra_info("peername"))
         scheme = "http" if transport.get_extra_info("ssl_object") is None else "https"
-        client = str(peer[0]) if isinstance(peer, tuple) else ""
+        client = "" if peer is None else peer[0]
         self._way = self._door.way_of(client, scheme)
         self._await_request()
         self._door.watch(self)

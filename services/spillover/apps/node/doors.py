@@ -22,6 +22,7 @@ DOORS: Mapping[str, Mapping[str, Need]] = {
     "/federation": {"GET": Role.READ},
     "/explain/{request_id}": {"GET": Role.READ},
     "/admin/config": {"GET": Role.READ, "PUT": Role.OPERATE},
+    "/admin/config/history": {"GET": Role.READ},
     "/admin/resume": {"POST": Role.OPERATE},
     "/admin/policy": {"PUT": Role.OPERATE},
     "/admin/tokens": {"PUT": Role.OPERATE},

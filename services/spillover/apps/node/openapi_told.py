@@ -172,6 +172,24 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "superseded": None,
         "removed": False,
     },
+    "TakenConfiguration": {
+        "version": 5,
+        "by": "paris",
+        "topology": f"version: 5\n{_TOPOLOGY}",
+        "superseded": None,
+        "removed": False,
+        "unusual": ["cluster tokyo servers: 4 to 40 (10 times as large)"],
+    },
+    "ConfigHistory": {
+        "configurations": [
+            {
+                "version": 4,
+                "by": "paris",
+                "at": "2026-09-21T03:12:40Z",
+                "topology": f"version: 4\n{_TOPOLOGY}",
+            }
+        ]
+    },
     "PeerConfiguration": {
         "stamp": [4, "paris", 1_790_000_000_000],
         "topology": _TOPOLOGY,

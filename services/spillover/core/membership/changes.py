@@ -111,6 +111,42 @@ def differences(before: Topology, after: Topology) -> list[str]:
     return lines + _changed_links(before, after)
 
 
+def unusual(before: Topology, after: Topology) -> list[str]:
+    """Returns what people seldom want of a change, in lines for them: numbers that become ten times
+    as large or small, clusters that lose all their links."""
+    lines = [told for name in CHANGEABLE if (told := _far("", name, before, after))]
+    known = {cluster.id: cluster for cluster in before.clusters}
+    for cluster in after.clusters:
+        if (old := known.get(cluster.id)) is None:
+            continue
+        of = f"cluster {cluster.id} "
+        lines += [told for name in CHANGEABLE_OF_CLUSTERS if (told := _far(of, name, old, cluster))]
+        if before.neighbors(cluster.id) and not after.neighbors(cluster.id):
+            lines.append(f"{of}has no link any more: it hands nothing on and gets nothing")
+    links = {frozenset(link.between): link for link in before.links}
+    for link in after.links:
+        if (was := links.get(frozenset(link.between))) is not None:
+            told = _far(f"link {'-'.join(link.between)} ", "delay_ms", was, link)
+            lines += [told] if told else []
+    return lines
+
+
+FAR = 10
+"""So many times as large, or as small, is seldom meant."""
+
+
+def _far(of: str, name: str, old: object, new: object) -> str:
+    was, becomes = getattr(old, name), getattr(new, name)
+    if not (isinstance(was, int | float) and isinstance(becomes, int | float)):
+        return ""
+    low, high = sorted((was, becomes))
+    if high < FAR * low or low == high or low < 0:
+        return ""
+    size = "as large" if becomes == high else "as small"
+    times = f" ({high / low:.3g} times {size})" if low else ""
+    return f"{of}{name}: {was:g} to {becomes:g}{times}"
+
+
 def _changed_links(before: Topology, after: Topology) -> list[str]:
     old = {tuple(sorted(link.between)): link.delay_ms for link in before.links}
     new = {tuple(sorted(link.between)): link.delay_ms for link in after.links}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import socket
 import struct
 import sys
@@ -12,6 +13,8 @@ from contextlib import suppress
 from spillover.model.errors import InputError
 
 BACKLOG = 2048
+
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 _SO_ATTACH_FILTER = 26
 _NO_NEW_ONES = b"".join(
@@ -27,20 +30,47 @@ _NO_NEW_ONES = b"".join(
 
 
 def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
-    """Returns a listening socket. Raises InputError if the port is in use, or the address not of
-    this host."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """Returns a listening socket. `::` is all addresses, those of IPv4 too, and those alone where
+    there is no IPv6. Raises InputError if the port is in use, or the address not of this host."""
+    failed: Exception | None = None
+    for family, at in _ways(host):
+        try:
+            listening = _bound(family, at, port)
+        except OSError as error:
+            failed = failed or error
+            if not isinstance(error, socket.gaierror) and error.errno not in _NO_IPV6:
+                break
+        except (OverflowError, TypeError, ValueError) as error:  # of names that are none, too
+            failed = failed or error
+            break
+        else:
+            listening.listen(BACKLOG)
+            return listening
+    reason = getattr(failed, "strerror", None) or str(failed)
+    expected = f"expected an address that can be bound, got {host}:{port} ({reason})"
+    raise InputError(option, "", expected) from failed
+
+
+def _ways(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    """What is tried in turn. A name may have addresses of IPv6 alone."""
+    if host == "::":
+        return [(socket.AF_INET6, host), (socket.AF_INET, "0.0.0.0")]  # noqa: S104 - as asked for
+    if ":" in host:
+        return [(socket.AF_INET6, host)]
+    return [(socket.AF_INET, host), (socket.AF_INET6, host)]
+
+
+def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listening.bind((host, port))
-    except (OSError, OverflowError, TypeError, ValueError) as error:  # of names that are none, too
-        listening.close()
-        reason = getattr(error, "strerror", None) or str(error)
-        expected = f"expected an address that can be bound, got {host}:{port} ({reason})"
-        raise InputError(option, "", expected) from error
-    listening.listen(BACKLOG)
-    return listening
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if host == "::":
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        made.bind((host, port))
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def let_nobody_begin(sockets: Iterable[socket.socket]) -> None:

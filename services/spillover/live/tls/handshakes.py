@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from spillover.live.engine.reads import SharedReads
 from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S
+from spillover.model.addresses import of_socket
 
 STEPS_PER_TURN = 4
 """A client has two, and so has a server: a hello, and what the other end shows."""
@@ -237,5 +238,5 @@ def at_door(
 
 
 def _address_of(transport: asyncio.BaseTransport) -> str | None:
-    told = transport.get_extra_info("peername")
-    return str(told[0]) if isinstance(told, tuple) else None
+    told = of_socket(transport.get_extra_info("peername"))
+    return None if told is None else told[0]

@@ -132,9 +132,9 @@ def _digest(function: FunctionType, callees: list[Any]) -> str:
 def _cache_directory(digest: str) -> str | None:
     """Where the machine code of this source is kept; None where nothing can be written."""
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    base = config.CACHE_DIR or Path(home).expanduser() / "spillover" / "kernels"
-    directory = Path(base) / digest
     try:
+        base = config.CACHE_DIR or Path(home).expanduser() / "spillover" / "kernels"
+        directory = Path(base) / digest
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # a read-only or unknown home
         return None

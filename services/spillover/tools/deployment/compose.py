@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from textwrap import indent
 
+from spillover.inputs.yaml_text import quoted
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.tools.deployment import containers
@@ -211,7 +212,7 @@ def _lease_member(number: int, settings: ComposeSettings) -> str:
     command += ["--node", name, "--partitions", "32"]
     command += ["--handler", "python:spillover.live.leases.streams.example:consume_async"]
     command += [word for key, ms in times.items() for word in (f"--{key}-ms", str(ms))]
-    command += ["--bind", f"0.0.0.0:{containers.API_PORT}"]
+    command += ["--bind", containers.bind(containers.API_PORT)]
     secure = ""
     if settings.tls:
         command += containers.tls_options(files=["cert", "key"])
@@ -235,7 +236,7 @@ def _lease_member(number: int, settings: ComposeSettings) -> str:
 def _producer(number: int, settings: ComposeSettings) -> str:
     """One of the distributed queue: its objects are on a volume, and outlive the container."""
     name, scheme = producer_name(number), containers.scheme(tls=settings.tls)
-    command = ["queue", "--id", name, "--bind", f"0.0.0.0:{containers.API_PORT}"]
+    command = ["queue", "--id", name, "--bind", containers.bind(containers.API_PORT)]
     for peer in range(1, PRODUCERS + 1):
         other = producer_name(peer)
         command += ["--peer", f"{other}={scheme}://{other}:{containers.API_PORT}"]
@@ -376,5 +377,5 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text for YAML, which takes JSON's; compose would replace what begins with a dollar."""
-    return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
+    """Text for YAML; compose would replace what begins with a dollar."""
+    return quoted(text.replace("$", "$$"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from spillover.inputs.yaml_text import quoted
 from spillover.model.topology import Topology
 from spillover.tools.deployment.containers import TOPOLOGY_PATH, heading
 
@@ -43,7 +44,7 @@ def netem_text(topology: Topology, build: str | None) -> str:
 def _sidecar(cluster: str, delays: list[str], build: str | None) -> str:
     building = ""
     if build is not None:
-        context = json.dumps(f"{build}/deploy/netem".replace("$", "$$"))
+        context = quoted(f"{build}/deploy/netem".replace("$", "$$"))
         building = f"    build: {context}\n"
     return f"""\
   netem-{cluster}:

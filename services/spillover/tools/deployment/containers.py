@@ -48,7 +48,13 @@ TOKENS_FILE, PRODUCERS_FILE = "tokens.yaml", "producers"
 each other."""
 
 SECRET_MODE = 0o440
-"""For the user of the container, who has the group."""
+"""For whatever user the container has: its group is 0, as that of the files is."""
+
+POD_SECURITY: Mapping[str, object] = {
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""The user is the image's, or the one that a cluster chooses for a namespace, as OpenShift does."""
 
 API_PORT = 8080
 PEER_PORT = 8081
@@ -101,21 +107,23 @@ def is_written_by_us(text: str) -> bool:
 
 
 def node_command(cluster: Cluster, *, testbed: bool, tls: bool, tokens: bool = False) -> list[str]:
-    """Returns the arguments of `spillover`, for the node of this cluster in its container.
-
-    It listens on all addresses of the container: that of the wide-area network changes when a
-    container leaves it and comes back.
-    """
+    """Returns the arguments of `spillover`, for the node of this cluster in its container."""
     command = ["node", "--topology", TOPOLOGY_PATH, "--cluster", cluster.id]
-    command += ["--bind", f"0.0.0.0:{API_PORT}", "--peer-bind", f"0.0.0.0:{PEER_PORT}"]
+    command += ["--bind", bind(API_PORT), "--peer-bind", bind(PEER_PORT)]
     if cluster.passes:
-        command += ["--proxy-bind", f"0.0.0.0:{PROXY_PORT}"]
+        command += ["--proxy-bind", bind(PROXY_PORT)]
     command += ["--drain-timeout-s", str(DRAIN_TIMEOUT_S)]
     if tls:
         command += tls_options()
     if tokens:
         command += ["--tokens", f"{TOKENS_PATH}/{TOKENS_FILE}"]
     return [*command, "--testbed"] if testbed else command
+
+
+def bind(port: int) -> str:
+    """Returns that a service listens on all addresses of its container, of IPv6 and of IPv4: that
+    of the wide-area network changes when a container leaves it and comes back."""
+    return f"[::]:{port}"
 
 
 def tls_options(path: str = TLS_PATH, files: Iterable[str] = TLS_FILES) -> list[str]:

@@ -258,12 +258,6 @@ def _pod(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
         {"name": "topology", "configMap": {"name": _TOPOLOGY}},
         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
     ]
-    security: Manifest = {
-        "runAsNonRoot": True,
-        "runAsUser": containers.USER_ID,
-        "runAsGroup": containers.USER_ID,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
     if settings.tls:
         secret = {
             "secretName": containers.secret_of(cluster.id),
@@ -273,14 +267,12 @@ def _pod(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
     if settings.tokens:
         secret = {"secretName": TOKENS_SECRET, "defaultMode": containers.SECRET_MODE}
         volumes.append({"name": "tokens", "secret": secret})
-    if settings.tls or settings.tokens:
-        security["fsGroup"] = containers.USER_ID  # else nobody but root could read these
     return {
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "topologySpreadConstraints": [apart],
-        "securityContext": security,
+        "securityContext": dict(containers.POD_SECURITY),
         "containers": [_container(cluster, settings)],
         "volumes": volumes,
     }

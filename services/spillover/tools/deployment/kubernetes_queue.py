@@ -104,13 +104,8 @@ def _stateful_set(settings: QueueSettings) -> Manifest:
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": containers.USER_ID,
-            "runAsGroup": containers.USER_ID,
-            "fsGroup": containers.USER_ID,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        # A new volume is root's. Its group may write, too, which is one of the process then.
+        "securityContext": {**containers.POD_SECURITY, "fsGroup": containers.USER_ID},
         "containers": [_container(settings)],
         "volumes": volumes,
     }
@@ -136,7 +131,7 @@ def _certificates(count: int) -> Manifest:
 
 
 def _container(settings: QueueSettings) -> Manifest:
-    command = ["queue", "--id", "$(POD)", "--bind", f"0.0.0.0:{API_PORT}"]
+    command = ["queue", "--id", "$(POD)", "--bind", containers.bind(API_PORT)]
     for name, url in producer_urls(settings.count, tls=settings.tls).items():
         command += ["--peer", f"{name}={url}"]
     command += ["--buffers", str(BUFFERS), "--store", f"{containers.STORE_PATH}/objects"]
