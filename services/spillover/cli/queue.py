@@ -108,6 +108,15 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--deliveries-max", type=whole_number, default=10, metavar="N",
         help="an object that was granted so often in vain goes to /dead (default 10)",
     )  # fmt: skip
+    parser.add_argument(
+        "--retry-ms", type=at_least_zero, default=1_000.0, metavar="MS",
+        help="an object that was given back as not handled rests for so long before it is given "
+        "again, twice as long each further time; 0: not at all (default 1000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--retry-max-ms", type=at_least_zero, default=60_000.0, metavar="MS",
+        help="and never longer than this (default 60000)",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -179,6 +188,8 @@ def settings_of(options: argparse.Namespace) -> ProducerSettings:
         visibility_s=options.visibility_ms / 1e3,
         probe_expiry_s=options.probe_expiry_ms / 1e3,
         deliveries_max=options.deliveries_max,
+        retry_s=options.retry_ms / 1e3,
+        retry_s_max=max(options.retry_ms, options.retry_max_ms) / 1e3,
         held_limit_bytes=options.held_limit_bytes or default_held_limit_bytes(),
     )
 

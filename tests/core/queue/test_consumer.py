@@ -231,7 +231,7 @@ def test_a_stop_breaks_off_what_is_asked_for_and_gives_back_what_comes_all_the_s
     assert abandoned == [cn.Abandon(one.take) for one in takes if isinstance(one, cn.Take)]
     assert machine.idle
     given = cn.Given(first.take, "p2", "g", VISIBILITY_S)
-    assert machine.handle(given, 0.6) == [cn.Tell("p2", "g", "nack")]
+    assert machine.handle(given, 0.6) == [cn.Tell("p2", "g", "nack", 0.0)]
     assert machine.idle
 
 

@@ -16,6 +16,7 @@ from spillover.apps.http.exchange import CLOSE, ClientGone, Exchange, body_too_s
 from spillover.apps.http.problems import Problem
 from spillover.apps.queue.asked import (
     ExtendBody,
+    NackBody,
     TakeBody,
     check_take,
     content_type,
@@ -165,9 +166,10 @@ class QueueCalls:
         await self._tell(send, grant, lambda ref: ev.Acked(ref, grant), settled=True)
 
     async def give_back(self, exchange: Exchange, send: Send, grant: str) -> None:
-        """POST /grants/{grant}/nack, as `acknowledge`."""
-        await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
-        await self._tell(send, grant, lambda ref: ev.Nacked(ref, grant))
+        """POST /grants/{grant}/nack, with a body or without."""
+        asked = read_body(await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S), NackBody)
+        rest_s = None if asked.delay_ms is None else asked.delay_ms / 1e3
+        await self._tell(send, grant, lambda ref: ev.Nacked(ref, grant, rest_s))
 
     async def extend(self, exchange: Exchange, send: Send, grant: str) -> None:
         """POST /grants/{grant}/extend, with a body or without."""

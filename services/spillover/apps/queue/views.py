@@ -104,6 +104,8 @@ class QueueState(BaseModel):
     limits: Limits
     buffers: int
     buffered: int
+    resting: int
+    """Of those buffered: given back as not handled, and not to be given again yet."""
     granted: int
     dead: int
     produced: int
@@ -146,6 +148,7 @@ def queue_state(shell: QueueShell, about: About) -> QueueState:
         limits=_limits(settings, about),
         buffers=settings.buffers,
         buffered=objects.buffered,
+        resting=len(objects.resting),
         granted=len(objects.granted),
         dead=len(objects.dead),
         produced=objects.produced,
@@ -255,6 +258,8 @@ def _object_state(shell: QueueShell, number: int) -> str:
         grant = next(one for one in shell.machine.grants if one.number == number)
         left_s = grant.until_s - shell.now_s
         return f"granted: it returns in {left_s:.1f} s unless it is acknowledged or extended"
+    if number in objects.resting:
+        return f"buffered: rests before it is given again{in_vain}"
     if number in shell.bodies:
         ahead = sum(other < number for other in objects)
         return f"buffered: {ahead} before it{in_vain}"

@@ -89,7 +89,9 @@ class ConsumerSettings:
 class _Held:
     """An object that the handler has, or that is to be acknowledged."""
 
-    __slots__ = ("alarm", "asked_s", "end", "is_lost", "producer", "until_s", "visibility_s")
+    __slots__ = (
+        *("alarm", "asked_s", "end", "is_lost", "producer", "rest_s", "until_s", "visibility_s"),
+    )
 
     def __init__(self, producer: str, visibility_s: float, now_s: float) -> None:
         self.producer = producer
@@ -103,6 +105,8 @@ class _Held:
         """What of the agenda extends it, then tells its end again."""
         self.end: str | None = None
         """How it ended, once it has: `ack` or `nack`."""
+        self.rest_s: float | None = None
+        """How long it is to rest, if it was not handled; None: as its producer has it."""
 
     @property
     def step_s(self) -> float:
@@ -240,7 +244,7 @@ class ConsumerMachine:
             self._unreachable(Unreachable(event.take, event.producer), now_s)
             return
         if self._end_take(event.take) is None:
-            self._out.append(Tell(event.producer, event.grant, "nack"))
+            self._out.append(Tell(event.producer, event.grant, "nack", 0.0))
             return
         self._failed.pop(event.producer, None)
         self._learn(event.producer)
@@ -292,6 +296,7 @@ class ConsumerMachine:
     def _handled(self, event: Handled, now_s: float) -> None:
         held = self._held[event.grant]
         held.end = "ack" if event.well else "nack"
+        held.rest_s = event.rest_s
         self._agenda.drop(held.alarm)
         if held.is_lost:
             self._settle(event.grant, known=False)
@@ -310,7 +315,7 @@ class ConsumerMachine:
             self._settle(grant, known=None)
             return
         assert held.end is not None
-        self._out.append(Tell(held.producer, grant, held.end))
+        self._out.append(Tell(held.producer, grant, held.end, held.rest_s))
         again_s = min(now_s + pause_s, held.until_s)
         held.alarm = self._agenda.at(again_s, self._tell_end, grant, 2.0 * pause_s)
 

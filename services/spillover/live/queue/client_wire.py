@@ -68,6 +68,10 @@ class _TakeBody(msgspec.Struct):
     avoid_visited: bool
 
 
+class _NackBody(msgspec.Struct):
+    delay_ms: float
+
+
 class _ProblemBody(msgspec.Struct):
     reason: str = ""
     detail: str = ""
@@ -130,6 +134,11 @@ def object_path(grant: str) -> str:
 def grant_path(grant: str, what: str) -> str:
     """Returns where `ack`, `nack` and `extend` go."""
     return f"/grants/{quote(grant, safe='')}/{what}"
+
+
+def encode_nack(rest_s: float | None) -> bytes:
+    """Returns the body of POST /grants/{grant}/nack."""
+    return b"" if rest_s is None else _encode(_NackBody(rest_s * 1e3))
 
 
 def read_object(response: Response, probes: int | None = None) -> Received:

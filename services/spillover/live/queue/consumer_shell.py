@@ -64,12 +64,13 @@ class Held:
         """Returns whether it was acknowledged or given back, heard or not."""
         return self._ended is not None
 
-    def settle(self, *, well: bool) -> None:
-        """Say how it ended, once. Raises RuntimeError where the opposite was said before."""
+    def settle(self, *, well: bool, rest_s: float | None = None) -> None:
+        """Say how it ended, once; one that was not handled rests for `rest_s`, None: as its
+        producer has it. Raises RuntimeError where the opposite was said before."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
             self._well = well
-            self._feed(cn.Handled(self.received.grant, well))
+            self._feed(cn.Handled(self.received.grant, well, rest_s))
         elif self._well is not well:
             said = "acknowledged" if self._well else "given back"
             raise RuntimeError(f"object {self.received.id} was {said} before")
@@ -96,13 +97,14 @@ class Held:
         late = "had ended before it was acknowledged"
         raise GrantLost(f"the grant of object {name} {late}: it may have gone to another")
 
-    async def end(self, *, well: bool) -> None:
-        """Settle it if nobody has. What comes of an acknowledgement is told by `lost`, not raised:
+    async def end(self, *, well: bool, failed: bool = True) -> None:
+        """Settle it if nobody has; one whose handling has not `failed`, but was ended, may be given
+        to another at once. What comes of an acknowledgement is told by `lost`, not raised:
         to end a loop over many objects, of many producers, would be no answer to that."""
         if self.is_settled:
             return
         if not well:
-            await self.give_back()
+            await self.give_back(None if failed else 0.0)
             return
         try:
             await self.acknowledge()
@@ -111,9 +113,9 @@ class Held:
             said = Message("an object may be handled twice", peer=producer, problem=str(error))
             _log.warning(said)
 
-    async def give_back(self) -> None:
-        """It has not been handled: it returns, now or when its grant ends."""
-        self.settle(well=False)
+    async def give_back(self, rest_s: float | None = None) -> None:
+        """It has not been handled: it returns, now or when its grant ends, as `settle` says."""
+        self.settle(well=False, rest_s=rest_s)
         await self._come_out()
 
     async def _come_out(self) -> bool | None:
@@ -201,7 +203,7 @@ class ConsumerShell:
         self._stopped = True
         self._driver.feed(cn.Stopped())
         while self._waiting:
-            self._waiting.popleft().settle(well=False)
+            self._waiting.popleft().settle(well=False, rest_s=0.0)
         self._news.set()
 
     async def close(self) -> None:
@@ -209,7 +211,7 @@ class ConsumerShell:
         self.stop()
         for held in list(self._held.values()):
             if not held.is_settled:
-                held.settle(well=False)
+                held.settle(well=False, rest_s=0.0)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle(), CLOSE_S)
         self._driver.close()
@@ -378,7 +380,8 @@ class ConsumerShell:
                 self._driver.feed(cn.Heard(grant, what, came_to.status == 204))
 
         client = self._clients[command.producer]
-        client.send("POST", wire.grant_path(grant, what), ended, timeout_s=TELL_S)
+        body = wire.encode_nack(command.rest_s) if what == "nack" else b""
+        client.send("POST", wire.grant_path(grant, what), ended, body=body, timeout_s=TELL_S)
 
     def _settled(self, command: cn.Settled) -> None:
         self._held.pop(command.grant).came_out(command.known)

@@ -38,6 +38,9 @@ ACCESS_ERROR_MAX = 1e-6
 """By which probabilities may miss 1, as producers have it."""
 
 
+DELAY_S_MAX = 86_400.0
+
+
 class _Object:
     """What an object is, however it is settled."""
 
@@ -77,10 +80,11 @@ class AsyncQueueObject(_Object):
         its producer does not answer in time: it may have heard, or hear yet."""
         await self._held.acknowledge()
 
-    async def nack(self) -> None:
-        """It has not been handled: it returns to the front of its buffer, at the end of its grant
-        where its producer does not answer."""
-        await self._held.give_back()
+    async def nack(self, delay_s: float | None = None) -> None:
+        """It has not been handled: it returns to the front of its buffer after `delay_s`, None: as
+        its producer has it; at the end of its grant where its producer does not answer. Raises
+        InputError for what is no time up to a day."""
+        await self._held.give_back(_checked_delay(delay_s))
 
     async def until_lost(self) -> None:
         """Return once it is `lost`."""
@@ -95,7 +99,7 @@ class AsyncQueueObject(_Object):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._held.end(well=kind is None)
+        await self._held.end(well=kind is None, failed=_is_failure(kind))
 
 
 class QueueObject(_Object):
@@ -109,9 +113,9 @@ class QueueObject(_Object):
         """As `AsyncQueueObject.ack`."""
         self._thread.run(self._held.acknowledge())
 
-    def nack(self) -> None:
+    def nack(self, delay_s: float | None = None) -> None:
         """As `AsyncQueueObject.nack`."""
-        self._thread.run(self._held.give_back())
+        self._thread.run(self._held.give_back(_checked_delay(delay_s)))
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +127,8 @@ class QueueObject(_Object):
         trace: TracebackType | None,
     ) -> None:
         if not self._held.is_settled:
-            self._thread.run(self._held.end(well=kind is None))
+            ending = self._held.end(well=kind is None, failed=_is_failure(kind))
+            self._thread.run(ending)
 
 
 class Consumer:
@@ -290,6 +295,19 @@ def consume(
     )
     trust = Trust(ca_file)
     return Consumer(checked_urls(urls, trust), settings, trust, bearer_headers(token))
+
+
+def _checked_delay(delay_s: object) -> float | None:
+    if delay_s is None:
+        return None
+    if not is_number(delay_s) or not 0.0 <= delay_s <= DELAY_S_MAX:
+        raise wrong("delay_s", f"seconds from 0 to {DELAY_S_MAX:g}", delay_s)
+    return float(delay_s)
+
+
+def _is_failure(kind: type[BaseException] | None) -> bool:
+    """Whether the handler failed; one that was cancelled or interrupted has not."""
+    return kind is not None and issubclass(kind, Exception)
 
 
 def _checked_name(name: object) -> str:

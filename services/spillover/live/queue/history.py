@@ -74,6 +74,9 @@ class QueueHistory:
                 command.ref, f"refused: {command.reason.value}"
             ),
             ev.Bury: self._bury,
+            ev.Rest: lambda command: self._tell(
+                (OBJECT, command.number), f"rests for {command.rest_s:g} s before it is given again"
+            ),
         }
 
     def saw(self, event: ev.Event, _: float) -> None:
