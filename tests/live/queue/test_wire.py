@@ -24,7 +24,7 @@ PROBE = {
 def test_what_is_said_is_heard() -> None:
     probe = Probe("a take", "p2", "c", 2, 3, {"p1": 0.25, "p2": 0.75}, True, ("p2", "p1"), 0.125)
     assert wire.decode_probe(wire.encode_probe(probe)) == probe
-    offer = Offer("a take", "p2", "a grant", 3)
+    offer = Offer("a take", "p2", "a-grant", 3)
     assert wire.decode_offer(wire.encode_offer(offer)) == offer
     assert [wire.decode_taken(wire.encode_taken(taken)) for taken in (True, False)] == [True, False]
 

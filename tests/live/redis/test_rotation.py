@@ -53,7 +53,7 @@ def test_whoever_connects_anew_uses_the_password_of_now(require, redis_servers, 
             assert [call() for call in calls] == [1, 1, 1], "connections that are open stay"
             server.client.client_kill_filter(_type="normal", skipme=True)
             for call in calls:
-                with pytest.raises(Exception, match="reset|closed|reached|user or password"):
+                with pytest.raises(Exception, match=r"reset|closed|reached|user or password"):
                     call()
                 expect_refusal(call)
             say("new")

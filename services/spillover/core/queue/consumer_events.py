@@ -129,9 +129,11 @@ class Handle(Command):
 
 @dataclass(slots=True)
 class Lost(Command):
-    """The grant of an object that is being handled has ended: somebody else may be given it."""
+    """The grant of an object that is being handled has ended: somebody else may be given it.
+    `late_s`: so much too late this consumer came to extend it; 0 where it was in time."""
 
     grant: str
+    late_s: float = 0.0
 
 
 @dataclass(slots=True)

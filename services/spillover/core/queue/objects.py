@@ -24,7 +24,7 @@ class Objects:
         """How often each was granted; none of those that never were."""
         self.granted: set[int] = set()
         self.resting: set[int] = set()
-        """Of those that are buffered: given back as not handled, and not to be granted again yet."""
+        """Of those that are buffered: given back as not handled, not to be granted again yet."""
         self.dead: dict[int, None] = {}
         """In the order in which they died."""
         self.produced = 0

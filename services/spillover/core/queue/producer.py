@@ -12,7 +12,8 @@ Nobody is stranded: as long as a take is open its holder sends a new probe each 
 one that visits every producer the consumer can reach; the parked one expires by then.
 
 What bounds it: buffered and admitted objects by `buffers`, all of them by `held_limit_bytes`,
-grants and what rests by `unacked_limit`, dead ones by `dead_limit`, and whatever waits by `waiting_limit`.
+grants and what rests by `unacked_limit`, dead ones by `dead_limit`, and whatever waits by
+`waiting_limit`.
 
 Not here: bodies, sockets, disks, clocks.
 """

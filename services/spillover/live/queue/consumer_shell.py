@@ -40,6 +40,12 @@ ANSWER_S = 10.0
 """For whoever acknowledges an object or gives it back to hear of that. Its producer is told again
 and again after that, too, until its grant must have ended."""
 
+HELD_UP = (
+    "an object is lost and will be handled again: this process could not extend its grant, since "
+    "a handler held the event loop or Python's lock (GIL) for longer than the visibility time"
+)
+HINT = "handle objects in processes (queue work --workers process), or raise --visibility-ms"
+
 CLOSE_S = 5.0
 """For producers to hear of what is given back at the end."""
 
@@ -55,6 +61,8 @@ class Held:
         self._feed = feed
         self._ended: asyncio.Future[bool | None] | None = None
         self._well = False
+        self.taker: object = None
+        """The thread that it was given to."""
         self.lost = asyncio.Event()
         """Set when its grant has ended while it was handled, and when it was acknowledged and that
         was too late or not heard: somebody else may be given it."""
@@ -164,18 +172,21 @@ class ConsumerShell:
         self._driver.start(cn.TimerFired())
         self._waiters = 0
 
-    async def next(self) -> Held | None:
-        """Returns the next object; None after a stop, once all that was given out is settled.
+    async def next(self, taker: object = None) -> Held | None:
+        """Returns the next object, for this `taker`; None after a stop, once all that was given out
+        is settled.
 
-        Raises RuntimeError where nothing can come before the last object is settled, and what ended
-        the consumer early: Rejected, for a call that no producer takes.
+        Raises RuntimeError where nothing can come before the taker itself settles its last object,
+        and what ended the consumer early: Rejected, for a call that no producer takes.
         """
         while True:
             if self._broken and self._error is not None:
                 raise self._error
-            self._check_hands()
+            self._check_hands(taker)
             if self._waiting:
-                return self._waiting.popleft()
+                held = self._waiting.popleft()
+                held.taker = taker
+                return held
             if self._stopped and self.machine.settled:
                 if self._error is not None:
                     raise self._error
@@ -226,11 +237,12 @@ class ConsumerShell:
             self._news.clear()
             await self._news.wait()
 
-    def _check_hands(self) -> None:
+    def _check_hands(self, taker: object) -> None:
         if self.settings.at_once > 1 or self._stopped:
             return
         for held in self._held.values():
-            if not held.is_settled and held not in self._waiting:
+            is_taken = not held.is_settled and held not in self._waiting
+            if is_taken and held.taker == taker:
                 expected = "expected the last object to be settled before the next one is asked for"
                 hint = "`async with obj:`, ack() or nack(), or more of them `at_once`"
                 raise RuntimeError(f"{expected}: {hint}")
@@ -249,7 +261,7 @@ class ConsumerShell:
             cn.Take: self._take,
             cn.Fetch: self._fetch,
             cn.Handle: self._handle,
-            cn.Lost: lambda command: self._held[command.grant].lost.set(),
+            cn.Lost: self._lost,
             cn.Tell: self._tell,
             cn.Settled: self._settled,
             cn.Abandon: self._abandon,
@@ -369,6 +381,13 @@ class ConsumerShell:
         held = self._held[command.grant] = self._arrived.pop(command.grant)
         self._waiting.append(held)
         self._news.set()
+
+    def _lost(self, command: cn.Lost) -> None:
+        held = self._held[command.grant]
+        held.lost.set()
+        if command.late_s:
+            told = {"object": held.received.id, "late_s": round(command.late_s, 3), "hint": HINT}
+            _log.warning(Message(HELD_UP, **told))
 
     def _tell(self, command: cn.Tell) -> None:
         grant, what = command.grant, command.what

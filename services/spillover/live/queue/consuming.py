@@ -9,6 +9,7 @@ import asyncio
 import atexit
 import math
 import secrets
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -131,11 +132,62 @@ class QueueObject(_Object):
             self._thread.run(ending)
 
 
+class _Objects(Iterator[QueueObject]):
+    """The objects of one loop over a consumer; any number of threads may share it. No generator,
+    which one thread at a time can use."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._lock = threading.RLock()
+        self._state = _NEW
+        self._waiting = 0
+        """Threads that wait for an object here."""
+
+    def __next__(self) -> QueueObject:
+        with self._lock:
+            if self._state == _NEW:
+                self._consumer._loop_begins()  # noqa: SLF001 - two halves of one thing
+                self._state = _BEGUN
+            if self._state == _OVER:
+                raise StopIteration
+            self._waiting += 1
+        found = None
+        try:
+            found = self._consumer._next()  # noqa: SLF001
+        finally:
+            self._leave(is_over=found is None)
+        if found is None:
+            raise StopIteration
+        return found
+
+    def _leave(self, *, is_over: bool) -> None:
+        """The last thread to leave a loop that is over closes the consumer."""
+        with self._lock:
+            self._waiting -= 1
+            if is_over:
+                self._state = _OVER
+            ends = self._state == _OVER and self._waiting == 0
+        if ends:
+            self._consumer._loop_ends()  # noqa: SLF001
+
+    def __del__(self) -> None:
+        """As a generator does when nobody has it any more: the loop was left."""
+        if self._state == _BEGUN:
+            self._state = _OVER
+            self._consumer._loop_ends()  # noqa: SLF001
+
+
+_NEW, _BEGUN, _OVER = range(3)
+"""States of a loop."""
+
+
 class Consumer:
     """Objects of a queue, as they come: `async for` them, or `for`.
 
     It begins with the loop, or with `async with` (`with`) around it, and ends with the same; then
-    what it holds is given back. `stop` ends the loop once what was given out is settled.
+    what it holds is given back. Threads may share it, each with a loop of its own or all with one
+    iterator, and so may tasks, each with a loop: it ends with the last of them. `stop` ends the
+    loops once what was given out is settled.
     """
 
     def __init__(
@@ -148,6 +200,13 @@ class Consumer:
         self._shell: ConsumerShell | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
+        self._lock = threading.RLock()
+        """While loops of threads begin and end."""
+        self._opening = asyncio.Lock()
+        """While loops of tasks do."""
+        self._loops = 0
+        self._ends_with_loops = False
+        """It has begun with a loop."""
         self._stopped = False
 
     def stop(self) -> None:
@@ -181,13 +240,19 @@ class Consumer:
 
     async def _objects(self) -> AsyncGenerator[AsyncQueueObject, None]:
         """A generator, since leaving a loop over it runs its end."""
-        begins_here = self._shell is None
-        shell = self._shell or await self._open()
+        async with self._opening:
+            if self._shell is None:
+                await self._open()
+                self._ends_with_loops = True
+            assert self._shell is not None  # noqa: S101 - it was just opened
+            shell, self._loops = self._shell, self._loops + 1
         try:
             while (held := await shell.next()) is not None:
                 yield AsyncQueueObject(held)
         finally:
-            if begins_here:
+            self._loops -= 1
+            if self._loops == 0 and self._ends_with_loops:
+                self._ends_with_loops = False
                 await self._close()
 
     # --- for code that does not ---------------------------------------------------------------
@@ -218,17 +283,28 @@ class Consumer:
                 thread.close()
 
     def __iter__(self) -> Iterator[QueueObject]:
-        if self._thread is not None:
-            yield from self._iterate(self._thread)
-            return
-        with self:
-            assert self._thread is not None  # noqa: S101 - it was just started
-            yield from self._iterate(self._thread)
+        return _Objects(self)
 
-    def _iterate(self, thread: LoopThread) -> Iterator[QueueObject]:
-        assert self._shell is not None  # noqa: S101 - its thread runs
-        while (held := thread.run(self._shell.next())) is not None:
-            yield QueueObject(held, thread)
+    def _loop_begins(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self.__enter__()
+                self._ends_with_loops = True
+            self._loops += 1
+
+    def _loop_ends(self) -> None:
+        with self._lock:
+            self._loops -= 1
+            if self._loops == 0 and self._ends_with_loops:
+                self._ends_with_loops = False
+                self.__exit__(None, None, None)
+
+    def _next(self) -> QueueObject | None:
+        thread, shell = self._thread, self._shell
+        if thread is None or shell is None:  # `with` around the loop has ended
+            return None
+        held = thread.run(shell.next(threading.get_ident()))
+        return None if held is None else QueueObject(held, thread)
 
     # --- both ---------------------------------------------------------------------------------
 
