@@ -1,5 +1,5 @@
 """`spillover queue`: one producer of the distributed queue, until SIGTERM or Ctrl-C. `spillover
-queue work` is in `queue_work`."""
+queue work` is in `queue_work`, `spillover queue put-back` in `queue_put_back`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import uvloop
 
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.queue.server import serve_producer
-from spillover.cli import queue_work
+from spillover.cli import queue_put_back, queue_work
 from spillover.cli.parsing import add_log_format, add_tokens, address
 from spillover.cli.tls_options import add_tls_options, tls_files
 from spillover.core.queue.settings import ProducerSettings
@@ -80,6 +80,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     queue_work.configure(worker)
     worker.set_defaults(command=queue_work.run)
+    back = commands.add_parser(
+        "put-back",
+        help=queue_put_back.SUMMARY,
+        description=queue_put_back.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    queue_put_back.configure(back)
+    back.set_defaults(command=queue_put_back.run)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:

@@ -29,6 +29,7 @@ from spillover.live.process.logs import Message as LogLine
 from spillover.live.process.logs import OncePerPeriod
 from spillover.live.queue import wire
 from spillover.live.queue.bodies import Damaged
+from spillover.live.queue.client_wire import object_path
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import FILE_BYTES_MIN
 from spillover.model.access import ApiToken
@@ -146,7 +147,7 @@ class QueueCalls:
                 shell.metrics.waited(shell.now_s - begun_s)
                 await self._give(exchange, send, answer)
             case ev.Direct(_, offer):
-                where = f"{shell.public_urls[offer.producer]}/objects/{offer.grant}"
+                where = f"{shell.public_urls[offer.producer]}{object_path(offer.grant)}"
                 headers = _of_grant(offer.grant, offer.producer, offer.probes)
                 exchange.answer(303, [(b"location", where.encode()), *headers], b"")
                 _leave(exchange)

@@ -89,6 +89,13 @@ class DeadObject(BaseModel):
     deliveries: int
 
 
+class DeadPutBack(BaseModel):
+    """How many dead objects were put back, and how many are dead still."""
+
+    put_back: int
+    dead: int
+
+
 class QueueState(BaseModel):
     """One producer as it is now. produced = acknowledged + discarded + granted + buffered +
     dead."""
@@ -282,6 +289,17 @@ def _probe_state(shell: QueueShell, probe_id: str) -> str:
 def _told(story: list[tuple[float, str]]) -> list[Told]:
     first_s = story[0][0] if story else 0.0
     return [Told(at_ms=round((at_s - first_s) * 1e3, 1), words=words) for at_s, words in story]
+
+
+def dead_numbers(shell: QueueShell, content_type: str | None, first: int, last: int) -> list[int]:
+    """Returns the dead ones of a content type (None: of any) with numbers from `first` to `last`,
+    in their order."""
+    return sorted(
+        number
+        for number in shell.machine.objects.dead
+        if first <= number <= last
+        and (content_type is None or shell.bodies[number].content_type == content_type)
+    )
 
 
 def dead_objects(shell: QueueShell) -> list[DeadObject]:

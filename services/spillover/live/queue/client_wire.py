@@ -38,7 +38,7 @@ COUNT_DIGITS_MAX = 12
 VISIBILITY_S_MAX = 366 * 86_400.0
 """What no producer means is no answer of one."""
 
-_GRANT = re.compile(r"[!-~]{1,200}")
+_GRANT = re.compile(r"[ -~]{1,200}")
 _OBJECT = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 Headers = tuple[tuple[bytes, bytes], ...]

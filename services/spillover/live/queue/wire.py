@@ -22,8 +22,8 @@ Id = Annotated[
     str,
     msgspec.Meta(pattern=rf"\A[A-Za-z0-9._-]{{1,{ID_LENGTH_MAX}}}\Z", max_length=ID_LENGTH_MAX),
 ]
-Grant = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._~-]{1,200}\Z", max_length=200)]
-"""Of a peer: it goes into a path and into a head, and ends neither."""
+Grant = Annotated[str, msgspec.Meta(pattern=r"\A[ -~]{1,200}\Z", max_length=200)]
+"""Of a peer: it goes into a head, and does not end a line there."""
 
 Name = Annotated[
     str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z", max_length=200)
