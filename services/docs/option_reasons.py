@@ -71,8 +71,8 @@ REASONS = {
     "the next.",
     "--retry-ms": "What fails at once would be dead in moments. A second is long for a hiccup, and "
     "short for whoever waits.",
-    "--retry-max-ms": "Ten deliveries last four minutes by it: a restart of what handlers need, not "
-    "an outage.",
+    "--retry-max-ms": "Ten deliveries last four minutes by it: a restart of what handlers need, "
+    "not an outage.",
     "--shadow": "It costs processor time, and is of use only to somebody who thinks of another "
     "policy.",
     "--policy": "The topology names the policy. The option compares policies on one file.",

@@ -74,6 +74,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_tokens(parser)
     add_token_file(parser)
     parser.set_defaults(command=_run_producer)
+    _add_commands(parser)
+
+
+def _add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=False)
     worker = commands.add_parser(
         "work", help=queue_work.SUMMARY, description=queue_work.DESCRIPTION, allow_abbrev=False

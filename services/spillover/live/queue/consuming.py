@@ -22,6 +22,7 @@ from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import DEADLINE_S_MAX, Headers
 from spillover.live.queue.consumer_shell import ConsumerShell, Held
 from spillover.live.queue.directory import checked_urls, find_producers
+from spillover.live.queue.shared_iterator import SharedIterator
 from spillover.live.queue.wire import PRODUCERS_MAX
 from spillover.model.arguments import (
     checked_count,
@@ -132,55 +133,6 @@ class QueueObject(_Object):
             self._thread.run(ending)
 
 
-class _Objects(Iterator[QueueObject]):
-    """The objects of one loop over a consumer; any number of threads may share it. No generator,
-    which one thread at a time can use."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-        self._lock = threading.RLock()
-        self._state = _NEW
-        self._waiting = 0
-        """Threads that wait for an object here."""
-
-    def __next__(self) -> QueueObject:
-        with self._lock:
-            if self._state == _NEW:
-                self._consumer._loop_begins()  # noqa: SLF001 - two halves of one thing
-                self._state = _BEGUN
-            if self._state == _OVER:
-                raise StopIteration
-            self._waiting += 1
-        found = None
-        try:
-            found = self._consumer._next()  # noqa: SLF001
-        finally:
-            self._leave(is_over=found is None)
-        if found is None:
-            raise StopIteration
-        return found
-
-    def _leave(self, *, is_over: bool) -> None:
-        """The last thread to leave a loop that is over closes the consumer."""
-        with self._lock:
-            self._waiting -= 1
-            if is_over:
-                self._state = _OVER
-            ends = self._state == _OVER and self._waiting == 0
-        if ends:
-            self._consumer._loop_ends()  # noqa: SLF001
-
-    def __del__(self) -> None:
-        """As a generator does when nobody has it any more: the loop was left."""
-        if self._state == _BEGUN:
-            self._state = _OVER
-            self._consumer._loop_ends()  # noqa: SLF001
-
-
-_NEW, _BEGUN, _OVER = range(3)
-"""States of a loop."""
-
-
 class Consumer:
     """Objects of a queue, as they come: `async for` them, or `for`.
 
@@ -283,7 +235,7 @@ class Consumer:
                 thread.close()
 
     def __iter__(self) -> Iterator[QueueObject]:
-        return _Objects(self)
+        return SharedIterator(self._loop_begins, self._next, self._loop_ends)
 
     def _loop_begins(self) -> None:
         with self._lock:
