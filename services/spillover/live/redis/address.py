@@ -19,6 +19,23 @@ URL_OPTIONS = ("db", "username", "password", "ssl_ca_certs", "ssl_cert_reqs")
 """What may stand behind a `?` of an address. Others would hold for some connections only, or for
 none."""
 
+_OF_THE_LIBRARY = frozenset(
+    [
+        "client_name",
+        "decode_responses",
+        "health_check_interval",
+        "max_connections",
+        "protocol",
+        "retry",
+        "retry_on_timeout",
+        "socket_connect_timeout",
+        "socket_keepalive",
+        "socket_timeout",
+        "timeout",
+    ]
+)
+"""Options that may be told when they are refused: others may be the end of a password."""
+
 CREDENTIALS = ("user", "password")
 """What of an address is taken from a file that is read again. Another server would not know the
 leases that are held."""
@@ -48,9 +65,9 @@ def parse_address(url: str) -> dict[str, object]:
     if is_path and not parts.path:
         raise InputError("redis", "url", _EXPECTED)
     given = parse_qs(parts.query, keep_blank_values=True)
-    if not given.keys() <= set(URL_OPTIONS):
-        expected = f"expected of options only {', '.join(URL_OPTIONS)}"
-        raise InputError("redis", "url", expected)
+    for name in given.keys() - set(URL_OPTIONS):
+        got = f", got {name}" if name in _OF_THE_LIBRARY else ""
+        raise InputError("redis", "url", f"expected of options only {', '.join(URL_OPTIONS)}{got}")
     options = {name: values[-1] for name, values in given.items()}
     try:
         number = _number("" if is_path else parts.path.strip("/"))
