@@ -20,8 +20,9 @@ from spillover.live.engine.loop_thread import LoopThread
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import DEADLINE_S_MAX, Headers
-from spillover.live.queue.consumer_shell import ConsumerShell, Held
+from spillover.live.queue.consumer_shell import ConsumerShell
 from spillover.live.queue.directory import checked_urls, find_producers
+from spillover.live.queue.held import Held
 from spillover.live.queue.shared_iterator import SharedIterator
 from spillover.live.queue.wire import PRODUCERS_MAX
 from spillover.model.arguments import (
