@@ -41,8 +41,10 @@ AT_A_GLANCE = Row(
 OBJECTS_ROW = Row(
     "Where are the objects?",
     graph(
-        "How many wait for a consumer?", "Objects buffered, by producer, stacked.",
-        Query(NODE.of(signals.BUFFERED), "{{node}}"), stacked=True, width=8,
+        "How many wait for a consumer?",
+        "Objects buffered, by producer, and those of them that rest since they were not handled.",
+        Query(NODE.of(signals.BUFFERED), "{{node}}"),
+        Query(NODE.of(signals.RESTING), "{{node}} rest"), width=8,
     ),
     graph(
         "How full are the buffers?", "Objects buffered for each place.",

@@ -69,6 +69,10 @@ REASONS = {
     "costs a round of small messages for each one that waits.",
     "--deliveries-max": "Consumers die of other things too. What has failed ten of them will fail "
     "the next.",
+    "--retry-ms": "What fails at once would be dead in moments. A second is long for a hiccup, and "
+    "short for whoever waits.",
+    "--retry-max-ms": "Ten deliveries last four minutes by it: a restart of what handlers need, "
+    "not an outage.",
     "--shadow": "It costs processor time, and is of use only to somebody who thinks of another "
     "policy.",
     "--policy": "The topology names the policy. The option compares policies on one file.",

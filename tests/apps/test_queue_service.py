@@ -158,6 +158,26 @@ def test_what_comes_back_too_often_is_dead_readable_and_can_be_put_back(
     assert producer.take().body == b"poison"
 
 
+def test_dead_objects_can_be_put_back_in_bulk() -> None:
+    """All of them, or of a content type and a range of numbers."""
+    with producers(deliveries_max=1, buffers=4) as (one,):
+        for content_type in ("text/plain", "text/html", "text/plain", "text/plain"):
+            one.put(b"poison", content_type=content_type)
+        for _ in range(4):
+            one.tell(one.take().headers["spillover-grant"], "nack")
+        headers = {"Origin": "http://elsewhere"}
+        bulk = f"{one.url}/dead/put-back"
+        assert reason(call(bulk, "POST", None, headers)) == (403, "another_site")
+        for query, told in (
+            ("?content_type=text/plain&first=2", {"put_back": 2, "dead": 2}),
+            ("?last=1", {"put_back": 1, "dead": 1}),
+            ("", {"put_back": 1, "dead": 0}),
+            ("", {"put_back": 0, "dead": 0}),
+        ):
+            assert call(bulk + query, "POST").told == told
+        assert one.state["buffered"] == 4
+
+
 @pytest.mark.parametrize("content", [b"poison", os.urandom(FILE_BYTES_MIN + 1)])
 def test_what_is_dead_can_be_discarded(content: bytes, tmp_path: Path) -> None:
     limits = {"deliveries_max": 1, "held_limit_bytes": 10.0}

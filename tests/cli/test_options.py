@@ -175,7 +175,7 @@ def test_a_configuration_goes_by_a_redis_if_one_is_named_in_any_way(monkeypatch,
     file.write_text("redis://file\n")
     told = {"config_redis": None, "redis_url_file": None}
     assert config_redis(argparse.Namespace(**told)) is None
-    assert config_redis(argparse.Namespace(**told | {"redis_url_file": file})) == "redis://file"
+    assert config_redis(argparse.Namespace(**told | {"redis_url_file": file})) == file
     for given, url in (("", "redis://environment"), ("redis://option", "redis://option")):
         assert config_redis(argparse.Namespace(**told | {"config_redis": given})) == url
 

@@ -11,6 +11,7 @@ import pytest
 
 from spillover.cli import main
 from spillover.cli.parsing import redis_url
+from spillover.live.redis.rotation import RedisAddress
 from spillover.model.errors import InputError
 from support.process_table import processes
 
@@ -56,7 +57,8 @@ def test_a_file_may_have_it(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "redis://environment")
     file = tmp_path / "redis-url"
     file.write_text("  rediss://:s3cret@file/0 \nand more\n")
-    assert redis_url(None, str(file)) == "rediss://:s3cret@file/0"
+    assert redis_url(None, str(file)) == file
+    assert RedisAddress(file).url == "rediss://:s3cret@file/0"
     with pytest.raises(
         InputError, match=r"^--redis-url-file: expected without an address in --redis$"
     ):

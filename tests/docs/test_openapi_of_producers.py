@@ -30,7 +30,7 @@ CALLS = {
     ),
     "GET /objects/{grant}": (None, "grant", {"200": {ANY}}, f"{OF_GRANT} store_damaged"),
     "POST /grants/{grant}/ack": (None, "grant", {"204": set()}, OF_GRANT),
-    "POST /grants/{grant}/nack": (None, "grant", {"204": set()}, OF_GRANT),
+    "POST /grants/{grant}/nack": (None, "grant", {"204": set()}, f"{OF_GRANT} invalid"),
     "POST /grants/{grant}/extend": (None, "grant", {"204": set()}, f"{OF_GRANT} invalid"),
 }
 """By call: its body, its parameter, its answers and its reasons."""

@@ -64,7 +64,8 @@ def call(
     if deadline_ms is not None:
         told["Spillover-Deadline-Ms"] = str(deadline_ms)
     try:
-        connection.request(method, parts.path, body, told)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        connection.request(method, target, body, told)
         response = connection.getresponse()
         names = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, names, response.read())

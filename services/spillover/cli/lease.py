@@ -29,6 +29,7 @@ from spillover.cli.tls_options import add_tls_options, tls_files
 from spillover.live.process.hangup import on_hangup
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
+from spillover.live.redis.rotation import RedisAddress, RedisUrl
 from spillover.model.errors import InputError, RunError
 from spillover.model.extras import check_extra
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES
@@ -123,28 +124,35 @@ def _bind(text: str) -> tuple[str, int] | None:
 
 def _run_member(options: argparse.Namespace) -> int:
     check_extra("a lease group", "leases", "redis")
-    url = needed_redis_url(options.redis, options.redis_url_file)
+    given = needed_redis_url(options.redis, options.redis_url_file)
+    address = RedisAddress(given)
     # Where `spillover.live.leases.streams.example` finds its streams.
-    os.environ["SPILLOVER_REDIS"] = url
+    os.environ["SPILLOVER_REDIS"] = address.url
+    if address.file is not None:
+        os.environ["SPILLOVER_REDIS_FILE"] = address.file
     os.environ["SPILLOVER_GROUP"] = options.group
     configure_logs(
         options.node, as_json=options.log_format == "json", log_requests=False, role="node"
     )
     lines = LineWriter(_stdout())
-    member = _member_of(options, url, lines.write)
+    member = _member_of(options, given, lines.write)
     with ExitStack() as ends:
         ends.callback(lines.close)
         _drain_on_signals(member)
         service = _service(member, options)
         if service is not None:
             member.events.tell("serving", url=ends.enter_context(service))
-        rereads = [] if service is None else service.rereads
+        rereads: list[Callable[[], None]] = [] if service is None else [*service.rereads]
+        if address.file is not None:
+            rereads.append(member.redis.look_now)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(member, rereads))
     return 0
 
 
-def _member_of(options: argparse.Namespace, url: str, tell: Callable[[str], None]) -> LeaseGroup:
+def _member_of(
+    options: argparse.Namespace, url: RedisUrl, tell: Callable[[str], None]
+) -> LeaseGroup:
     from spillover.live.leases.group import LeaseGroup
     from spillover.live.leases.handlers import load_handler
 
@@ -211,6 +219,7 @@ async def _serve(member: LeaseGroup, rereads: Sequence[Callable[[], None]]) -> N
     from spillover.live.leases.completion import MemberFailed
 
     on_hangup(rereads, member.drain_soon)
+    watching = asyncio.create_task(member.redis.watch(), name="the password of Redis")
     async with member:
         try:
             await member.wait()
@@ -218,3 +227,5 @@ async def _serve(member: LeaseGroup, rereads: Sequence[Callable[[], None]]) -> N
             raise
         except RunError as error:
             raise InputError("--node", "", str(error)) from None
+        finally:
+            watching.cancel()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillover.cli.parsing import REDIS_VARIABLE, add_redis_url_file, needed_redis_url
+from spillover.live.redis.rotation import RedisAddress
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover_loadgen.option_types import above_zero, whole_number
@@ -120,7 +121,7 @@ def _given(value: int | None, default: int) -> int:
 def _redis(options: argparse.Namespace) -> str | None:
     if options.redis is None and options.redis_url_file is None:
         return None  # a Redis of the demo's own, whatever others of this machine are told to use
-    return needed_redis_url(options.redis, options.redis_url_file)
+    return RedisAddress(needed_redis_url(options.redis, options.redis_url_file)).url
 
 
 def _check_out(out: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -219,7 +220,7 @@ def _lame_duck_s(options: argparse.Namespace) -> float:
     return usual_s if options.lame_duck_s is None else float(options.lame_duck_s)
 
 
-def _store(url: str | None, topology: Topology) -> ConfigurationStore | None:
+def _store(url: str | Path | None, topology: Topology) -> ConfigurationStore | None:
     if url is None:
         return None
     if not topology.is_named:

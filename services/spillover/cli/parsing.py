@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from spillover.apps.http.sites import origin_of
+from spillover.live.redis.address import read_url_file
 from spillover.model.addresses import is_plain_url
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
@@ -23,9 +24,6 @@ from spillover_loadgen.option_types import above_zero, did_you_mean_url, whole_n
 
 REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
 """Of the environment."""
-
-SECRET_MAX = 8192
-"""Characters of an address in a file."""
 
 _LEASE_TIMES_HELP = {
     "normal_lease_ms": "how often partitions are challenged and leases renewed",
@@ -55,7 +53,8 @@ def add_redis_url_file(parser: argparse.ArgumentParser) -> None:
     """Declare --redis-url-file."""
     parser.add_argument(
         "--redis-url-file", metavar="FILE",
-        help="the address of Redis is the first line of this file, such as a mounted secret",
+        help="the address of Redis is the first line of this file, such as a mounted secret; its "
+        "password may change: it is read again for each connection, on SIGHUP and each 10 s",
     )  # fmt: skip
 
 
@@ -70,16 +69,16 @@ def add_config_redis(parser: argparse.ArgumentParser) -> None:
     add_redis_url_file(parser)
 
 
-def config_redis(options: argparse.Namespace) -> str | None:
-    """Returns the address that those options name; None without them, whatever the environment has
-    for others. Raises InputError."""
+def config_redis(options: argparse.Namespace) -> str | Path | None:
+    """Returns the address that those options name, or the file that has it; None without them,
+    whatever the environment has for others. Raises InputError."""
     if options.config_redis is None and options.redis_url_file is None:
         return None
     return needed_redis_url(options.config_redis, options.redis_url_file, "--config-redis")
 
 
-def needed_redis_url(given: str | None, file: str | None, option: str = "--redis") -> str:
-    """Returns the address of Redis. Raises InputError where there is none."""
+def needed_redis_url(given: str | None, file: str | None, option: str = "--redis") -> str | Path:
+    """Returns the address of Redis, or the file that has it. Raises InputError without one."""
     url = redis_url(given, file, option)
     if url is None:
         expected = "expected the address of a Redis, here, in --redis-url-file or in "
@@ -87,30 +86,20 @@ def needed_redis_url(given: str | None, file: str | None, option: str = "--redis
     return url
 
 
-def redis_url(given: str | None, file: str | None = None, option: str = "--redis") -> str | None:
-    """Returns the address of Redis that is given by an option or in a file, else that of the
-    environment, which others cannot read; None without any. Raises InputError."""
-    if file is not None:
-        if given:
-            raise InputError("--redis-url-file", "", f"expected without an address in {option}")
-        return _first_line(file)
-    return given or os.environ.get(REDIS_VARIABLE) or None
-
-
-def _first_line(file: str) -> str:
-    """Of a file of secrets: what stands there is never told."""
+def redis_url(
+    given: str | None, file: str | None = None, option: str = "--redis"
+) -> str | Path | None:
+    """Returns the address of Redis that is given by an option, or the file that has it, else that
+    of the environment, which others cannot read; None without any. Raises InputError."""
+    if file is None:
+        return given or os.environ.get(REDIS_VARIABLE) or None
+    if given:
+        raise InputError("--redis-url-file", "", f"expected without an address in {option}")
     try:
-        with Path(file).open(encoding="utf-8") as opened:
-            line = opened.readline(SECRET_MAX).strip()
-    except UnicodeDecodeError:
-        line = ""
-    except OSError as error:
-        expected = f"expected a file that can be read, got {file}: {error.strerror}"
-        raise InputError("--redis-url-file", "", expected) from None
-    if not line:
-        expected = f"expected an address in the first line of {file}, got none"
-        raise InputError("--redis-url-file", "", expected)
-    return line
+        read_url_file(file)
+    except InputError as error:
+        raise InputError("--redis-url-file", "", error.expected) from None
+    return Path(file)
 
 
 def add_otel(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,5 @@
 """`spillover queue`: one producer of the distributed queue, until SIGTERM or Ctrl-C. `spillover
-queue work` is in `queue_work`."""
+queue work` is in `queue_work`, `spillover queue put-back` in `queue_put_back`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import uvloop
 
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.queue.server import serve_producer
-from spillover.cli import queue_work
+from spillover.cli import queue_put_back, queue_work
 from spillover.cli.parsing import add_log_format, add_tokens, address
 from spillover.cli.tls_options import add_tls_options, tls_files
 from spillover.core.queue.settings import ProducerSettings
@@ -74,12 +74,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_tokens(parser)
     add_token_file(parser)
     parser.set_defaults(command=_run_producer)
+    _add_commands(parser)
+
+
+def _add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=False)
     worker = commands.add_parser(
         "work", help=queue_work.SUMMARY, description=queue_work.DESCRIPTION, allow_abbrev=False
     )
     queue_work.configure(worker)
     worker.set_defaults(command=queue_work.run)
+    back = commands.add_parser(
+        "put-back",
+        help=queue_put_back.SUMMARY,
+        description=queue_put_back.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    queue_put_back.configure(back)
+    back.set_defaults(command=queue_put_back.run)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
@@ -107,6 +119,15 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deliveries-max", type=whole_number, default=10, metavar="N",
         help="an object that was granted so often in vain goes to /dead (default 10)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--retry-ms", type=at_least_zero, default=1_000.0, metavar="MS",
+        help="an object that was given back as not handled rests for so long before it is given "
+        "again, twice as long each further time; 0: not at all (default 1000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--retry-max-ms", type=at_least_zero, default=60_000.0, metavar="MS",
+        help="and never longer than this (default 60000)",
     )  # fmt: skip
 
 
@@ -179,6 +200,8 @@ def settings_of(options: argparse.Namespace) -> ProducerSettings:
         visibility_s=options.visibility_ms / 1e3,
         probe_expiry_s=options.probe_expiry_ms / 1e3,
         deliveries_max=options.deliveries_max,
+        retry_s=options.retry_ms / 1e3,
+        retry_s_max=max(options.retry_ms, options.retry_max_ms) / 1e3,
         held_limit_bytes=options.held_limit_bytes or default_held_limit_bytes(),
     )
 

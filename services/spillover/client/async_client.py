@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -64,8 +65,9 @@ class AsyncSpillover:
     With `follow` the client has a session at one node from its first request on. It learns there
     which nodes there are, takes its even part of any that join, and leaves those that go. Without,
     it stays with the nodes that it was given, in their order: sites are not all as near. Where
-    nodes keep their configuration in Redis, `redis_url` and the name of the `federation` let a
-    client that follows read it there, too: it finds nodes when all that it knew have gone.
+    nodes keep their configuration in Redis, `redis_url` (or the path of a file that has it, whose
+    password may change) and the name of the `federation` let a client that follows read it there,
+    too: it finds nodes when all that it knew have gone.
 
     Where urls are https, a node has to prove that it is the host of its url, to a CA of `ca_file`,
     else of the file that the environment names as SPILLOVER_CA_FILE, else of the system.
@@ -83,7 +85,7 @@ class AsyncSpillover:
         connections_max: int = CONNECTIONS_MAX,
         retries: Retries | None = None,
         follow: bool = False,
-        redis_url: str | None = None,
+        redis_url: str | os.PathLike[str] | None = None,
         federation: str | None = None,
         ca_file: str | PathLike[str] | None = None,
     ) -> None:
@@ -307,13 +309,13 @@ class AsyncSpillover:
 
 
 def _store(
-    redis_url: str | None, federation: str | None, *, follows: bool
+    redis_url: str | os.PathLike[str] | None, federation: str | None, *, follows: bool
 ) -> ConfigurationStore | None:
     if redis_url is None and federation is None:
         return None
     if not follows:
         raise InputError("redis_url", "", "expected with follow=True alone")
-    if not isinstance(redis_url, str):
+    if not isinstance(redis_url, str | os.PathLike):
         raise InputError("redis_url", "", "expected the url of the nodes' Redis with `federation`")
     if not isinstance(federation, str) or not federation:
         expected = "expected the name of the federation, as in its topology, with `redis_url`"

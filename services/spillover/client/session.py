@@ -22,6 +22,7 @@ from spillover.model.extras import check_extra
 
 if TYPE_CHECKING:
     from spillover.live.membership.store import ConfigurationStore
+    from spillover.live.redis.rotation import RedisUrl
     from spillover.model.configuration import Configuration
 
 CONNECT_S = 2.0
@@ -105,7 +106,7 @@ class Following:
         return client
 
 
-def store_at(redis_url: str, federation: str) -> ConfigurationStore:
+def store_at(redis_url: RedisUrl, federation: str) -> ConfigurationStore:
     """Returns the store of a federation's configuration. Raises InputError if the url is none, or
     the library is not there, which is loaded only here."""
     check_extra("redis_url", "leases", "redis")

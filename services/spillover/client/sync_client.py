@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
+import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from functools import partial
@@ -51,7 +52,7 @@ class Spillover:
         connections_max: int = CONNECTIONS_MAX,
         retries: Retries | None = None,
         follow: bool = False,
-        redis_url: str | None = None,
+        redis_url: str | os.PathLike[str] | None = None,
         federation: str | None = None,
         ca_file: str | PathLike[str] | None = None,
     ) -> None:

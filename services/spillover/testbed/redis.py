@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillover.live.redis.connection import check_options, place_of, told_error
+from spillover.live.redis.address import parse_address, place_of
+from spillover.live.redis.connection import told_error
 from spillover.model.errors import InputError, PeerError, RunError
 from spillover.model.extras import missing_extra
 from spillover.testbed.last_words import last_words
@@ -99,7 +100,7 @@ def open_sync_client(url: str, timeout_s: float = TIMEOUT_S) -> Redis:
         from redis.retry import Retry  # noqa: PLC0415
     except ImportError:
         raise missing_extra("a lease group", "leases", "redis") from None
-    check_options(url)
+    parse_address(url)
     try:
         return Redis.from_url(
             url,

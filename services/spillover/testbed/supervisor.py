@@ -67,7 +67,7 @@ class Testbed:
         restart: bool = False,
         on_return: Callable[[NodeProcess], None] | None = None,
         first_port: int = FIRST_PORT,
-        config_redis: str | None = None,
+        config_redis: str | Path | None = None,
         certify: Certify | None = None,
         tokens: Sequence[str] = (),
         otel: bool = False,
@@ -245,7 +245,9 @@ class Testbed:
         command += ["--drain-timeout-s", str(self.drain_timeout_s)]
         command += ["--results-timeout-s", str(self._results_timeout_s)]
         environment = self.certified.environment(self.topology, cluster)
-        if self._config_redis is not None:
+        if isinstance(self._config_redis, Path):
+            command += ["--redis-url-file", str(self._config_redis)]
+        elif self._config_redis is not None:
             command += ["--config-redis"]
             environment[REDIS_VARIABLE] = self._config_redis  # `ps` shows options
         for tokens in self._tokens:

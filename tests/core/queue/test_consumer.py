@@ -120,6 +120,14 @@ def test_what_was_not_done_is_given_back() -> None:
     assert cn.Tell(take.producer, "g", "nack") in machine.handle(cn.Handled("g", well=False), 1.0)
 
 
+def test_a_consumer_that_was_held_up_says_by_how_much_it_came_too_late() -> None:
+    machine = consumer()
+    hold(machine, ask(machine, cn.Started()), "g")
+    machine.handle(cn.TimerFired(), 3.0)
+    machine.handle(cn.Heard("g", "extend", known=True), 3.1)
+    assert machine.handle(cn.TimerFired(), 20.0) == [cn.Lost("g", 14.0)]
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_the_handler_hears_that_its_object_is_lost(told: bool) -> None:
     machine = consumer()
@@ -231,7 +239,7 @@ def test_a_stop_breaks_off_what_is_asked_for_and_gives_back_what_comes_all_the_s
     assert abandoned == [cn.Abandon(one.take) for one in takes if isinstance(one, cn.Take)]
     assert machine.idle
     given = cn.Given(first.take, "p2", "g", VISIBILITY_S)
-    assert machine.handle(given, 0.6) == [cn.Tell("p2", "g", "nack")]
+    assert machine.handle(given, 0.6) == [cn.Tell("p2", "g", "nack", 0.0)]
     assert machine.idle
 
 

@@ -265,6 +265,53 @@ def test_what_comes_back_too_often_is_dead_and_can_be_put_back() -> None:
     assert machine.handle(ev.PutBack(9, 1), 1.0) == [ev.Told(9, known=False)]
 
 
+def test_what_was_not_handled_rests_longer_each_time_and_others_go_before_it() -> None:
+    machine = producer(deliveries_max=9, retry_s=1.0, retry_s_max=3.0)
+    put(machine, 1)
+    now_s = 0.0
+    for rest_s in (1.0, 2.0, 3.0, 3.0):
+        grant = given(machine.handle(taken(7, ONLY_HERE), now_s)).grant
+        commands = machine.handle(ev.Nacked(8, grant), now_s)
+        assert commands == [ev.Rest(1, rest_s), ev.Told(8, known=True)]
+        assert (machine.objects.buffered, machine.objects.ready) == (1, 0)
+        assert machine.next_deadline() == now_s + rest_s
+        now_s += rest_s
+        machine.handle(ev.TimerFired(), now_s)
+    grant = given(machine.handle(taken(7, ONLY_HERE), now_s)).grant
+    machine.handle(ev.Nacked(8, grant), now_s)
+    put(machine, 2, now_s)
+    assert given(machine.handle(taken(7, ONLY_HERE), now_s)).number == 2
+    machine.check()
+
+
+def test_what_a_consumer_gives_back_unhandled_rests_as_long_as_it_says() -> None:
+    machine = producer(retry_s=1.0)
+    put(machine, 1)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    machine.handle(ev.Nacked(8, grant, 0.0), 0.0)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    assert ev.Rest(1, 20.0) in machine.handle(ev.Nacked(8, grant, 20.0), 0.0)
+
+
+def test_as_many_rest_as_may_be_granted_and_then_nothing_is_given() -> None:
+    machine = producer(buffers=3, unacked_limit=2, retry_s=1.0)
+    for number in (1, 2, 3):
+        put(machine, number)
+    for _ in range(2):
+        grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+        machine.handle(ev.Nacked(8, grant), 0.0)
+    assert machine.handle(taken(9, ONLY_HERE), 0.5) == []
+    assert given(machine.handle(ev.TimerFired(), 1.0)).number == 1
+    machine.check()
+
+
+def test_what_rested_as_the_process_died_rests_on() -> None:
+    machine = producer()
+    machine.handle(ev.Recovered(1, 1, dead=False, rest_s=2.0), 0.0)
+    assert machine.handle(taken(7, ONLY_HERE), 0.0) == []
+    assert given(machine.handle(ev.TimerFired(), 2.0)).number == 1
+
+
 def test_with_as_many_dead_as_there_can_be_nothing_dies() -> None:
     machine = producer(deliveries_max=1, dead_limit=0)
     put(machine, 1)

@@ -11,7 +11,8 @@ from contextlib import closing
 import pytest
 
 from spillover.live.leases.renewal.resp import ErrorReply, RedisFailed, RespConnection, pack
-from spillover.live.leases.renewal.settings import make_plan, parse_address
+from spillover.live.leases.renewal.settings import make_plan
+from spillover.live.redis.address import parse_address
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 

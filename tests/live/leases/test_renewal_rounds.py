@@ -17,7 +17,8 @@ from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent
 from spillover.live.leases.renewal.resp import RedisFailed, RespConnection, pack, run_script
 from spillover.live.leases.renewal.rounds import Rounds
-from spillover.live.leases.renewal.settings import make_plan, parse_address
+from spillover.live.leases.renewal.settings import make_plan
+from spillover.live.redis.address import parse_address
 from spillover.model.lease_times import LeaseTimes
 from support.scripted_redis import bulk, rows, scripted_redis
 
@@ -241,7 +242,7 @@ def test_a_server_that_does_not_read_is_not_waited_for(scheme, size_bytes):
     [
         ("redis://h", []),
         ("redis://h/0", []),
-        ("redis://u@h", []),
+        ("redis://u@h", [[b"AUTH", b"u", b""]]),
         ("redis://:p@h", [[b"AUTH", b"p"]]),
         ("redis://u:p@h/3", [[b"AUTH", b"u", b"p"], [b"SELECT", b"3"]]),
         ("redis://h/12", [[b"SELECT", b"12"]]),

@@ -17,8 +17,9 @@ import pytest
 from spillover.live.leases.renewal import spawn
 from spillover.live.leases.renewal.memory import LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent, Parent
-from spillover.live.leases.renewal.settings import make_plan, parse_address
+from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.renewal.spawn import THREAD, Worker
+from spillover.live.redis.address import parse_address
 from spillover.model.errors import RunError
 from spillover.model.lease_times import LeaseTimes
 from support.waiting import until

@@ -7,6 +7,7 @@ import atexit
 import gc
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -61,6 +62,55 @@ def test_objects_come_in_order(bed):
     assert seen == [b"0", b"1", b"2", b"3"]
     assert bed.them[0].objects.acknowledged == 4
     until(lambda: "queue-consumer" not in [one.name for one in threading.enumerate()])
+
+
+@pytest.mark.parametrize("shares_iterator", [False, True])
+def test_threads_share_one_consumer(bed, shares_iterator):
+    """With a loop of its own each, or one for all; one that breaks off ends no other's."""
+    count = 6
+    objects = consume(bed.urls, at_once=3)
+    loops = [iter(objects)] * 3 if shares_iterator else [objects] * 3
+    seen = []
+
+    def work(k):
+        for obj in loops[k]:
+            with obj:
+                seen.append(obj.body)
+            if len(seen) == count:
+                objects.stop()
+            if k == 0:
+                raise ZeroDivisionError
+
+    with produce(bed.urls) as queue, ThreadPoolExecutor(3) as pool:
+        working = [pool.submit(work, k) for k in range(3)]
+        for k in range(count):
+            queue.put(b"%d" % k)
+        errors = [one.exception(timeout=30) for one in working]
+    assert {type(one) for one in errors} <= {type(None), ZeroDivisionError}
+    assert sorted(seen) == [b"%d" % k for k in range(count)]
+    loops.clear()
+    del errors, working
+    until(lambda: "queue-consumer" not in [one.name for one in threading.enumerate()])
+
+
+def test_threads_that_share_a_consumer_of_one_hand_take_turns(bed):
+    objects = consume(bed.urls)
+    both, seen = threading.Barrier(2), []
+
+    def work():
+        both.wait(timeout=30)
+        for obj in objects:
+            with obj:
+                seen.append(obj.body)
+            if len(seen) == 4:
+                objects.stop()
+
+    with produce(bed.urls) as queue, ThreadPoolExecutor(2) as pool:
+        for k in range(4):
+            queue.put(b"%d" % k)
+        for one in [pool.submit(work) for _ in range(2)]:
+            one.result(timeout=30)
+    assert sorted(seen) == [b"0", b"1", b"2", b"3"]
 
 
 def test_an_exception_gives_the_object_back(bed):

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -82,6 +84,32 @@ def test_what_is_found_in_the_store_counts_as_it_did_before(tmp_path: Path) -> N
 
     with_shell(fill, tmp_path)
     with_shell(look, tmp_path)
+
+
+def test_what_rests_rests_on_after_a_restart(tmp_path: Path) -> None:
+    """And a store of before that was kept is used on."""
+
+    async def rest(shell: QueueShell) -> None:
+        for content in (b"one", b"two"):
+            await put(shell, content)
+        grant = (await take(shell)).grant
+        shell.ask_now(lambda ref: ev.Nacked(ref, grant, 3600.0))
+
+    async def look(shell: QueueShell) -> None:
+        objects = shell.machine.objects
+        assert (objects.resting, objects.deliveries(1)) == ({1}, 1)
+        assert (await take(shell)).number == 2
+        assert shell.machine.next_deadline() < shell.now_s + 3600.0
+
+    with_shell(rest, tmp_path)
+    with_shell(look, tmp_path)
+    with closing(sqlite3.connect(tmp_path / "queue.sqlite3")) as database:
+        database.execute("ALTER TABLE objects DROP COLUMN rests_until_ms")
+
+    async def look_at_old(shell: QueueShell) -> None:
+        assert (shell.machine.objects.ready, shell.machine.objects.deliveries(1)) == (2, 1)
+
+    with_shell(look_at_old, tmp_path)
 
 
 def test_how_often_an_object_was_given_is_known_after_a_restart(tmp_path: Path) -> None:

@@ -35,6 +35,13 @@ def test_a_probe_that_says_no_more_may_go_anywhere_and_has_been_nowhere() -> Non
     assert json.loads(wire.encode_probe(probe)) == PROBE
 
 
+@pytest.mark.parametrize("grant", ["a\r\nSet-Cookie: b", "a\n", "\0", "é", "", "x" * 201])
+def test_a_grant_ends_no_line_of_a_head(grant: str) -> None:
+    told = {"probe_id": "a take", "producer": "p2", "grant": grant, "probes": 1}
+    with pytest.raises(wire.MalformedMessage, match="grant"):
+        wire.decode_offer(json.dumps(told).encode())
+
+
 MANY = {f"p{number}": 0.0 for number in range(1000)}
 
 
@@ -48,7 +55,9 @@ MANY = {f"p{number}": 0.0 for number in range(1000)}
         ("max_hops", [1, 2000], [0, 2001]),
         ("access", [{}, {"p": 0.0}, {"p": 1.0}, MANY], [{"p": -0.1}, {"p": 1.1}, MANY | {"p": 0}]),
         ("left_ms", [0, 0.25, 86_400_000], [-0.1, 86_400_001]),
-        ("visited", [[], ["p"] * 2000], [["p"] * 2001, [""]]),
+        ("visited", [[], ["p"] * 2000], [["p"] * 2001, [""], ["a\r\nb"], ["a b"]]),
+        ("id", ["a take", "é"], ["a\r\nb", "a\n", "\0", "a\u2028b"]),
+        ("first", ["a.b_c-D"], ["a\n", "a b", "é"]),
     ],
 )
 def test_a_probe_is_bounded_in_all_that_it_says(

@@ -82,9 +82,9 @@ def callers(url):
     """Those who speak to a Redis, by what each raises where it cannot: the library in its two
     kinds, and a renewal."""
     from spillover.live.leases.renewal.resp import RedisFailed, RespConnection, pack
-    from spillover.live.leases.renewal.settings import parse_address
     from spillover.live.leases.streams.client import Client
     from spillover.live.leases.streams.steps import Wait
+    from spillover.live.redis.address import parse_address
     from spillover.live.redis.connection import failures, open_client
 
     def renew():

@@ -19,13 +19,12 @@ from redis import asyncio as redis_asyncio
 from redis import connection, exceptions
 
 from spillover.live.redis import connections
+from spillover.live.redis.address import parse_address, place_of
 from spillover.live.redis.connection import (
     RedisLink,
     Script,
-    check_options,
     close_quietly,
     open_client,
-    place_of,
     told_error,
 )
 from spillover.live.redis.pools import AsyncPool, Pool
@@ -66,8 +65,13 @@ WITHIN = "Error running script (call to f_0a1b): @user_script:53: @user_script: 
         (exceptions.ResponseError(f"{WITHIN} ERR no such key"), StoreRefused,
          "refused: ERR no such key"),
         (exceptions.BusyLoadingError("it loads"), StoreUnreachable, "is not ready: it loads"),
-        (exceptions.ClusterDownError("down"), StoreUnreachable, "is not ready: down"),
-        (exceptions.TryAgainError("later"), StoreUnreachable, "is not ready: later"),
+        (exceptions.ClusterDownError("down"), StoreUnreachable,
+         "is part of a Redis Cluster (CLUSTERDOWN), which is not supported: give a single primary"),
+        (exceptions.MovedError("1 h:2"), StoreRefused,
+         "is part of a Redis Cluster (MOVED), which is not supported: give a single primary"),
+        (exceptions.ResponseError("unknown command 'AUTH', with args beginning with: 's3cret'"),
+         StoreRefused,
+         "does not know a command of Redis: expected the primary, no Sentinel and no proxy"),
         (exceptions.ResponseError("MASTERDOWN no link"), StoreUnreachable,
          "is not ready: MASTERDOWN no link"),
         (exceptions.ResponseError("FAILOVER"), StoreUnreachable, "is not ready: FAILOVER"),
@@ -113,12 +117,12 @@ def test_closing_goes_on_after_an_error_of_the_library_and_stops_at_a_bug():
     "url",
     [
         "redis://h", "redis://h/", "redis://h/12", "unix:///run/redis.sock",
-        "redis://h/0?db=1&username=u&password=&ssl_ca_certs=c&ssl_cert_reqs=none", "redis://[::1",
+        "redis://h/0?db=1&username=u&password=&ssl_ca_certs=c&ssl_cert_reqs=none",
+        "redis://h?password=a@b", "redis://:a@b@h", "REDIS://h", "unix:///run/a@b",
     ],
 )  # fmt: skip
 def test_what_an_address_may_say(url):
-    """What is no address at all is for others to tell."""
-    check_options(url)
+    parse_address(url)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +137,28 @@ def test_what_an_address_may_say(url):
 )
 def test_what_an_address_may_not_say(url, said):
     with pytest.raises(InputError, match=said):
-        check_options(url)
+        parse_address(url)
+
+
+SPECIAL = ["#", "/", "?", "%", "%4", "[", "]", "\\", " ", "\t", "\n", "?a=b", "#1", "/1", "?db"]
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize("shape", ["u:{}@h", "u:{}@h:1/0", ":{}@h", "u:12{}34@h", ":{}", "{}@h"])
+def test_no_part_of_a_password_that_is_not_encoded_is_told(special, shape):
+    """Whatever the character cuts off: a port, a path, an option, a fragment."""
+    secret = f"pass{special}word"
+    with pytest.raises(InputError) as raised:
+        parse_address("redis://" + shape.format(secret))
+    told = str(raised.value).replace("user:password@", "").replace("a user or password", "")
+    assert "pass" not in told, told
+    assert "word" not in told.replace("username, password", ""), told
+
+
+@pytest.mark.parametrize("url", ["u:12#34@h", "u:12/34@h", "u:12?34@h", ":%zz@h", ":?...", "a#@h"])
+def test_an_address_that_was_not_encoded_says_how(url):
+    with pytest.raises(InputError, match="percent-encoded: # is %23"):
+        parse_address(f"redis://{url}")
 
 
 def test_an_address_is_shown_without_who_asks():

@@ -303,7 +303,7 @@ class Checker:
 
     def _note_available(self, producer: SimProducer, life: _Life) -> None:
         machine = producer.machine
-        if machine.objects.buffered and len(machine.grants) < producer.settings.unacked_limit:
+        if machine.objects.ready and len(machine.grants) < producer.settings.unacked_limit:
             life.available_s = min(life.available_s, producer.world.now_s)
         else:
             life.available_s = math.inf

@@ -108,7 +108,7 @@ async def serve_node(
         _watch(shell, servers, lame_duck_s)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
-        ends = _signals(credentials, token_files, end_with_stdin=end_with_stdin)
+        ends = _signals(_rereads(credentials, token_files, store), end_with_stdin=end_with_stdin)
         running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
         try:
             await _all_listen(servers, running, serving)
@@ -280,10 +280,21 @@ async def _first(*waits: Awaitable[object]) -> None:
         future.result()
 
 
-def _signals(
-    credentials: Credentials | None, token_files: TokenFiles | None, *, end_with_stdin: bool
-) -> Ends:
-    """Heed them. On SIGHUP files are read at once that else are looked at now and then."""
+def _rereads(
+    credentials: Credentials | None,
+    token_files: TokenFiles | None,
+    store: ConfigurationStore | None,
+) -> list[Callable[[], None]]:
+    """Returns what has files read at once that else are looked at now and then."""
+    return [
+        *([] if credentials is None else [credentials.wake]),
+        *([] if token_files is None else [token_files.look_now]),
+        *([] if store is None or store.address.file is None else [store.address.look_now]),
+    ]
+
+
+def _signals(rereads: Sequence[Callable[[], None]], *, end_with_stdin: bool) -> Ends:
+    """Heed them. On SIGHUP files are read again."""
     ends = Ends(asyncio.Event(), asyncio.Event(), asyncio.Event())
     if end_with_stdin:
         on_stdin_end(ends.end)
@@ -300,10 +311,6 @@ def _signals(
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, on_signal)
     loop.add_signal_handler(signal.SIGINT, on_interrupt)
-    rereads = [
-        *([] if credentials is None else [credentials.wake]),
-        *([] if token_files is None else [token_files.look_now]),
-    ]
     on_hangup(rereads, on_signal)
     return ends
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from contextlib import suppress
 
 from fastapi import FastAPI, Request
@@ -21,15 +22,17 @@ from spillover.apps.http.openapi import Described, describe, problems
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Direct, DirectPost, Edge
 from spillover.apps.http.sites import Site
-from spillover.apps.queue.calls import Call, QueueCalls, store_damaged
+from spillover.apps.queue.calls import NOBODY, Call, QueueCalls, store_damaged
 from spillover.apps.queue.console_view import queue_console
 from spillover.apps.queue.doors import TABLE
 from spillover.apps.queue.openapi_told import tell_calls
 from spillover.apps.queue.views import (
     About,
     DeadObject,
+    DeadPutBack,
     Explanation,
     QueueState,
+    dead_numbers,
     dead_objects,
     explanation,
     queue_state,
@@ -164,6 +167,7 @@ def create_cold_app(shell: QueueShell, about: About, *, has_tokens: bool = False
 
     _add_admin_routes(app, shell, about)
     _add_dead_routes(app, shell, about)
+    _add_bulk_route(app, shell)
     console = queue_console(shell, about, has_tokens=has_tokens)
     complete(app, console, "/objects", "/take", "/grants/{grant}/ack")
 
@@ -238,3 +242,21 @@ def _add_dead_routes(app: FastAPI, shell: QueueShell, about: About) -> None:
         await operate(request, number, ev.Discard)
         await shell.bodies.settled()
         return queue_state(shell, about)
+
+
+def _add_bulk_route(app: FastAPI, shell: QueueShell) -> None:
+    @app.post("/dead/put-back", responses=problems("another_site"))
+    async def put_all_back(
+        request: Request,
+        content_type: str | None = None,
+        first: int = 0,
+        last: int = sys.maxsize,
+    ) -> DeadPutBack:
+        """Put all of them back, or those of this content type and with numbers from `first` to
+        `last`: what was wrong with their handling has been mended."""
+        if (reason := SITE.why_not_operate(request.headers)) is not None:
+            raise Problem("another_site", reason)
+        found = dead_numbers(shell, content_type, first, last)
+        for number in found:
+            shell.feed(ev.PutBack(NOBODY, number))
+        return DeadPutBack(put_back=len(found), dead=len(shell.machine.objects.dead))

@@ -45,7 +45,13 @@ class ExtendBody(msgspec.Struct, forbid_unknown_fields=True):
     visibility_ms: MilliSeconds | None = None
 
 
-T = TypeVar("T", TakeBody, ExtendBody)
+class NackBody(msgspec.Struct, forbid_unknown_fields=True):
+    """POST /grants/{grant}/nack: how long the object rests; null: as the producer has it."""
+
+    delay_ms: Annotated[float, msgspec.Meta(ge=0.0, le=86_400_000.0)] | None = None
+
+
+T = TypeVar("T", TakeBody, ExtendBody, NackBody)
 
 
 def read_body(body: bytes, model: type[T]) -> T:

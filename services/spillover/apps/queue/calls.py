@@ -16,6 +16,7 @@ from spillover.apps.http.exchange import CLOSE, ClientGone, Exchange, body_too_s
 from spillover.apps.http.problems import Problem
 from spillover.apps.queue.asked import (
     ExtendBody,
+    NackBody,
     TakeBody,
     check_take,
     content_type,
@@ -28,6 +29,7 @@ from spillover.live.process.logs import Message as LogLine
 from spillover.live.process.logs import OncePerPeriod
 from spillover.live.queue import wire
 from spillover.live.queue.bodies import Damaged
+from spillover.live.queue.client_wire import object_path
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import FILE_BYTES_MIN
 from spillover.model.access import ApiToken
@@ -145,7 +147,7 @@ class QueueCalls:
                 shell.metrics.waited(shell.now_s - begun_s)
                 await self._give(exchange, send, answer)
             case ev.Direct(_, offer):
-                where = f"{shell.public_urls[offer.producer]}/objects/{offer.grant}"
+                where = f"{shell.public_urls[offer.producer]}{object_path(offer.grant)}"
                 headers = _of_grant(offer.grant, offer.producer, offer.probes)
                 exchange.answer(303, [(b"location", where.encode()), *headers], b"")
                 _leave(exchange)
@@ -165,9 +167,10 @@ class QueueCalls:
         await self._tell(send, grant, lambda ref: ev.Acked(ref, grant), settled=True)
 
     async def give_back(self, exchange: Exchange, send: Send, grant: str) -> None:
-        """POST /grants/{grant}/nack, as `acknowledge`."""
-        await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
-        await self._tell(send, grant, lambda ref: ev.Nacked(ref, grant))
+        """POST /grants/{grant}/nack, with a body or without."""
+        asked = read_body(await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S), NackBody)
+        rest_s = None if asked.delay_ms is None else asked.delay_ms / 1e3
+        await self._tell(send, grant, lambda ref: ev.Nacked(ref, grant, rest_s))
 
     async def extend(self, exchange: Exchange, send: Send, grant: str) -> None:
         """POST /grants/{grant}/extend, with a body or without."""

@@ -42,10 +42,10 @@ def tell_calls(schema: Described) -> None:
     }
     for what, says in (
         ("ack", "The object of a grant has served its purpose."),
-        ("nack", "The object of a grant returns to its buffer."),
+        ("nack", "The object of a grant returns to its buffer, after a rest, or `delay_ms`."),
         ("extend", "More time for the object of a grant: as much as usual, or `visibility_ms`."),
     ):
-        reasons = ("unknown_grant", "another_site", *(("invalid",) if what == "extend" else ()))
+        reasons = ("unknown_grant", "another_site", *(("invalid",) if what != "ack" else ()))
         done = {"204": {"description": "done"}}
         paths[f"/grants/{{grant}}/{what}"] = {
             "post": _call(says, done, reasons, parameters=[_GRANT])

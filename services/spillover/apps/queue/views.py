@@ -89,6 +89,13 @@ class DeadObject(BaseModel):
     deliveries: int
 
 
+class DeadPutBack(BaseModel):
+    """How many dead objects were put back, and how many are dead still."""
+
+    put_back: int
+    dead: int
+
+
 class QueueState(BaseModel):
     """One producer as it is now. produced = acknowledged + discarded + granted + buffered +
     dead."""
@@ -104,6 +111,8 @@ class QueueState(BaseModel):
     limits: Limits
     buffers: int
     buffered: int
+    resting: int
+    """Of those buffered: given back as not handled, and not to be given again yet."""
     granted: int
     dead: int
     produced: int
@@ -146,6 +155,7 @@ def queue_state(shell: QueueShell, about: About) -> QueueState:
         limits=_limits(settings, about),
         buffers=settings.buffers,
         buffered=objects.buffered,
+        resting=len(objects.resting),
         granted=len(objects.granted),
         dead=len(objects.dead),
         produced=objects.produced,
@@ -255,6 +265,8 @@ def _object_state(shell: QueueShell, number: int) -> str:
         grant = next(one for one in shell.machine.grants if one.number == number)
         left_s = grant.until_s - shell.now_s
         return f"granted: it returns in {left_s:.1f} s unless it is acknowledged or extended"
+    if number in objects.resting:
+        return f"buffered: rests before it is given again{in_vain}"
     if number in shell.bodies:
         ahead = sum(other < number for other in objects)
         return f"buffered: {ahead} before it{in_vain}"
@@ -277,6 +289,17 @@ def _probe_state(shell: QueueShell, probe_id: str) -> str:
 def _told(story: list[tuple[float, str]]) -> list[Told]:
     first_s = story[0][0] if story else 0.0
     return [Told(at_ms=round((at_s - first_s) * 1e3, 1), words=words) for at_s, words in story]
+
+
+def dead_numbers(shell: QueueShell, content_type: str | None, first: int, last: int) -> list[int]:
+    """Returns the dead ones of a content type (None: of any) with numbers from `first` to `last`,
+    in their order."""
+    return sorted(
+        number
+        for number in shell.machine.objects.dead
+        if first <= number <= last
+        and (content_type is None or shell.bodies[number].content_type == content_type)
+    )
 
 
 def dead_objects(shell: QueueShell) -> list[DeadObject]:

@@ -89,7 +89,10 @@ class ConsumerSettings:
 class _Held:
     """An object that the handler has, or that is to be acknowledged."""
 
-    __slots__ = ("alarm", "asked_s", "end", "is_lost", "producer", "until_s", "visibility_s")
+    __slots__ = (
+        *("alarm", "asked_s", "due_s", "end", "is_lost", "producer", "rest_s", "until_s"),
+        "visibility_s",
+    )
 
     def __init__(self, producer: str, visibility_s: float, now_s: float) -> None:
         self.producer = producer
@@ -98,11 +101,15 @@ class _Held:
         """The grant ends then, by what was heard."""
         self.asked_s: float | None = None
         """When the first extension left that has not been heard: what is heard holds from there."""
+        self.due_s = now_s + self.step_s
+        """When the next one is to leave."""
         self.is_lost = False
         self.alarm = 0
         """What of the agenda extends it, then tells its end again."""
         self.end: str | None = None
         """How it ended, once it has: `ack` or `nack`."""
+        self.rest_s: float | None = None
+        """How long it is to rest, if it was not handled; None: as its producer has it."""
 
     @property
     def step_s(self) -> float:
@@ -240,13 +247,13 @@ class ConsumerMachine:
             self._unreachable(Unreachable(event.take, event.producer), now_s)
             return
         if self._end_take(event.take) is None:
-            self._out.append(Tell(event.producer, event.grant, "nack"))
+            self._out.append(Tell(event.producer, event.grant, "nack", 0.0))
             return
         self._failed.pop(event.producer, None)
         self._learn(event.producer)
         held = _Held(event.producer, event.visibility_s, now_s)
         self._held[event.grant] = held
-        held.alarm = self._agenda.at(now_s + held.step_s, self._extend, event.grant)
+        held.alarm = self._agenda.at(held.due_s, self._extend, event.grant)
         self._out.append(Handle(event.grant))
         self._ask(now_s)
 
@@ -292,6 +299,7 @@ class ConsumerMachine:
     def _handled(self, event: Handled, now_s: float) -> None:
         held = self._held[event.grant]
         held.end = "ack" if event.well else "nack"
+        held.rest_s = event.rest_s
         self._agenda.drop(held.alarm)
         if held.is_lost:
             self._settle(event.grant, known=False)
@@ -310,20 +318,21 @@ class ConsumerMachine:
             self._settle(grant, known=None)
             return
         assert held.end is not None
-        self._out.append(Tell(held.producer, grant, held.end))
+        self._out.append(Tell(held.producer, grant, held.end, held.rest_s))
         again_s = min(now_s + pause_s, held.until_s)
         held.alarm = self._agenda.at(again_s, self._tell_end, grant, 2.0 * pause_s)
 
     def _extend(self, grant: str, now_s: float) -> None:
         held = self._held[grant]
         if now_s >= held.until_s:
-            self._lose(held, grant)
+            late_s = now_s - held.due_s
+            self._lose(held, grant, late_s if late_s > 0.5 * held.step_s else 0.0)
             return
         if held.asked_s is None:
             held.asked_s = now_s
         self._out.append(Tell(held.producer, grant, "extend"))
-        again_s = min(now_s + held.step_s, held.until_s)
-        held.alarm = self._agenda.at(again_s, self._extend, grant)
+        held.due_s = min(now_s + held.step_s, held.until_s)
+        held.alarm = self._agenda.at(held.due_s, self._extend, grant)
 
     def _heard(self, event: Heard, now_s: float) -> None:
         held = self._held.get(event.grant)
@@ -337,11 +346,11 @@ class ConsumerMachine:
         elif held.asked_s is not None:
             held.until_s, held.asked_s = held.asked_s + held.visibility_s, None
 
-    def _lose(self, held: _Held, grant: str) -> None:
+    def _lose(self, held: _Held, grant: str, late_s: float = 0.0) -> None:
         """Its handler may go on: its hand is free when it has ended."""
         held.is_lost = True
         self._agenda.drop(held.alarm)
-        self._out.append(Lost(grant))
+        self._out.append(Lost(grant, late_s))
 
     # --- where objects come from --------------------------------------------------------------
 

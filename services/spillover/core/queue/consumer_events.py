@@ -75,10 +75,12 @@ class Silent(Event):
 
 @dataclass(slots=True)
 class Handled(Event):
-    """The handler is done with an object: well, or not."""
+    """The handler is done with an object: well, or not; then it is to be given again after
+    `rest_s`, None: as its producer has it."""
 
     grant: str
     well: bool
+    rest_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -127,9 +129,11 @@ class Handle(Command):
 
 @dataclass(slots=True)
 class Lost(Command):
-    """The grant of an object that is being handled has ended: somebody else may be given it."""
+    """The grant of an object that is being handled has ended: somebody else may be given it.
+    `late_s`: so much too late this consumer came to extend it; 0 where it was in time."""
 
     grant: str
+    late_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -162,3 +166,5 @@ class Tell(Command):
     producer: str
     grant: str
     what: str
+    rest_s: float | None = None
+    """Of a `nack`: how long the object rests; None: as its producer has it."""

@@ -120,6 +120,8 @@ class Recovered(Event):
     deliveries: int
     dead: bool
     held_bytes: int = 0
+    rest_s: float = 0.0
+    """How much longer it is not to be granted."""
 
 
 @dataclass(slots=True)
@@ -208,10 +210,12 @@ class Acked(Event):
 
 @dataclass(slots=True)
 class Nacked(Event):
-    """The consumer gives it back."""
+    """The consumer gives it back, to be granted again after `rest_s`; None: as long as the producer
+    has it rest that was not handled."""
 
     ref: int
     grant: str
+    rest_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -300,6 +304,15 @@ class Bury(Command):
 
     number: int
     dead: bool
+
+
+@dataclass(slots=True)
+class Rest(Command):
+    """An object is not to be granted again before `rest_s` have passed: keep that as safe as how
+    often it was granted."""
+
+    number: int
+    rest_s: float
 
 
 @dataclass(slots=True)

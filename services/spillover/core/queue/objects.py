@@ -15,7 +15,7 @@ class Objects:
 
     __slots__ = (
         *("_buffer", "_deliveries"),
-        *("acknowledged", "dead", "discarded", "granted", "produced"),
+        *("acknowledged", "dead", "discarded", "granted", "produced", "resting"),
     )
 
     def __init__(self) -> None:
@@ -23,6 +23,8 @@ class Objects:
         self._deliveries: dict[int, int] = {}
         """How often each was granted; none of those that never were."""
         self.granted: set[int] = set()
+        self.resting: set[int] = set()
+        """Of those that are buffered: given back as not handled, not to be granted again yet."""
         self.dead: dict[int, None] = {}
         """In the order in which they died."""
         self.produced = 0
@@ -31,11 +33,16 @@ class Objects:
 
     @property
     def buffered(self) -> int:
-        """Returns how many wait for a consumer."""
+        """Returns how many wait for a consumer, those that rest among them."""
+        return len(self._buffer) + len(self.resting)
+
+    @property
+    def ready(self) -> int:
+        """Returns how many can be granted now."""
         return len(self._buffer)
 
     def __iter__(self) -> Iterator[int]:
-        """Those that are buffered, in their order."""
+        """Those that can be granted now, in their order."""
         return iter(sorted(self._buffer))
 
     def deliveries(self, number: int) -> int:
@@ -47,13 +54,17 @@ class Objects:
         self.produced += 1
         heapq.heappush(self._buffer, number)
 
-    def recover(self, number: int, deliveries: int, *, dead: bool) -> None:
+    def recover(
+        self, number: int, deliveries: int, *, dead: bool = False, rests: bool = False
+    ) -> None:
         """One was produced before this start."""
         self.produced += 1
         if deliveries:
             self._deliveries[number] = deliveries
         if dead:
             self.dead[number] = None
+        elif rests:
+            self.resting.add(number)
         else:
             heapq.heappush(self._buffer, number)
 
@@ -70,6 +81,16 @@ class Objects:
     def give_back(self, number: int) -> None:
         """A granted one is buffered again."""
         self.granted.remove(number)
+        heapq.heappush(self._buffer, number)
+
+    def rest(self, number: int) -> None:
+        """A granted one is not to be granted again before it was woken."""
+        self.granted.remove(number)
+        self.resting.add(number)
+
+    def wake(self, number: int) -> None:
+        """One that rested can be granted again."""
+        self.resting.remove(number)
         heapq.heappush(self._buffer, number)
 
     def bury(self, number: int) -> None:
@@ -102,9 +123,9 @@ class Objects:
         self.acknowledged += 1
 
     def check(self) -> None:
-        here = len(self.granted) + len(self._buffer) + len(self.dead)
+        here = len(self.granted) + self.buffered + len(self.dead)
         parts = self.acknowledged + self.discarded + here
         assert self.produced == parts, (self.produced, parts)
-        living = set(self._buffer) | self.granted | self.dead.keys()
-        assert len(living) == len(self._buffer) + len(self.granted) + len(self.dead), "twice"
+        living = set(self._buffer) | self.granted | self.resting | self.dead.keys()
+        assert len(living) == here, "twice"
         assert self._deliveries.keys() <= living, "deliveries of what is gone"

@@ -5,13 +5,15 @@ and then *buffered*. A consumer's call, a *take*, is held by the producer that i
 sends a *probe* to itself first. A probe that meets an object makes a *grant* of it; else it hops
 on, and on its last hop it *parks*, first come. A grant for a take held elsewhere is offered to its
 holder, which takes or declines it. A grant ends with an acknowledgement, or its object returns: at
-a nack, when its sending is broken off, when its time is over, when the offer is declined.
+a nack, when its sending is broken off, when its time is over, when the offer is declined. What was
+not handled rests before it is granted again, longer each time: else it would be dead in moments.
 
 Nobody is stranded: as long as a take is open its holder sends a new probe each `probe_expiry_s`,
 one that visits every producer the consumer can reach; the parked one expires by then.
 
 What bounds it: buffered and admitted objects by `buffers`, all of them by `held_limit_bytes`,
-grants by `unacked_limit`, dead ones by `dead_limit`, and whatever waits by `waiting_limit`.
+grants and what rests by `unacked_limit`, dead ones by `dead_limit`, and whatever waits by
+`waiting_limit`.
 
 Not here: bodies, sockets, disks, clocks.
 """
@@ -33,6 +35,7 @@ from spillover.core.queue.probing import ParkedProbe, Ways
 from spillover.core.queue.room import Room, WaitingOffer
 from spillover.core.queue.settings import ProducerSettings
 from spillover.core.queue.takes import Take, Takes
+from spillover.policy.backoff import backoff_s
 from spillover.policy.queue import HOP, meet
 
 SERVED, SENT_ON, PARKED, EXPIRED = "served", "sent_on", "parked", "expired"
@@ -112,7 +115,7 @@ class ProducerMachine:
     # --- objects come in ----------------------------------------------------------------------
 
     def _fits(self, size_bytes: int) -> bool:
-        return self.room.fits(self.objects.buffered, size_bytes)
+        return self.room.fits(self.objects.ready, size_bytes)
 
     def _offered(self, event: ev.Offered, now_s: float) -> None:
         if self.draining:
@@ -169,7 +172,11 @@ class ProducerMachine:
         """What was granted as the process died was granted in vain: it may be dead of that."""
         objects = self.objects
         dies = not event.dead and self._is_hopeless(event.deliveries)
-        objects.recover(event.number, event.deliveries, dead=event.dead or dies)
+        dead = event.dead or dies
+        rests = event.rest_s > 0.0 and not dead
+        objects.recover(event.number, event.deliveries, dead=dead, rests=rests)
+        if rests:
+            self._agenda.at(now_s + event.rest_s, self._wake, event.number)
         if dies:
             self._out.append(ev.Bury(event.number, dead=True))
         self.room.hold(event.number, event.held_bytes)
@@ -252,7 +259,8 @@ class ProducerMachine:
     @property
     def _available(self) -> bool:
         """Whether there is an object to grant."""
-        return self.objects.buffered > 0 and len(self.grants) < self.settings.unacked_limit
+        away = len(self.grants) + len(self.objects.resting)
+        return self.objects.ready > 0 and away < self.settings.unacked_limit
 
     def _serve(self, now_s: float) -> None:
         """Grant what is buffered to those parked here, then fill the places that became free."""
@@ -333,16 +341,25 @@ class ProducerMachine:
         else:
             self._return(grant, now_s)
 
-    def _return(self, grant: Grant, now_s: float) -> None:
-        """The object is buffered again, in its place, or dead if it came back too often."""
+    def _return(self, grant: Grant, now_s: float, resting_s: float = 0.0) -> None:
+        """The object is buffered again, in its place, after it has rested; or dead if it came back
+        too often."""
         self.returned += 1
         self.grants.end(grant)
         objects, number = self.objects, grant.number
         if self._is_hopeless(objects.deliveries(number)):
             objects.bury(number)
             self._out.append(ev.Bury(number, dead=True))
+        elif resting_s > 0.0:
+            objects.rest(number)
+            self._agenda.at(now_s + resting_s, self._wake, number)
+            self._out.append(ev.Rest(number, resting_s))
         else:
             objects.give_back(number)
+        self._serve(now_s)
+
+    def _wake(self, number: int, now_s: float) -> None:
+        self.objects.wake(number)
         self._serve(now_s)
 
     def _is_hopeless(self, deliveries: int) -> bool:
@@ -365,7 +382,11 @@ class ProducerMachine:
     def _nacked(self, event: ev.Nacked, now_s: float) -> None:
         grant = self.grants.get(event.grant)
         if grant is not None:
-            self._return(grant, now_s)
+            resting_s = event.rest_s
+            if resting_s is None:
+                settings, before = self.settings, self.objects.deliveries(grant.number) - 1
+                resting_s = backoff_s(max(0, before), settings.retry_s, settings.retry_s_max, 0.0)
+            self._return(grant, now_s, resting_s)
         self._out.append(ev.Told(event.ref, grant is not None))
 
     def _extended(self, event: ev.Extended, now_s: float) -> None:
@@ -426,4 +447,5 @@ class ProducerMachine:
         )
         for offer in list(self.offers.values())[:1]:
             assert not self._fits(offer.size_bytes), "an offer waits although there is a place"
-        assert self.next_deadline() < math.inf or not (self.offers or self.takes or self.grants)
+        waits = self.offers or self.takes or self.grants or self.objects.resting
+        assert self.next_deadline() < math.inf or not waits

@@ -20,10 +20,14 @@ class ProducerSettings:
     """A parked probe expires after this time, and its call sends another one."""
     deliveries_max: int = 10
     """An object that was granted so often in vain goes to the dead ones."""
+    retry_s: float = 0.0
+    """An object that its consumer gave back as not handled rests for so long before it is granted
+    again, twice as long each further time, up to `retry_s_max`; 0: it returns at once."""
+    retry_s_max: float = 60.0
     dead_limit: int = 1000
     """With so many dead objects no other dies: it returns to its buffer again and again."""
     unacked_limit: int = 1000
-    """With so many grants open, the producer is as good as empty."""
+    """With so many grants open and objects resting, the producer is as good as empty."""
     held_limit_bytes: float = math.inf
     """With so many bytes of objects in memory, offers wait."""
     waiting_limit: int = 1000

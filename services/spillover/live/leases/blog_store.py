@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from spillover.live.leases.redis_values import GroupKeys
 from spillover.live.redis.connection import RedisLink
+from spillover.live.redis.rotation import RedisAddress, RedisUrl
 
 
 class RedisBlogStore:
     """The same operations as `sim.leases.blog.BlogStore`, one round trip each. They raise
     StoreUnreachable and StoreRefused."""
 
-    def __init__(self, url: str, group: str, *, timeout_s: float = 5.0) -> None:
+    def __init__(self, url: RedisUrl | RedisAddress, group: str, *, timeout_s: float = 5.0) -> None:
         self._keys = GroupKeys.of(group)
         self._link = RedisLink(url, timeout_s)
 

@@ -5,6 +5,7 @@ be asked of it. What it does meanwhile is in `shell`.
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from random import Random
 from types import TracebackType
@@ -20,6 +21,7 @@ from spillover.live.leases.handlers import Handler, check_handler
 from spillover.live.leases.parts import MachineState, make_parts
 from spillover.live.leases.renewal.supervisor import MODES
 from spillover.live.leases.shell import MemberShell
+from spillover.live.redis.rotation import RedisAddress, RedisUrl
 from spillover.model.arguments import checked_function, wrong
 from spillover.model.lease_times import LeaseTimes
 
@@ -28,15 +30,17 @@ class LeaseGroup:
     """One member, from `async with` until that ends: it then hands everything over and leaves.
 
     `handler(partition, epoch, stop_event)` runs for each partition that is held, on a thread, or on
-    the loop if it is async. `on_event` gets what happens as dicts. Members are evened out by the
-    `balance` of "count" or "load". `rule="blog"` is for comparison: no renewals, nobody is fenced,
-    and all epochs are 0. Raises InputError for unusable settings, at entry also for a group of
-    other settings and a Redis that refuses; RunError at the end if it gave up, unless told before.
+    the loop if it is async. `url` is the address of Redis, or the path of a file that has it, whose
+    password may change meanwhile. `on_event` gets what happens as dicts. Members are evened out by
+    the `balance` of "count" or "load". `rule="blog"` is for comparison: no renewals, nobody is
+    fenced, and all epochs are 0. Raises InputError for unusable settings, at entry also for a group
+    of other settings and a Redis that refuses; RunError at the end if it gave up, unless told
+    before.
     """
 
     def __init__(
         self,
-        url: str,
+        url: RedisUrl,
         group: str,
         *,
         node: str,
@@ -51,20 +55,21 @@ class LeaseGroup:
         renewer: str = "auto",
     ) -> None:
         check_handler(handler, "handler")
-        if not isinstance(url, str):
-            raise wrong("url", "redis://HOST:PORT/NUMBER", url)
+        if not isinstance(url, str | os.PathLike):
+            raise wrong("url", "redis://HOST:PORT/NUMBER, or the path of a file that says it", url)
         if not isinstance(times, LeaseTimes | None):
             raise wrong("times", "LeaseTimes", times)
         if renewer not in MODES:
             raise wrong("renewer", f"one of {', '.join(MODES)}", renewer)
         checked_function("on_event", on_event)
-        self.url, self.group, self.node, self.rule = url, group, node, rule
+        self.redis, self.group, self.node = RedisAddress.of(url), group, node
+        self.rule = rule
         self.times = times or LeaseTimes()
         self.settings = MemberSettings(
             node=node, partitions=partitions, times=self.times, balance=balance
         )
         self._parts = make_parts(
-            url,
+            self.redis,
             group,
             self.settings,
             rule=rule,

@@ -19,9 +19,9 @@ from spillover.live.redis.connection import (
     close_quietly,
     failures,
     open_client,
-    place_of,
     told_error,
 )
+from spillover.live.redis.rotation import RedisAddress, RedisUrl
 from spillover.model.errors import StoreRefused, StoreUnreachable
 from spillover.policy.backoff import backoff_s
 
@@ -46,7 +46,7 @@ class Hints:
 
     def __init__(
         self,
-        url: str,
+        url: RedisUrl | RedisAddress,
         group: str,
         *,
         on_challenge: Callable[[int], None],
@@ -61,7 +61,7 @@ class Hints:
         self._on_resync = on_resync
         self._on_lost = on_lost
         self._random = random
-        self._url = url
+        self._address = RedisAddress.of(url)
         self._ping_period_s = ping_period_s
         self._failures = 0
         self.is_subscribed = False
@@ -77,7 +77,7 @@ class Hints:
                     # The library makes other errors of being cancelled, if that is while it
                     # connects or closes.
                     raise asyncio.CancelledError from None
-                self._on_lost(told_error(error, place_of(self._url)))
+                self._on_lost(told_error(error, self._address.place))
             pause_s = backoff_s(
                 self._failures, RETRY_FIRST_S, RETRY_LONGEST_S, self._random.random()
             )
@@ -85,7 +85,7 @@ class Hints:
             await asyncio.sleep(pause_s)
 
     async def _subscribe_and_listen(self) -> None:
-        client = open_client(self._url, self._ping_period_s, connections=1)
+        client = open_client(self._address, self._ping_period_s, connections=1)
         channels = client.pubsub()
         try:
             await channels.subscribe(*self._reactions)

@@ -21,6 +21,7 @@ from spillover.live.leases.hints import Hints
 from spillover.live.leases.renewal.renewer import LeaseRenewer, Told
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.store import RedisLeaseStore
+from spillover.live.redis.rotation import RedisAddress
 
 
 class MachineState(Protocol):
@@ -59,7 +60,7 @@ class Parts:
 
 
 def make_parts(
-    url: str,
+    url: RedisAddress,
     group: str,
     settings: MemberSettings,
     *,

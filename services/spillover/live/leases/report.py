@@ -92,12 +92,12 @@ class GroupReport:
         self.member = member
         partitions = member.settings.partitions
         self._blog = (
-            RedisBlogStore(member.url, member.group, timeout_s=TIMEOUT_S)
+            RedisBlogStore(member.redis, member.group, timeout_s=TIMEOUT_S)
             if member.rule == "blog"
             else None
         )
         self._store = RedisLeaseStore(
-            member.url,
+            member.redis,
             member.group,
             partitions,
             member.times,

@@ -24,6 +24,7 @@ from spillover.core.leases.records import (
 )
 from spillover.live.leases.redis_values import GroupKeys, load_script, read_snapshot
 from spillover.live.redis.connection import RedisLink, Script
+from spillover.live.redis.rotation import RedisAddress, RedisUrl
 from spillover.model.errors import InputError, StoreRefused
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
 from spillover.policy.leases import LOAD_STALE_LEASES
@@ -58,7 +59,7 @@ class RedisLeaseStore:
 
     def __init__(
         self,
-        url: str,
+        url: RedisUrl | RedisAddress,
         group: str,
         partitions: int,
         times: LeaseTimes,

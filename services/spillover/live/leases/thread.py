@@ -16,6 +16,7 @@ from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.process.logs import Message
 from spillover.live.process.own_threads import start_own
+from spillover.live.redis.rotation import RedisUrl
 from spillover.model.errors import RunError
 
 _log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class LeaseGroupThread:
     What ended it early is raised by `wait`, or at the end of `with` if nothing else was.
     """
 
-    def __init__(self, url: str, group: str, **settings: Any) -> None:
+    def __init__(self, url: RedisUrl, group: str, **settings: Any) -> None:
         self._member = LeaseGroup(url, group, **settings)
         self._entered = threading.Event()
         self._ended = threading.Event()

@@ -21,9 +21,9 @@ from spillover.live.redis.connection import (
     close_quietly,
     failures,
     open_client,
-    place_of,
     told_error,
 )
+from spillover.live.redis.rotation import RedisAddress, RedisUrl
 from spillover.model.configuration import Configuration, Stamp
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from spillover.policy.backoff import backoff_s
@@ -51,11 +51,11 @@ class ConfigurationStore:
     """Of one federation, in the Redis at `url`. Raises InputError if that is no address, or the
     library is not there."""
 
-    def __init__(self, url: str, federation: str) -> None:
-        self._url = url
+    def __init__(self, url: RedisUrl, federation: str) -> None:
+        self.address = RedisAddress.of(url)
         self._federation = federation
         self._key = f"{{spillover:{federation}}}:configuration"
-        self._link = RedisLink(url, TIMEOUT_S, connections=2)
+        self._link = RedisLink(self.address, TIMEOUT_S, connections=2)
         self._random = Random()  # only spreads attempts to connect
         self.failures = 0
         """Of listening, in a row: the pause before the next attempt grows with them."""
@@ -96,7 +96,7 @@ class ConfigurationStore:
             except failures() as error:
                 if cancels_so_far():
                     raise asyncio.CancelledError from None
-                self._complain(AWAY, told_error(error, place_of(self._url)))
+                self._complain(AWAY, told_error(error, self.address.place))
             except (StoreRefused, StoreUnreachable) as error:
                 self._complain(AWAY, error)
             draw = self._random.random()
@@ -109,11 +109,12 @@ class ConfigurationStore:
         await self._link.close()
 
     async def _subscribed(self, on_news: Callable[[Configuration], None]) -> None:
-        client = open_client(self._url, TIMEOUT_S, connections=1)
+        client = open_client(self.address, TIMEOUT_S, connections=1)
         channel = client.pubsub()
         try:
             await channel.subscribe(self._key)
             while await self._heard(channel):
+                self.address.look()
                 kept = await self.get()
                 self.failures = 0
                 if kept is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ FILE_PIECE_BYTES = 262_144
 NOTE_S = 0.05
 """After a delivery its count is written, unless the object is acknowledged by then: most are, and
 cost the disk nothing."""
+
+REST_MS_MAX = 86_400_000
+"""An object rests no longer after a start."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -140,12 +144,21 @@ class Bodies:
             except StoreFull as error:
                 _log.error(Message("acknowledgements cannot be stored", problem=str(error)))
 
-    def note(self, number: int, deliveries: int, *, dead: bool) -> None:
-        """Remember how often an object was granted, and whether it is dead, if anything outlives
-        the process."""
+    def note(
+        self, number: int, deliveries: int, *, dead: bool = False, rest_s: float = 0.0
+    ) -> None:
+        """Remember how often an object was granted, whether it is dead, and how much longer it
+        rests, if anything outlives the process."""
         self._deliveries.pop(number, None)
         if self._store is not None:
-            self._store.note(number, deliveries, dead=dead)
+            until_ms = _wall_ms() + round(1e3 * rest_s) if rest_s else 0
+            self._store.note(number, deliveries, dead=dead, rests_until_ms=until_ms)
+
+    def rest_s(self, found: StoredObject) -> float:
+        """Returns how much longer an object rests that was found in the store: no longer than was
+        meant, whatever became of the clock meanwhile."""
+        left_ms = found.rests_until_ms - _wall_ms()
+        return min(max(0, left_ms), REST_MS_MAX) / 1e3
 
     def delivered(self, number: int, deliveries: int) -> None:
         """Remember soon how often an object was granted, if it is still there by then."""
@@ -159,7 +172,7 @@ class Bodies:
         self._noting = None
         counts, self._deliveries = self._deliveries, {}
         for number, deliveries in counts.items():
-            self.note(number, deliveries, dead=False)
+            self.note(number, deliveries)
 
     def chunks(self, number: int) -> AsyncIterator[bytes | memoryview]:
         """Gives the object piece by piece. It may be forgotten meanwhile. Raises Damaged."""
@@ -200,6 +213,11 @@ class Bodies:
         self._deliveries.pop(number, None)
         if body.content is not None:
             self.memory_bytes -= body.size_bytes
+
+
+def _wall_ms() -> int:
+    """A clock that goes on while no process runs."""
+    return time.time_ns() // 1_000_000
 
 
 async def _memory_chunks(view: memoryview) -> AsyncIterator[memoryview]:

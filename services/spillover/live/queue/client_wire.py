@@ -4,6 +4,7 @@ follows from an answer is not known here.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from spillover.core.queue.consumer_events import Take
 from spillover.live.http.client import HttpClient, Response
 from spillover.live.http.trust import Trust
 from spillover.model.errors import UNREADABLE, PeerError, QueueFull, Refused, Rejected
+from spillover.model.topology import CLUSTER_ID
 
 CONNECT_S = 2.0
 
@@ -30,6 +32,14 @@ SAID_LENGTH_MAX = 300
 
 NO_FAULT_STATUSES = frozenset({408, 409, 429})
 """Of those that begin with 4: another time the same call may be taken."""
+
+COUNT_DIGITS_MAX = 12
+
+VISIBILITY_S_MAX = 366 * 86_400.0
+"""What no producer means is no answer of one."""
+
+_GRANT = re.compile(r"[ -~]{1,200}")
+_OBJECT = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -66,6 +76,10 @@ class _TakeBody(msgspec.Struct):
     max_hops: int
     access: dict[str, float]
     avoid_visited: bool
+
+
+class _NackBody(msgspec.Struct):
+    delay_ms: float
 
 
 class _ProblemBody(msgspec.Struct):
@@ -132,6 +146,11 @@ def grant_path(grant: str, what: str) -> str:
     return f"/grants/{quote(grant, safe='')}/{what}"
 
 
+def encode_nack(rest_s: float | None) -> bytes:
+    """Returns the body of POST /grants/{grant}/nack."""
+    return b"" if rest_s is None else _encode(_NackBody(rest_s * 1e3))
+
+
 def read_object(response: Response, probes: int | None = None) -> Received:
     """Returns the object of a 200. Raises NoProducer for one without a grant."""
     try:
@@ -139,12 +158,12 @@ def read_object(response: Response, probes: int | None = None) -> Received:
         return Received(
             body=response.body,
             content_type=headers.get(b"content-type", CONTENT_TYPE),
-            id=headers[b"spillover-object"],
-            grant=headers[b"spillover-grant"],
-            producer=headers[b"spillover-producer"],
-            deliveries=int(headers[b"spillover-deliveries"]),
-            probes=int(headers[b"spillover-probes"]) if probes is None else probes,
-            visibility_s=float(headers[b"spillover-visibility-ms"]) / 1e3,
+            id=_fit(_OBJECT, headers[b"spillover-object"]),
+            grant=_fit(_GRANT, headers[b"spillover-grant"]),
+            producer=_fit(CLUSTER_ID, headers[b"spillover-producer"]),
+            deliveries=_count(headers[b"spillover-deliveries"]),
+            probes=_count(headers[b"spillover-probes"]) if probes is None else probes,
+            visibility_s=_visibility_s(headers[b"spillover-visibility-ms"]),
         )
     except (KeyError, ValueError) as error:
         raise NoProducer(f"expected an object with its grant, got none: {error}") from None
@@ -156,13 +175,33 @@ def read_address(response: Response) -> Address:
         headers = {name: value.decode("ascii") for name, value in response.headers.items()}
         base_url, _, _ = headers[b"location"].rpartition("/objects/")
         return Address(
-            producer=headers[b"spillover-producer"],
+            producer=_fit(CLUSTER_ID, headers[b"spillover-producer"]),
             base_url=base_url,
-            grant=headers[b"spillover-grant"],
-            probes=int(headers[b"spillover-probes"]),
+            grant=_fit(_GRANT, headers[b"spillover-grant"]),
+            probes=_count(headers[b"spillover-probes"]),
         )
     except (KeyError, ValueError) as error:
         raise NoProducer(f"expected the address of an object, got none: {error}") from None
+
+
+def _fit(pattern: re.Pattern[str], text: str) -> str:
+    """Raises ValueError for what is no such name: it goes into paths and logs."""
+    if pattern.fullmatch(text) is None:
+        raise ValueError(f"unfit {text[:80]!r}")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or len(text) > COUNT_DIGITS_MAX:
+        raise ValueError(f"unfit {text[:80]!r}")
+    return int(text)
+
+
+def _visibility_s(text: str) -> float:
+    visibility_s = float(text) / 1e3
+    if not 0.0 < visibility_s <= VISIBILITY_S_MAX:
+        raise ValueError(f"unfit {text[:80]!r}")
+    return visibility_s
 
 
 def read_created(response: Response) -> str:

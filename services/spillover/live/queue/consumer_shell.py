@@ -23,9 +23,9 @@ from spillover.live.http.trust import Trust
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.client_wire import NoProducer, Received
+from spillover.live.queue.held import Held
 from spillover.live.queue.wire import PRODUCERS_MAX
 from spillover.model.addresses import may_be_led_to
-from spillover.model.errors import GrantLost, OutcomeUnknown
 
 TRANSFER_S = 30.0
 """For an object to come, beyond the time that a take may wait for it."""
@@ -36,91 +36,17 @@ TELL_S = 5.0
 CHECK_S = 3.0
 """For a producer to say that it is there."""
 
-ANSWER_S = 10.0
-"""For whoever acknowledges an object or gives it back to hear of that. Its producer is told again
-and again after that, too, until its grant must have ended."""
+HELD_UP = (
+    "an object is lost and will be handled again: this process could not extend its grant, since "
+    "a handler held the event loop or Python's lock (GIL) for longer than the visibility time"
+)
+HINT = "handle objects in processes (queue work --workers process), or raise --visibility-ms"
 
 CLOSE_S = 5.0
 """For producers to hear of what is given back at the end."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
-
-
-class Held:
-    """An object in the hands of whoever handles it."""
-
-    def __init__(self, received: Received, feed: Callable[[cn.Event], None]) -> None:
-        self.received = received
-        self._feed = feed
-        self._ended: asyncio.Future[bool | None] | None = None
-        self._well = False
-        self.lost = asyncio.Event()
-        """Set when its grant has ended while it was handled, and when it was acknowledged and that
-        was too late or not heard: somebody else may be given it."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Returns whether it was acknowledged or given back, heard or not."""
-        return self._ended is not None
-
-    def settle(self, *, well: bool) -> None:
-        """Say how it ended, once. Raises RuntimeError where the opposite was said before."""
-        if self._ended is None:
-            self._ended = asyncio.get_running_loop().create_future()
-            self._well = well
-            self._feed(cn.Handled(self.received.grant, well))
-        elif self._well is not well:
-            said = "acknowledged" if self._well else "given back"
-            raise RuntimeError(f"object {self.received.id} was {said} before")
-
-    def came_out(self, known: bool | None) -> None:  # noqa: FBT001 - all that there is to say
-        """Nothing more is told of it."""
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(known)
-            if self._well and not known:
-                self.lost.set()
-
-    async def acknowledge(self) -> None:
-        """It has been handled. Raises GrantLost if its grant had ended before, OutcomeUnknown if
-        that is not known, or not yet."""
-        self.settle(well=True)
-        known = await self._come_out()
-        if known:
-            return
-        self.lost.set()
-        name, producer = self.received.id, self.received.producer
-        if known is None:
-            missed = "did not answer to an acknowledgement"
-            raise OutcomeUnknown(f"producer {producer} {missed}; object {name} may come again")
-        late = "had ended before it was acknowledged"
-        raise GrantLost(f"the grant of object {name} {late}: it may have gone to another")
-
-    async def end(self, *, well: bool) -> None:
-        """Settle it if nobody has. What comes of an acknowledgement is told by `lost`, not raised:
-        to end a loop over many objects, of many producers, would be no answer to that."""
-        if self.is_settled:
-            return
-        if not well:
-            await self.give_back()
-            return
-        try:
-            await self.acknowledge()
-        except (GrantLost, OutcomeUnknown) as error:
-            producer = self.received.producer
-            said = Message("an object may be handled twice", peer=producer, problem=str(error))
-            _log.warning(said)
-
-    async def give_back(self) -> None:
-        """It has not been handled: it returns, now or when its grant ends."""
-        self.settle(well=False)
-        await self._come_out()
-
-    async def _come_out(self) -> bool | None:
-        """Whether its producer knew the grant; None if it has not answered."""
-        assert self._ended is not None  # noqa: S101 - it was settled
-        await asyncio.wait([self._ended], timeout=ANSWER_S)
-        return self._ended.result() if self._ended.done() else None
 
 
 class ConsumerShell:
@@ -162,18 +88,21 @@ class ConsumerShell:
         self._driver.start(cn.TimerFired())
         self._waiters = 0
 
-    async def next(self) -> Held | None:
-        """Returns the next object; None after a stop, once all that was given out is settled.
+    async def next(self, taker: object = None) -> Held | None:
+        """Returns the next object, for this `taker`; None after a stop, once all that was given out
+        is settled.
 
-        Raises RuntimeError where nothing can come before the last object is settled, and what ended
-        the consumer early: Rejected, for a call that no producer takes.
+        Raises RuntimeError where nothing can come before the taker itself settles its last object,
+        and what ended the consumer early: Rejected, for a call that no producer takes.
         """
         while True:
             if self._broken and self._error is not None:
                 raise self._error
-            self._check_hands()
+            self._check_hands(taker)
             if self._waiting:
-                return self._waiting.popleft()
+                held = self._waiting.popleft()
+                held.taker = taker
+                return held
             if self._stopped and self.machine.settled:
                 if self._error is not None:
                     raise self._error
@@ -201,7 +130,7 @@ class ConsumerShell:
         self._stopped = True
         self._driver.feed(cn.Stopped())
         while self._waiting:
-            self._waiting.popleft().settle(well=False)
+            self._waiting.popleft().settle(well=False, rest_s=0.0)
         self._news.set()
 
     async def close(self) -> None:
@@ -209,7 +138,7 @@ class ConsumerShell:
         self.stop()
         for held in list(self._held.values()):
             if not held.is_settled:
-                held.settle(well=False)
+                held.settle(well=False, rest_s=0.0)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle(), CLOSE_S)
         self._driver.close()
@@ -224,11 +153,12 @@ class ConsumerShell:
             self._news.clear()
             await self._news.wait()
 
-    def _check_hands(self) -> None:
+    def _check_hands(self, taker: object) -> None:
         if self.settings.at_once > 1 or self._stopped:
             return
         for held in self._held.values():
-            if not held.is_settled and held not in self._waiting:
+            is_taken = not held.is_settled and held not in self._waiting
+            if is_taken and held.taker == taker:
                 expected = "expected the last object to be settled before the next one is asked for"
                 hint = "`async with obj:`, ack() or nack(), or more of them `at_once`"
                 raise RuntimeError(f"{expected}: {hint}")
@@ -247,7 +177,7 @@ class ConsumerShell:
             cn.Take: self._take,
             cn.Fetch: self._fetch,
             cn.Handle: self._handle,
-            cn.Lost: lambda command: self._held[command.grant].lost.set(),
+            cn.Lost: self._lost,
             cn.Tell: self._tell,
             cn.Settled: self._settled,
             cn.Abandon: self._abandon,
@@ -368,6 +298,13 @@ class ConsumerShell:
         self._waiting.append(held)
         self._news.set()
 
+    def _lost(self, command: cn.Lost) -> None:
+        held = self._held[command.grant]
+        held.lost.set()
+        if command.late_s:
+            told = {"object": held.received.id, "late_s": round(command.late_s, 3), "hint": HINT}
+            _log.warning(Message(HELD_UP, **told))
+
     def _tell(self, command: cn.Tell) -> None:
         grant, what = command.grant, command.what
 
@@ -378,7 +315,8 @@ class ConsumerShell:
                 self._driver.feed(cn.Heard(grant, what, came_to.status == 204))
 
         client = self._clients[command.producer]
-        client.send("POST", wire.grant_path(grant, what), ended, timeout_s=TELL_S)
+        body = wire.encode_nack(command.rest_s) if what == "nack" else b""
+        client.send("POST", wire.grant_path(grant, what), ended, body=body, timeout_s=TELL_S)
 
     def _settled(self, command: cn.Settled) -> None:
         self._held.pop(command.grant).came_out(command.known)

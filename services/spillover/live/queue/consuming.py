@@ -9,6 +9,7 @@ import asyncio
 import atexit
 import math
 import secrets
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -19,8 +20,10 @@ from spillover.live.engine.loop_thread import LoopThread
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import DEADLINE_S_MAX, Headers
-from spillover.live.queue.consumer_shell import ConsumerShell, Held
+from spillover.live.queue.consumer_shell import ConsumerShell
 from spillover.live.queue.directory import checked_urls, find_producers
+from spillover.live.queue.held import Held
+from spillover.live.queue.shared_iterator import SharedIterator
 from spillover.live.queue.wire import PRODUCERS_MAX
 from spillover.model.arguments import (
     checked_count,
@@ -36,6 +39,9 @@ Access: TypeAlias = Mapping[str, float] | Literal["uniform", "learned"]
 
 ACCESS_ERROR_MAX = 1e-6
 """By which probabilities may miss 1, as producers have it."""
+
+
+DELAY_S_MAX = 86_400.0
 
 
 class _Object:
@@ -77,10 +83,11 @@ class AsyncQueueObject(_Object):
         its producer does not answer in time: it may have heard, or hear yet."""
         await self._held.acknowledge()
 
-    async def nack(self) -> None:
-        """It has not been handled: it returns to the front of its buffer, at the end of its grant
-        where its producer does not answer."""
-        await self._held.give_back()
+    async def nack(self, delay_s: float | None = None) -> None:
+        """It has not been handled: it returns to the front of its buffer after `delay_s`, None: as
+        its producer has it; at the end of its grant where its producer does not answer. Raises
+        InputError for what is no time up to a day."""
+        await self._held.give_back(_checked_delay(delay_s))
 
     async def until_lost(self) -> None:
         """Return once it is `lost`."""
@@ -95,7 +102,7 @@ class AsyncQueueObject(_Object):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._held.end(well=kind is None)
+        await self._held.end(well=kind is None, failed=_is_failure(kind))
 
 
 class QueueObject(_Object):
@@ -109,9 +116,9 @@ class QueueObject(_Object):
         """As `AsyncQueueObject.ack`."""
         self._thread.run(self._held.acknowledge())
 
-    def nack(self) -> None:
+    def nack(self, delay_s: float | None = None) -> None:
         """As `AsyncQueueObject.nack`."""
-        self._thread.run(self._held.give_back())
+        self._thread.run(self._held.give_back(_checked_delay(delay_s)))
 
     def __enter__(self) -> Self:
         return self
@@ -123,14 +130,17 @@ class QueueObject(_Object):
         trace: TracebackType | None,
     ) -> None:
         if not self._held.is_settled:
-            self._thread.run(self._held.end(well=kind is None))
+            ending = self._held.end(well=kind is None, failed=_is_failure(kind))
+            self._thread.run(ending)
 
 
 class Consumer:
     """Objects of a queue, as they come: `async for` them, or `for`.
 
     It begins with the loop, or with `async with` (`with`) around it, and ends with the same; then
-    what it holds is given back. `stop` ends the loop once what was given out is settled.
+    what it holds is given back. Threads may share it, each with a loop of its own or all with one
+    iterator, and so may tasks, each with a loop: it ends with the last of them. `stop` ends the
+    loops once what was given out is settled.
     """
 
     def __init__(
@@ -143,6 +153,13 @@ class Consumer:
         self._shell: ConsumerShell | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
+        self._lock = threading.RLock()
+        """While loops of threads begin and end."""
+        self._opening = asyncio.Lock()
+        """While loops of tasks do."""
+        self._loops = 0
+        self._ends_with_loops = False
+        """It has begun with a loop."""
         self._stopped = False
 
     def stop(self) -> None:
@@ -176,13 +193,19 @@ class Consumer:
 
     async def _objects(self) -> AsyncGenerator[AsyncQueueObject, None]:
         """A generator, since leaving a loop over it runs its end."""
-        begins_here = self._shell is None
-        shell = self._shell or await self._open()
+        async with self._opening:
+            if self._shell is None:
+                await self._open()
+                self._ends_with_loops = True
+            assert self._shell is not None  # noqa: S101 - it was just opened
+            shell, self._loops = self._shell, self._loops + 1
         try:
             while (held := await shell.next()) is not None:
                 yield AsyncQueueObject(held)
         finally:
-            if begins_here:
+            self._loops -= 1
+            if self._loops == 0 and self._ends_with_loops:
+                self._ends_with_loops = False
                 await self._close()
 
     # --- for code that does not ---------------------------------------------------------------
@@ -213,17 +236,28 @@ class Consumer:
                 thread.close()
 
     def __iter__(self) -> Iterator[QueueObject]:
-        if self._thread is not None:
-            yield from self._iterate(self._thread)
-            return
-        with self:
-            assert self._thread is not None  # noqa: S101 - it was just started
-            yield from self._iterate(self._thread)
+        return SharedIterator(self._loop_begins, self._next, self._loop_ends)
 
-    def _iterate(self, thread: LoopThread) -> Iterator[QueueObject]:
-        assert self._shell is not None  # noqa: S101 - its thread runs
-        while (held := thread.run(self._shell.next())) is not None:
-            yield QueueObject(held, thread)
+    def _loop_begins(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self.__enter__()
+                self._ends_with_loops = True
+            self._loops += 1
+
+    def _loop_ends(self) -> None:
+        with self._lock:
+            self._loops -= 1
+            if self._loops == 0 and self._ends_with_loops:
+                self._ends_with_loops = False
+                self.__exit__(None, None, None)
+
+    def _next(self) -> QueueObject | None:
+        thread, shell = self._thread, self._shell
+        if thread is None or shell is None:  # `with` around the loop has ended
+            return None
+        held = thread.run(shell.next(threading.get_ident()))
+        return None if held is None else QueueObject(held, thread)
 
     # --- both ---------------------------------------------------------------------------------
 
@@ -290,6 +324,19 @@ def consume(
     )
     trust = Trust(ca_file)
     return Consumer(checked_urls(urls, trust), settings, trust, bearer_headers(token))
+
+
+def _checked_delay(delay_s: object) -> float | None:
+    if delay_s is None:
+        return None
+    if not is_number(delay_s) or not 0.0 <= delay_s <= DELAY_S_MAX:
+        raise wrong("delay_s", f"seconds from 0 to {DELAY_S_MAX:g}", delay_s)
+    return float(delay_s)
+
+
+def _is_failure(kind: type[BaseException] | None) -> bool:
+    """Whether the handler failed; one that was cancelled or interrupted has not."""
+    return kind is not None and issubclass(kind, Exception)
 
 
 def _checked_name(name: object) -> str:

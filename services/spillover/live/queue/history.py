@@ -74,6 +74,7 @@ class QueueHistory:
                 command.ref, f"refused: {command.reason.value}"
             ),
             ev.Bury: self._bury,
+            ev.Rest: self._rest,
         }
 
     def saw(self, event: ev.Event, _: float) -> None:
@@ -156,6 +157,10 @@ class QueueHistory:
         self._of_grant(offer.grant, f"granted to probe {offer.probe_id}, {to}")
         if (grant := self._machine.grants.get(offer.grant)) is not None:
             self._tell((PROBE, offer.probe_id), f"found object {grant.number} here: {to}")
+
+    def _rest(self, command: ev.Rest) -> None:
+        words = f"rests for {command.rest_s:g} s before it is given again"
+        self._tell((OBJECT, command.number), words)
 
     def _bury(self, command: ev.Bury) -> None:
         words = "granted too often in vain: dead" if command.dead else "put back by an operator"

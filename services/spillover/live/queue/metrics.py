@@ -75,6 +75,7 @@ class QueueMetrics(Collector):
             signals.BUFFERED: objects.buffered,
             signals.GRANTED: len(objects.granted),
             signals.DEAD: len(objects.dead),
+            signals.RESTING: len(objects.resting),
             signals.BUFFERS: machine.settings.buffers,
             signals.PARKED: len(machine.parked_probes),
             signals.TAKES: len(machine.takes),

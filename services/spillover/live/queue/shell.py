@@ -93,7 +93,10 @@ class QueueShell:
         )
         for one in self.bodies.recover():
             held_bytes = 0 if one.body is None else one.size_bytes
-            self._driver.feed(ev.Recovered(one.number, one.deliveries, bool(one.dead), held_bytes))
+            rest_s = self.bodies.rest_s(one)
+            self._driver.feed(
+                ev.Recovered(one.number, one.deliveries, bool(one.dead), held_bytes, rest_s)
+            )
         self._driver.start(ev.TimerFired())
 
     def _client_of(self, peer: str, url: str, headers: Sequence[tuple[bytes, bytes]]) -> HttpClient:
@@ -272,6 +275,7 @@ class QueueShell:
             ev.Store: self._store,
             ev.Forget: self._forget,
             ev.Bury: self._bury,
+            ev.Rest: self._rest,
             ev.SendProbe: self._send_probe,
             ev.SendOffer: self._send_offer,
         }
@@ -310,6 +314,11 @@ class QueueShell:
     def _bury(self, command: ev.Bury) -> None:
         deliveries = self.machine.objects.deliveries(command.number)
         self.bodies.note(command.number, deliveries, dead=command.dead)
+        self.history.did(command)
+
+    def _rest(self, command: ev.Rest) -> None:
+        deliveries = self.machine.objects.deliveries(command.number)
+        self.bodies.note(command.number, deliveries, rest_s=command.rest_s)
         self.history.did(command)
 
     def _send_probe(self, command: ev.SendProbe) -> None:

@@ -46,9 +46,14 @@ CREATE TABLE IF NOT EXISTS objects (
     size_bytes INTEGER NOT NULL,
     body BLOB,
     deliveries INTEGER NOT NULL DEFAULT 0,
-    dead INTEGER NOT NULL DEFAULT 0
+    dead INTEGER NOT NULL DEFAULT 0,
+    rests_until_ms INTEGER NOT NULL DEFAULT 0
 );
 """
+
+_LATER_COLUMNS = {"rests_until_ms": "INTEGER NOT NULL DEFAULT 0"}
+"""Of objects, that stores of this version did not have at first. Who does not know them leaves them
+alone."""
 
 
 class StoreFull(Exception):
@@ -65,6 +70,8 @@ class StoredObject:
     body: bytes | None
     deliveries: int
     dead: int
+    rests_until_ms: int = 0
+    """By the clock of the machine: it is not to be granted before."""
 
 
 @dataclass(slots=True)
@@ -125,6 +132,10 @@ class ObjectStore:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=FULL")
         database.executescript(_SCHEMA)
+        there = {row[1] for row in database.execute("PRAGMA table_info(objects)")}
+        for name, kind in _LATER_COLUMNS.items():
+            if name not in there:
+                database.execute(f"ALTER TABLE objects ADD COLUMN {name} {kind}")
         owner = _about(database, "producer", producer)
         version = _about(database, "version", str(SCHEMA_VERSION))
         if owner != producer:
@@ -145,8 +156,8 @@ class ObjectStore:
 
     def _found(self) -> tuple[list[StoredObject], int]:
         rows = self._database.execute(
-            "SELECT number, content_type, size_bytes, body, deliveries, dead FROM objects"
-            " ORDER BY number"
+            "SELECT number, content_type, size_bytes, body, deliveries, dead, rests_until_ms"
+            " FROM objects ORDER BY number"
         ).fetchall()
         found = [StoredObject(*row) for row in rows]
         files = {str(one.number) for one in found if one.body is None}
@@ -194,13 +205,15 @@ class ObjectStore:
 
         return self._wish(write, after=partial(path.unlink, missing_ok=True), is_owed=True)
 
-    def note(self, number: int, deliveries: int, *, dead: bool) -> Future[None]:
-        """Remember how often an object was granted, and whether it is dead."""
+    def note(
+        self, number: int, deliveries: int, *, dead: bool, rests_until_ms: int = 0
+    ) -> Future[None]:
+        """Remember how often an object was granted, whether it is dead, and until when it rests."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute(
-                "UPDATE objects SET deliveries = ?, dead = ? WHERE number = ?",
-                (deliveries, dead, number),
+                "UPDATE objects SET deliveries = ?, dead = ?, rests_until_ms = ? WHERE number = ?",
+                (deliveries, dead, rests_until_ms, number),
             )
 
         return self._wish(write)

@@ -18,8 +18,18 @@ ID_LENGTH_MAX = 63
 PRODUCERS_MAX = 1000
 """In a consumer's access probabilities, and on a probe's way."""
 
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_LENGTH_MAX)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Id = Annotated[
+    str,
+    msgspec.Meta(pattern=rf"\A[A-Za-z0-9._-]{{1,{ID_LENGTH_MAX}}}\Z", max_length=ID_LENGTH_MAX),
+]
+Grant = Annotated[str, msgspec.Meta(pattern=r"\A[ -~]{1,200}\Z", max_length=200)]
+"""Of a peer: it goes into a head, and does not end a line there."""
+
+Name = Annotated[
+    str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z", max_length=200)
+]
+"""Of a probe or a consumer, as its client says it: no control character, which ends lines."""
+
 Hops = Annotated[int, msgspec.Meta(ge=1, le=2 * PRODUCERS_MAX)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Access = Annotated[dict[Id, Share], msgspec.Meta(max_length=PRODUCERS_MAX)]
@@ -50,7 +60,7 @@ class OfferBody(msgspec.Struct, omit_defaults=True):
 
     probe_id: Name
     producer: Id
-    grant: Name
+    grant: Grant
     probes: Hops
 
 

@@ -15,15 +15,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
 
-from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
+from spillover.live.redis.answers import of_no_single_server
+from spillover.live.redis.rotation import RedisAddress, RedisUrl
+from spillover.model.errors import StoreRefused, StoreUnreachable
 from spillover.model.extras import missing_extra
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-NOT_READY = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "TRYAGAIN", "FAILOVER")
+NOT_READY = ("LOADING", "MASTERDOWN", "BUSY", "FAILOVER")
 """Answers of a server that will be able to later: the first word."""
 
 _WITHIN_A_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@\w+: ?\d+: )+-?")
@@ -31,12 +32,6 @@ _WITHIN_A_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@\w+: ?\
 
 CONNECTIONS_MAX = 8
 """Of one store. More calls than that wait for a free one, within their time limit."""
-
-
-URL_OPTIONS = ("db", "username", "password", "ssl_ca_certs", "ssl_cert_reqs")
-"""What may stand behind a `?` of an address: what renewals (`live.leases.renewal.settings`), which
-do without the library, know as well. Others would hold for some connections only, or for none.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +53,9 @@ class Script:
         return cls.of("\n".join((folder / f"{name}.lua").read_text("utf-8") for name in names))
 
 
-_EXPECTED = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
-
-
-def check_options(url: str) -> None:
-    """Raise InputError for options of an address that are not known here, and for the name of a
-    database where a number belongs: the library would take database 0."""
-    try:
-        parts = urlsplit(url)
-        given = parse_qs(parts.query, keep_blank_values=True)
-    except ValueError:
-        return  # no address at all: whoever takes it apart says so
-    number = "" if parts.scheme == "unix" else parts.path.strip("/")
-    if number and not (number.isascii() and number.isdecimal()):
-        raise InputError("redis", "url", _EXPECTED)
-    for name in given:
-        if name not in URL_OPTIONS:
-            expected = f"expected of options only {', '.join(URL_OPTIONS)}, got {name}"
-            raise InputError("redis", "url", expected)
-
-
-def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) -> Redis:
+def open_client(
+    url: RedisUrl | RedisAddress, timeout_s: float, connections: int = CONNECTIONS_MAX
+) -> Redis:
     """Returns a client that has connected nowhere yet. `timeout_s` holds for connecting, for each
     answer and for a free connection. Raises InputError without the library, or if `url` is none."""
     try:
@@ -89,28 +66,18 @@ def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) 
         from spillover.live.redis.pools import AsyncPool  # noqa: PLC0415
     except ImportError:
         raise missing_extra("a lease group", "leases", "redis") from None
-    check_options(url)
-    try:
-        pool = AsyncPool.from_url(
-            url,
-            max_connections=connections,
-            timeout=timeout_s,
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),
-            decode_responses=True,
-            encoding_errors="replace",
-            protocol=2,
-        )
-    except ValueError:
-        raise InputError("redis", "url", _EXPECTED) from None
+    pool = AsyncPool.at(
+        RedisAddress.of(url),
+        max_connections=connections,
+        timeout=timeout_s,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+        decode_responses=True,
+        encoding_errors="replace",
+        protocol=2,
+    )
     return Redis(connection_pool=pool)
-
-
-def place_of(url: str) -> str:
-    """Returns the address as it may be shown: without user and password."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def failures() -> tuple[type[Exception], ...]:
@@ -158,17 +125,26 @@ def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
         return StoreRefused(f"{place} wants a user or password other than given: {said}")
     if is_read_only(error):
         return StoreRefused(f"{place} is read-only, a replica perhaps: leases need its primary")
-    # The library takes the code off some of what a server answers that will be able to later.
-    later = exceptions.BusyLoadingError | exceptions.ClusterDownError | exceptions.TryAgainError
-    if isinstance(error, later) or said.startswith(NOT_READY):
-        return StoreUnreachable(f"{place} is not ready: {said}")
-    if isinstance(error, exceptions.ResponseError):
-        return StoreRefused(f"{place} refused: {said}")
+    if isinstance(error, exceptions.ResponseError | exceptions.BusyLoadingError):
+        return _told_answer(error, place, said)
     if isinstance(error, exceptions.TimeoutError | TimeoutError):
         return StoreUnreachable(f"{place} did not answer in time")
     if isinstance(error, AttributeError):
         said = "the connection was given up this moment"
     return StoreUnreachable(f"{place} cannot be reached: {said}")
+
+
+def _told_answer(error: Exception, place: str, said: str) -> StoreRefused | StoreUnreachable:
+    from redis import exceptions  # noqa: PLC0415
+
+    # The library takes the code off some of what a server answers.
+    kind = type(error).__name__
+    if (why := of_no_single_server(said, kind)) is not None:
+        later = exceptions.ClusterDownError | exceptions.TryAgainError
+        return (StoreUnreachable if isinstance(error, later) else StoreRefused)(f"{place} {why}")
+    if isinstance(error, exceptions.BusyLoadingError) or said.startswith(NOT_READY):
+        return StoreUnreachable(f"{place} is not ready: {said}")
+    return StoreRefused(f"{place} refused: {said}")
 
 
 def cancels_so_far() -> int:
@@ -182,10 +158,16 @@ def cancels_so_far() -> int:
 class RedisLink:
     """One store's connections. `round_trips` counts what was sent and waited for."""
 
-    def __init__(self, url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) -> None:
-        self._client = open_client(url, timeout_s, connections)
+    def __init__(
+        self,
+        url: RedisUrl | RedisAddress,
+        timeout_s: float,
+        connections: int = CONNECTIONS_MAX,
+    ) -> None:
+        address = RedisAddress.of(url)
+        self._client = open_client(address, timeout_s, connections)
         self._timeout_s = timeout_s
-        self.place = place_of(url)
+        self.place = address.place
         self.round_trips = 0
 
     async def call(self, *command: str | float) -> Any:

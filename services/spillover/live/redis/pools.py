@@ -7,13 +7,14 @@ Whoever imports this has the library.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import redis
 import redis.asyncio
 
 from spillover.live.redis.connections import OURS
+from spillover.live.redis.rotation import RedisAddress
 
 
 class _Ages:
@@ -33,8 +34,39 @@ class _Ages:
         return age < self._now
 
 
+class _Credentials(redis.CredentialProvider):
+    """As whom a connection is opened: what the address says by then."""
+
+    def __init__(self, address: RedisAddress) -> None:
+        self._address = address
+
+    def get_credentials(self) -> Any:
+        """As the library's; () asks for no AUTH."""
+        self._address.look()
+        return self._address.credentials
+
+    async def get_credentials_async(self) -> Any:
+        """As the library's."""
+        return self.get_credentials()
+
+
+def _opened(kind: Any, address: RedisAddress, options: dict[str, Any]) -> Any:
+    """A pool of that kind for an address."""
+    pool = kind.from_url(address.url, **options)
+    for name in ("username", "password"):
+        pool.connection_kwargs.pop(name, None)
+    pool.connection_kwargs["credential_provider"] = _Credentials(address)
+    return pool
+
+
 class Pool(redis.BlockingConnectionPool):
     """For threads."""
+
+    @classmethod
+    def at(cls, address: RedisAddress, **options: Any) -> Self:
+        """Returns a pool of connections to there, with options of the library."""
+        pool: Self = _opened(cls, address, options)
+        return pool
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._ages = _Ages()
@@ -60,6 +92,12 @@ class Pool(redis.BlockingConnectionPool):
 
 class AsyncPool(redis.asyncio.BlockingConnectionPool):
     """For tasks of one event loop."""
+
+    @classmethod
+    def at(cls, address: RedisAddress, **options: Any) -> Self:
+        """Returns a pool of connections to there, with options of the library."""
+        pool: Self = _opened(cls, address, options)
+        return pool
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._ages = _Ages()

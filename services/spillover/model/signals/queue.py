@@ -13,6 +13,11 @@ WAIT_BUCKETS_S = (
 BUFFERED = Signal("spillover_queue_buffered", "gauge", "Objects that wait for a consumer")
 GRANTED = Signal("spillover_queue_granted", "gauge", "Objects granted and not yet acknowledged")
 DEAD = Signal("spillover_queue_dead", "gauge", "Objects that were granted too often in vain")
+RESTING = Signal(
+    "spillover_queue_resting",
+    "gauge",
+    "Buffered objects that were given back as not handled, and are not given again yet",
+)
 BUFFERS = Signal("spillover_queue_buffers", "gauge", "Places for objects")
 PARKED = Signal("spillover_queue_parked_probes", "gauge", "Probes that wait here for an object")
 TAKES = Signal("spillover_queue_takes", "gauge", "Consumers' calls that are held here")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from spillover.live.hosts.blocking import connect
 from spillover.live.hosts.lookups import HOSTS, Hosts
+from spillover.live.redis.answers import of_no_single_server
 
 READ_BYTES = 65_536
 
@@ -42,8 +43,8 @@ class RespConnection:
         on_call: Callable[[], None],
         hosts: Hosts = HOSTS,
     ) -> None:
-        """`address`: what `settings.parse_address` returns. `on_call`: before each call, which
-        takes `timeout_s` at most."""
+        """`address`: what `live.redis.address` makes of one; its `file` is read again at each
+        connect. `on_call`: before each call, which takes `timeout_s` at most."""
         self._on_call = on_call
         self._hosts = hosts
         self._address = address
@@ -72,6 +73,7 @@ class RespConnection:
             self._socket = None
 
     def _connect(self, until_s: float) -> socket.socket:
+        self._read_again()
         connected = self._socket = self._open(until_s)
         connected.settimeout(max(0.001, until_s - time.monotonic()))
         if self._address["tls"]:
@@ -80,8 +82,18 @@ class RespConnection:
             answer = self._exchange(connected, pack(command), until_s)
             if isinstance(answer, ErrorReply):
                 self.close()
-                raise RedisFailed(f"Redis refused: {answer}", refused=True)
+                raise _refused(answer)
         return connected
+
+    def _read_again(self) -> None:
+        """Take the password that the file of the address has now; what cannot be used is told by
+        the process that gave it."""
+        if self._address.get("file"):
+            from spillover.live.redis.address import read_again  # noqa: PLC0415 - only who needs it pays
+            from spillover.model.errors import InputError  # noqa: PLC0415
+
+            with contextlib.suppress(InputError):
+                self._address = read_again(self._address)
 
     def _open(self, until_s: float) -> socket.socket:
         left_s = max(0.001, until_s - time.monotonic())
@@ -110,7 +122,7 @@ class RespConnection:
     def _greetings(self) -> list[list[bytes]]:
         greetings = []
         user, password = str(self._address["user"]), str(self._address["password"])
-        if password:
+        if user or password:
             given = [user, password] if user else [password]
             greetings.append([b"AUTH", *(part.encode() for part in given)])
         if self._address["number"]:
@@ -177,5 +189,10 @@ def run_script(
     if isinstance(answer, ErrorReply):
         with contextlib.suppress(OSError):
             connection.close()  # the name may lead to another server by now
-        raise RedisFailed(f"Redis refused: {answer}", refused=True)
+        raise _refused(answer)
     return answer
+
+
+def _refused(answer: ErrorReply) -> RedisFailed:
+    why = of_no_single_server(str(answer))
+    return RedisFailed(f"Redis refused: {answer}" if why is None else f"Redis {why}", refused=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from spillover.core.leases.records import check_name
 from spillover.live.leases.redis_values import GroupKeys, load_script
 from spillover.live.leases.renewal.plan import RenewalPlan
-from spillover.live.redis.connection import check_options
+from spillover.live.redis.rotation import RedisAddress, RedisUrl
 from spillover.model.arguments import is_number, wrong
-from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 
 TIMEOUT_S_MAX = 5.0
@@ -19,7 +17,7 @@ TIMEOUT_SHARE = 0.25
 
 
 def make_plan(
-    url: str,
+    url: RedisUrl | RedisAddress,
     group: str,
     partitions: int,
     times: LeaseTimes,
@@ -51,7 +49,7 @@ def make_plan(
         round(times.max_lease_ms),
     )
     return RenewalPlan(
-        address=parse_address(url),
+        address=RedisAddress.of(url).parts,
         keys=list(GroupKeys.of(group).hashes),
         script=script.text,
         digest=script.digest,
@@ -64,34 +62,3 @@ def make_plan(
         timeout_s=min(TIMEOUT_S_MAX, TIMEOUT_SHARE * lease_s),
         max_progress_s=None if max_progress_ms is None else max_progress_ms / 1000.0,
     )
-
-
-def parse_address(url: str) -> dict[str, object]:
-    """redis://[user:password@]host:port/number, rediss:// the same with TLS, unix://path?db=0; of
-    the library's options those of `redis_connection.URL_OPTIONS`. Raises InputError."""
-    check_options(url)
-    expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise InputError("redis", "url", expected) from None
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    is_path = parts.scheme == "unix"
-    if parts.scheme not in {"redis", "rediss", "unix"} or (is_path and not parts.path):
-        raise InputError("redis", "url", expected)
-    try:
-        number = int(options.get("db") or (not is_path and parts.path.strip("/")) or 0)
-        port = parts.port or 6379
-    except ValueError:
-        raise InputError("redis", "url", expected) from None
-    return {
-        "path": unquote(parts.path) if is_path else "",
-        "host": parts.hostname or "localhost",
-        "port": port,
-        "number": number,
-        "user": unquote(parts.username or "") or options.get("username", ""),
-        "password": unquote(parts.password or "") or options.get("password", ""),
-        "tls": parts.scheme == "rediss",
-        "ca": options.get("ssl_ca_certs", ""),
-        "verify": options.get("ssl_cert_reqs", "required") != "none",
-    }

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Steps, Stop, Take, Wait
 from spillover.live.redis.connection import (
-    check_options,
     close_quietly,
     connect_anew,
     is_read_only,
-    place_of,
     told_error,
 )
-from spillover.model.errors import InputError
+from spillover.live.redis.rotation import RedisAddress, RedisUrl
 from spillover.model.extras import missing_extra
 
 if TYPE_CHECKING:
@@ -46,10 +44,11 @@ STOP_POLL_S = 0.05
 class Client:
     """Synchronous. What is begun runs in one thread beside the caller's."""
 
-    def __init__(self, url: str, timeout_s: float, stop: Stop | None = None) -> None:
+    def __init__(self, url: RedisUrl, timeout_s: float, stop: Stop | None = None) -> None:
         """`timeout_s`: for connecting and for each answer. Raises InputError."""
-        self._redis: Redis = _opened("redis", url, timeout_s)
-        self._place = place_of(url)
+        address = RedisAddress.of(url)
+        self._redis: Redis = _opened("redis", address, timeout_s)
+        self._place = address.place
         self._timeout_s = timeout_s
         self._stop = stop if isinstance(stop, threading.Event) else threading.Event()
         self._beside: ThreadPoolExecutor | None = None
@@ -124,10 +123,11 @@ class Client:
 class AsyncClient:
     """On the event loop that runs when it is first used. What is begun is a task there."""
 
-    def __init__(self, url: str, timeout_s: float, stop: Stop | None = None) -> None:
+    def __init__(self, url: RedisUrl, timeout_s: float, stop: Stop | None = None) -> None:
         """`timeout_s`: for connecting and for each answer. Raises InputError."""
-        self._redis: AsyncRedis = _opened(ASYNC, url, timeout_s)
-        self._place = place_of(url)
+        address = RedisAddress.of(url)
+        self._redis: AsyncRedis = _opened(ASYNC, address, timeout_s)
+        self._place = address.place
         self._timeout_s = timeout_s
         self._stop = stop
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -238,7 +238,7 @@ async def _stopped(stop: Stop) -> None:
         await asyncio.sleep(STOP_POLL_S)
 
 
-def _opened(module: str, url: str, timeout_s: float) -> Any:
+def _opened(module: str, address: RedisAddress, timeout_s: float) -> Any:
     """A client of the library's `module` that has connected nowhere yet."""
     try:
         import importlib  # noqa: PLC0415
@@ -250,18 +250,13 @@ def _opened(module: str, url: str, timeout_s: float) -> Any:
         from spillover.live.redis import pools  # noqa: PLC0415
     except ImportError:
         raise missing_extra("a lease group", "leases", "redis") from None
-    check_options(url)
-    try:
-        pool = (pools.AsyncPool if module == ASYNC else pools.Pool).from_url(
-            url,
-            max_connections=CONNECTIONS_MAX,
-            timeout=timeout_s,
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            retry=retry(NoBackoff(), 0),
-            protocol=2,
-        )
-    except ValueError:
-        expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
-        raise InputError("redis", "url", expected) from None
+    pool = (pools.AsyncPool if module == ASYNC else pools.Pool).at(
+        address,
+        max_connections=CONNECTIONS_MAX,
+        timeout=timeout_s,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=retry(NoBackoff(), 0),
+        protocol=2,
+    )
     return library.Redis(connection_pool=pool)

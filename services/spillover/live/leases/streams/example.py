@@ -2,7 +2,8 @@
 
     spillover lease run --group G --handler python:spillover.live.leases.streams.example:consume ...
 
-It takes where Redis is and which group from the environment, SPILLOVER_REDIS and SPILLOVER_GROUP.
+It takes where Redis is and which group from the environment, SPILLOVER_REDIS (or the file that
+SPILLOVER_REDIS_FILE names, whose password may change) and SPILLOVER_GROUP.
 Values are numbers 0, 1, 2, ... within each partition, as `fill` writes them. Per partition the sink
 keeps, in the same Redis: how many were applied, their sum, how many came out of order, and a bitmap
 of which; `check` says whether each was applied exactly once.
@@ -14,6 +15,7 @@ import contextlib
 import os
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from spillover.live.leases.renewal.lease import current_lease
@@ -23,9 +25,10 @@ from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
 from spillover.live.leases.streams.records import Record
 from spillover.live.leases.streams.steps import Holder, Stop
 from spillover.live.leases.streams.writer import StreamWriter
+from spillover.live.redis.rotation import RedisUrl
 from spillover.model.errors import InputError
 
-REDIS, GROUP = "SPILLOVER_REDIS", "SPILLOVER_GROUP"
+REDIS, REDIS_FILE, GROUP = "SPILLOVER_REDIS", "SPILLOVER_REDIS_FILE", "SPILLOVER_GROUP"
 WAIT_S = 0.1
 """A stop is noticed so late, on a thread and while nothing comes in; Redis adds up to 0.1 s."""
 
@@ -127,12 +130,13 @@ def check(redis: Any, group: str, counts: list[int]) -> list[Applied]:
     return found
 
 
-def _place() -> tuple[str, str]:
+def _place() -> tuple[RedisUrl, str]:
     found = [os.environ.get(name, "") for name in (REDIS, GROUP)]
     for name, value in zip((REDIS, GROUP), found, strict=True):
         if not value:
             raise InputError("environment", name, "expected it to say where the streams are")
-    return found[0], found[1]
+    file = os.environ.get(REDIS_FILE)
+    return Path(file) if file else found[0], found[1]
 
 
 def _lease() -> Holder | None:

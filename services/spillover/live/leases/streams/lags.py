@@ -12,6 +12,7 @@ from spillover.live.leases.streams.keys import SOURCE, StreamKeys
 from spillover.live.leases.streams.reading import load_script
 from spillover.live.leases.streams.records import Checkpoint
 from spillover.live.leases.streams.steps import Guard, Run, Steps
+from spillover.live.redis.rotation import RedisUrl
 from spillover.model.errors import InputError
 
 SLICE = 200
@@ -38,7 +39,7 @@ class Lag:
 
 
 def read_lags(
-    url: str, group: str, partitions: int, *, timeout_s: float = 5.0, retry_s: float = 5.0
+    url: RedisUrl, group: str, partitions: int, *, timeout_s: float = 5.0, retry_s: float = 5.0
 ) -> list[Lag]:
     """Of partitions 0 to `partitions` - 1. Raises InputError, StoreUnreachable, StoreRefused."""
     client = Client(url, timeout_s)
@@ -49,7 +50,7 @@ def read_lags(
 
 
 async def read_lags_async(
-    url: str, group: str, partitions: int, *, timeout_s: float = 5.0, retry_s: float = 5.0
+    url: RedisUrl, group: str, partitions: int, *, timeout_s: float = 5.0, retry_s: float = 5.0
 ) -> list[Lag]:
     """As `read_lags`."""
     client = AsyncClient(url, timeout_s)

@@ -33,6 +33,7 @@ from spillover.live.leases.streams.reading import (
 )
 from spillover.live.leases.streams.records import Batch, Checkpoint
 from spillover.live.leases.streams.steps import Guard, Holder, Stop
+from spillover.live.redis.rotation import RedisUrl
 from spillover.model.errors import InputError
 
 WAIT_S = 0.5
@@ -115,7 +116,12 @@ class StreamReader(_Reader):
     """For code that never awaits."""
 
     def __init__(
-        self, url: str, group: str, partition: int, epoch: int, **options: Unpack[ReaderOptions]
+        self,
+        url: RedisUrl,
+        group: str,
+        partition: int,
+        epoch: int,
+        **options: Unpack[ReaderOptions],
     ) -> None:
         """Connects nowhere yet. Raises InputError."""
         super().__init__(group, partition, epoch, options)
@@ -178,7 +184,12 @@ class AsyncStreamReader(_Reader):
     """For the event loop on which it is first used."""
 
     def __init__(
-        self, url: str, group: str, partition: int, epoch: int, **options: Unpack[ReaderOptions]
+        self,
+        url: RedisUrl,
+        group: str,
+        partition: int,
+        epoch: int,
+        **options: Unpack[ReaderOptions],
     ) -> None:
         """Connects nowhere yet. Raises InputError."""
         super().__init__(group, partition, epoch, options)

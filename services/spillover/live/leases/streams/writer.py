@@ -20,6 +20,7 @@ from spillover.live.leases.streams.client import AsyncClient, Client
 from spillover.live.leases.streams.keys import SOURCE, StreamKeys
 from spillover.live.leases.streams.steps import Guard
 from spillover.live.leases.streams.writing import Writing
+from spillover.live.redis.rotation import RedisUrl
 from spillover.model.errors import InputError
 
 TIMEOUT_S = 5.0
@@ -75,7 +76,7 @@ class StreamWriter(_Writer):
     """For code that never awaits."""
 
     def __init__(
-        self, url: str, group: str, partitions: int, **options: Unpack[WriterOptions]
+        self, url: RedisUrl, group: str, partitions: int, **options: Unpack[WriterOptions]
     ) -> None:
         """Connects nowhere yet. Raises InputError."""
         super().__init__(group, partitions, options)
@@ -129,7 +130,7 @@ class AsyncStreamWriter(_Writer):
     """For the event loop on which it is first used."""
 
     def __init__(
-        self, url: str, group: str, partitions: int, **options: Unpack[WriterOptions]
+        self, url: RedisUrl, group: str, partitions: int, **options: Unpack[WriterOptions]
     ) -> None:
         """Connects nowhere yet. Raises InputError."""
         super().__init__(group, partitions, options)
