@@ -95,7 +95,7 @@ _STATE = {
     "queue_length": 3,
     "accept_probability": 0.5714,
     "neighborhood_accept_probability": 1.0,
-    "policy": "paper",
+    "policy": "adaptive",
     "version": "0.1.0",
     "draining": False,
     "lame_duck": False,
@@ -123,6 +123,7 @@ clusters:
 - {id: tokyo, servers: 4, url: 'http://tokyo.example:8101'}
 links:
 - between: [paris, tokyo]
+policy: adaptive
 """
 
 EXAMPLES: dict[str, dict[str, Any]] = {
