@@ -95,7 +95,7 @@ _STATE = {
     "queue_length": 3,
     "accept_probability": 0.5714,
     "neighborhood_accept_probability": 1.0,
-    "policy": "adaptive",
+    "policy": "paper",
     "version": "0.1.0",
     "draining": False,
     "lame_duck": False,
@@ -123,7 +123,7 @@ clusters:
 - {id: tokyo, servers: 4, url: 'http://tokyo.example:8101'}
 links:
 - between: [paris, tokyo]
-policy: adaptive
+policy: paper
 """
 
 EXAMPLES: dict[str, dict[str, Any]] = {
