@@ -44,7 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--topology", default="ring5", metavar="T", help="a file or built-in name")
     parser.add_argument(
-        "--policy", choices=NETWORKED_POLICIES, default="paper", help="of the networked run (default: paper)"
+        "--policy",
+        choices=NETWORKED_POLICIES,
+        default="paper",
+        help="of the networked run (default: paper)",
     )
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of the workload")
     parser.add_argument("--quick", action="store_true", help="one burst only, under 30 s")
