@@ -53,7 +53,8 @@ A YAML file that describes a federation. All nodes of a federation read the same
 work instead of a file: {", ".join(f"`{name}`" for name in BUILTIN_NAMES)}.
 
 - {", ".join(f"`{name}`" for name in RINGS)} are the federations of the paper, of 5, 10 or 20
-  clusters: in a `ring` each is linked to the next one, in a `chord` to the next two.
+  clusters, with its `policy: paper`: in a `ring` each is linked to the next one, in a `chord` to
+  the next two.
 - {", ".join(f"`{name}`" for name in BUILTIN_POOLS)} are the [pools](#pool-file) of that name, as
   one cluster each. A request takes 1 s on a server of rate 1; one that finds no token is refused.
 

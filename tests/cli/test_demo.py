@@ -60,6 +60,13 @@ def test_the_end_tells_what_went_wrong_and_where_the_report_is(capsys, tmp_path)
     at = f"Open the report in a browser: {page.as_uri()}"
     demo._tell_end(RESULT, page, Display())
     assert capsys.readouterr().err.splitlines() == [f"every ledger balanced throughout. {at}"]
+    beside = replace(RESULT, simulated=RESULT.simulated | {"adaptive": load(150.0)})
+    demo._tell_end(beside, page, Display())
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[0]
+        .startswith("The default policy, adaptive, would have a mean of 150 ms and a p99 of ")
+    )
     late = replace(RESULT.isolated, load=load(400.0, kept_up=False))
     lossy = replace(RESULT.networked, load=load(100.0, ok=95))
     worse = replace(RESULT, isolated=late, networked=lossy, ledgers_balanced=False)

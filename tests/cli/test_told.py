@@ -112,9 +112,13 @@ def test_what_would_change_is_told_from_what_is_to_what_would_be(told, tmp_path)
         assert refused.startswith("it would be refused: gossip_period_ms: expected ")
         object_told = json.loads(differs("--json"))
         # Without a name both have that of the file.
-        config["topology"] = TWO.removeprefix("name: two\n")
-        file.write_text(config["topology"])
+        unnamed = TWO.removeprefix("name: two\n")
+        config["topology"] = f"policy: adaptive\n{unnamed}"
+        file.write_text(unnamed)
         assert differs() == "nothing differs from version 5\n"
+        # A node that tells no policy is older, and runs what was the default then.
+        config["topology"] = unnamed
+        assert differs() == "~ policy: paper to adaptive\n"
     assert object_told == {
         "version": 5,
         "changes": [fixed],

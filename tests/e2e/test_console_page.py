@@ -92,7 +92,7 @@ def test_it_shows_what_the_state_says(three, up, ask, opened, expect, start):
         state = ask(f"{urls['b']}/state")[1]
         expect(fact(page, "waiting, N")).to_have_text(str(state["queue_length"]))
         expect(fact(page, "accepts, P")).to_have_text(f"{state['accept_probability']:.2f}")
-        expect(fact(page, "policy")).to_have_text("paper")
+        expect(fact(page, "policy")).to_have_text("adaptive")
         expect(cluster(page, "b").locator(".waiting")).to_have_text(str(state["queue_length"]))
         neighbors = page.locator("#cluster tbody th")
         expect(neighbors).to_have_text([one["id"] for one in state["neighbors"]])

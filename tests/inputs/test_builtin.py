@@ -8,7 +8,7 @@ import pytest
 
 from spillover.inputs.builtin import BUILTIN_NAMES, RINGS
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
-from spillover.inputs.topology_file import dump_topology, load_topology
+from spillover.inputs.topology_file import dump_topology, load_topology, short_text
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,14 @@ def test_builtin_has_its_clusters_and_degree(name: str, ids: str, degree: int) -
     assert topology.cluster_ids == tuple(ids)
     assert {len(topology.neighbors(cluster_id)) for cluster_id in ids} == {degree}
     assert len(topology.links) == len(ids) * degree // 2
+
+
+@pytest.mark.parametrize("name", BUILTIN_NAMES)
+def test_builtin_keeps_the_papers_policy(name: str) -> None:
+    """Whatever the default is: a file says it, too, that is made of one."""
+    topology = load_topology(name)
+    assert topology.policy == "paper"
+    assert "policy: paper\n" in short_text(topology)
 
 
 def test_ring_is_a_cycle_in_order() -> None:

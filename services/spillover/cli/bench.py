@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 from spillover.cli.parsing import some_of, whole_number_in
+from spillover.model.topology import DEFAULT_POLICY
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.tools.bench.catalog import BENCHES, run_bench
 from spillover.tools.bench.display import Display
@@ -42,7 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--policy", type=some_of(POLICY_NAMES), metavar="P,P,...",
-        help="of peers: these policies of ours, each in turn (default: paper)",
+        help="of peers: these policies of ours, "
+        f"each in turn (default: {DEFAULT_POLICY})",
     )  # fmt: skip
     parser.add_argument(
         "--duration-s", type=whole_number_in(1, DURATION_S_MAX), metavar="S",

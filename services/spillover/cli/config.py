@@ -15,7 +15,7 @@ from spillover.cli.node_calls import Headers, NodeCalls, Refused
 from spillover.cli.parsing import node_url, whole_number_in
 from spillover.core.membership.changes import differences, filled, refuse_fixed, unusual
 from spillover.inputs.builtin import BUILTIN_NAMES
-from spillover.inputs.topology_file import load_topology, read_topology, short_text
+from spillover.inputs.topology_file import load_topology, read_told, short_text
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
@@ -179,7 +179,7 @@ def _history(options: argparse.Namespace) -> int:
 def _diff(options: argparse.Namespace) -> int:
     after = load_topology(options.file)
     state, told = asyncio.run(_ask_both(options.url, token_headers(options)))
-    before = read_topology(told["topology"], options.url, after.name)
+    before = read_told(told["topology"], options.url, after.name)
     after = filled(before, after)
     lines = differences(before, after)
     refused = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Schedule
-from spillover.model.topology import Topology
+from spillover.model.topology import DEFAULT_POLICY, Topology
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.sim.overflow.alike import check_alike
 from spillover.sim.overflow.plan import Judge, Planner, Servers
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     if options.policy is not None:
         topology = topology.with_policy(options.policy)
     elif topology.policy == "isolated":
-        topology = topology.with_policy("paper")
+        topology = topology.with_policy(DEFAULT_POLICY)
     schedule, _ = read_schedule(options, topology.cluster_ids)
     topology = stretched(topology, options.time_scale)
     judge = _judge(topology, schedule, options.seed)

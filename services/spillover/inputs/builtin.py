@@ -67,4 +67,4 @@ def _one_cluster(pool: Pool) -> Topology:
         service_ms=1000.0,
         handler="sleep",
     )
-    return Topology(name=pool.name, clusters=(cluster,))
+    return Topology(name=pool.name, policy="paper", clusters=(cluster,))

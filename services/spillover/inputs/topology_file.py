@@ -20,6 +20,10 @@ from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
 from spillover.model.topology import OF_PASSING, Topology
 
+POLICY_OF_OLDER_NODES = "paper"
+"""What nodes mean that leave their policy out of what they tell: they are of a version in which it
+was the default. Later ones always tell it."""
+
 _OF_POOLS = ("classes", "types", "on_block", "discipline", "order")
 """Fields of clusters that are only along with a list of servers."""
 
@@ -57,10 +61,19 @@ def read_topology(text: str, source: str, name: str) -> Topology:
     return topology_of(mapping_of(text, source), source, name)
 
 
+def read_told(text: str, source: str, name: str) -> Topology:
+    """Returns the topology that a node, or the store of the configuration, has told, which may be
+    of an older version; else as `topology_of`."""
+    document = {"policy": POLICY_OF_OLDER_NODES, **mapping_of(text, source)}
+    return topology_of(document, source, name)
+
+
 def short_text(topology: Topology) -> str:
     """Returns the text of a file that says no more than it has to, for people to change: what is as
-    it would be anyway is left out, and a name that is only that of a file."""
+    it would be anyway is left out, and a name that is only that of a file. The policy always
+    stands there, since nodes of other versions have another default."""
     told = _unusual(topology)
+    told["policy"] = topology.policy
     if not topology.is_named:
         told.pop("name", None)
     told.pop("is_named", None)

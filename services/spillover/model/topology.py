@@ -41,6 +41,9 @@ HANDLERS_KNOWN = (
 )
 """What a cluster's `handler` may be, for messages."""
 
+DEFAULT_POLICY = "adaptive"
+"""The policy of a topology that says none."""
+
 MEMORY_LIMIT_BYTES_MIN = 64 * 1024 * 1024
 """A worker process takes some 25 MB before it has imported the handler's module."""
 
@@ -340,10 +343,12 @@ class Topology:
     """Which clusters hand requests to each other.
 
     Why: a cluster without links works alone, which is a valid start."""
-    policy: str = "paper"
-    """By which rule a cluster decides to keep a request or to hand it on.
+    policy: str = DEFAULT_POLICY
+    """By which rule a cluster decides to keep a request or to hand it on. The built-in topologies
+    say `paper`, the rule of Lai and Polak.
 
-    Why: it needs no tuning, and its results are published (decision 0004)."""
+    Why: requests wait least under it, it needs no tuning, and it bears old reports (decision
+    0037)."""
     shadow: str | None = None
     """A policy that is asked along at each decision and has no say. `/explain` tells what it would
     have chosen, and metrics how often that differs and what it would have gained.

@@ -43,6 +43,17 @@ def test_a_federation_without_a_name_takes_that_of_the_reader():
     assert (heard.name, heard.is_named) == ("mine", False)
 
 
+def test_older_nodes_leave_the_paper_s_policy_out():
+    """It was their default. What is told always says the policy, so that all go by one."""
+    told = short_text(PLAIN)
+    assert told.endswith("\npolicy: adaptive\n")
+    older = of_file(PLAIN, told.removesuffix("policy: adaptive\n"))
+    heard = decode_configuration(encode_configuration(older), "b", "plain")
+    assert heard.topology.policy == "paper"
+    told_on = decode_configuration(encode_configuration(heard), "c", "plain")
+    assert told_on == heard
+
+
 def test_later_versions_may_say_more():
     said = json.loads(encode_configuration(changed(1))) | {"more": 1}
     assert decode_configuration(json.dumps(said), "b", "plain") == changed(1)

@@ -351,7 +351,7 @@ def test_what_is_simulated_says_what_became_of_each_request():
 def test_sides_are_called_by_their_policy_or_threshold():
     assert Federation("paper").name == "paper"
     assert ThresholdSites(2).name == "HAProxy, queue 2"
-    assert measuring.POLICIES == ("paper",)
+    assert measuring.POLICIES == ("adaptive",)
     assert measuring.THRESHOLDS == (0, 1, 2, 4)
 
 

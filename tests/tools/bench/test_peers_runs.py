@@ -72,7 +72,7 @@ def test_all_sides_play_the_same_schedule_in_an_order_that_is_turned_round(toget
     ]
 
 
-def test_the_paper_s_policy_is_beside_every_threshold_unless_it_is_said_otherwise():
+def test_the_default_policy_is_beside_every_threshold_unless_it_is_said_otherwise():
     """A quick run tries one of them."""
 
     def names(**fields):
@@ -81,9 +81,9 @@ def test_the_paper_s_policy_is_beside_every_threshold_unless_it_is_said_otherwis
         ]
 
     thresholds = [f"HAProxy, queue {threshold}" for threshold in (0, 1, 2, 4)]
-    assert names() == ["paper", *thresholds]
-    assert names(quick=True) == ["paper", "HAProxy, queue 1"]
-    assert names(policies=("isolated", "adaptive")) == ["isolated", "adaptive", *thresholds]
+    assert names() == ["adaptive", *thresholds]
+    assert names(quick=True) == ["adaptive", "HAProxy, queue 1"]
+    assert names(policies=("isolated", "paper")) == ["isolated", "paper", *thresholds]
 
 
 def told_of(runs, ours_ms, theirs_ms):

@@ -123,6 +123,7 @@ clusters:
 - {id: tokyo, servers: 4, url: 'http://tokyo.example:8101'}
 links:
 - between: [paris, tokyo]
+policy: paper
 """
 
 EXAMPLES: dict[str, dict[str, Any]] = {

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from spillover.inputs.topology_file import read_topology
+from spillover.inputs.topology_file import read_told
 from spillover.model.configuration import LINEAGE_MAX, Configuration, Stamp
 from spillover.model.errors import UNREADABLE, InputError
 from spillover.model.ranges import MaybeCluster, Version, Whole
@@ -53,7 +53,7 @@ def decode_configuration(said: bytes | str, source: str, federation: str) -> Con
     stamps = [Stamp(*_parts(told)) for told in (body.stamp, *body.lineage)]
     if any(newer.version != older.version + 1 for newer, older in pairwise(stamps)):
         raise InputError(source, "lineage", "expected versions that follow each other")
-    topology = read_topology(body.topology, source, federation)
+    topology = read_told(body.topology, source, federation)
     return Configuration(stamps[0], topology, body.topology, tuple(stamps[1:]))
 
 

@@ -48,7 +48,8 @@ class DemoResult:
     isolated: RunResult
     networked: RunResult
     simulated: dict[str, dict[str, Any]]
-    """`isolated` and `networked`, each an object of `sim overflow` (contract section 3)."""
+    """`isolated` and `networked`, each an object of `sim overflow` (contract section 3). Where the
+    networked run has another policy than the default one, that too, by its name."""
     ledgers_balanced: bool
     user_rates: dict[str, list[tuple[float, float]]]
     """By cluster id: from `time_s` on, so many users per second."""

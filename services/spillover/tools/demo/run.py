@@ -10,7 +10,7 @@ from typing import Any
 
 from spillover.model.errors import RunError
 from spillover.model.schedule import Schedule
-from spillover.model.topology import Topology
+from spillover.model.topology import DEFAULT_POLICY, Topology
 from spillover.sim.overflow.run import run_overflow
 from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.supervisor import Testbed
@@ -46,9 +46,12 @@ def run_demo(plan: DemoPlan, display: Display) -> DemoResult:
     drawn = workloads.bursts(topology.cluster_ids, duration_s=plan.duration_s, seed=plan.seed)
     schedule = workloads.stretch(drawn, plan.time_scale)
     display.say(f"{len(schedule)} requests; first what virtual time says of them ...")
+    policies = {"isolated": "isolated", "networked": plan.policy}
+    if plan.policy != DEFAULT_POLICY:
+        policies[DEFAULT_POLICY] = DEFAULT_POLICY
     simulated = {
         name: run_overflow(topology.with_policy(policy), schedule, plan.seed).as_dict()
-        for name, policy in (("isolated", "isolated"), ("networked", plan.policy))
+        for name, policy in policies.items()
     }
     return asyncio.run(_run_live(plan, topology, schedule, simulated, display))
 

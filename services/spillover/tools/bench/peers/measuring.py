@@ -12,6 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
 from spillover.model.schedule import Schedule
+from spillover.model.topology import DEFAULT_POLICY
 from spillover.tools.bench.load_process import LoadProcess
 from spillover.tools.bench.model import BenchPlan, Figure, Row
 from spillover.tools.bench.peers.outcome import Fates, best_threshold, values_of
@@ -29,7 +30,7 @@ from spillover_loadgen.results import KEPT_UP_LAG_MS
 if TYPE_CHECKING:
     from spillover.tools.bench.session import Session
 
-POLICIES = ("paper",)
+POLICIES = (DEFAULT_POLICY,)
 THRESHOLDS = (0, 1, 2, 4)
 THRESHOLDS_QUICK = (1,)
 SEEDS_MIN = 6

@@ -55,6 +55,7 @@ def circulant(clusters: int, reach: int) -> Topology:
     ids = [ClusterId(f"c{number}") for number in range(clusters)]
     return Topology(
         name=f"circle of {clusters}",
+        policy="paper",
         clusters=tuple(Cluster(id=i, servers=5, service_ms=40.0, delivery_ms=6.0) for i in ids),
         links=tuple(
             Link(between=(ids[x], ids[(x + step) % clusters]), delay_ms=35.0)
