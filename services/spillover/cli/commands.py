@@ -99,7 +99,8 @@ def run_command(arguments: list[str]) -> int:
         return EXIT_FAILED
     except OSError as error:
         if error.errno == errno.ENOENT and not _has_directory():
-            return _fail("the working directory was removed: change to another one", EXIT_USAGE)
+            tell("the working directory was removed: change to another one")
+            return EXIT_USAGE
         if error.errno not in _NO_ROOM:
             raise
         _drop_output()

@@ -166,7 +166,7 @@ def _history(options: argparse.Namespace) -> int:
         print(json.dumps(told))
         return 0
     listed = told["configurations"]
-    topologies = [read_topology(one["topology"], options.url, "of the node") for one in listed]
+    topologies = [read_told(one["topology"], options.url, "of the node") for one in listed]
     for index, one in enumerate(listed):
         by = f" of {one['by']}" if one.get("by") else ""
         print(f"version {one['version']}{by}, since {one.get('at')}{'' if index else ' (now)'}")
