@@ -318,7 +318,9 @@ def _tell_death(bed: Testbed, node: NodeProcess) -> None:
         parts.append("the others go on")
     if node.starts_again_in_s is not None:
         parts.append(f"it starts again in {node.starts_again_in_s:g} s")
-    elif bed.restarts and node.process.returncode != 0:
+    elif bed.restarts and node.was_drained:
+        parts.append("it stays down: it was drained before")
+    elif bed.restarts:
         parts.append(f"it stays down, after {len(DELAYS_S)} starts that came to nothing")
     if not node.was_killed:
         parts.append(f"its last words: {node.last_words()}")

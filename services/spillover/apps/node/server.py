@@ -25,7 +25,7 @@ from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
 from spillover.live.membership.store import ConfigurationStore
-from spillover.live.overflow.ending import tell_lost, wait_for_requests
+from spillover.live.overflow.ending import tell_drained, tell_lost, wait_for_requests
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.tenants import Tenants
 from spillover.live.process.allocator import keep_freed_memory
@@ -33,6 +33,7 @@ from spillover.live.process.hangup import on_hangup
 from spillover.live.process.listening import bind_socket, let_nobody_begin
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
+from spillover.live.process.stopping import StopSignals
 from spillover.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ async def serve_node(
         _watch(shell, servers, lame_duck_s)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
-        ends = _signals(credentials, token_files, end_with_stdin=end_with_stdin)
+        limit_s = lame_duck_s + drain_timeout_s
+        ends = _signals(limit_s, credentials, token_files, end_with_stdin=end_with_stdin)
         running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
         try:
             await _all_listen(servers, running, serving)
@@ -143,6 +145,7 @@ async def _until_over(
 ) -> None:
     """Until it is to end, and has left, or is to end at once."""
     await _first(ends.stop.wait(), ends.end.wait(), running, serving)
+    tell_drained(shell.machine)
     if not ends.end.is_set():
         await _first(leaving(), ends.end.wait(), running, serving)
         tell_lost(shell.left, shell.home_requests.lose_results())
@@ -281,30 +284,29 @@ async def _first(*waits: Awaitable[object]) -> None:
 
 
 def _signals(
-    credentials: Credentials | None, token_files: TokenFiles | None, *, end_with_stdin: bool
+    limit_s: float,
+    credentials: Credentials | None,
+    token_files: TokenFiles | None,
+    *,
+    end_with_stdin: bool,
 ) -> Ends:
     """Heed them. On SIGHUP files are read at once that else are looked at now and then."""
     ends = Ends(asyncio.Event(), asyncio.Event(), asyncio.Event())
     if end_with_stdin:
         on_stdin_end(ends.end)
 
-    def on_signal() -> None:
-        if ends.stop.is_set():
-            ends.end.set()
+    def on_first(number: int) -> None:
+        if number == signal.SIGINT:
+            ends.soon.set()
         ends.stop.set()
 
-    def on_interrupt() -> None:
-        ends.soon.set()
-        on_signal()
-
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, on_signal)
-    loop.add_signal_handler(signal.SIGINT, on_interrupt)
+    signals = StopSignals(on_first, ends.end.set, limit_s)
+    signals.heed()
     rereads = [
         *([] if credentials is None else [credentials.wake]),
         *([] if token_files is None else [token_files.look_now]),
     ]
-    on_hangup(rereads, on_signal)
+    on_hangup(rereads, signals.came)
     return ends
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import resource
-import signal
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from spillover.live.process.hangup import on_hangup
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
+from spillover.live.process.stopping import StopSignals
 from spillover.live.queue.certified import CertifiedProducers
 from spillover.live.queue.metrics import LABEL
 from spillover.live.queue.shell import QueueShell
@@ -72,7 +72,9 @@ async def serve_producer(
         server = HttpServer(app, Bounds(body_s=DEADLINE_S_MAX + BODY_S), tls=front_of(certified))
         shell.on_draining.append(lambda drains: server.leave(IDLE_LEAVING_S if drains else None))
         stop, end = asyncio.Event(), asyncio.Event()
-        _on_signals(stop, end, watch_files(ends, shell, server, token_files))
+        signals = StopSignals(lambda _: stop.set(), end.set, drain_timeout_s)
+        signals.heed()
+        on_hangup(watch_files(ends, shell, server, token_files), signals.came)
         if end_with_stdin:
             on_stdin_end(end)
         serving = asyncio.create_task(server.serve([listening]))
@@ -155,17 +157,3 @@ def _raise_file_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _on_signals(
-    stop: asyncio.Event, end: asyncio.Event, rereads: Sequence[Callable[[], None]]
-) -> None:
-    def on_signal() -> None:
-        if stop.is_set():
-            end.set()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    on_hangup(rereads, on_signal)

@@ -64,7 +64,8 @@ class HandlerRunner:
     def start(self, lease: Lease) -> None:
         self._running[lease.partition, lease.epoch] = lease
         if self.is_async:
-            task = self._loop.create_task(self._await(lease))
+            name = f"partition-{lease.partition}"
+            task = self._loop.create_task(self._await(lease), name=name)
             self._tasks[lease.partition, lease.epoch] = task
             task.add_done_callback(lambda _: self._tasks.pop((lease.partition, lease.epoch), None))
         else:

@@ -85,6 +85,8 @@ class AsyncWorkers:
         for ref in self._running:
             self.stop(ref)
         tasks = [task for task, _ in self._running.values()]
+        for task, context in self._running.values():
+            task.set_name(f"request {context.id}")  # told should it outlast the node
         if tasks:
             await asyncio.wait(tasks, timeout=END_S)
 
