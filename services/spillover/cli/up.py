@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--no-restart", action="store_true",
-        help="leave a node that crashes; else it is started again, up to "
+        help="leave a node that ends; else one that nobody has drained is started again, up to "
         f"{len(DELAYS_S)} times in a row, after {DELAYS_S[0]:g} to {DELAYS_S[-1]:g} s",
     )  # fmt: skip
     parser.add_argument(
