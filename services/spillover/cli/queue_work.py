@@ -129,7 +129,10 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
     finally:
         stopping.cancel()
         await work.close()
-    await running
+    try:
+        await running
+    except InputError as error:
+        raise InputError("--handler", "", error.expected) from None
     return {"done": work.done, "given_back": work.given_back}
 
 

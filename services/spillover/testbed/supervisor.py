@@ -47,10 +47,10 @@ class Testbed:
 
     `on_death` is told of a node that ends while the testbed is up; the others go on. If `restart`
     is true, another one takes its place after a while, at the same address, unless an operator had
-    drained it; `on_return` is told once that answers. `on_ending` is told what nodes say that they wait for
-    when the testbed stops, and what they have lost. `source` is what errors call the topology: its
-    file, if it has one. `topology`, and with it `urls`, gets its addresses at the start, from
-    `first_port` up. With `certify` they are https; with `otel` nodes trace requests.
+    drained it; `on_return` is told once that answers. `on_ending` is told what nodes say that they
+    wait for when the testbed stops, and what they have lost. `source` is what errors call the
+    topology: its file, if it has one. `topology`, and with it `urls`, gets its addresses at the
+    start, from `first_port` up. With `certify` they are https; with `otel` nodes trace requests.
     """
 
     def __init__(

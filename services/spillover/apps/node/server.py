@@ -111,6 +111,8 @@ async def serve_node(
             sockets.enter_context(watching(credentials, shell, of_app))
         limit_s = lame_duck_s + drain_timeout_s
         ends = _signals(limit_s, credentials, token_files, end_with_stdin=end_with_stdin)
+        if not await _is_ready(shell, ends):
+            return
         running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
         try:
             await _all_listen(servers, running, serving)
@@ -119,6 +121,21 @@ async def serve_node(
             await _until_over(shell, ends, partial(leaving, limits_s), running, serving)
         finally:
             await close_node(shell, servers, running, serving)
+
+
+async def _is_ready(shell: NodeShell, ends: Ends) -> bool:
+    """Whether its servers can run requests; else it was told to end before they could. Raises
+    InputError where they cannot. Nobody is answered before: it would be a cold server's work."""
+    is_ready = False
+    preparing = asyncio.create_task(shell.be_ready())
+    try:
+        await _first(preparing, ends.stop.wait(), ends.end.wait())
+        is_ready = preparing.done()
+    finally:
+        if not is_ready:
+            preparing.cancel()
+            await shell.close()
+    return is_ready
 
 
 def _serving(servers: Servers, bound: Sequence[socket.socket | None]) -> asyncio.Future[Any]:
