@@ -105,12 +105,12 @@ class ServerProcesses:
     def warm(self) -> str | None:
         """Have this thread's process ready for calls, if it is not; what is wrong, or None."""
         has_one = getattr(self._own, "process", None) is not None
-        if has_one or self._prepare is None or self._closed:
+        if has_one or self._prepare is None:
             return None
         try:
             process = self._ready()
         except OSError as error:
-            return f"no worker process could be started: {error}"
+            return None if self._closed else f"no worker process could be started: {error}"
         with contextlib.suppress(EOFError, OSError):
             pipe: Connection = self._own.pipe
             pipe.send((self._prepare, ()))
