@@ -194,11 +194,27 @@ def test_a_submit_that_is_given_up_at_any_moment_leaves_no_job(bed):
 
 @pytest.mark.processes
 def test_a_forked_child_is_told_to_make_its_own(bed):
+    """To close the parent's there closes copies of sockets, and the parent goes on with its own."""
     script = f"""
-import os
+import os, socket, stat
 from spillover.client import Spillover
+
+def sockets():
+    # TCP connections of this process.
+    return sum(is_tcp(fd) for fd in range(64))
+
+def is_tcp(fd):
+    try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            return False
+        with socket.socket(fileno=os.dup(fd)) as one:
+            return one.family == socket.AF_INET
+    except OSError:
+        return False
+
 spillover = Spillover({bed.url!r})
 spillover.run(None)
+spillover.submit(None).result()
 child = os.fork()
 if child == 0:
     try:
@@ -207,8 +223,16 @@ if child == 0:
         print(error, flush=True)
     with Spillover({bed.url!r}) as own:
         print(own.run(None).cluster, flush=True)
+    held = sockets()
+    spillover.close()
+    print("sockets closed:", held - sockets(), flush=True)
+    try:
+        spillover.run(None)
+    except RuntimeError as error:
+        print(error, flush=True)
     os._exit(0)
 os.waitpid(child, 0)
+print(spillover.submit(None).result().cluster, spillover.run(None).cluster, flush=True)
 spillover.close()
 """
     done = subprocess.run(
@@ -217,4 +241,7 @@ spillover.close()
     assert done.stdout.splitlines() == [
         "spillover-client: expected to be made anew after a fork",
         "a",
+        "sockets closed: 2",
+        "this client is closed",
+        "a a",
     ]
