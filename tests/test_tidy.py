@@ -95,15 +95,17 @@ LONG_FILES = {
     # One answer, what may become of it, and who is told.
     "services/spillover/apps/node/passed_answers.py": 470,
     # One node, and what each command of its machine comes to.
-    "services/spillover/live/overflow/shell.py": 435,
+    "services/spillover/live/overflow/shell.py": 440,
     # What heads of requests and answers mean, which share what is of the hop.
     "services/spillover/live/handlers/proxy/heads.py": 520,
     # All that nodes write to each other, and read.
     "services/spillover/live/overflow/wire.py": 410,
+    # Each call of a client, and all that becomes of it.
+    "services/spillover/client/calls.py": 415,
     # One client, and what becomes of its requests whatever becomes of their connections.
     "services/spillover/live/http/client.py": 420,
     # What one connection carries, and all that can end it.
-    "services/spillover/live/http/connection.py": 530,
+    "services/spillover/live/http/connection.py": 535,
     # One client's session, and all that becomes of it.
     "services/spillover/core/membership/client_session.py": 435,
     # One producer, and all that comes to it.

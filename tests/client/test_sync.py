@@ -192,11 +192,8 @@ def test_a_submit_that_is_given_up_at_any_moment_leaves_no_job(bed):
     assert bed.home["cancelled"] == 40
 
 
-@pytest.mark.processes
-def test_a_forked_child_is_told_to_make_its_own(bed):
-    """To close the parent's there closes copies of sockets, and the parent goes on with its own."""
-    script = f"""
-import os, socket, stat
+FORKING = """
+import os, socket, stat, sys
 from spillover.client import Spillover
 
 def sockets():
@@ -212,7 +209,7 @@ def is_tcp(fd):
     except OSError:
         return False
 
-spillover = Spillover({bed.url!r})
+spillover = Spillover(sys.argv[1])
 spillover.run(None)
 spillover.submit(None).result()
 child = os.fork()
@@ -221,7 +218,7 @@ if child == 0:
         spillover.run(None)
     except RuntimeError as error:
         print(error, flush=True)
-    with Spillover({bed.url!r}) as own:
+    with Spillover(sys.argv[1]) as own:
         print(own.run(None).cluster, flush=True)
     held = sockets()
     spillover.close()
@@ -235,8 +232,17 @@ os.waitpid(child, 0)
 print(spillover.submit(None).result().cluster, spillover.run(None).cluster, flush=True)
 spillover.close()
 """
+
+
+@pytest.mark.processes
+def test_a_forked_child_is_told_to_make_its_own(bed):
+    """To close the parent's there closes copies of sockets, and the parent goes on with its own."""
     done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", FORKING, bed.url],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert done.stdout.splitlines() == [
         "spillover-client: expected to be made anew after a fork",

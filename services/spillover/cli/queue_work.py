@@ -12,7 +12,6 @@ from typing import Any
 import uvloop
 
 from spillover.cli.parsing import add_log_format
-from spillover.live.process.hangup import on_hangup
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
 from spillover.live.process.stopping import StopSignals, has_returned
@@ -116,9 +115,8 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
     """What became of the objects."""
     work = _work_of(consumer, options)
     stopped = asyncio.Event()
-    signals = StopSignals(lambda _: stopped.set(), None, options.drain_timeout_s + 2 * CLOSE_S)
-    signals.heed()
-    on_hangup([], signals.came)
+    limit_s = options.drain_timeout_s + 2.0 * CLOSE_S
+    StopSignals(lambda _: stopped.set(), None, limit_s).heed([])
     running = asyncio.create_task(work.run())
     stopping = asyncio.create_task(stopped.wait())
     try:

@@ -125,13 +125,17 @@ def test_what_may_be_returned_on_a_dask_worker_may_be_returned_here(result, told
 
 def test_what_a_decorator_has_made_of_a_coroutine_function_is_awaited():
     async def work(payload):
-        await asyncio.sleep(0)
         return payload
+
+    async def hang(_):
+        await asyncio.Event().wait()
 
     context = SimpleNamespace(cancelled=False)
     assert call(lambda payload, of=work: of(payload), b"[1]", context, False).result == b"[1]"
     context.cancelled = True
-    assert "CancelledError" in call(lambda _: asyncio.sleep(60), b"1", context, False).problem
+    assert (
+        "CancelledError" in call(lambda payload, of=hang: of(payload), b"1", context, False).problem
+    )
 
 
 class Says(Exception):

@@ -29,7 +29,6 @@ from spillover.live.overflow.ending import tell_drained, tell_lost, wait_for_req
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.tenants import Tenants
 from spillover.live.process.allocator import keep_freed_memory
-from spillover.live.process.hangup import on_hangup
 from spillover.live.process.listening import bind_socket, let_nobody_begin
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
@@ -91,11 +90,11 @@ async def serve_node(
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then leave (`_leave` has the limits) and return. A
     second signal ends it at once, and with `end_with_stdin` the end of standard input. With
-    `peer_bind` neighbors are served there, and nowhere else; with `proxy_bind` the clients of the
-    service that requests are passed to. With a `store`, a configuration is taken only if that takes
-    it, and unless `config_from_peers` none is that others go by. `credentials` are for doors whose
-    url is `https`; with `token_files` only who has an API token is let in. Raises InputError where
-    an address cannot be bound, and what `make_shell` raises.
+    `peer_bind` neighbors are served there alone, with `proxy_bind` the clients of the service that
+    requests are passed to. With a `store`, a configuration is taken only if that takes it, and
+    unless `config_from_peers` none is that others go by. `credentials` are for doors whose url is
+    `https`; with `token_files` only who has an API token is let in. Raises InputError, as
+    `make_shell` does.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
@@ -109,16 +108,14 @@ async def serve_node(
         _watch(shell, servers, lame_duck_s)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
-        limit_s = lame_duck_s + drain_timeout_s
-        ends = _signals(limit_s, credentials, token_files, end_with_stdin=end_with_stdin)
+        limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
+        ends = _signals(limits_s, credentials, token_files, end_with_stdin=end_with_stdin)
         if not await _is_ready(shell, ends):
             return
         running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
         try:
-            await _all_listen(servers, running, serving)
-            leaving = partial(_leave, shell, servers, bound, ends)
-            limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
-            await _until_over(shell, ends, partial(leaving, limits_s), running, serving)
+            leaving = partial(_leave, shell, servers, bound, ends, limits_s)
+            await _until_over(shell, ends, leaving, servers, running, serving)
         finally:
             await close_node(shell, servers, running, serving)
 
@@ -157,10 +154,12 @@ async def _until_over(
     shell: NodeShell,
     ends: Ends,
     leaving: Callable[[], Awaitable[None]],
+    servers: Servers,
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
 ) -> None:
-    """Until it is to end, and has left, or is to end at once."""
+    """Listen, until it is to end and has left, or is to end at once."""
+    await _all_listen(servers, running, serving)
     await _first(ends.stop.wait(), ends.end.wait(), running, serving)
     tell_drained(shell.machine)
     if not ends.end.is_set():
@@ -301,7 +300,7 @@ async def _first(*waits: Awaitable[object]) -> None:
 
 
 def _signals(
-    limit_s: float,
+    limits_s: tuple[float, float, float],
     credentials: Credentials | None,
     token_files: TokenFiles | None,
     *,
@@ -317,13 +316,12 @@ def _signals(
             ends.soon.set()
         ends.stop.set()
 
-    signals = StopSignals(on_first, ends.end.set, limit_s)
-    signals.heed()
     rereads = [
         *([] if credentials is None else [credentials.wake]),
         *([] if token_files is None else [token_files.look_now]),
     ]
-    on_hangup(rereads, signals.came)
+    drain_s, _, lame_duck_s = limits_s
+    StopSignals(on_first, ends.end.set, lame_duck_s + drain_s).heed(rereads)
     return ends
 
 

@@ -20,7 +20,6 @@ from spillover.apps.queue.app import QueueApp
 from spillover.apps.queue.asked import DEADLINE_S_MAX
 from spillover.apps.queue.calls import BODY_S
 from spillover.core.queue.settings import ProducerSettings
-from spillover.live.process.hangup import on_hangup
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
@@ -73,19 +72,17 @@ async def serve_producer(
         shell.on_draining.append(lambda drains: server.leave(IDLE_LEAVING_S if drains else None))
         stop, end = asyncio.Event(), asyncio.Event()
         signals = StopSignals(lambda _: stop.set(), end.set, drain_timeout_s)
-        signals.heed()
-        on_hangup(watch_files(ends, shell, server, token_files), signals.came)
+        signals.heed(watch_files(ends, shell, server, token_files))
         if end_with_stdin:
             on_stdin_end(end)
         serving = asyncio.create_task(server.serve([listening]))
         waits = [asyncio.create_task(one.wait()) for one in (server.ready, stop, end)]
-        ready, stopped, ended = waits
         try:
-            await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
-            if ready.done():
+            await asyncio.wait([waits[0], serving], return_when=asyncio.FIRST_COMPLETED)
+            if waits[0].done():
                 on_ready(own_url)
                 _say_who_starts(shell, listening, has_tokens=access is not None)
-            await _until_over(shell, serving, stopped, ended, drain_timeout_s)
+            await _until_over(shell, serving, *waits[1:], drain_timeout_s)
         finally:
             _cancel(waits)
             app.cold.state.console.close()

@@ -15,12 +15,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import NamedTuple
 
 from spillover.live.process.forks import keep_signals_from_forks
+from spillover.live.process.hangup import on_hangup
 from spillover.live.process.logs import Message
 from spillover.live.process.own_threads import start_own
 
@@ -134,8 +135,9 @@ class StopSignals:
         self._count = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def heed(self) -> None:
-        """Begin, in the main thread; once more in a loop that begins later."""
+    def heed(self, rereads: Sequence[Callable[[], object]] | None = None) -> None:
+        """Begin, in the main thread; once more in a loop that begins later. With `rereads`, which
+        needs a loop, SIGHUP too: see `on_hangup`."""
         keep_signals_from_forks()
         with suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
@@ -147,6 +149,8 @@ class StopSignals:
                 signal.signal(number, self.came)
         if _Process.deadline is not None:
             _Process.deadline.loop = self._loop
+        if rereads is not None:
+            on_hangup(rereads, self.came)
 
     def came(self, number: int = signal.SIGTERM, _: FrameType | None = None) -> None:
         """One of them has come, or what counts as one."""
