@@ -91,10 +91,9 @@ async def serve_node(
     """Serve one cluster until SIGTERM or SIGINT, then leave (`_leave` has the limits) and return. A
     second signal ends it at once, and with `end_with_stdin` the end of standard input. With
     `peer_bind` neighbors are served there alone, with `proxy_bind` the clients of the service that
-    requests are passed to. With a `store`, a configuration is taken only if that takes it, and
-    unless `config_from_peers` none is that others go by. `credentials` are for doors whose url is
-    `https`; with `token_files` only who has an API token is let in. Raises InputError, as
-    `make_shell` does.
+    requests are passed to. A `store` has to take a configuration first; unless `config_from_peers`
+    none is taken that others go by. `credentials` are for `https` doors; `token_files` say whom to
+    let in. Raises InputError, as `make_shell` does.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
@@ -106,16 +105,16 @@ async def serve_node(
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
         servers: Servers = [*of_app, *_doors(shell, app, credentials, proxy_bind, allowed_origins)]
         _watch(shell, servers, lame_duck_s)
+        limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
-        limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
         ends = _signals(limits_s, credentials, token_files, end_with_stdin=end_with_stdin)
         if not await _is_ready(shell, ends):
             return
         running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
         try:
-            leaving = partial(_leave, shell, servers, bound, ends, limits_s)
-            await _until_over(shell, ends, leaving, servers, running, serving)
+            leave = partial(_leave, shell, servers, bound, ends, limits_s)
+            await _until_over(shell, ends, leave, servers, running, serving)
         finally:
             await close_node(shell, servers, running, serving)
 

@@ -82,7 +82,7 @@ async def serve_producer(
             if waits[0].done():
                 on_ready(own_url)
                 _say_who_starts(shell, listening, has_tokens=access is not None)
-            await _until_over(shell, serving, *waits[1:], drain_timeout_s)
+            await _until_over(shell, serving, waits[1], waits[2], drain_timeout_s)
         finally:
             _cancel(waits)
             app.cold.state.console.close()
