@@ -12,6 +12,7 @@ import pytest
 
 from spillover.cli import up, up_queue
 from spillover.inputs.topology_file import load_topology
+from spillover.live.overflow.ending import DRAINED, ENDING
 from spillover.testbed import supervisor
 from spillover.testbed.node_process import NodeProcess
 from support.declared import read, words_of
@@ -64,9 +65,11 @@ def test_a_death_is_told_in_one_line(capsys, tmp_path):
     assert told(failed, node_process("b", 1)) == (
         f"(exit status 1); {words}; its last words: no room left"
     )
+    log.write_text(f"it began\n12:00:00 {ENDING}{DRAINED}\nno room left\n")
     last = "its last words: no room left"
     assert told(failed, other, restart=False) == f"(exit status 1); the others go on; {last}"
-    assert told(ended, other) == f"(exit status 0); the others go on; {last}"
+    drained = "it stays down: it was drained before"
+    assert told(ended, other) == f"(exit status 0); the others go on; {drained}; {last}"
 
 
 def test_ends_and_returns_are_told_with_their_cluster(capsys):

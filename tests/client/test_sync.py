@@ -192,29 +192,62 @@ def test_a_submit_that_is_given_up_at_any_moment_leaves_no_job(bed):
     assert bed.home["cancelled"] == 40
 
 
-@pytest.mark.processes
-def test_a_forked_child_is_told_to_make_its_own(bed):
-    script = f"""
-import os
+FORKING = """
+import os, socket, stat, sys
 from spillover.client import Spillover
-spillover = Spillover({bed.url!r})
+
+def sockets():
+    # TCP connections of this process.
+    return sum(is_tcp(fd) for fd in range(64))
+
+def is_tcp(fd):
+    try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            return False
+        with socket.socket(fileno=os.dup(fd)) as one:
+            return one.family == socket.AF_INET
+    except OSError:
+        return False
+
+spillover = Spillover(sys.argv[1])
 spillover.run(None)
+spillover.submit(None).result()
 child = os.fork()
 if child == 0:
     try:
         spillover.run(None)
     except RuntimeError as error:
         print(error, flush=True)
-    with Spillover({bed.url!r}) as own:
+    with Spillover(sys.argv[1]) as own:
         print(own.run(None).cluster, flush=True)
+    held = sockets()
+    spillover.close()
+    print("sockets closed:", held - sockets(), flush=True)
+    try:
+        spillover.run(None)
+    except RuntimeError as error:
+        print(error, flush=True)
     os._exit(0)
 os.waitpid(child, 0)
+print(spillover.submit(None).result().cluster, spillover.run(None).cluster, flush=True)
 spillover.close()
 """
+
+
+@pytest.mark.processes
+def test_a_forked_child_is_told_to_make_its_own(bed):
+    """To close the parent's there closes copies of sockets, and the parent goes on with its own."""
     done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", FORKING, bed.url],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert done.stdout.splitlines() == [
         "spillover-client: expected to be made anew after a fork",
         "a",
+        "sockets closed: 2",
+        "this client is closed",
+        "a a",
     ]

@@ -85,6 +85,7 @@ from spillover.live.queue import (
     bodies,
     certified,
     consumer_shell,
+    held,
     history,
     producing,
     shell,
@@ -441,7 +442,7 @@ SAID = {
     "docs/queue.md": [
         f"objects above {kib(store.FILE_BYTES_MIN)} are files",
         f"last {ms(bodies.NOTE_S)} before a SIGKILL",
-        f"within {s(consumer_shell.ANSWER_S)}, nothing is raised",
+        f"within {s(held.ANSWER_S)}, nothing is raised",
     ],
     "docs/security.md": [
         f"handshakes ({s(contexts.HANDSHAKE_S)}).",

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from spillover.inputs.topology_file import load_topology
-from spillover.live.overflow.ending import ENDING
+from spillover.live.overflow.ending import DRAINED, ENDING
 from spillover.model.errors import InputError, RunError
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.testbed import revival, supervisor
@@ -183,9 +183,11 @@ def test_a_node_that_crashes_comes_back_and_both_are_told(scripted, monkeypatch)
     play(story)
 
 
-def test_who_ends_in_good_order_is_not_started_again_unless_asked(scripted, monkeypatch):
+def test_a_node_that_was_drained_is_not_started_again_unless_asked(scripted, monkeypatch):
     monkeypatch.setattr(revival, "DELAYS_S", (0.01,))
     told, back = [], []
+    for cluster in ("a", "b"):
+        scripted.say(cluster, "ending", f"12:00:00 {ENDING}{DRAINED}")
 
     async def story():
         async with bed(
@@ -200,6 +202,24 @@ def test_who_ends_in_good_order_is_not_started_again_unless_asked(scripted, monk
             assert one.keeps_logs, "it ended by itself"
             assert sorted(one.revive()) == ["a", "b"]
             await until(lambda: len(back) == 2)
+
+    play(story)
+
+
+def test_a_node_that_ends_unasked_is_started_again_whatever_its_status(scripted, monkeypatch):
+    """Users' code may end it with status 0, or send it a signal."""
+    monkeypatch.setattr(revival, "DELAYS_S", (0.01,))
+    told, back = [], []
+
+    async def story():
+        async with bed(
+            restart=True,
+            on_death=lambda node: told.append((node.end_of_life(), node.starts_again_in_s)),
+            on_return=lambda node: back.append(node.cluster),
+        ) as one:
+            one.nodes["a"].process.terminate()
+            await until(lambda: back == ["a"])
+            assert told == [("exit status 0", 0.01)]
 
     play(story)
 

@@ -22,11 +22,26 @@ def main(argv: list[str] | None = None) -> int:
 
             begin()
             if any(sys.argv[1 : 1 + len(words)] == words for words in SERVICES):
-                from spillover.live.process.early_hangup import hold_hangups
-
-                hold_hangups()
+                return _run_service()
         from spillover.cli.commands import run_command
 
         return run_command(sys.argv[1:] if argv is None else [*argv])
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _run_service() -> int:
+    """Whatever users' code leaves behind, the process ends soon after its command."""
+    from spillover.live.process.early_hangup import hold_hangups
+
+    hold_hangups()
+    from spillover.cli.commands import run_command
+    from spillover.live.process.stopping import bound_this_process, has_returned
+
+    bound_this_process()
+    status = EXIT_INTERRUPTED
+    try:
+        status = run_command(sys.argv[1:])
+    finally:
+        has_returned(status)
+    return status

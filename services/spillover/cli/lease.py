@@ -6,11 +6,10 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -26,13 +25,15 @@ from spillover.cli.parsing import (
     needed_redis_url,
 )
 from spillover.cli.tls_options import add_tls_options, tls_files
+from spillover.core.leases.machine import LEAVE_TIMES_MAX
 from spillover.live.process.hangup import on_hangup
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
+from spillover.live.process.stopping import StopSignals, has_returned
 from spillover.live.redis.rotation import RedisAddress, RedisUrl
 from spillover.model.errors import InputError, RunError
 from spillover.model.extras import check_extra
-from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES
+from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
 from spillover_loadgen.option_types import above_zero, whole_number
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ fence off who is late. blog: the source document's steps as written, the fastest
 comparison only: no renewals, nobody is fenced, and handlers get 0 for an epoch, so that sinks let
 everybody in
 """
-
-INTERRUPTED = 130
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +137,8 @@ def _run_member(options: argparse.Namespace) -> int:
     member = _member_of(options, given, lines.write)
     with ExitStack() as ends:
         ends.callback(lines.close)
-        _drain_on_signals(member)
+        signals = StopSignals(lambda _: member.drain_soon(), None, _end_limit_s(member.times))
+        signals.heed()
         service = _service(member, options)
         if service is not None:
             member.events.tell("serving", url=ends.enter_context(service))
@@ -146,8 +146,16 @@ def _run_member(options: argparse.Namespace) -> int:
         if address.file is not None:
             rereads.append(member.redis.look_now)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(member, rereads))
+            runner.run(_serve(member, rereads, signals))
+            has_returned(0)
     return 0
+
+
+def _end_limit_s(times: LeaseTimes) -> float:
+    """For handlers to stop and the store to be told, and for what is still asked of that."""
+    from spillover.live.leases.asks import CLOSE_S
+
+    return LEAVE_TIMES_MAX * times.max_shutdown_ms / 1e3 + 2.0 * CLOSE_S
 
 
 def _member_of(
@@ -197,27 +205,14 @@ def _credentials(options: argparse.Namespace) -> Credentials | None:
     return Credentials(files, None)
 
 
-def _drain_on_signals(member: LeaseGroup) -> None:
-    """The first one drains, a second one ends the process here and now: this is no business of the
-    event loop, which a handler may keep."""
-    told = False
-
-    def on_signal(*_: Any) -> None:
-        nonlocal told
-        if told:
-            os._exit(INTERRUPTED)
-        told = True
-        member.drain_soon()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, on_signal)
-
-
-async def _serve(member: LeaseGroup, rereads: Sequence[Callable[[], None]]) -> None:
+async def _serve(
+    member: LeaseGroup, rereads: Sequence[Callable[[], None]], signals: StopSignals
+) -> None:
     """Until it has handed over and left. Raises InputError if its id is another one's, RunError if
     it has failed by an error of its own."""
     from spillover.live.leases.completion import MemberFailed
 
+    signals.heed()
     on_hangup(rereads, member.drain_soon)
     watching = asyncio.create_task(member.redis.watch(), name="the password of Redis")
     async with member:

@@ -36,6 +36,7 @@ from spillover.inputs.topology_file import load_topology
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import configure_logs
+from spillover.live.process.stopping import has_returned
 from spillover.model.certified_names import certified_name
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
@@ -167,6 +168,7 @@ def run(options: argparse.Namespace) -> int:
     serving = _serving(topology, cluster, bind, options, tracing)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
+        has_returned(0)
     if tracing is not None:
         tracing.close()
     return 0

@@ -6,16 +6,16 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import sys
 from typing import Any
 
 import uvloop
 
 from spillover.cli.parsing import add_log_format
-from spillover.live.process.hangup import on_hangup
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
+from spillover.live.process.stopping import StopSignals, has_returned
+from spillover.live.queue.consumer_shell import CLOSE_S
 from spillover.live.queue.consuming import Consumer, consume
 from spillover.live.queue.work import QueueWork
 from spillover.model.errors import InputError
@@ -32,7 +32,6 @@ Have a handler work on the objects of a queue. What it has done is acknowledged,
 back to its producer. SIGTERM or Ctrl-C takes no object any more, finishes those under way, and
 exits 0; a second signal ends at once (130), and the objects return by themselves.
 """
-INTERRUPTED = 130
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
     consumer = _consumer_of(options)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         told = runner.run(_work(consumer, options))
+        has_returned(0)
     lines = LineWriter(sys.stdout.fileno())
     lines.write(json.dumps(told))
     lines.close()
@@ -115,7 +115,8 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
     """What became of the objects."""
     work = _work_of(consumer, options)
     stopped = asyncio.Event()
-    _on_signals(stopped)
+    limit_s = options.drain_timeout_s + 2.0 * CLOSE_S
+    StopSignals(lambda _: stopped.set(), None, limit_s).heed([])
     running = asyncio.create_task(work.run())
     stopping = asyncio.create_task(stopped.wait())
     try:
@@ -126,7 +127,10 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
     finally:
         stopping.cancel()
         await work.close()
-    await running
+    try:
+        await running
+    except InputError as error:
+        raise InputError("--handler", "", error.expected) from None
     return {"done": work.done, "given_back": work.given_back}
 
 
@@ -146,17 +150,3 @@ def pool_of(options: argparse.Namespace) -> Cluster:
         handler=options.handler,
         workers=options.workers,
     )
-
-
-def _on_signals(stopped: asyncio.Event) -> None:
-    """A second one ends the process here and now."""
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        if stopped.is_set():
-            os._exit(INTERRUPTED)
-        stopped.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    on_hangup([], on_signal)

@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--no-restart", action="store_true",
-        help="leave a node that crashes; else it is started again, up to "
+        help="leave a node that ends; else one that nobody has drained is started again, up to "
         f"{len(DELAYS_S)} times in a row, after {DELAYS_S[0]:g} to {DELAYS_S[-1]:g} s",
     )  # fmt: skip
     parser.add_argument(
@@ -318,7 +318,9 @@ def _tell_death(bed: Testbed, node: NodeProcess) -> None:
         parts.append("the others go on")
     if node.starts_again_in_s is not None:
         parts.append(f"it starts again in {node.starts_again_in_s:g} s")
-    elif bed.restarts and node.process.returncode != 0:
+    elif bed.restarts and node.was_drained:
+        parts.append("it stays down: it was drained before")
+    elif bed.restarts:
         parts.append(f"it stays down, after {len(DELAYS_S)} starts that came to nothing")
     if not node.was_killed:
         parts.append(f"its last words: {node.last_words()}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -76,6 +77,7 @@ class Calls:
         self._blocking: dict[str, BlockingClient] = {}
         self._slots: Slots | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process: int | None = None
         self._under_way: set[Call] = set()
         self._partings: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -188,6 +190,19 @@ class Calls:
         self._partings.add(task)
         task.add_done_callback(self._partings.discard)
 
+    @property
+    def is_of_parent(self) -> bool:
+        """Returns whether this process was forked from the one in which the first call was made."""
+        return self._process not in (None, os.getpid())
+
+    def close_copies(self) -> None:
+        """As `AsyncSpillover.close_copies`."""
+        self._closed = True
+        for client in self._clients.values():
+            client.close_copies()
+        for blocking in self._blocking.values():
+            blocking.close_copies()
+
     async def close(self) -> None:
         """End what is under way, and let go of all connections."""
         self._closed = True
@@ -216,7 +231,7 @@ class Calls:
                 "this client belongs to another event loop; make one for each loop, or use"
                 " Spillover, which has a loop of its own"
             )
-        self._loop = loop
+        self._loop, self._process = loop, os.getpid()
         self._slots = Slots(self._connections_max, loop)
         self._budget = RetryBudget(self._retries, time.monotonic())
         self.on_begin()

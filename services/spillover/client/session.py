@@ -77,6 +77,11 @@ class Following:
         for client in self._clients.values():
             await client.close()
 
+    def close_copies(self) -> None:
+        """As `AsyncSpillover.close_copies`."""
+        for client in self._clients.values():
+            client.close_copies()
+
     def _stored(self, kept: Configuration) -> None:
         if self._session is not None:
             self._session.listed(kept.stamp, servers_of(kept.topology))

@@ -41,7 +41,8 @@ class Spillover:
     It may be called from any number of threads, and from where an event loop runs. Small requests
     are sent by the thread that calls; what else has to be done is done in a thread of its own,
     which begins with the first call and ends with `close`. A process that forks makes a new client
-    in the child.
+    in the child: there this one raises RuntimeError, and `close` leaves the parent's connections
+    alone.
     """
 
     def __init__(
@@ -218,6 +219,11 @@ class Spillover:
             return self._thread
 
     def _end(self, kind: type[BaseException] | None) -> None:
+        if self._thread is not None and self._thread.is_of_parent:  # which may hold the lock
+            self._thread, self._closed = None, True
+            atexit.unregister(self.close)
+            self._client.close_copies()
+            return
         with self._lock:
             thread, self._thread, self._closed = self._thread, None, True
         if thread is None:

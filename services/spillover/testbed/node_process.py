@@ -9,7 +9,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillover.live.overflow.ending import ENDING
+from spillover.live.overflow.ending import DRAINED, ENDING
 from spillover.model.ids import ClusterId
 from spillover.testbed.last_words import last_words, tail_of
 
@@ -42,6 +42,12 @@ class NodeProcess:
         lines = tail_of(self.log, self.log_began_at)
         said = [line.partition(ENDING)[2] for line in lines if ENDING in line]
         return said[-1] if said else None
+
+    @property
+    def was_drained(self) -> bool:
+        """By an operator, who then had it end: by its exit status, and by what it said."""
+        lines = tail_of(self.log, self.log_began_at)
+        return self.process.returncode == 0 and any(ENDING + DRAINED in line for line in lines)
 
     @property
     def was_killed(self) -> bool:

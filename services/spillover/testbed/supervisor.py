@@ -1,5 +1,5 @@
 """One process a cluster: started together, watched, ended together, never left behind. One that
-crashes can be started again, at its own address.
+ends without being asked to can be started again, at its own address.
 
 A node ends with its standard input, which this process holds open: even a supervisor that is
 killed leaves nothing running. What nodes say goes to a log file each, in a directory that is
@@ -45,12 +45,12 @@ class Testbed:
     """All clusters of a topology as processes. As a context manager: ready on entry, all ended on
     exit. Raises InputError where a node found the input wrong, RunError where one did not start.
 
-    `on_death` is told of a node that ends while the testbed is up; the others go on. If it has
-    crashed and `restart` is true, another one takes its place after a while, at the same address;
-    `on_return` is told once that answers. `on_ending` is told what nodes say that they wait for
-    when the testbed stops, and what they have lost. `source` is what errors call the topology: its
-    file, if it has one. `topology`, and with it `urls`, gets its addresses at the start, from
-    `first_port` up. With `certify` they are https; with `otel` nodes trace requests.
+    `on_death` is told of a node that ends while the testbed is up; the others go on. If `restart`
+    is true, another one takes its place after a while, at the same address, unless an operator had
+    drained it; `on_return` is told once that answers. `on_ending` is told what nodes say that they
+    wait for when the testbed stops, and what they have lost. `source` is what errors call the
+    topology: its file, if it has one. `topology`, and with it `urls`, gets its addresses at the
+    start, from `first_port` up. With `certify` they are https; with `otel` nodes trace requests.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Testbed:
         self._told: dict[ClusterId, str] = {}
         """What `on_ending` was last told of each node."""
         self.restarts = restart
-        """Whether a node that crashes is started again."""
+        """Whether a node that ends is started again, of which nobody has asked that."""
         self._on_return, self._first_port = on_return, first_port
         self._config_redis, self._otel = config_redis, otel
         self.certified = Certified(certify)
@@ -313,8 +313,8 @@ class Testbed:
                 return
             # Who was killed died as somebody meant it to; the others have a story to tell.
             self.keeps_logs |= not node.was_killed
-            # Who was asked to end, and did so in good order, has not crashed.
-            if self.restarts and node.process.returncode != 0:
+            # Nobody here has asked it to end. Users' code may have, with whatever exit status.
+            if self.restarts and not node.was_drained:
                 node.starts_again_in_s = revival.delay_s(time.monotonic() - node.started_s)
             if self._on_death is not None:
                 self._on_death(node)

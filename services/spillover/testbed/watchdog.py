@@ -71,7 +71,7 @@ def end_group(pid: int) -> None:
 def main() -> None:
     """Listen until the parent closes the pipe, or is gone; then end what it has not ended."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, signal.SIG_IGN)  # it starts nothing that could inherit it
     pids: set[int] = set()
     directories: list[Path] = []
     for line in sys.stdin.buffer:

@@ -3,14 +3,17 @@ that nothing is called with, and what an exception says of itself."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import inspect
 import json
 import math
 import time
 import traceback
+from types import SimpleNamespace
 
 import msgspec
+import numpy as np
 import pytest
 
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
@@ -31,6 +34,7 @@ from spillover.live.handlers.calls import (
     spin,
 )
 from spillover.live.handlers.ends import event_of
+from spillover.live.handlers.results import as_json
 from spillover.live.http.client import HttpClient
 from spillover.model.request import DONE, Outcome, Request
 
@@ -76,6 +80,62 @@ def test_what_is_no_json_is_a_failure():
     ended = encoded(object())
     assert ended.problem.startswith("the handler returned what JSON cannot hold (object): ")
     assert encoded([math.nan, math.inf]).result == b"[null,null]"
+
+
+class Text(str):
+    """As enumerations and frameworks have them."""
+
+    __slots__ = ()
+
+
+class Number(int):
+    """The same."""
+
+
+class Model:
+    """As pydantic's."""
+
+    def model_dump(self, *, mode):
+        return {"mode": mode}
+
+
+@dataclasses.dataclass
+class Point:
+    """With a value that msgspec does not know."""
+
+    x: object
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (Text("a"), b'"a"'),
+        ({Text("k"): Number(7)}, b'{"k":7}'),
+        (np.int64(7), b"7"),
+        ([np.float32(0.5), np.float64(math.nan)], b"[0.5,null]"),
+        (np.array([[1, 2]]), b"[[1,2]]"),
+        (Model(), b'{"mode":"json"}'),
+        ([Point(Point(np.bool_(True)))], b'[{"x":{"x":true}}]'),
+    ],
+)
+def test_what_may_be_returned_on_a_dask_worker_may_be_returned_here(result, told):
+    assert encoded(result).result == told
+    assert msgspec.json.decode(as_json(result).replace(b"NaN", b"null")) == json.loads(told)
+
+
+def test_what_a_decorator_has_made_of_a_coroutine_function_is_awaited():
+    async def work(payload):
+        return payload
+
+    async def hang(_):
+        await asyncio.Event().wait()
+
+    context = SimpleNamespace(cancelled=False)
+    assert call(lambda payload, of=work: of(payload), b"[1]", context, False).result == b"[1]"
+    context.cancelled = True
+    assert (
+        "CancelledError" in call(lambda payload, of=hang: of(payload), b"1", context, False).problem
+    )
 
 
 class Says(Exception):

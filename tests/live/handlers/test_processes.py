@@ -17,7 +17,7 @@ import uvloop
 
 from spillover.core.overflow.events import Start
 from spillover.live.engine.timers import Timers
-from spillover.live.handlers.make import make_workers
+from spillover.live.handlers.make import be_ready, make_workers
 from spillover.live.handlers.python.processes import JOIN_S
 from spillover.model.errors import InputError
 from spillover.model.request import Outcome, Request
@@ -45,8 +45,8 @@ class Rig:
         self.ends = {}
         self.timers = Timers(asyncio.get_running_loop())
         handler = f"python:handlers_of_tests:{function}"
-        fields = {"servers": 2, "workers": "process", **fields}
-        cluster = Cluster(id="a", handler=handler, **fields)
+        fields = {"handler": handler, "servers": 2, "workers": "process", **fields}
+        self.cluster = cluster = Cluster(id="a", **fields)
         self.workers = make_workers(cluster, "test: cluster a", self.timers, self.on_end, None)
         self.refs = 0
 
@@ -73,6 +73,35 @@ class Rig:
         event = await self.end(self.start(payload))
         assert event.outcome is Outcome.DONE, event
         return json.loads(bytes(memoryview(event.result)))
+
+
+def test_processes_have_imported_the_function_before_they_are_asked(tmp_path, monkeypatch):
+    """Each server's; one that cannot says so before there is any request."""
+    (tmp_path / "imported_in_workers.py").write_text(
+        "import multiprocessing, os\n"
+        "if multiprocessing.parent_process() and os.path.exists('broken'):\n"
+        "    raise OSError('no GPU')\n"
+        "open(f'imported-{os.getpid()}', 'w').close()\n"
+        "def work(_): return os.getpid()\n",
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    handler = "python:imported_in_workers:work"
+
+    async def check(rig):
+        await be_ready(rig.workers, rig.cluster, "test: cluster a")
+        warm = {int(path.name.rpartition("-")[2]) for path in tmp_path.glob("imported-*")}
+        warm.discard(os.getpid())
+        assert len(warm) == 2
+        assert await rig.result(None) in warm
+        (tmp_path / "broken").touch()
+        other = Rig("", handler=handler)
+        with pytest.raises(InputError, match=r"cannot import .*: OSError: no GPU"):
+            await be_ready(other.workers, other.cluster, "test: cluster a")
+        await other.workers.close()
+        other.timers.close()
+
+    with_rig(check, "", handler=handler)
 
 
 def with_rig(check, function, **fields):

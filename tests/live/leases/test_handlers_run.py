@@ -38,6 +38,7 @@ def runs(main):
 
 # --- which function ---------------------------------------------------------------------------
 
+NOTHING = "nothing of which would run: leave out its `yield`"
 HANDLERS = """
 def handle(partition, epoch, stop_event): ...
 def more(partition, epoch, stop_event, *rest): ...
@@ -45,6 +46,10 @@ def less(partition, epoch): ...
 class Called:
     def __call__(self, one, two): ...
 called = Called()
+def one_by_one(partition, epoch, stop_event):
+    yield partition
+async def one_by_one_async(partition, epoch, stop_event):
+    yield partition
 """
 
 
@@ -66,6 +71,11 @@ def test_a_handler_is_a_function_that_takes_three(module):
     [
         ("python:{}:less", f"--handler: {EXPECTED}; less takes others"),
         ("python:{}:called", f"--handler: {EXPECTED}; Called takes others"),
+        ("python:{}:one_by_one", f"--handler: {EXPECTED}; one_by_one is a generator, {NOTHING}"),
+        (
+            "python:{}:one_by_one_async",
+            f"--handler: {EXPECTED}; one_by_one_async is a generator, {NOTHING}",
+        ),
         ("python:{}:none", "--handler: expected a function 'none' in module 'handlers_to_load'"),
         ("http:{}", f"--handler: {EXPECTED}, got 'http:handlers_to_load'"),
     ],
@@ -123,6 +133,28 @@ def test_a_handler_on_a_thread_keeps_no_process_alive():
 
     runs(main)
     assert sorted(seen) == [(0, 7, "partition-0", True), (1, 8, "partition-1", True)]
+
+
+def test_a_failure_is_told_with_its_traceback(caplog):
+    """Also that of a handler which a decorator has made return what nobody awaits."""
+
+    async def never_awaited():
+        raise AssertionError
+
+    def handle(partition, *_):
+        if partition:
+            return never_awaited()
+        raise ValueError("x" * 1_000_000)
+
+    async def main():
+        cut, returned = await Runs(handle).until_ended()
+        assert cut.startswith("ValueError: xxx")
+        assert returned == "TypeError: the handler returned a coroutine: nothing of it has run"
+
+    runs(main)
+    said = {one.msg.fields["partition"]: one.msg.fields for one in caplog.records}
+    assert "in handle" in said[0]["traceback"]
+    assert len(said[0]["traceback"]) < 50_000
 
 
 def test_what_a_handler_on_a_thread_raised_is_its_problem_unless_it_was_fenced():

@@ -348,6 +348,33 @@ def test_all_lines_are_json_whoever_writes_them():
     }
 
 
+USERS_OWN = """
+import logging, logging.config
+import spillover.live.overflow.ending as service
+from spillover.live.process.logs import configure_logs
+
+configure_logs("a", as_json=False, log_requests=False)
+for silence in (
+    lambda: logging.config.dictConfig({"version": 1}),
+    lambda: logging.config.dictConfig({"version": 1, "root": {"level": "ERROR", "handlers": []}}),
+    lambda: logging.config.dictConfig({"version": 1, "loggers": {"spillover": {}}}),
+    lambda: logging.basicConfig(force=True, level=logging.ERROR),
+    lambda: logging.disable(),
+):
+    silence()
+    service._log.info("heard")
+logging.getLogger("of.a.user").critical("not heard")
+"""
+
+
+@pytest.mark.processes
+def test_what_users_configure_does_not_silence_a_service():
+    """What they say of all loggers, or of all that exist, holds for their own."""
+    done = subprocess.run([sys.executable, "-c", USERS_OWN], stderr=subprocess.PIPE, check=True)
+    told = done.stderr.decode().splitlines()
+    assert [line.split(" ")[-1] for line in told] == ["heard"] * 5
+
+
 @pytest.mark.processes
 def test_a_full_disk_is_no_ones_end(require):
     """Exit status 0, as if all had been written."""

@@ -25,14 +25,14 @@ from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
 from spillover.live.membership.store import ConfigurationStore
-from spillover.live.overflow.ending import tell_lost, wait_for_requests
+from spillover.live.overflow.ending import tell_drained, tell_lost, wait_for_requests
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.tenants import Tenants
 from spillover.live.process.allocator import keep_freed_memory
-from spillover.live.process.hangup import on_hangup
 from spillover.live.process.listening import bind_socket, let_nobody_begin
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
+from spillover.live.process.stopping import StopSignals
 from spillover.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -90,11 +90,10 @@ async def serve_node(
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then leave (`_leave` has the limits) and return. A
     second signal ends it at once, and with `end_with_stdin` the end of standard input. With
-    `peer_bind` neighbors are served there, and nowhere else; with `proxy_bind` the clients of the
-    service that requests are passed to. With a `store`, a configuration is taken only if that takes
-    it, and unless `config_from_peers` none is that others go by. `credentials` are for doors whose
-    url is `https`; with `token_files` only who has an API token is let in. Raises InputError where
-    an address cannot be bound, and what `make_shell` raises.
+    `peer_bind` neighbors are served there alone, with `proxy_bind` the clients of the service that
+    requests are passed to. A `store` has to take a configuration first; unless `config_from_peers`
+    none is taken that others go by. `credentials` are for `https` doors; `token_files` say whom to
+    let in. Raises InputError, as `make_shell` does.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
@@ -106,17 +105,35 @@ async def serve_node(
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
         servers: Servers = [*of_app, *_doors(shell, app, credentials, proxy_bind, allowed_origins)]
         _watch(shell, servers, lame_duck_s)
+        limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
-        ends = _signals(_rereads(credentials, token_files, store), end_with_stdin=end_with_stdin)
+        ends = _signals(
+            limits_s, _rereads(credentials, token_files, store), end_with_stdin=end_with_stdin
+        )
+        if not await _is_ready(shell, ends):
+            return
         running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
         try:
-            await _all_listen(servers, running, serving)
-            leaving = partial(_leave, shell, servers, bound, ends)
-            limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
-            await _until_over(shell, ends, partial(leaving, limits_s), running, serving)
+            leave = partial(_leave, shell, servers, bound, ends, limits_s)
+            await _until_over(shell, ends, leave, servers, running, serving)
         finally:
             await close_node(shell, servers, running, serving)
+
+
+async def _is_ready(shell: NodeShell, ends: Ends) -> bool:
+    """Whether its servers can run requests; else it was told to end before they could. Raises
+    InputError where they cannot. Nobody is answered before: it would be a cold server's work."""
+    is_ready = False
+    preparing = asyncio.create_task(shell.be_ready())
+    try:
+        await _first(preparing, ends.stop.wait(), ends.end.wait())
+        is_ready = preparing.done()
+    finally:
+        if not is_ready:
+            preparing.cancel()
+            await shell.close()
+    return is_ready
 
 
 def _serving(servers: Servers, bound: Sequence[socket.socket | None]) -> asyncio.Future[Any]:
@@ -138,11 +155,14 @@ async def _until_over(
     shell: NodeShell,
     ends: Ends,
     leaving: Callable[[], Awaitable[None]],
+    servers: Servers,
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
 ) -> None:
-    """Until it is to end, and has left, or is to end at once."""
+    """Listen, until it is to end and has left, or is to end at once."""
+    await _all_listen(servers, running, serving)
     await _first(ends.stop.wait(), ends.end.wait(), running, serving)
+    tell_drained(shell.machine)
     if not ends.end.is_set():
         await _first(leaving(), ends.end.wait(), running, serving)
         tell_lost(shell.left, shell.home_requests.lose_results())
@@ -293,25 +313,24 @@ def _rereads(
     ]
 
 
-def _signals(rereads: Sequence[Callable[[], None]], *, end_with_stdin: bool) -> Ends:
+def _signals(
+    limits_s: tuple[float, float, float],
+    rereads: Sequence[Callable[[], None]],
+    *,
+    end_with_stdin: bool,
+) -> Ends:
     """Heed them. On SIGHUP files are read again."""
     ends = Ends(asyncio.Event(), asyncio.Event(), asyncio.Event())
     if end_with_stdin:
         on_stdin_end(ends.end)
 
-    def on_signal() -> None:
-        if ends.stop.is_set():
-            ends.end.set()
+    def on_first(number: int) -> None:
+        if number == signal.SIGINT:
+            ends.soon.set()
         ends.stop.set()
 
-    def on_interrupt() -> None:
-        ends.soon.set()
-        on_signal()
-
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, on_signal)
-    loop.add_signal_handler(signal.SIGINT, on_interrupt)
-    on_hangup(rereads, on_signal)
+    drain_s, _, lame_duck_s = limits_s
+    StopSignals(on_first, ends.end.set, lame_duck_s + drain_s).heed(rereads)
     return ends
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import resource
-import signal
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +20,10 @@ from spillover.apps.queue.app import QueueApp
 from spillover.apps.queue.asked import DEADLINE_S_MAX
 from spillover.apps.queue.calls import BODY_S
 from spillover.core.queue.settings import ProducerSettings
-from spillover.live.process.hangup import on_hangup
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
+from spillover.live.process.stopping import StopSignals
 from spillover.live.queue.certified import CertifiedProducers
 from spillover.live.queue.metrics import LABEL
 from spillover.live.queue.shell import QueueShell
@@ -72,18 +71,18 @@ async def serve_producer(
         server = HttpServer(app, Bounds(body_s=DEADLINE_S_MAX + BODY_S), tls=front_of(certified))
         shell.on_draining.append(lambda drains: server.leave(IDLE_LEAVING_S if drains else None))
         stop, end = asyncio.Event(), asyncio.Event()
-        _on_signals(stop, end, watch_files(ends, shell, server, token_files))
+        signals = StopSignals(lambda _: stop.set(), end.set, drain_timeout_s)
+        signals.heed(watch_files(ends, shell, server, token_files))
         if end_with_stdin:
             on_stdin_end(end)
         serving = asyncio.create_task(server.serve([listening]))
         waits = [asyncio.create_task(one.wait()) for one in (server.ready, stop, end)]
-        ready, stopped, ended = waits
         try:
-            await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
-            if ready.done():
+            await asyncio.wait([waits[0], serving], return_when=asyncio.FIRST_COMPLETED)
+            if waits[0].done():
                 on_ready(own_url)
                 _say_who_starts(shell, listening, has_tokens=access is not None)
-            await _until_over(shell, serving, stopped, ended, drain_timeout_s)
+            await _until_over(shell, serving, waits[1], waits[2], drain_timeout_s)
         finally:
             _cancel(waits)
             app.cold.state.console.close()
@@ -155,17 +154,3 @@ def _raise_file_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _on_signals(
-    stop: asyncio.Event, end: asyncio.Event, rereads: Sequence[Callable[[], None]]
-) -> None:
-    def on_signal() -> None:
-        if stop.is_set():
-            end.set()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    on_hangup(rereads, on_signal)

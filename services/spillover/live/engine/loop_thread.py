@@ -36,10 +36,15 @@ class LoopThread:
             raise
         return asyncio.run_coroutine_threadsafe(main, self._loop)
 
+    @property
+    def is_of_parent(self) -> bool:
+        """Returns whether this process was forked from the one that made it. The thread has not
+        followed, and what the loop holds is the parent's."""
+        return os.getpid() != self._process
+
     def check_process(self) -> None:
-        """Raises RuntimeError after a fork, which threads do not follow: to wait would be for
-        ever."""
-        if os.getpid() != self._process:
+        """Raises RuntimeError after a fork: to wait would be for ever."""
+        if self.is_of_parent:
             raise RuntimeError(f"{self._thread.name}: expected to be made anew after a fork")
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:

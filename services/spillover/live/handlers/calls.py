@@ -7,6 +7,7 @@ handler need not be one that can be handed to a future or to another process.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import time
 import traceback
@@ -16,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from spillover.live.handlers.results import as_json, awaited
 from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
 from spillover.model.ranges import RETRY_AFTER_S_MAX
@@ -91,7 +93,8 @@ def call(
 ) -> Ended:
     """Decode, call, encode: all of it where the function runs, off the node's loop."""
     try:
-        return encoded(function(*arguments(payload, context, with_context)))
+        result = function(*arguments(payload, context, with_context))
+        return encoded(awaited(result, context))
     except BaseException as error:  # noqa: BLE001 - also SystemExit: a handler must not end a node
         return failed(error)
 
@@ -115,7 +118,7 @@ def encoded(result: object) -> Ended:
     """Returns the result as JSON; NaN and infinities become null, as in JavaScript."""
     kind = type(result).__name__
     try:
-        body = msgspec.json.encode(result)
+        body = _encoded(result)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         problem = f"the handler returned what JSON cannot hold ({kind}): {one_line(error)}"
         return Ended(problem=problem)
@@ -123,6 +126,16 @@ def encoded(result: object) -> Ended:
         expected = f"more than {RESULT_LIMIT_BYTES} bytes of JSON"
         return Ended(problem=f"the handler returned {expected} ({kind})")
     return Ended(body)
+
+
+def _encoded(result: object) -> bytes:
+    """What msgspec does not take, and others do, goes the way of results on Dask workers."""
+    try:
+        return msgspec.json.encode(result)
+    except TypeError:
+        with contextlib.suppress(Exception):  # then the first error says why
+            return msgspec.json.encode(json.loads(as_json(result)))
+        raise
 
 
 def failed(error: BaseException) -> Ended:
@@ -159,7 +172,7 @@ def _classify(ended: Ended, error: BaseException) -> None:
         ended.rejected = True
         ended.status = rejected_status(getattr(error, "status", None))
         body = getattr(error, "body", None)
-        ended.body = None if body is None else said(msgspec.json.encode(body))
+        ended.body = None if body is None else said(_encoded(body))
 
 
 def rejected_status(wanted: object) -> int:

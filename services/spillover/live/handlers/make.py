@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.base import OnEnd, OnHealth, Workers
-from spillover.live.handlers.python.handler import python_workers
+from spillover.live.handlers.python.handler import SyncWorkers, python_workers
 from spillover.live.handlers.service_payload import ServiceTimes
 from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
 from spillover.live.handlers.sleep import SleepWorkers
@@ -41,6 +41,18 @@ def upstreams_of(workers: Workers) -> Iterator[Upstream]:
     """Returns the services behind these servers, those that are called over HTTP."""
     for one in workers if isinstance(workers, UnlikeWorkers) else (workers,):
         yield from getattr(one, "upstreams", ())
+
+
+async def be_ready(workers: Workers, cluster: Cluster, source: str) -> None:
+    """Return when these servers of `cluster` can run requests at once: the worker processes of a
+    function have imported it. Raises InputError, naming `source`, if one cannot."""
+    if isinstance(workers, SyncWorkers):
+        await workers.be_ready(cluster.server_count, source)
+    elif isinstance(workers, UnlikeWorkers) and cluster.pool is not None:
+        for server, one in zip(cluster.pool.servers, workers, strict=True):
+            if isinstance(one, SyncWorkers):
+                at_once = cluster.pool.runs_at_once(server.id)
+                await one.be_ready(at_once, f"{source}: server {server.id}")
 
 
 def make_workers(  # noqa: PLR0917 - each is handed on by position

@@ -108,6 +108,11 @@ class BlockingClient:
         while self._idle:
             self._idle.pop().close()
 
+    def close_copies(self) -> None:
+        """In a forked process: see `Connection.close_copy`."""
+        for connection in self._lines:
+            connection.close_copy()
+
     def _take_idle(self) -> Connection | None:
         oldest_s = time.monotonic() - self._idle_limit.limit_s
         while True:

@@ -294,6 +294,11 @@ class HttpClient:
             self._ended.clear()
             await self._ended.wait()
 
+    def close_copies(self) -> None:
+        """In a forked process: see `Connection.close_copy`."""
+        for connection in self._open | self._closing:
+            connection.close_copy()
+
     def take_idle(self) -> Connection | None:
         """Of `opening.Owner`."""
         return self._kept.take(time.monotonic())

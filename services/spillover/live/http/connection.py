@@ -8,6 +8,7 @@ what is sent again where a connection ended before any of an answer had come.
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import time
 from typing import Any, Protocol, TypeAlias, cast
@@ -229,6 +230,16 @@ class Connection(asyncio.Protocol):
         self._await_answer()
         self.pool.dropped(self)
         self._transport.abort()
+
+    def close_copy(self) -> None:
+        """In a forked process: close its copy of the socket. Nothing is said to the other end, nor
+        to the event loop, whose selector both processes share. The descriptor stays taken, so that
+        whoever closes it later closes nobody else's."""
+        opened = self._transport.get_extra_info("socket")
+        if opened is not None and opened.fileno() >= 0:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, opened.fileno(), inheritable=False)
+            os.close(nowhere)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

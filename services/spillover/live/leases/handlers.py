@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from spillover.live.handlers.calls import one_line
+from spillover.live.handlers.calls import Ended, failed
 from spillover.live.handlers.python.functions import import_function, is_async
 from spillover.live.leases.renewal.lease import Fenced, Lease
+from spillover.live.process.logs import Message
 from spillover.model.errors import InputError
 
 Handler: TypeAlias = Callable[[int, int, Any], Any]
@@ -38,15 +40,27 @@ def load_handler(handler: str, source: str) -> Handler:
     return function
 
 
-def check_handler(function: Handler, source: str) -> None:
-    """Raise InputError unless it can be called as handlers are."""
+def check_handler(function: object, source: str) -> None:
+    """Raise InputError unless it can be called as handlers are, and then does something."""
+    if inspect.isawaitable(function) or inspect.isgenerator(function):
+        kind = f"the {type(function).__name__} that it returns"
+        raise InputError(source, "", f"{EXPECTED}; got {kind}: leave out the brackets behind it")
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
+    for one in (function, call):
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            name = getattr(function, "__qualname__", type(function).__name__)
+            words = f"{name} is a generator, nothing of which would run: leave out its `yield`"
+            raise InputError(source, "", f"{EXPECTED}; {words}")
     try:
-        inspect.signature(function).bind(0, 0, None)
+        inspect.signature(function).bind(0, 0, None)  # type: ignore[arg-type]
     except TypeError:
         name = getattr(function, "__qualname__", type(function).__name__)
         raise InputError(source, "", f"{EXPECTED}; {name} takes others") from None
     except ValueError:
         return  # one of those of CPython's own that do not tell
+
+
+_log = logging.getLogger(__name__)
 
 
 class HandlerRunner:
@@ -64,7 +78,8 @@ class HandlerRunner:
     def start(self, lease: Lease) -> None:
         self._running[lease.partition, lease.epoch] = lease
         if self.is_async:
-            task = self._loop.create_task(self._await(lease))
+            name = f"partition-{lease.partition}"
+            task = self._loop.create_task(self._await(lease), name=name)
             self._tasks[lease.partition, lease.epoch] = task
             task.add_done_callback(lambda _: self._tasks.pop((lease.partition, lease.epoch), None))
         else:
@@ -75,7 +90,7 @@ class HandlerRunner:
             except RuntimeError as error:
                 # No room for more threads: it has failed, as if it had raised. The partition is
                 # given up, and another member may have room for it.
-                self._loop.call_soon(self._ended, lease, one_line(error))
+                self._loop.call_soon(self._ended, lease, failed(error))
 
     def cancel(self, partition: int, epoch: int) -> None:
         """It may act no more. What runs on a thread cannot be stopped: it sees that by itself."""
@@ -89,35 +104,49 @@ class HandlerRunner:
             lease.fence()
             self.cancel(partition, epoch)
 
-    def _ended(self, lease: Lease, problem: str | None) -> None:
+    def _ended(self, lease: Lease, ended: Ended) -> None:
+        problem, trace = ended.problem, ended.details or None
+        if problem is not None:
+            where = {"partition": lease.partition, "epoch": lease.epoch}
+            _log.error(Message("handler failed", **where, reason=problem, traceback=trace))
         self._running.pop((lease.partition, lease.epoch), None)
         self._on_end(lease, problem)
 
     async def _await(self, lease: Lease) -> None:
-        problem = None
+        ended = Ended()
         try:
             with lease.entered():
                 done: Awaitable[Any] = self._handler(lease.partition, lease.epoch, lease.stop_event)
                 await done
         except asyncio.CancelledError:
-            problem = None if lease.is_over else "it cancelled itself"
+            ended = Ended(problem=None if lease.is_over else "it cancelled itself")
         except BaseException as error:  # noqa: BLE001 - a handler must not end a member
-            problem = _problem_of(error)
-        self._ended(lease, problem)
+            ended = _ended_by(error)
+        self._ended(lease, ended)
 
     def _call(self, lease: Lease) -> None:
-        problem = None
+        ended = Ended()
         try:
             with lease.entered():
-                self._handler(lease.partition, lease.epoch, lease.stop_event)
+                result = self._handler(lease.partition, lease.epoch, lease.stop_event)
+                _check_result(result)
         except BaseException as error:  # noqa: BLE001 - see above
-            problem = _problem_of(error)
+            ended = _ended_by(error)
         try:
-            self._loop.call_soon_threadsafe(self._ended, lease, problem)
+            self._loop.call_soon_threadsafe(self._ended, lease, ended)
         except RuntimeError:
             return  # the member has ended; nobody waits for it any more
 
 
-def _problem_of(error: BaseException) -> str | None:
+def _ended_by(error: BaseException) -> Ended:
     """Being fenced is no fault of the handler's."""
-    return None if isinstance(error, Fenced) else one_line(error)
+    return Ended() if isinstance(error, Fenced) else failed(error)
+
+
+def _check_result(result: object) -> None:
+    """Raise TypeError for what a decorator may have made of a coroutine function or a generator."""
+    kind = type(result).__name__
+    if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if not inspect.isasyncgen(result):
+            result.close()
+        raise TypeError(f"the handler returned a {kind}: nothing of it has run")

@@ -151,8 +151,6 @@ class MemberShell:
 
     def _handler_ended(self, lease: Lease, problem: str | None) -> None:
         partition, epoch = lease.partition, lease.epoch
-        if problem is not None:
-            _log.error(Message("handler failed", partition=partition, epoch=epoch, reason=problem))
         self.feed(ev.HandlerEnded(partition, epoch, problem, lease.was_told))
         if problem is not None:
             self._events.handler_failed()

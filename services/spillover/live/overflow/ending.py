@@ -27,6 +27,9 @@ LOOK_EVERY_S = 0.5
 ENDING = "ending: "
 """How every log line about the end begins."""
 
+DRAINED = "was drained before it was told to end"
+"""Said of a node that an operator has taken out of service: whoever looks after it leaves it so."""
+
 NAMES_PER_LINE, NAMES_MAX = 50, 10_000
 """Of results that are lost: a line can be read, and an end does not take minutes to tell."""
 
@@ -151,6 +154,12 @@ def tell_lost(left: Left, results: Sequence[str] = ()) -> None:
         _log.warning(Message("results that are lost", names=names))
     if len(results) > NAMES_MAX:
         _log.warning(Message("more results are lost", count=len(results) - NAMES_MAX))
+
+
+def tell_drained(machine: NodeMachine) -> None:
+    """To be called when the node is told to end, before it drains because of that."""
+    if machine.draining:
+        _log.info("%s%s", ENDING, DRAINED)
 
 
 def _count(number: int, noun: str) -> str:

@@ -28,7 +28,12 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import Workers
-from spillover.live.handlers.make import make_unlike_workers, make_workers, upstreams_of
+from spillover.live.handlers.make import (
+    be_ready,
+    make_unlike_workers,
+    make_workers,
+    upstreams_of,
+)
 from spillover.live.http.client import Response
 from spillover.live.overflow import report_lines
 from spillover.live.overflow.condition_log import ConditionLog
@@ -142,6 +147,10 @@ class NodeShell:
                 await asyncio.shield(self._failed)
             finally:
                 self.links.stop()
+
+    async def be_ready(self) -> None:
+        """Return when its servers can run requests at once. Raises InputError if they cannot."""
+        await be_ready(self.workers, self.cluster, f"{self._source}: cluster {self.cluster.id}")
 
     async def drain(
         self, timeout_s: float, results_timeout_s: float, lame_duck_s: float = 0.0

@@ -16,6 +16,7 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from spillover.model.ids import told_inside
@@ -27,6 +28,9 @@ PERIOD_S = 1.0
 
 REQUESTS_LOGGER = "spillover.requests"
 """One line for each request of a client that has ended, at level INFO."""
+
+OWN_LOGGERS = ("spillover", "uvicorn")
+"""The first part of the names of those that a service writes to."""
 
 KINDS_MAX = 1000
 """Kinds of records that are told apart at a time."""
@@ -248,18 +252,68 @@ def configure_as(settings: LogSettings) -> None:
     _configured = settings
     requests = logging.INFO if settings.log_requests else logging.WARNING
     logging.getLogger(REQUESTS_LOGGER).setLevel(requests)
-    handler: logging.Handler | None = None
+    handler: logging.Handler = logging.NullHandler()
     if settings.as_json:
         from spillover.live.process import json_streams  # noqa: PLC0415 - it needs this module
 
-        handler = json_streams.take_over((settings.role, settings.who))
+        handler = json_streams.take_over((settings.role, settings.who)) or handler
     else:
         with suppress(AttributeError, OSError):  # None if it was closed before Python began
             handler = HarmlessHandler(sys.stderr.fileno())
             handler.setFormatter(TextLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler or logging.NullHandler()])
+    if logging.root.handlers:
+        return  # whoever has this process has configured them
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for name in OWN_LOGGERS:
+        own = logging.getLogger(name)
+        own.addHandler(handler)
+        own.setLevel(logging.INFO)
+        own.propagate = False
+    _Own.handler = handler
+    keep_own_loggers()
 
 
 def log_settings() -> LogSettings | None:
     """Returns what the logs of this process are configured as, for those that it starts."""
     return _configured
+
+
+def keep_own_loggers() -> None:
+    """Users' modules configure logging, too, and mean their own: `dictConfig` disables all loggers
+    that exist, `basicConfig(force=True)` takes all handlers away. From now on that leaves alone
+    those that exist here and are a service's own, whose logs were configured before."""
+    if _Own.handler is None:
+        return
+    for name, logger in list(logging.Logger.manager.loggerDict.items()):
+        if name.partition(".")[0] in OWN_LOGGERS and type(logger) is logging.Logger:
+            logger.__class__ = _OwnLogger
+            logger.manager = _own_manager
+
+
+class _Own:
+    """What is known of this process."""
+
+    handler: logging.Handler | None = None
+
+
+class _OwnManager(logging.Manager):
+    """`logging.disable` tells the usual one."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.root)
+        self.loggerDict = logging.Logger.manager.loggerDict
+
+
+_own_manager = _OwnManager()
+
+
+class _OwnLogger(logging.Logger):
+    """One that others do not silence by way of all loggers. Its level is still theirs to set."""
+
+    # Made of what calls nothing of ours: this is asked for each line.
+    disabled = property(attrgetter("_is_off"), lambda _, __: None)
+    _is_off = False
+
+    def removeHandler(self, hdlr: logging.Handler) -> None:  # noqa: N802
+        if hdlr is not _Own.handler:
+            super().removeHandler(hdlr)

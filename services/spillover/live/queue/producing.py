@@ -173,7 +173,7 @@ class Producer:
     ) -> None:
         thread, self._thread = self._thread, None
         atexit.unregister(self.__exit__)
-        if thread is not None:
+        if thread is not None and not thread.is_of_parent:
             try:
                 thread.run(self.__aexit__(None, None, None))
             finally:

@@ -17,7 +17,7 @@ import msgspec
 
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
 from spillover.live.engine.timers import Timers
-from spillover.live.handlers.make import make_workers
+from spillover.live.handlers.make import be_ready, make_workers
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue.consumer_shell import CLOSE_S
 from spillover.live.queue.consuming import AsyncQueueObject, Consumer
@@ -50,6 +50,7 @@ class QueueWork:
         self._workers = make_workers(
             pool, source, self._timers, self._on_end, on_health=lambda _: None
         )
+        self._pool, self._source = pool, source
         self._deadline_s = deadline_s
         self._random = SystemRandom()
         self._hands = asyncio.Semaphore(pool.server_count)
@@ -61,7 +62,9 @@ class QueueWork:
         self.given_back = 0
 
     async def run(self) -> None:
-        """Work until `stop`, and return when all that was begun has ended."""
+        """Work until `stop`, and return when all that was begun has ended. Raises InputError where
+        a worker process cannot import the handler."""
+        await be_ready(self._workers, self._pool, self._source)
         async with self._consumer:
             objects = aiter(self._consumer)
             while True:

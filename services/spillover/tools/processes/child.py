@@ -107,7 +107,7 @@ def _interrupts_for_us_alone() -> Iterator[None]:
 def _begin(target: Callable[..., None], *args: object) -> None:
     """What each process does first: leave Ctrl-C to the tool, end when it does however that ends,
     and be allowed thousands of connections."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda *_: None)  # SIG_IGN would outlast an exec
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with_parent()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

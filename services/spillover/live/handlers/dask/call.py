@@ -1,23 +1,22 @@
 """What runs on the workers of a Dask cluster: it is sent there, since Spillover need not be
-installed there. So it imports the standard library only, and nothing of it is kept but what the
-functions here refer to.
+installed there. So it imports the standard library only, and `results`, which is sent along; and
+nothing of it is kept but what the functions here refer to.
 
 A worker remembers, as attributes of its own object, which node has greeted it and what runs.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import importlib
 import inspect
 import json
-import math
 import threading
 import traceback
 import uuid
 from collections.abc import Callable
 from typing import Any
+
+from spillover.live.handlers.results import as_json, awaited
 
 DONE = "done"
 FAILED = "failed"
@@ -27,9 +26,6 @@ NOT_BEGUN = "not begun"
 
 SAID_BYTES_MAX = 64 * 1024
 """Of what is said with a rejection."""
-
-LOOK_EVERY_S = 0.05
-"""How soon a coroutine is cancelled once its result is no longer wanted."""
 
 
 class Context:
@@ -128,7 +124,7 @@ def _failed(error: BaseException) -> tuple[str, Any, str]:
 def _said(body: Any) -> bytes | None:
     """What a rejection says besides, or its beginning as text; None for what JSON cannot hold."""
     try:
-        said = None if body is None else _encoded(body)
+        said = None if body is None else as_json(body)
     except Exception:  # noqa: BLE001 - whatever it is, the rejection stands
         return None
     if said is not None and len(said) > SAID_BYTES_MAX:
@@ -137,7 +133,7 @@ def _said(body: Any) -> bytes | None:
 
 
 def _ended(result: Any, limit_bytes: int) -> tuple[str, Any, str]:
-    body = _encoded(result)
+    body = as_json(result)
     if len(body) > limit_bytes:
         kind = type(result).__name__
         return FAILED, f"the handler returned more than {limit_bytes} bytes of JSON ({kind})", ""
@@ -147,18 +143,7 @@ def _ended(result: Any, limit_bytes: int) -> tuple[str, Any, str]:
 def _called(names: tuple[str, str], payload: bytes, context: Context) -> Any:
     function = getattr(importlib.import_module(names[0]), names[1])
     given = (json.loads(payload), context) if _takes_context(function) else (json.loads(payload),)
-    result = function(*given)
-    return asyncio.run(_watched(result, context)) if inspect.isawaitable(result) else result
-
-
-async def _watched(awaitable: Any, context: Context) -> Any:
-    """The result of a coroutine, which is cancelled when nobody wants it any more."""
-    task = asyncio.ensure_future(awaitable)
-    while not task.done():
-        await asyncio.wait([task], timeout=LOOK_EVERY_S)
-        if context.cancelled:
-            task.cancel()
-    return await task
+    return awaited(function(*given), context)
 
 
 def _takes_context(function: Any) -> bool:
@@ -173,40 +158,6 @@ def _takes_context(function: Any) -> bool:
         return False
     needed = second[0].default is inspect.Parameter.empty
     return needed or second[0].name in ("ctx", "context")
-
-
-def _encoded(result: Any) -> bytes:
-    """JSON; NaN and infinities become null."""
-    try:
-        text = json.dumps(result, allow_nan=False, default=_plain, ensure_ascii=False)
-    except ValueError:
-        text = json.dumps(_without_nan(result), default=_plain, ensure_ascii=False)
-    return text.encode()
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has no form for, in the one that users expect."""
-    if isinstance(value, bytes | bytearray):
-        return base64.b64encode(value).decode()
-    if isinstance(value, set | frozenset):
-        return list(value)
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: getattr(value, name) for name in value.__dataclass_fields__}
-    raise TypeError(f"the handler returned what JSON cannot hold: {type(value).__name__}")
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
-    return value
 
 
 def _one_line(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from spillover.live.handlers import results
 from spillover.live.handlers.dask import call as dask_call
 from spillover.live.process.logs import Message, OncePerPeriod
 
@@ -102,11 +103,13 @@ class Shipped:
     def __init__(self, function: Callable[..., Any]) -> None:
         import cloudpickle  # noqa: PLC0415 - comes with Dask
 
-        cloudpickle.register_pickle_by_value(dask_call)
+        for module in (dask_call, results):
+            cloudpickle.register_pickle_by_value(module)
         try:
             self._bytes = cloudpickle.dumps(function)
         finally:
-            cloudpickle.unregister_pickle_by_value(dask_call)
+            for module in (dask_call, results):
+                cloudpickle.unregister_pickle_by_value(module)
         self._function = function
         self.__name__ = function.__name__
 

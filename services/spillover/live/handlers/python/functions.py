@@ -15,6 +15,7 @@ from threading import Event
 from typing import Any
 
 from spillover.live.handlers.calls import one_line
+from spillover.live.process.logs import keep_own_loggers
 from spillover.model.errors import InputError
 from spillover.model.topology import HANDLERS_KNOWN
 
@@ -69,6 +70,7 @@ def import_function(handler: str, expected: str) -> Callable[..., Any]:
     directory = str(Path.cwd())
     if directory not in sys.path:
         sys.path.insert(0, directory)
+    keep_own_loggers()
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from threading import Event
 from typing import Any
 
@@ -85,6 +85,8 @@ class AsyncWorkers:
         for ref in self._running:
             self.stop(ref)
         tasks = [task for task, _ in self._running.values()]
+        for task, context in self._running.values():
+            task.set_name(f"request {context.id}")  # told should it outlast the node
         if tasks:
             await asyncio.wait(tasks, timeout=END_S)
 
@@ -116,7 +118,9 @@ class SyncWorkers(PooledWorkers):
         self, function: Callable[..., Any], cluster: Cluster, timers: Timers, on_end: OnEnd
     ) -> None:
         in_processes = cluster.workers == "process"
-        processes = ServerProcesses(cluster.memory_limit_bytes) if in_processes else None
+        prepare = partial(prepare_named, cluster.handler)
+        limit_bytes = cluster.memory_limit_bytes
+        processes = ServerProcesses(limit_bytes, prepare) if in_processes else None
         super().__init__(on_end, processes)
         self._function = function
         self._takes_context = takes_context(function)
@@ -127,6 +131,13 @@ class SyncWorkers(PooledWorkers):
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:  # noqa: ARG002 - any JSON will do
         return None
+
+    async def be_ready(self, count: int, source: str) -> None:
+        """Return when so many worker processes have imported the function. Raises InputError,
+        naming `source`, if one cannot."""
+        problem = await self.warm(count)
+        if problem is not None:
+            raise InputError(source, "handler", f"in a worker process: {problem}")
 
     def start(self, command: Start) -> None:
         payload = bytes(memoryview(command.request.work))
@@ -166,6 +177,17 @@ class SyncWorkers(PooledWorkers):
         _log.warning(Message("killed what ran on", **about(request), reason=ended.problem))
         service_s = max(0.0, time.monotonic() - command.at_s)
         self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_s), None)
+
+
+def prepare_named(handler: str) -> Ended:
+    """In a worker process, before it is called."""
+    try:
+        _loaded(handler)
+    except InputError as error:
+        return Ended(problem=error.expected)
+    except BaseException as error:  # noqa: BLE001 - whatever a module does when it is imported
+        return failed(error)
+    return Ended()
 
 
 def call_named(handler: str, payload: bytes, context: Context) -> Ended:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import threading
 from collections.abc import Callable
 from functools import partial
 
@@ -13,6 +15,10 @@ from spillover.live.handlers.calls import Ended, failed
 from spillover.live.handlers.ends import event_of
 from spillover.live.handlers.python.processes import ServerProcesses
 from spillover.live.handlers.python.threads import ServerThreads
+from spillover.live.process.logs import Message, OncePerPeriod
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 
 class PooledWorkers:
@@ -39,6 +45,9 @@ class PooledWorkers:
                 ended = failed(error)
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(self._returned, command, ended)
+            # The process may have died: the next one is warm before this thread takes more work.
+            if self._processes is not None and (problem := self._processes.warm()) is not None:
+                _log.warning(Message("a worker process is not ready", reason=problem))
 
         try:
             self._threads.submit(job)
@@ -46,6 +55,39 @@ class PooledWorkers:
             if self._processes is not None:
                 self._processes.withdraw(command.ref)
             loop.call_soon(partial(self._ended, command, failed(error)))
+
+    async def warm(self, count: int) -> str | None:
+        """Have so many processes ready for calls, each behind a thread of its own; what is wrong
+        with one of them, or None. Does nothing where there are none."""
+        if (processes := self._processes) is None:
+            return None
+        loop, all_there = asyncio.get_running_loop(), threading.Barrier(count)
+        warmed: list[asyncio.Future[str | None]] = []
+
+        def job(done: asyncio.Future[str | None]) -> None:
+            problem: str | None = "no room for more threads"
+            with contextlib.suppress(threading.BrokenBarrierError):
+                all_there.wait()  # else one thread might take the jobs of two
+                problem = processes.warm()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._warmed, done, problem)
+
+        try:
+            for _ in range(count):
+                done = loop.create_future()
+                self._threads.submit(partial(job, done))
+                warmed.append(done)
+        except RuntimeError:
+            all_there.abort()
+        problems = [problem for problem in await asyncio.gather(*warmed) if problem is not None]
+        if not problems and len(warmed) < count:
+            return "no room for more threads"
+        return problems[0] if problems else None
+
+    def _warmed(self, done: asyncio.Future[str | None], problem: str | None) -> None:
+        self._threads.ended()
+        if not done.done():
+            done.set_result(problem)
 
     async def close(self) -> None:
         """Kill the processes; threads are left to end with the node."""

@@ -42,11 +42,17 @@ class ServerProcesses:
     """The processes of one node's servers, each started at its thread's first call.
 
     `memory_limit_bytes` is what each may take, itself included (None: what there is). Linux heeds
-    it; elsewhere it may go unheeded.
+    it; elsewhere it may go unheeded. `prepare` is called first in each process: it loads what calls
+    need.
     """
 
-    def __init__(self, memory_limit_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        memory_limit_bytes: int | None = None,
+        prepare: Callable[[], Ended] | None = None,
+    ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
+        self._prepare = prepare
         self._context = multiprocessing.get_context("spawn")
         self._own = threading.local()
         self._lock = threading.Lock()
@@ -96,6 +102,22 @@ class ServerProcesses:
             process.kill()
             self._retire(process)
         return ended
+
+    def warm(self) -> str | None:
+        """Have this thread's process ready for calls, if it is not; what is wrong, or None."""
+        has_one = getattr(self._own, "process", None) is not None
+        if has_one or self._prepare is None:
+            return None
+        try:
+            process = self._ready()
+        except OSError as error:
+            return None if self._closed else f"no worker process could be started: {error}"
+        with contextlib.suppress(EOFError, OSError):
+            pipe: Connection = self._own.pipe
+            pipe.send((self._prepare, ()))
+            return _received(pipe, process).problem
+        problem = f"the worker process died ({self._retire(process)})"
+        return None if self._closed else problem
 
     def close(self) -> None:
         """Kill all processes, whatever they are at, and see them off within JOIN_S. Blocks."""

@@ -158,7 +158,7 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 def main(arguments: list[str]) -> None:
     """Arguments: the file descriptors of the link and of the memory, the member's process id."""
     for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(stop, signal.SIG_IGN)  # how a member ends is its own business
+        signal.signal(stop, lambda *_: None)  # how a member ends is its own business
     link = socket.socket(fileno=int(arguments[0]))
     try:
         plan = read_plan(link)
