@@ -71,7 +71,7 @@ realtime: .venv/.complete
 soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
 	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/e2e/test_malformed.py \
-	    tests/e2e/test_configuration.py tests/apps/test_proxy_cancels.py tests/apps/test_killed_streams.py \
+	    tests/e2e/test_configuration.py tests/apps/test_proxy_cancels.py tests/apps/test_killed_streams.py tests/apps/test_real_services.py \
 	    tests/e2e/test_lease_redis_random.py tests/apps/test_tls_garbage.py tests/sim \
 	    tests/core tests/policy tests/parity tests/contract $(ARGS)
 	SPILLOVER_FAULTS_TLS=1 $(BIN)/pytest -s tests/e2e/test_faults_links.py \

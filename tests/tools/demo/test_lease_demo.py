@@ -15,6 +15,7 @@ import pytest
 from spillover.cli import main
 from spillover.cli.lease_demo import MEMBERS
 from support import waiting
+from support.commands import processes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.threes]
 
@@ -29,18 +30,6 @@ LOOK_S = 0.1
 
 
 until = partial(waiting.until, limit_s=WITHIN_S)
-
-
-def processes():
-    """(parent, command line) by pid, zombies left out."""
-    command = ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,command="]
-    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    rows = (line.split(None, 3) for line in table.splitlines())
-    return {
-        int(row[0]): (int(row[1]), row[3])
-        for row in rows
-        if len(row) == 4 and not row[2].startswith("Z")
-    }
 
 
 class Demo:
