@@ -27,30 +27,32 @@ from support import redis_server as servers
 from support import waves as large_answers
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
-# All of them in `make soak`, two thirds in `make test`, a sixth in `make check`.
+# All of them in `make soak`, a third in `make test`, a sixth in `make check`.
 hypothesis.settings.register_profile("whole", derandomize=True, deadline=None, max_examples=60)
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=20)
 hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 
 TESTS = Path(__file__).parent
 REAL = {"containers", "dashboards", "e2e", "soak"}
-"""Directories whose tests start real processes and wait in real time, as those do elsewhere that
-are marked `e2e`. A marker says which of the kinds they are; who says nothing is alone."""
+"""Directories whose tests start whole processes, as those do elsewhere that are marked `e2e`. Those
+that are not marked as another kind are threes."""
 KINDS = ("together", "meanwhile", "threes", "quiet", "alone")
-"""As many as there are cores and two more, whatever they do; those that compute and look at no
-clock, at the lowest priority beside these and the threes; three at once of those that mostly wait
-(less than half a core each) and whose limits bear two more; three of those that look at times more
-closely, so that nothing computes beside them; one."""
+"""The first three wait on conditions, and are `make test`: `together` runs on as many workers as
+there are cores and two more, `meanwhile` computes at the lowest priority beside them, and `threes`
+start processes, three tests at a time. The last two are bound to real time, and are `make
+realtime`: of `quiet` three run at a time, and `alone` wants the machine for itself."""
+REALTIME = {"quiet", "alone"}
+"""Limits of these tests are times, or they compare a live run with the simulator. A test that is
+marked `realtime` is quiet, whatever its file is."""
 KIND_OF_FILE = re.compile(
     r"^pytestmark = .*\bmark\.(together|meanwhile|threes|quiet)\b", re.MULTILINE
 )
 LONGEST = (
     *("faults_links", "faults_processes", "faults_surroundings", "console_page", "up"),
-    *("configuration", "mixed_versions", "queue_clients", "readme_tour", "tokens_bench"),
-    *("queue_virtual_time", "queue_bench", "killed_node", "queue_processes", "lease_groups"),
-    *("membership_bench", "lease_demo", "leases_bench", "cancellations", "on_prometheus"),
-    *("overload", "peers_bench", "failing_site", "real_services"),
+    *("quick_runs", "configuration", "mixed_versions", "queue_clients", "readme_tour"),
+    *("queue_virtual_time", "killed_node", "queue_processes", "lease_groups", "lease_demo"),
+    *("cancellations", "on_prometheus", "overload", "failing_site", "real_services"),
 )
 """Files of those that begin first, in order, so that no worker is left alone with one in the end:
 by how long they take."""
@@ -94,7 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--first-failures",
         type=Path,
         metavar="FILE",
-        help="append to this file which tests bound to real time fail, and do not count them",
+        help="append to this file which threes and tests bound to real time fail, uncounted",
     )
     parser.addoption(
         "--skips",
@@ -208,17 +210,22 @@ def _is_left_to_others(only: str, path: Path) -> bool:
     is_real, is_meanwhile = bool(REAL & parts), bool(MEANWHILE & parts)
     text = path.read_text("utf-8")
     says_a_kind = KIND_OF_FILE.search(text) is not None
+    says = f"mark.{only}" in text
     match only:
         case "together":
             computes = is_meanwhile and not NOT_MEANWHILE.search(text)
-            return computes or ((is_real or says_a_kind) and "mark.together" not in text)
+            return computes or ((is_real or says_a_kind) and not says)
         case "meanwhile":
-            return not (is_meanwhile or "mark.meanwhile" in text)
+            return not (is_meanwhile or says)
         case "quick":
             return is_real or ALL_SLOW.search(text) is not None
-        case "alone" if (is_real or "mark.e2e" in text) and not says_a_kind:
-            return False
-    return f"mark.{only}" not in text
+        case "threes":
+            says = says or ((is_real or "mark.e2e" in text) and not says_a_kind)
+        case "quiet":
+            says = says or "mark.realtime" in text
+        case "alone":
+            says = says or "containers" in parts
+    return not says
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -232,19 +239,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_soak and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(0))  # it has its own limit
-        if _kind(item) not in {"together", "meanwhile"}:
-            item.add_marker(pytest.mark.realtime)
-        if _is_real(item) or REAL_SERVERS & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.processes)
-        if item.get_closest_marker("realtime") and FAIL_AT_ONCE & _parts(item):
-            raise pytest.UsageError(f"{item.nodeid}: rules are not bound to real time")
-        if item.get_closest_marker("processes") and _is_unread_by_together(item):
-            raise pytest.UsageError(f"{item.nodeid}: it starts processes: mark it `processes`")
+        _mark(item)
     kept = [item for item in items if _is_asked_for(config, item)]
     if len(kept) < len(items):
         ours = set(kept)
         config.hook.pytest_deselected(items=[item for item in items if item not in ours])
         items[:] = kept
+
+
+def _mark(item: pytest.Item) -> None:
+    """Mark what follows from the kind of a test and from its fixtures; refuse what contradicts."""
+    if (kind := _kind(item)) in REALTIME:
+        item.add_marker(pytest.mark.realtime)
+    elif kind == "threes":
+        item.add_marker(pytest.mark.threes)
+    if _is_real(item) or REAL_SERVERS & set(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.processes)
+    if item.get_closest_marker("realtime") and FAIL_AT_ONCE & _parts(item):
+        raise pytest.UsageError(f"{item.nodeid}: rules are not bound to real time")
+    if item.get_closest_marker("processes") and _is_unread_by_together(item):
+        raise pytest.UsageError(f"{item.nodeid}: it starts processes: mark it `processes`")
 
 
 def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
@@ -296,12 +310,15 @@ def _in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _kind(item: pytest.Item) -> str:
-    """Which of KINDS: as the nearest marker says, else by its place."""
+    """Returns which of KINDS it is: as the nearest marker says, else by its place."""
     said = (marker.name for marker in item.iter_markers() if marker.name in KINDS)
-    if (kind := next(said, None)) is not None:
+    kind = next(said, None)
+    if kind not in REALTIME and item.get_closest_marker("realtime"):
+        return "quiet"
+    if kind is not None:
         return kind
     if _is_real(item):
-        return "alone"
+        return "threes"
     computes = MEANWHILE & _parts(item) and not item.get_closest_marker("processes")
     return "meanwhile" if computes else "together"
 
@@ -319,13 +336,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     stats = config.pluginmanager.get_plugin("terminalreporter").stats
     _list_skips(config.getoption("skips"), stats.get("skipped", ()))
     failures = [*stats.get("failed", ()), *stats.get("error", ())]
-    realtime = [one for one in failures if "realtime" in getattr(one, "keywords", ())]
+    limited = [one for one in failures if {"realtime", "threes"} & {*getattr(one, "keywords", ())}]
     file = config.getoption("first_failures")
-    if file is None or not realtime:
+    if file is None or not limited:
         return
     with file.open("a", encoding="utf-8") as listed:
-        listed.writelines(f"{name}\n" for name in dict.fromkeys(one.nodeid for one in realtime))
-    if session.exitstatus == pytest.ExitCode.TESTS_FAILED and len(realtime) == len(failures):
+        listed.writelines(f"{name}\n" for name in dict.fromkeys(one.nodeid for one in limited))
+    if session.exitstatus == pytest.ExitCode.TESTS_FAILED and len(limited) == len(failures):
         session.exitstatus = pytest.ExitCode.OK
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import random
 
 import pytest
@@ -49,6 +50,9 @@ CHAT = ask(
 RUN = ask("POST", "/requests", JSON, body=b'{"payload": {}}')
 """What a node of an `http:` handler is asked."""
 
+IS_SOAK = "SPILLOVER_SOAK_S" in os.environ
+REQUESTS, UPLOADS, RESTARTS, BETWEEN = (400, 20, 3, 300) if IS_SOAK else (100, 5, 1, 100)
+"""How often each is tried; races that are rarer than this are for `make soak`."""
 SHORT_S = 0.02
 """For which a service keeps what is idle, where clients pause for about as long."""
 DRAWN = random.Random(1)
@@ -79,7 +83,7 @@ def check(main):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_none_of_400_requests_is_lost(case, service_of):
+def test_no_request_is_lost(case, service_of):
     kind, keep_s, asks = CASES[case]
     service = service_of(kind, keep_s)
     pauses = {"pause_s": about_as_long_s} if keep_s == SHORT_S else {}
@@ -87,7 +91,9 @@ def test_none_of_400_requests_is_lost(case, service_of):
     async def main():
         async with home_and_hop(f"proxy:{service.url}") as here:
             for way in WAYS:
-                assert not await ask_at_once(here.ports[way[0]], asks, way=way, **pauses), way
+                assert not await ask_at_once(
+                    here.ports[way[0]], asks, requests=REQUESTS, way=way, **pauses
+                ), way
 
     check(main)
 
@@ -101,7 +107,7 @@ def test_nor_is_one_of_those_that_nodes_send_by_themselves(case, service_of):
         async with home_and_hop(f"http:{service.url}/echo") as here:
             for cluster in "ba":
                 port = int(here[cluster].url.rpartition(":")[2])
-                assert not await ask_at_once(port, (RUN,)), cluster
+                assert not await ask_at_once(port, (RUN,), requests=REQUESTS), cluster
 
     check(main)
 
@@ -117,7 +123,7 @@ def test_an_upload_that_was_not_read_costs_nobody_else_an_answer(kind, service_o
         async with home_and_hop(f"proxy:{service.url}") as here:
             for way in WAYS:
                 wrong = []
-                for asked in (GET, POST) * 20:
+                for asked in (GET, POST) * UPLOADS:
                     uploading, other = (Asking(here.ports[way[0]]) for _ in range(2))
                     assert (await uploading.ask(UPLOAD)).status == 401
                     wrong.append(await problem_of(other, asked, way))
@@ -155,10 +161,10 @@ def test_a_restart_costs_nobody_an_answer(kind, service_of):
         asking.close()
 
     async def restart():
-        for _ in range(3):
+        for _ in range(RESTARTS):
             for change in (service.stop, service.start):
                 await asyncio.to_thread(change)
-                enough = len(wrong) + 300
+                enough = len(wrong) + BETWEEN
                 await federation.until(lambda enough=enough: len(wrong) > enough)
         over.set()
 

@@ -39,15 +39,11 @@ TLS = ("--tls-cert", "a.crt", "--tls-key", "a.key", "--tls-ca", "ca.crt")
 
 NEEDING = {
     "demo": ("matplotlib", "report", ("demo", "--quick")),
-    "demo pages": ("jinja2", "report", ("demo", "--quick")),
     "lease demo pages": ("jinja2", "leases", ("lease", "demo", "--quick")),
     "reproduce pages": ("jinja2", "report", ("reproduce", "--out", "figures")),
     "lease demo": ("redis", "leases", ("lease", "demo", "--quick")),
     "lease run": ("redis", "leases", ("lease", "run", "--redis", "redis://127.0.0.1", *MEMBER)),
     "bench node": ("aiohttp", "bench", ("bench", "node", "--quick")),
-    "bench psutil": ("psutil", "bench", ("bench", "node", "--quick")),
-    "bench leases": ("redis", "leases", ("bench", "leases", "--quick")),
-    "bench sim": ("numba", "sim", ("bench", "sim", "--quick")),
     "fast engine": ("numba", "sim", ("sim", "overflow", *BURSTS, "--engine", "fast")),
     "plot": ("matplotlib", "report", ("sim", "overflow", *BURSTS, "--plot", "x.png")),
     "plan": ("numba", "sim", ("plan", *BURSTS, "--p99-ms", "50")),

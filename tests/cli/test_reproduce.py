@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -53,12 +52,6 @@ def test_figures_page_and_resumption(tmp_path, capsys):
     assert "membership-2: there already" in stderr
     assert (out / "membership-2.json").stat().st_mtime_ns == before
 
-    values = (out / "membership-2.json").read_text().partition('"values"')[2]
-    assert main((*command[:-1], "--fresh")) == 0
-    assert capsys.readouterr().out == ""
-    assert (out / "membership-2.json").stat().st_mtime_ns > before
-    assert (out / "membership-2.json").read_text().partition('"values"')[2] == values
-
 
 def interrupted_when(condition, directory):
     """Reproduce two figures in `directory`/out by one process, press Ctrl-C once
@@ -98,21 +91,6 @@ def test_ctrl_c_leaves_finished_figures(tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-def test_ctrl_c_while_a_worker_starts(tmp_path):
-    """It goes to the worker too, which says nothing."""
-
-    def worker_is_there(process, _):
-        # The worker, and what multiprocessing starts for itself.
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        return len(children.read_text(encoding="utf-8").split()) == 2
-
-    stderr = interrupted_when(worker_is_there, tmp_path)
-    assert stderr.count("\n") == 1
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["index.html"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -142,23 +120,6 @@ def test_help_names_documents_and_figures(capsys):
         main(("reproduce", "--help"))
     said = " ".join(capsys.readouterr().out.split())
     assert "lai-polak (5, 6, 7, 8, 9), leases (1), comte (9, 10, 12, 13), johnson (2, " in said
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("missing", ["matplotlib", "numba"])
-def test_without_the_extras(tmp_path, missing):
-    """One line that says what to install."""
-    hidden = (
-        "import sys, importlib.util as util; find = util.find_spec; "
-        f"util.find_spec = lambda name, *a: None if name == {missing!r} else find(name, *a); "
-        "from spillover.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command = (sys.executable, "-c", hidden, "reproduce", "membership-2", "--out", str(tmp_path))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert missing in done.stderr
-    assert "pip install 'spillover[" in done.stderr
 
 
 def record(name, *holds):
@@ -243,32 +204,3 @@ def test_the_last_line_counts_figures_and_statements(capsys, tmp_path):
         line = capsys.readouterr().err
         assert line.startswith(counts)
         assert line.endswith(f". Page: {page.as_uri()}\n")
-
-
-@pytest.mark.parametrize("at_terminal", [False, True])
-def test_each_figure_has_a_line(at_terminal, capsys, monkeypatch):
-    """Above the bars, where there are some; they go on as figures do."""
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("FORCE_COLOR", "1") if at_terminal else None
-    with reproduce._display(4) as display:
-        display.kept(record("comte-10", True))
-        display.started("comte-9")
-        display.progressed("comte-9", 0.5)
-        display.finished(record("comte-9", True, False))
-        display.started("comte-12")
-        display.failed("comte-12", "no [room]")
-        display.started("comte-13")
-        display.progressed("comte-13", 0.4)
-    told = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
-    for line in (
-        "comte-10: there already, 1 of 1 statements hold (--fresh computes it again)\n",
-        "comte-9: computed in 1.2 s, 1 of 2 statements hold\n",
-        "comte-12: failed: no [room]\n",
-    ):
-        assert line in told
-    if at_terminal:
-        bars = [line.split() for line in told.splitlines() if " %" in line][-2:]
-        assert [(*words[:2], words[words.index("%") - 1]) for words in bars] == [
-            ("all", "figures", "75"),
-            ("comte-13", bars[1][1], "40"),
-        ]

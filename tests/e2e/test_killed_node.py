@@ -127,10 +127,17 @@ def _ended(state):
     return foreign["answered"] + foreign["cancelled"]
 
 
-def test_a_stopped_node_is_unknown_until_it_goes_on(up, watch, until, ask):
+LINE_YAML = """
+clusters: [{id: a, servers: 5}, {id: b, servers: 5}, {id: c, servers: 5}]
+links: [{between: [a, b], delay_ms: 35}, {between: [b, c], delay_ms: 35}]
+"""
+
+
+def test_a_stopped_node_is_unknown_until_it_goes_on(up, watch, until, ask, tmp_path):
     """Within a second of SIGSTOP its neighbors leave it out, and soon after SIGCONT they do not;
     meanwhile requests are answered."""
-    bed, urls = up("ring5")
+    (tmp_path / "line.yaml").write_text(LINE_YAML)
+    bed, urls = up("line.yaml", cwd=tmp_path)
     stopped = bed.nodes()[DEAD]
     with watch({cluster: urls[cluster] for cluster in (HOT, OTHER)}) as looks:
         until(lambda: looks.latest(HOT) and looks.latest(OTHER))

@@ -10,7 +10,7 @@ import pytest
 
 from support.leases import redis_faults as faults
 
-pytestmark = pytest.mark.threes
+pytestmark = pytest.mark.quiet
 
 endure = faults.endure
 now_s = faults.now_s

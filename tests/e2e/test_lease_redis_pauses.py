@@ -9,7 +9,7 @@ import pytest
 from spillover.model.lease_times import LeaseTimes
 from support.leases import redis_faults as faults
 
-pytestmark = pytest.mark.threes
+pytestmark = pytest.mark.quiet
 
 endure = faults.endure
 now_s = faults.now_s

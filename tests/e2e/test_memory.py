@@ -7,7 +7,7 @@ import asyncio
 import uvloop
 
 MIB = 2**20
-AT_ONCE, WAVES, ANSWER = 20, 6, 8 * MIB
+AT_ONCE, WAVES, ANSWER = 20, 3, 8 * MIB
 PAYLOADS, HELD = 100, 16 * MIB
 KEPT = 32 * MIB
 """Of answers that their clients have."""
@@ -24,7 +24,7 @@ def node_of(tmp_path, up, **fields):
 
 
 def test_waves_of_large_answers_take_twice_what_is_under_way(tmp_path, up, ask, until, waves):
-    """Twenty answers of 8 MiB at once, six times. No wave leaves more behind than the few answers
+    """Twenty answers of 8 MiB at once, three times. No wave leaves more behind than the few answers
     that are kept, and nothing moves at the end."""
     under_way = AT_ONCE * ANSWER
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

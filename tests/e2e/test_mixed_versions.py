@@ -169,7 +169,7 @@ async def cancel_what_was_handed_on(bed, home):
     await until(all_rest, every_s=LOOK_S)
 
 
-@pytest.mark.parametrize(("commit", "old"), [(RELEASE, "ac"), (RELEASE, "bd"), (FIRST, "ac")])
+@pytest.mark.parametrize(("commit", "old"), [(RELEASE, "ac"), (FIRST, "bd")])
 def test_the_last_release_beside_this_one(release, run_bed, commit, old):
     """Every link joins an old node and a new one. A burst goes both ways over them: nothing is
     lost, nothing runs twice, ledgers balance all the while; cancels are confirmed, and each is

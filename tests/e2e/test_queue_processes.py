@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from spillover.cli import main
 from support.ports import free_ports
 from support.queue_service import Producer, call, fetched, until
 
@@ -141,13 +142,13 @@ def test_sigterm_waits_for_acknowledgements_and_a_second_one_does_not(tmp_path: 
         (["--url", "ftp://x"], "--url: expected http(s)://HOST[:PORT], got 'ftp://x'"),
     ],
 )
-def test_wrong_options_are_one_line(options: list[str], words: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--id", "p1", *options], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_wrong_options_are_one_line(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["queue", "--id", "p1", *options]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
 
 
 def test_a_store_of_another_producer_or_in_use_is_one_line(tmp_path: Path) -> None:

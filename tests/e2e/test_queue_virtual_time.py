@@ -22,7 +22,7 @@ from spillover.tools.bench.queue.makers import Makers
 from support.commands import READY_S, SPILLOVER
 from support.waiting import until
 
-pytestmark = [pytest.mark.threes, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.quiet, pytest.mark.timeout(240)]
 
 PRODUCERS = 6
 RATE_PER_S = 5.0

@@ -177,6 +177,7 @@ def go_through_it(pool, backends, load, until):
     ask(f"http://127.0.0.1:{backends['s1'][1]}/told/s1", {})
 
 
+@pytest.mark.realtime
 def test_processor_sharing_takes_the_time_that_theory_says(up, tmp_path):
     """Four jobs that come almost at once are done when all their work is,
     one that is alone after its own work."""

@@ -10,7 +10,7 @@ import pytest
 
 from support import unlike_sites
 
-pytestmark = pytest.mark.threes
+pytestmark = pytest.mark.quiet
 
 KINDS = ("embed", "llm", "search")
 SCALE = 0.6

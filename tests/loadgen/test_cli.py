@@ -41,7 +41,6 @@ def targets(node):
 
 
 @pytest.mark.processes
-@pytest.mark.alone  # on a busy machine it warns of requests that left late
 def test_json_is_one_object_and_nothing_else(node, trace, tmp_path):
     out = tmp_path / "out.jsonl"
     ran = run(
@@ -49,7 +48,7 @@ def test_json_is_one_object_and_nothing_else(node, trace, tmp_path):
         *["--json", "--seed", "4", "--out", str(out)],
     )
     assert ran.returncode == 0
-    assert ran.stderr == ""
+    assert ran.stderr == "" or "left more than" in ran.stderr, "it is told if the machine is busy"
     assert ran.stdout.count("\n") == 1
     result = json.loads(ran.stdout)
     assert result["sent"] == result["outcomes"]["ok"] == 2
@@ -110,7 +109,6 @@ def test_an_interrupt_reports_what_was_measured(node, trace, number):
     assert result["sent"] == sum(result["outcomes"].values()) == 2
 
 
-@pytest.mark.alone  # as above
 def test_no_target_that_takes_anything_fails(capfd, trace):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -120,8 +118,8 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
         assert main(["run", *arguments, "--trace", trace, "--json"]) == 1
     told = capfd.readouterr()
     assert json.loads(told.out)["outcomes"]["unreachable"] == 2
-    assert told.err.startswith("spillover-loadgen: no request could be sent: ")
-    assert told.err.count("\n") == 1
+    (said,) = (line for line in told.err.splitlines() if "left more than" not in line)
+    assert said.startswith("spillover-loadgen: no request could be sent: ")
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,12 @@ plain."""
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.model.ids import ClusterId
-from spillover.model.statistics import percentile
-from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.node import latency
 from spillover.tools.bench.node.latency import added, ideal_system_times_ms
-from spillover.tools.bench.session import Session
-from spillover_loadgen.workloads import poisson
 
 ARRIVALS = st.lists(st.integers(0, 200), max_size=40).map(sorted)
 
@@ -46,25 +39,3 @@ def test_added_latency_is_what_came_on_top_of_each():
 
 def test_half_load_is_half_of_what_the_servers_can_do():
     assert latency.RATE_PER_S * latency.SERVICE_MS / 1e3 == latency.SERVERS / 2
-
-
-@pytest.mark.e2e
-def test_neither_waiting_nor_being_served_is_added_latency(monkeypatch):
-    """Where more comes than the servers can do, half of the requests wait for several services,
-    and the peer sleeps for one: what is left of either is less than one. Services are long: what
-    a node adds to each adds up in who waits behind many."""
-    service_ms, rate_per_s = 40.0, 190.0
-    monkeypatch.setattr(latency, "SERVICE_MS", service_ms)
-    monkeypatch.setattr(latency, "RATE_PER_S", rate_per_s)
-    plan = BenchPlan(runs=1, quick=True, seed=6, case=latency.TITLE)
-    schedule = poisson([ClusterId("a")], rate_per_s=rate_per_s, duration_s=1.0, seed=plan.seed)
-    arrivals_s = [arrival.time_s for arrival in schedule]
-    ideal = ideal_system_times_ms(arrivals_s, servers=latency.SERVERS, service_ms=service_ms)
-    assert percentile(sorted(ideal), 0.5) > 3 * service_ms
-    session = Session(plan, say=lambda _: None)
-    asyncio.run(latency.measure_latency(session))
-    half = next(row for row in session.rows if row.case == latency.CASES[0])
-    assert half.value < service_ms
-    assert half.peer_value < service_ms
-    (late,) = session.notes
-    assert "p99 0.00 ms" not in late, "a process that waits for an instant wakes up after it"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
-import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -31,11 +29,10 @@ DEFAULT = Effort(full=False)
 
 
 class Heard:
-    """A listener that notes what it is told, and does `act` on the first progress."""
+    """A listener that notes what it is told."""
 
-    def __init__(self, act=lambda: None):
+    def __init__(self):
         self.told = []
-        self._act = act
 
     def kept(self, record):
         self.told.append(("kept", record.name))
@@ -46,8 +43,6 @@ class Heard:
     def progressed(self, name, done):
         assert ("started", name) in self.told
         assert 0.0 <= done <= 1.0
-        act, self._act = self._act, lambda: None
-        act()
 
     def finished(self, record):
         self.told.append(("finished", record.name))
@@ -63,8 +58,8 @@ def plan_of(directory, *names, jobs=2, seed=1, fresh=False):
     )
 
 
-def run(plan, heard=None):
-    heard, outcome = heard or Heard(), RunOutcome()
+def run(plan):
+    heard, outcome = Heard(), RunOutcome()
     run_plan(plan, heard, outcome)
     return outcome, heard.told
 
@@ -102,33 +97,6 @@ def test_one_that_fails_leaves_the_others(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.processes
-@pytest.mark.usefixtures("quiet")
-def test_an_interrupt_ends_at_once(tmp_path):
-    """What is finished stays, what is not leaves nothing, and no process is left."""
-
-    def interrupt():
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(plan_of(tmp_path, "membership-2"), Heard(interrupt))
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.processes
-@pytest.mark.usefixtures("quiet")
-def test_a_process_that_dies_is_one_figure(tmp_path):
-    """The next figure gets a new process."""
-
-    def kill():
-        (child,) = multiprocessing.active_children()
-        os.kill(child.pid, signal.SIGKILL)
-
-    outcome, _ = run(plan_of(tmp_path, "membership-2", "membership-77", jobs=1), Heard(kill))
-    assert outcome.failed["membership-2"] == "the process that computed it died"
-    assert "KeyError" in outcome.failed["membership-77"]
-
-
 def reproduced(figure, directory, seed=1, effort=DEFAULT):
     return reproduce(Task(figure.name, effort, seed, directory), figure, lambda _: None)
 
@@ -148,24 +116,6 @@ def test_a_record_reads_back_as_written(tmp_path, line):
     content["versions"]["sources"] = "others"
     (tmp_path / "membership-2.json").write_text(json.dumps(content))
     assert not read_record("membership-2", tmp_path).fits(DEFAULT, 5)
-
-
-@pytest.mark.slow
-def test_claims_and_drawing_see_what_the_file_holds(tmp_path, line):
-    """Keys are text and tuples are lists then, as when it is read back."""
-    seen = []
-
-    def claims(values):
-        seen.append(values)
-        return []
-
-    figure = line(
-        compute=lambda *_: {1: (2, 3)},
-        claims=claims,
-        draw=lambda values, _: seen.append(values),
-    )
-    reproduced(figure, tmp_path)
-    assert seen == [{"1": [2, 3]}] * 3
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, object(), {1, 2}])
