@@ -26,7 +26,6 @@ from spillover.cli.parsing import (
 )
 from spillover.cli.tls_options import add_tls_options, tls_files
 from spillover.core.leases.machine import LEAVE_TIMES_MAX
-from spillover.live.process.hangup import on_hangup
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
 from spillover.live.process.stopping import StopSignals, has_returned
@@ -137,7 +136,8 @@ def _run_member(options: argparse.Namespace) -> int:
     member = _member_of(options, given, lines.write)
     with ExitStack() as ends:
         ends.callback(lines.close)
-        signals = StopSignals(lambda _: member.drain_soon(), None, _end_limit_s(member.times))
+        limit_s = _end_limit_s(member.times)
+        signals = StopSignals(lambda _: member.drain_soon(), None, limit_s, in_loop=False)
         signals.heed()
         service = _service(member, options)
         if service is not None:
@@ -212,8 +212,7 @@ async def _serve(
     it has failed by an error of its own."""
     from spillover.live.leases.completion import MemberFailed
 
-    signals.heed()
-    on_hangup(rereads, member.drain_soon)
+    signals.heed(rereads)
     watching = asyncio.create_task(member.redis.watch(), name="the password of Redis")
     async with member:
         try:

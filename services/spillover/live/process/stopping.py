@@ -124,14 +124,21 @@ def has_returned(status: int) -> None:
 
 class StopSignals:
     """SIGTERM and SIGINT, from `heed` on. `first` is told which one has come, `again` of the next
-    one, after which the end is to be had at once; both in the loop that runs at `heed`, if any.
-    Without `again` the second one ends the process here and now. An orderly end takes `limit_s` at
-    most."""
+    one, after which the end is to be had at once; both in the loop that runs at `heed`, if any, or
+    where they may be called from any thread (`in_loop=False`) at once, though users' code may hold
+    the loop. Without `again` the second one ends the process here and now. An orderly end takes
+    `limit_s` at most."""
 
     def __init__(
-        self, first: Callable[[int], object], again: Callable[[], object] | None, limit_s: float
+        self,
+        first: Callable[[int], object],
+        again: Callable[[], object] | None,
+        limit_s: float,
+        *,
+        in_loop: bool = True,
     ) -> None:
         self._first, self._again, self._limit_s = first, again, limit_s
+        self._in_loop = in_loop
         self._count = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -150,7 +157,7 @@ class StopSignals:
         if _Process.deadline is not None:
             _Process.deadline.loop = self._loop
         if rereads is not None:
-            on_hangup(rereads, self.came)
+            on_hangup(rereads, self._terminal_gone)
 
     def came(self, number: int = signal.SIGTERM, _: FrameType | None = None) -> None:
         """One of them has come, or what counts as one."""
@@ -164,12 +171,17 @@ class StopSignals:
             self._end_by(AT_ONCE_S, INTERRUPTED)
             self._tell(self._again)
 
+    def _terminal_gone(self) -> None:
+        """It counts as the first one alone: a shell and the system each tell of it."""
+        if self._count == 0:
+            self.came()
+
     def _end_by(self, in_s: float, status: int) -> None:
         if _Process.deadline is not None:
             _Process.deadline.set(time.monotonic() + in_s, status)
 
     def _tell(self, listener: Callable[..., object], *args: object) -> None:
-        if self._loop is None:
+        if self._loop is None or not self._in_loop:
             listener(*args)
             return
         with suppress(RuntimeError):  # the loop has ended: the deadline is what is left
