@@ -214,6 +214,7 @@ def test_a_process_that_dies_takes_only_its_own_request():
     """The one beside it, at work, goes on in its own process."""
 
     async def check(rig):
+        await be_ready(rig.workers, rig.cluster, "test: cluster a")
         other = rig.start(0.3)
         victim = await rig.result(0)
         event = await rig.end(rig.start(-1))

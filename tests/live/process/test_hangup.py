@@ -16,6 +16,7 @@ import pytest
 from spillover.live.process import hangup
 from spillover.live.process.early_hangup import EarlyHangup, has_terminal, hold_hangups
 from spillover.live.process.hangup import on_hangup
+from spillover.live.process.stopping import StopSignals
 from support.loop import turn, until
 
 ITS_OWN_TERMINAL = """
@@ -161,6 +162,23 @@ def test_only_a_terminal_that_was_there_and_has_gone_is_the_end(
         os.kill(os.getpid(), signal.SIGHUP)
         await until(lambda: told)
         assert told == (["end"] if ends else ["read"])
+
+    asyncio.run(main())
+
+
+def test_a_terminal_that_has_gone_asks_once_for_an_orderly_end(terminal):
+    """The shell and the system each send SIGHUP. Only a signal after it means an end at once."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    async def main():
+        told = []
+        StopSignals(told.append, lambda: told.append("at once"), 60.0).heed([])
+        terminal.error = errno.EIO
+        for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+            await turn(0.01)
+        await until(lambda: "at once" in told)
+        assert told == [signal.SIGTERM, "at once"]
 
     asyncio.run(main())
 
