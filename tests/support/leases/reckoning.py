@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
@@ -20,6 +21,9 @@ from spillover.model.lease_times import LeaseTimes
 from support.waiting import slack
 
 LOG_OF_A_FAULT_OF_OURS = ("Traceback", "AssertionError", "Task exception", "was not taken")
+
+HANDLER_FAILED = re.compile(r"^(.* handler failed .*\n)((?!\d{4}-\d\d-\d\dT).*\n)*", re.MULTILINE)
+"""Such a line, and its traceback on the lines after it."""
 
 NOT_SCHEDULED = 0.5
 """A handler that waited longer than it wanted by this share of the margin was not scheduled in
@@ -188,7 +192,8 @@ def _wrongs_of_stops(scene: Scene, all_tenures: Iterable[Tenure]) -> Iterable[st
 def _wrongs_of_logs(scene: Scene) -> Iterable[str]:
     logs = {member.log for member in [*scene.members.values(), *scene.former]}
     for log in logs:
-        said = log.read_text()
+        # A handler's failure is told with its traceback, and is no fault of ours.
+        said = HANDLER_FAILED.sub(r"\1", log.read_text())
         for sign in LOG_OF_A_FAULT_OF_OURS:
             if sign in said:
                 yield f"{log.name} has {sign!r}: {said[-2000:]}"

@@ -140,9 +140,10 @@ def _told_answer(error: Exception, place: str, said: str) -> StoreRefused | Stor
     # The library takes the code off some of what a server answers.
     kind = type(error).__name__
     if (why := of_no_single_server(said, kind)) is not None:
-        later = exceptions.ClusterDownError | exceptions.TryAgainError
-        return (StoreUnreachable if isinstance(error, later) else StoreRefused)(f"{place} {why}")
-    if isinstance(error, exceptions.BusyLoadingError) or said.startswith(NOT_READY):
+        passing = exceptions.ClusterDownError | exceptions.TryAgainError
+        return (StoreUnreachable if isinstance(error, passing) else StoreRefused)(f"{place} {why}")
+    later = exceptions.BusyLoadingError | exceptions.MasterDownError
+    if isinstance(error, later) or said.startswith(NOT_READY):
         return StoreUnreachable(f"{place} is not ready: {said}")
     return StoreRefused(f"{place} refused: {said}")
 
