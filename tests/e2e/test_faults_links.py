@@ -76,7 +76,11 @@ def test_order_is_kept_while_a_link_is_slow(tmp_path, free_ports):
         "b": {"servers": 1, "handler": federations.ASYNC},
     }
     pair = federations.Federation(
-        directory=tmp_path / "pair", ports=free_ports(2), clusters=clusters, links=("ab",)
+        directory=tmp_path / "pair",
+        ports=free_ports(2),
+        clusters=clusters,
+        links=("ab",),
+        policy="paper",  # which hands on as requests come
     )
     try:
         took_s = asyncio.run(_in_order(pair))
