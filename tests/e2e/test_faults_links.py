@@ -38,6 +38,7 @@ def cut(ways, for_s):
     return spoiled(ways, for_s, {"cut": False}, cut=True)
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("for_s", [2.0, 7.0])
 def test_cut(endure, for_s):
     """One way, the other, and both. What waits 5 s for a cut link is lost; a neighbor that says
