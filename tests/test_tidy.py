@@ -90,6 +90,8 @@ LONG_FILES = {
     "services/spillover/live/overflow/peer_link.py": 445,
     # Each call of a client, and all that becomes of it.
     "services/spillover/client/calls.py": 415,
+    # One cluster from close by, row by row.
+    "dashboards/boards/cluster.py": 410,
     # One client, and what becomes of its requests whatever becomes of their connections.
     "services/spillover/live/http/client.py": 430,
     # What one connection carries, and all that can end it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.board import Board, Row
 from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
 from dashboards.promql import CLUSTER, FAILED, RATE, REFUSED, largest, least, total
-from spillover.model.signals import clients, gateway, tenants
+from spillover.model.signals import clients, gateway, membership, tenants
 from spillover.model.signals import node as signals
 
 HELD = 'entry=~"queued|running|away|handed_on"'
@@ -375,7 +375,17 @@ PROCESS = Row(
         "Do its traces reach the collector?",
         "Spans per second by what became of them; dropped found no place, failed was not taken.",
         Query(total(CLUSTER.rate(signals.SPANS), "outcome"), "{{outcome}}"),
-        stacked=True, width=24,
+        stacked=True, width=12,
+    ),
+    graph(
+        "What do its neighbors say that is not taken?",
+        "Per second: messages and configurations that are beyond what is declared of them.",
+        Query(
+            total(CLUSTER.rate(signals.PEER_REFUSED), "neighbor", "message"),
+            "{{neighbor}} {{message}}",
+        ),
+        Query(CLUSTER.rate(membership.REFUSED), "configuration"),
+        width=12,
     ),
 )  # fmt: skip
 

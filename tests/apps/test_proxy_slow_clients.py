@@ -76,7 +76,7 @@ def test_a_connection_on_which_nothing_is_said_is_closed_without_a_word(asked):
         for _ in range(asked):
             assert (await client.ask(get())).body == b"ok"
         door = here.doors["a"]
-        door.bounds.idle_s = SHORT_S
+        door.idle_s = SHORT_S
         (connection,) = await until(lambda: door.connections)
         begun_s = time.monotonic()
         connection._await_request()

@@ -70,7 +70,8 @@ OPERATIONS = {
     *("POST /peer/v2/forward", "POST /peer/v2/cancel", "POST /peer/v2/federation"),
     *("POST /peer/v2/pass", "GET /peer/v2/hello"),
     *("GET /peer/v2/reports", "GET /peer/v2/configuration", "GET /console"),
-    *("GET /admin/config", "PUT /admin/config", "GET /session", "DELETE /session"),
+    *("GET /admin/config", "GET /admin/config/history", "PUT /admin/config"),
+    *("GET /session", "DELETE /session"),
 }
 
 

@@ -38,7 +38,7 @@ def test_what_a_command_cannot_do_without_is_asked_for(command, capsys):
 RANGES = [
     ("up", "--port", 1, 65_535),
     ("up", "--queue", 1, 100),
-    ("config set", "--if-version", 0, 2**53),
+    ("config set", "--if-version", 0, 2**53 - 1),
     ("tls init", "--days", 1, 3650),
     ("tls check", "--days-left", 0, 3650),
     ("topology kubernetes", "--queue", 0, 100),

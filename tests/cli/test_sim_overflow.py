@@ -355,7 +355,7 @@ def test_a_plan_goes_by_99_of_100(run, numba, tmp_path):
     ("own", "asked", "planned"),
     [
         ("two-choice", (), "two-choice"),
-        ("isolated", (), "paper"),
+        ("isolated", (), "adaptive"),
         ("two-choice", ("--policy", "paper"), "paper"),
     ],
 )

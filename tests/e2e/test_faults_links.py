@@ -38,6 +38,7 @@ def cut(ways, for_s):
     return spoiled(ways, for_s, {"cut": False}, cut=True)
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("for_s", [2.0, 7.0])
 def test_cut(endure, for_s):
     """One way, the other, and both. What waits 5 s for a cut link is lost; a neighbor that says
@@ -76,7 +77,11 @@ def test_order_is_kept_while_a_link_is_slow(tmp_path, free_ports):
         "b": {"servers": 1, "handler": federations.ASYNC},
     }
     pair = federations.Federation(
-        directory=tmp_path / "pair", ports=free_ports(2), clusters=clusters, links=("ab",)
+        directory=tmp_path / "pair",
+        ports=free_ports(2),
+        clusters=clusters,
+        links=("ab",),
+        policy="paper",  # which hands on as requests come
     )
     try:
         took_s = asyncio.run(_in_order(pair))

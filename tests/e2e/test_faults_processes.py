@@ -68,6 +68,7 @@ def test_killed_and_started_again(endure):
         assert reckoning.ends(keyed=False, but_at=cluster) <= {"done", "outcome_unknown"}
 
 
+@pytest.mark.realtime
 def test_frozen_for_less_than_the_silence_limit(endure):
     """1.5 s: its neighbors hand it nothing more and give nothing up; it is just late."""
     found = endure(
@@ -81,6 +82,7 @@ def test_frozen_for_less_than_the_silence_limit(endure):
         assert reckoning.doubled(keyed=True) == 0
 
 
+@pytest.mark.realtime
 def test_frozen_for_longer_than_the_silence_limit(endure):
     """7 s: some 5 s after its last sign of life what it holds is given up. It finds its requests
     gone when it goes on."""

@@ -45,7 +45,7 @@ def test_a_testbed_hands_it_on_unseen(place, up, ask, nobody, tmp_path, monkeypa
     until(lambda: "the store of the configuration is away" in log.read_text(), 10.0)
     assert nobody in log.read_text()
     lines = command_lines(bed)
-    assert "--config-redis" in "".join(lines)
+    assert any(option in "".join(lines) for option in ("--config-redis", "--redis-url-file"))
     said = [ask(f"{urls['a']}{path}")[1] for path in ("/state", "/federation", "/admin/config")]
     topology = (log.parent / "topology.yaml").read_text()
     seen = [*lines, log.read_text(), json.dumps(said), topology, bed.stdout, bed.stderr]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +44,8 @@ def pasted(bed, secret):
 
 
 @pytest.fixture
-def tokens(spillover, tmp_path):
+def tokens(spillover, require, tmp_path):
+    require(shutil.which("curl"), "curl on the PATH (Debian: apt-get install curl)")
     file = tmp_path / "of shops.yaml"
     roles = ("--role", "submit", "--role", "read")
     made = spillover(

@@ -252,13 +252,13 @@ class AsyncSpillover:
         """Cancel what is under way without a key, and let go of all connections. Jobs go on. In a
         process that was forked from the client's, only the copies of its connections are closed."""
         if self._calls.is_of_parent:
-            self.close_copies()
+            self._close_copies()
             return
         if self._following is not None:
             await self._following.close()
         await self._calls.close()
 
-    def close_copies(self) -> None:
+    def _close_copies(self) -> None:
         """In a process that was forked from the client's: close its copies of the connections,
         which the parent uses as before."""
         if self._following is not None:

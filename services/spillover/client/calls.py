@@ -196,7 +196,7 @@ class Calls:
         return self._process not in (None, os.getpid())
 
     def close_copies(self) -> None:
-        """As `AsyncSpillover.close_copies`."""
+        """As `AsyncSpillover.close` does in a forked process."""
         self._closed = True
         for client in self._clients.values():
             client.close_copies()

@@ -78,7 +78,7 @@ class Following:
             await client.close()
 
     def close_copies(self) -> None:
-        """As `AsyncSpillover.close_copies`."""
+        """As `AsyncSpillover.close` does in a forked process."""
         for client in self._clients.values():
             client.close_copies()
 

@@ -222,7 +222,7 @@ class Spillover:
         if self._thread is not None and self._thread.is_of_parent:  # which may hold the lock
             self._thread, self._closed = None, True
             atexit.unregister(self.close)
-            self._client.close_copies()
+            self._client._close_copies()  # noqa: SLF001 - one client, two faces
             return
         with self._lock:
             thread, self._thread, self._closed = self._thread, None, True

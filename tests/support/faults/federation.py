@@ -76,6 +76,7 @@ class Federation:
     clusters: Mapping[str, dict[str, Any]] = field(default_factory=lambda: RING)
     links: Sequence[str] = RING_LINKS
     delay_ms: float = 5.0
+    policy: str = "adaptive"
     through: Mapping[str, str] = field(default_factory=dict)
     environment: dict[str, dict[str, str]] = field(default_factory=dict)
     options: dict[str, list[str]] = field(default_factory=dict)
@@ -167,7 +168,8 @@ class Federation:
             )
         links = [{"between": list(pair), "delay_ms": self.delay_ms} for pair in self.links]
         path = self.directory / f"{cluster}.yaml"
-        path.write_text(json.dumps({"name": NAME, "clusters": clusters, "links": links}))
+        topology = {"name": NAME, "policy": self.policy, "clusters": clusters, "links": links}
+        path.write_text(json.dumps(topology))
         return path
 
     def _certify(self) -> None:

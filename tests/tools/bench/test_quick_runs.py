@@ -14,7 +14,7 @@ import pytest
 from spillover.tools.bench import catalog
 from spillover.tools.bench.haproxy import find_haproxy
 
-pytestmark = [pytest.mark.e2e, pytest.mark.threes]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
 ROW_FIELDS = {"case", "value", "unit", "runs", "peer", "peer_value", "ratio"}
 OPTIONS = {

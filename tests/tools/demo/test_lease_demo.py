@@ -178,7 +178,7 @@ BAD = {
     ("--max-lease-ms", "200"): "--max-lease-ms: expected at least",
     ("--max-lease-ms", "soon"): "expected a finite number",
     ("--redis", "redis://127.0.0.1:1/0"): "127.0.0.1:1/0 cannot be reached",
-    ("--redis", "http://127.0.0.1:1"): "--redis: expected redis://",
+    ("--redis", "http://127.0.0.1:1"): "expected redis://",
     ("--keep",): "--keep: expected together with --redis",
     ("--out", "not/there/leases.html"): "--out: expected a file that can be written",
 }
