@@ -142,7 +142,8 @@ def _told_answer(error: Exception, place: str, said: str) -> StoreRefused | Stor
     if (why := of_no_single_server(said, kind)) is not None:
         later = exceptions.ClusterDownError | exceptions.TryAgainError
         return (StoreUnreachable if isinstance(error, later) else StoreRefused)(f"{place} {why}")
-    if isinstance(error, exceptions.BusyLoadingError) or said.startswith(NOT_READY):
+    not_ready = exceptions.BusyLoadingError | exceptions.MasterDownError
+    if isinstance(error, not_ready) or said.startswith(NOT_READY):
         return StoreUnreachable(f"{place} is not ready: {said}")
     return StoreRefused(f"{place} refused: {said}")
 
