@@ -137,7 +137,10 @@ def _run_member(options: argparse.Namespace) -> int:
     member = _member_of(options, given, lines.write)
     with ExitStack() as ends:
         ends.callback(lines.close)
-        signals = StopSignals(lambda _: member.drain_soon(), None, _end_limit_s(member.times))
+        # `/state` tells of it even while a handler holds the loop.
+        signals = StopSignals(
+            lambda _: member.drain_soon(), None, _end_limit_s(member.times), in_loop=False
+        )
         signals.heed()
         service = _service(member, options)
         if service is not None:

@@ -124,14 +124,20 @@ def has_returned(status: int) -> None:
 
 class StopSignals:
     """SIGTERM and SIGINT, from `heed` on. `first` is told which one has come, `again` of the next
-    one, after which the end is to be had at once; both in the loop that runs at `heed`, if any.
-    Without `again` the second one ends the process here and now. An orderly end takes `limit_s` at
-    most."""
+    one, after which the end is to be had at once; both in the loop that runs at `heed`, if any,
+    unless they can be told outside of it, `in_loop=False`, while users' code holds it. Without
+    `again` the second one ends the process here and now. An orderly end takes `limit_s` at most."""
 
     def __init__(
-        self, first: Callable[[int], object], again: Callable[[], object] | None, limit_s: float
+        self,
+        first: Callable[[int], object],
+        again: Callable[[], object] | None,
+        limit_s: float,
+        *,
+        in_loop: bool = True,
     ) -> None:
         self._first, self._again, self._limit_s = first, again, limit_s
+        self._in_loop = in_loop
         self._count = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -169,7 +175,7 @@ class StopSignals:
             _Process.deadline.set(time.monotonic() + in_s, status)
 
     def _tell(self, listener: Callable[..., object], *args: object) -> None:
-        if self._loop is None:
+        if self._loop is None or not self._in_loop:
             listener(*args)
             return
         with suppress(RuntimeError):  # the loop has ended: the deadline is what is left
