@@ -184,7 +184,7 @@ def test_a_member_is_as_it_was_asked_for(tmp_path, monkeypatch):
     options = options_of("lease run", words)
     options.handler = "python:serving_here:serve"
     member = lease._member_of(options, "redis://127.0.0.1:1/0", lines.append)
-    assert (member.url, member.group, member.node) == ("redis://127.0.0.1:1/0", "g", "n")
+    assert (member.redis.url, member.group, member.node) == ("redis://127.0.0.1:1/0", "g", "n")
     settings = member.settings
     assert (member.rule, settings.balance, settings.partitions) == ("guarded", "load", 4)
     assert member.times.max_lease_ms == 190_000.0

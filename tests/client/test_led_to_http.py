@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from spillover.cli.explain import _follow
-from spillover.cli.producers import ask_producers
+from spillover.cli.node_calls import NodeCalls
+from spillover.cli.producers import ask_peers, is_producer
 from spillover.client import consume
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.tls.contexts import server_context
@@ -85,7 +86,9 @@ async def explained(url, _):
 
 
 async def looked_at(url, _):
-    assert (await ask_producers(url, HEADERS))["p2"] is None
+    async with NodeCalls(url, HEADERS) as calls:
+        own = await calls.call("GET", "/state", is_producer)
+    assert (await ask_peers(own, url, HEADERS))["p2"] is None
 
 
 @pytest.mark.parametrize(

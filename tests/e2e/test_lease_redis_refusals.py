@@ -11,7 +11,7 @@ import pytest
 
 from support.leases import redis_faults as faults
 
-pytestmark = [pytest.mark.together, pytest.mark.realtime]
+pytestmark = [pytest.mark.together, pytest.mark.realtime, pytest.mark.usefixtures("redis_7")]
 
 endure = faults.endure
 now_s = faults.now_s

@@ -105,6 +105,7 @@ def test_what_refuses_is_told_in_one_line(scene):
 PROBLEMS = {"gone": "cannot be reached", "full": "cannot be reached", "loading": "not ready"}
 
 
+@pytest.mark.usefixtures("redis_7")
 def test_what_is_not_there_yet_is_waited_for(scene):
     """Nobody listens; too many others are connected; it still loads. Each is told, once, and those
     that are told to end do so with status 0; the others serve as soon as it can be."""

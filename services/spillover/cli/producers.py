@@ -36,11 +36,9 @@ def says_no_such_path(refused: Refused) -> bool:
     return refused.reason in _NO_SUCH_PATH
 
 
-async def ask_producers(url: str, headers: Headers = ()) -> dict[str, Any]:
-    """Returns the state of the producer there and of its peers, None of those that do not answer.
-    Raises RunError if there is no producer."""
-    async with NodeCalls(url, headers) as calls:
-        own = await calls.call("GET", "/state", is_producer)
+async def ask_peers(own: dict[str, Any], url: str, headers: Headers = ()) -> dict[str, Any]:
+    """Returns the state of the producer at `url`, which is its `own`, and of its peers, None of
+    those that do not answer."""
     others = await asyncio.gather(
         *(_state(str(peer), url, headers) for peer in own["peers"].values())
     )

@@ -16,7 +16,7 @@ from spillover.cli.members import is_member, members_table
 from spillover.cli.node_calls import Headers, NodeCalls, Refused, is_state
 from spillover.cli.parsing import node_url
 from spillover.cli.producers import (
-    ask_producers,
+    ask_peers,
     is_producer,
     producers_table,
     says_no_such_path,
@@ -76,7 +76,7 @@ async def _ask(url: str, headers: Headers) -> dict[str, Any]:
         state = await node.call("GET", "/state", lambda told: is_producer(told) or is_member(told))
     if is_member(state):
         return {"lease": state}
-    return {"producers": await ask_producers(url, headers)}
+    return {"producers": await ask_peers(state, url, headers)}
 
 
 def _is_federation(told: dict[str, Any]) -> bool:

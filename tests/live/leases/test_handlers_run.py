@@ -306,7 +306,7 @@ def test_listening_goes_to_the_group_and_its_pauses_are_of_each_process_alone():
     """Many that failed together do not come back together."""
     ways = dict.fromkeys(("on_challenge", "on_allocated", "on_resync"), print)
     hints = [member(seed=1)._parts.make_hints(**ways) for _ in range(2)]
-    assert {one._url for one in hints} == {NOWHERE}
+    assert {one._address.url for one in hints} == {NOWHERE}
     channels = ["{spillover:g}:grab-lease", "{spillover:g}:allocated-lease"]
     assert [list(one._reactions) for one in hints] == [channels] * 2
     assert hints[0]._random.random() != hints[1]._random.random()

@@ -260,7 +260,7 @@ def _blocked(group):
     return group.redis.info("clients")["blocked_clients"] > 0
 
 
-@pytest.mark.usefixtures("counting_redis")
+@pytest.mark.usefixtures("redis_7")
 def test_what_was_trimmed_is_skipped_and_counted(group, caplog):
     """The checkpoint keeps the count; the lag is what is left; the log has it once."""
     group.fill(100)
@@ -278,7 +278,7 @@ def test_what_was_trimmed_is_skipped_and_counted(group, caplog):
     assert told == {"partition": 0, "records": 30, "after": first.position}
 
 
-@pytest.mark.usefixtures("counting_redis")
+@pytest.mark.usefixtures("redis_7")
 def test_what_was_trimmed_can_be_an_error(group):
     group.fill(100)
     reader = group.reader(1, on_trimmed="fail")
@@ -288,7 +288,7 @@ def test_what_was_trimmed_can_be_an_error(group):
     assert group.lag().checkpoint.passed == 0
 
 
-@pytest.mark.usefixtures("counting_redis")
+@pytest.mark.usefixtures("redis_7")
 def test_trimming_what_was_committed_is_no_loss(group):
     group.fill(100)
     reader = group.reader(1, batch_records=50, on_trimmed="fail", read_ahead=False)
@@ -297,7 +297,7 @@ def test_trimming_what_was_committed_is_no_loss(group):
     assert numbers(reader.read(0.0)) == list(range(50, 100))
 
 
-@pytest.mark.usefixtures("counting_redis")
+@pytest.mark.usefixtures("redis_7")
 def test_a_record_deleted_by_hand_is_counted_at_the_end(group):
     group.fill(10)
     (_, third) = (entry[0] for entry in group.redis.xrange(group.keys.stream(0), count=3)[1:])

@@ -250,7 +250,7 @@ def test_a_handler_that_sees_a_fence_is_not_tried_again(redis_server, filled):
     assert len(calls) == 1
 
 
-@pytest.mark.usefixtures("counting_redis")
+@pytest.mark.usefixtures("redis_7")
 def test_trimmed_records_end_it_if_they_shall(redis_server, filled):
     url, group = filled
     redis_server.client.xtrim(StreamKeys.of(group).stream(0), maxlen=10, approximate=False)

@@ -163,7 +163,7 @@ def test_a_stream_that_was_begun_anew_lags_by_all_that_it_has(redis_server, name
     assert lag.checkpoint.passed == 20
 
 
-@pytest.mark.usefixtures("counting_redis")
+@pytest.mark.usefixtures("redis_7")
 def test_what_a_stream_begun_anew_had_lost_before_was_not_lost_behind_the_checkpoint(
     redis_server, name
 ):

@@ -12,7 +12,7 @@ import pytest
 
 from spillover.client import InputError, consume, produce
 from spillover.core.queue import events as ev
-from spillover.live.queue import consumer_shell
+from spillover.live.queue import consumer_shell, held
 from spillover.live.queue import work as work_module
 from spillover.live.queue.client_wire import Received
 from spillover.live.queue.consumer_shell import Held
@@ -30,7 +30,7 @@ LATER = "later"
 @pytest.fixture
 def told(monkeypatch, caplog):
     """What is logged, as (words, fields). Other tests may just have had the same lines."""
-    logs = work_module._log, consumer_shell._log
+    logs = work_module._log, consumer_shell._log, held._log
     for log in logs:
         monkeypatch.setattr(log, "filters", [])
     names = [log.name for log in logs]

@@ -65,6 +65,7 @@ WITHIN = "Error running script (call to f_0a1b): @user_script:53: @user_script: 
         (exceptions.ResponseError(f"{WITHIN} ERR no such key"), StoreRefused,
          "refused: ERR no such key"),
         (exceptions.BusyLoadingError("it loads"), StoreUnreachable, "is not ready: it loads"),
+        (exceptions.MasterDownError("no link"), StoreUnreachable, "is not ready: no link"),
         (exceptions.ClusterDownError("down"), StoreUnreachable,
          "is part of a Redis Cluster (CLUSTERDOWN), which is not supported: give a single primary"),
         (exceptions.MovedError("1 h:2"), StoreRefused,
