@@ -73,7 +73,6 @@ WITHIN = "Error running script (call to f_0a1b): @user_script:53: @user_script: 
         (exceptions.ResponseError("unknown command 'AUTH', with args beginning with: 's3cret'"),
          StoreRefused,
          "does not know a command of Redis: expected the primary, no Sentinel and no proxy"),
-        (exceptions.MasterDownError("no link"), StoreUnreachable, "is not ready: no link"),
         (exceptions.ResponseError("MASTERDOWN no link"), StoreUnreachable,
          "is not ready: MASTERDOWN no link"),
         (exceptions.ResponseError("FAILOVER"), StoreUnreachable, "is not ready: FAILOVER"),

@@ -35,7 +35,7 @@ LEFT_S, LEFT_S_MIN = 5.0, 1.0
 """What users' code has left behind when a service has ended, such as `atexit`, may take so long:
 at most, and at least where little is left of the limit."""
 
-ALARM_S = 2.0
+ALARM_S = 10.0
 """So much later the system ends a process that could not do so itself."""
 
 NAMES_MAX = 20
