@@ -76,7 +76,8 @@ class Federation:
     clusters: Mapping[str, dict[str, Any]] = field(default_factory=lambda: RING)
     links: Sequence[str] = RING_LINKS
     delay_ms: float = 5.0
-    policy: str = "adaptive"
+    policy: str | None = None
+    """The default of each node's own version, if it is None."""
     through: Mapping[str, str] = field(default_factory=dict)
     environment: dict[str, dict[str, str]] = field(default_factory=dict)
     options: dict[str, list[str]] = field(default_factory=dict)
@@ -168,7 +169,9 @@ class Federation:
             )
         links = [{"between": list(pair), "delay_ms": self.delay_ms} for pair in self.links]
         path = self.directory / f"{cluster}.yaml"
-        topology = {"name": NAME, "policy": self.policy, "clusters": clusters, "links": links}
+        topology = {"name": NAME, "clusters": clusters, "links": links}
+        if self.policy is not None:
+            topology["policy"] = self.policy
         path.write_text(json.dumps(topology))
         return path
 
