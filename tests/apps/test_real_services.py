@@ -174,7 +174,9 @@ def test_a_restart_costs_nobody_an_answer(kind, service_of):
             await asyncio.gather(restart(), *(go_on(here.ports["a"]) for _ in range(6)))
 
     check(main)
-    assert not counted(wrong)
+    # What was ended within an answer that had begun cannot be asked again.
+    begun = {told for told in counted(wrong) if kind in END_AT_ONCE and ": 200 " in told}
+    assert not counted(wrong).keys() - begun
 
 
 @pytest.mark.parametrize(
