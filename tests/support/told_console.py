@@ -62,7 +62,7 @@ def allocated(partition, node, **fields):
 
 def producer_of(name, **fields):
     """A producer of a queue, with nothing in it but what is given."""
-    counts = ("buffered", "granted", "dead", "produced", "acknowledged", "discarded", "returned")
+    counts = ("buffered", "resting", "granted", "dead", "produced", "acknowledged", "discarded", "returned")
     counts += ("waiting", "takes", "parked", "memory_bytes", "sent_bytes", "draining", "drained")
     bounds = ("buffers", "object_limit_bytes", "unacked", "dead", "deliveries", "waiting")
     at_rest = {
