@@ -78,7 +78,7 @@ def test_tokens_of_all_classes():
         (
             "types",
             tuple(PoolType(id=f"t{k}", rate=1e308, classes=("c1",)) for k in range(2)),
-            r"types\[0\].rate: expected a number of at most 9007199254740992, got 1e\+308",
+            "types: expected rates with a finite sum",
         ),
         (
             "types",

@@ -43,12 +43,15 @@ def within(least: float, most: float) -> Limit:
     return Limit(f"from {_plain(least)} to {_plain(most)}", lambda value: least <= value <= most)
 
 
+POSITIVE = Limit("above 0", lambda value: value > 0.0)
+"""However little: of what theory is asked, and no node."""
+
 FINITE = Limit("that is finite", math.isfinite)
 
 
-def check_limits(values: Any, source: str, place: str = "") -> None:
+def check_limits(values: Any, source: str, place: str = "", *, most: float = WHOLE_MAX) -> None:
     """Check every number of a dataclass that has a limit; numbers are finite, and none is above
-    WHOLE_MAX. A field that is not set, or has a list where it could have a number, has none.
+    `most`. A field that is not set, or has a list where it could have a number, has none.
 
     Raises InputError with the source and the field's name after `place`.
     """
@@ -58,8 +61,8 @@ def check_limits(values: Any, source: str, place: str = "") -> None:
             continue
         if not (math.isfinite(value) and limit.holds(value)):
             wanted = limit.expected
-        elif abs(value) > WHOLE_MAX:
-            wanted = f"of at most {WHOLE_MAX}"
+        elif abs(value) > most:
+            wanted = f"of at most {most}"
         else:
             continue
         expected = f"expected a number {wanted}, got {_plain(value)}"

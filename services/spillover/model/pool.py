@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from spillover.model.errors import InputError
-from spillover.model.limits import above, at_least, check_limits
+from spillover.model.limits import POSITIVE, at_least, check_limits
 
 POOL_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Ids of servers, classes and types end up in labels and headers: plain ones only."""
@@ -29,7 +29,7 @@ class PoolServer:
 
     id: str
     """The name of the server, unique in the pool."""
-    rate: Annotated[float, above(0)]
+    rate: Annotated[float, POSITIVE]
     """Capacity mu_s: how many jobs of mean size it works off per second."""
 
 
@@ -51,7 +51,7 @@ class PoolType:
 
     id: str
     """The name of the type, unique in the pool."""
-    rate: Annotated[float, above(0)]
+    rate: Annotated[float, POSITIVE]
     """Arrival rate nu_k: how many such jobs come per second."""
     classes: tuple[str, ...]
     """The ids of the classes that a job of this type may join."""
@@ -82,7 +82,10 @@ class Pool:
         check_ids("types", "type", [each.id for each in self.types])
         for field in ("servers", "types", "classes"):
             for index, entry in enumerate(getattr(self, field)):
-                check_limits(entry, "pool", f"{field}[{index}].")
+                check_limits(entry, "pool", f"{field}[{index}].", most=math.inf)
+        for field, rated in (("servers", self.servers), ("types", self.types)):
+            if not sum(each.rate for each in rated) < math.inf:
+                _fail(field, "expected rates with a finite sum")
         servers = {server.id for server in self.servers}
         for index, entry in enumerate(self.classes):
             check_known(f"classes[{index}].servers", "server", entry.servers, servers)
