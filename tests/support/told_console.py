@@ -62,8 +62,17 @@ def allocated(partition, node, **fields):
 
 def producer_of(name, **fields):
     """A producer of a queue, with nothing in it but what is given."""
-    counts = ("buffered", "resting", "granted", "dead", "produced", "acknowledged", "discarded", "returned")
-    counts += ("waiting", "takes", "parked", "memory_bytes", "sent_bytes", "draining", "drained")
+    counts = ("buffered", "granted", "dead", "produced", "acknowledged", "discarded", "returned")
+    counts += (
+        "resting",
+        "waiting",
+        "takes",
+        "parked",
+        "memory_bytes",
+        "sent_bytes",
+        "draining",
+        "drained",
+    )
     bounds = ("buffers", "object_limit_bytes", "unacked", "dead", "deliveries", "waiting")
     at_rest = {
         **dict.fromkeys(counts, 0), "producer": name, "url": "http://127.0.0.1:1", "epoch": 1,
