@@ -1,15 +1,13 @@
-"""What all tests share: how a missing tool is met, Hypothesis without surprises, and how many
-tests run side by side, and which of them once more (tests/run.sh).
+"""What all tests share: how a missing tool is met, Hypothesis without surprises, how many tests run
+side by side, and the lists that tests/run.sh wants.
 
 Fixtures of one ring live in that ring's own conftest, what tests import in tests/support.
 """
 
 from __future__ import annotations
 
-import functools
 import gc
 import os
-import re
 import shutil
 import sys
 import threading
@@ -17,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import cast
 
 import hypothesis
 import pytest
@@ -25,6 +23,9 @@ import pytest
 from support import federation
 from support import redis_server as servers
 from support import waves as large_answers
+
+# Commands as users start them, pages in a browser, and federations that are broken.
+pytest_plugins = ["support.commands", "support.console_page", "support.faults.rings"]
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
 # All of them in `make soak`, a third in `make test`, a sixth in `make check`.
@@ -34,69 +35,36 @@ hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, m
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 
 TESTS = Path(__file__).parent
-REAL = {"containers", "dashboards", "e2e", "soak"}
-"""Directories whose tests start whole processes, as those do elsewhere that are marked `e2e`. Those
-that are not marked as another kind are threes."""
-KINDS = ("together", "meanwhile", "threes", "quiet", "alone")
-"""The first three wait on conditions, and are `make test`: `together` runs on as many workers as
-there are cores and two more, `meanwhile` computes at the lowest priority beside them, and `threes`
-start processes, three tests at a time. The last two are bound to real time, and are `make
-realtime`: of `quiet` three run at a time, and `alone` wants the machine for itself."""
-REALTIME = {"quiet", "alone"}
-"""Limits of these tests are times, or they compare a live run with the simulator. A test that is
-marked `realtime` is quiet, whatever its file is."""
-KIND_OF_FILE = re.compile(
-    r"^pytestmark = .*\bmark\.(together|meanwhile|threes|quiet)\b", re.MULTILINE
-)
-LONGEST = (
-    *("faults_links", "faults_processes", "faults_surroundings", "console_page", "up"),
-    *("quick_runs", "configuration", "mixed_versions", "queue_clients", "readme_tour"),
-    *("queue_virtual_time", "killed_node", "queue_processes", "lease_groups", "lease_demo"),
-    *("cancellations", "on_prometheus", "overload", "failing_site", "real_services"),
-)
-"""Files of those that begin first, in order, so that no worker is left alone with one in the end:
-by how long they take."""
-FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
-"""Directories of rules: nothing there is bound to real time."""
-COMPUTE = FAIL_AT_ONCE | {"inputs", "model", "reproduce"}
-"""Directories whose tests wait for nothing."""
-MEANWHILE = {"core", "inputs", "model", "policy", "reproduce", "sim"}
-"""Those of them that take most of the time, and of whose tests most bear to stand still: whoever
-does not says `together`, or that it starts processes. Elsewhere whoever does says `meanwhile`."""
-NOT_MEANWHILE = re.compile(r"\bmark\.(processes|together)\b")
+WHOLE_PROCESSES = {TESTS / name for name in ("containers", "dashboards", "e2e", "realtime", "soak")}
+"""Directories whose tests start whole processes, and that `make check` does not even read."""
+FIRST = ("e2e", "dashboards", "test_types.py")
+"""The places whose tests begin first, in order: each of them takes long, and all others fill the
+gaps at the end."""
 REAL_SERVERS = {"redis_server", "redis_servers"}
-"""Fixtures that start processes, as the tests do that ask for them."""
-ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
-"""In a file of which `make check` reads no more."""
+"""Fixtures that start processes, so that tests that ask for them are marked `processes`."""
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a directory there that is the user's alone
 MEMORY_BYTES = 2**30
-PRIORITY_LOWEST = 19
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
 
 
 OWN_THREADS = {"spillover-client", "queue-consumer", "queue-producer"}
-"""Of clients for code that never awaits."""
+"""Threads of clients for code that never awaits."""
 
 RUNS_A_TEST = threading.Event()
 
 LOOKED_THROUGH = threading.Event()
-"""All objects, by the collector, since they were last set aside."""
+"""The collector has looked at all objects since they were last set aside."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--only",
-        choices=(*KINDS, "quick"),
-        help="the tests of one kind (tests/conftest.py), or of those that run together or "
-        "meanwhile the ones that start no process, have no limits of real time and are not slow "
-        "(default: all)",
+        "--quick",
+        action="store_true",
+        help="the tests of `make check`: they start no process and are not slow",
     )
     parser.addoption(
-        "--first-failures",
-        type=Path,
-        metavar="FILE",
-        help="append to this file which threes and tests bound to real time fail, uncounted",
+        "--failures", type=Path, metavar="FILE", help="append to this file which tests fail"
     )
     parser.addoption(
         "--skips",
@@ -104,46 +72,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="append to this file why tests are skipped, and behind a tab which",
     )
-    parser.addoption(
-        "--again", type=Path, metavar="FILE", help="the tests and files that this file names"
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    is_quick = config.getoption("only") == "quick"
+    is_quick = config.getoption("quick")
     usual = "whole" if "SPILLOVER_SOAK_S" in os.environ else "repeatable"
     profile = os.environ.get("HYPOTHESIS_PROFILE", "quick" if is_quick else usual)
     hypothesis.settings.load_profile(profile)
     if is_quick:
+        asked = f"({config.option.markexpr}) and " if config.option.markexpr else ""
+        config.option.markexpr = f"{asked}not processes and not slow"
         sys.addaudithook(_refuse_processes)
         _keep_files_in_memory()
-    if config.getoption("only") == "meanwhile" and not hasattr(config, "workerinput"):
-        _take_what_is_left()
     gc.callbacks.append(_note_collection)
 
 
 def _keep_files_in_memory() -> None:
-    """Those of `tmp_path`, if there is room: stores wait for what they write to be on the disk for
-    good, some milliseconds each time. In `make test` it is on one."""
+    """Keep those of `tmp_path` there, if there is room: stores wait for what they write to be on a
+    disk for good, some milliseconds each time. In `make test` it is on one."""
     with suppress(OSError):  # macOS has no such place
         if shutil.disk_usage(MEMORY).free > MEMORY_BYTES and os.access(MEMORY, os.W_OK):
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
-def _take_what_is_left() -> None:
-    """Of the cores. Linux shares them out between sessions first (sched(7), "The autogroup
-    feature"), and each node has one of its own: whatever priority this process had in that of
-    the tests that wait for nodes, it would take as much as a node does. Its workers are of the same
-    session, so that they are stopped and ended with it (tests/run.sh)."""
-    os.nice(PRIORITY_LOWEST)
-    with suppress(OSError):  # begun by hand: its session is the terminal's
-        os.setsid()
-        Path("/proc/self/autogroup").write_text(str(PRIORITY_LOWEST), "ascii")
-
-
 def _refuse_processes(event: str, told: tuple[object, ...]) -> None:
-    """Hold tests to what they say of themselves. Matplotlib lists the fonts of a machine where
-    it is used for the first time."""
+    """Hold tests to their markers. Matplotlib lists the fonts of a machine where it is used for the
+    first time."""
     starts = event in {"subprocess.Popen", "os.fork", "os.posix_spawn"} and told[:1] != ("fc-list",)
     if starts and RUNS_A_TEST.is_set():
         raise AssertionError("it starts a process: mark it `processes`")
@@ -195,206 +149,65 @@ def pytest_collection() -> Iterator[object]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave unread what its name, its place or its markers tell to be for other passes: to read all
-    tests takes a worker as long as to run a thousand. None: that is not known before."""
-    only, again = config.getoption("only"), config.getoption("again")
-    if only is None or not collection_path.name.startswith("test_"):
-        return None
-    if again is not None and collection_path.name not in again.read_text("utf-8"):
-        return True
-    return _is_left_to_others(only, collection_path) or None
+    """`make check` leaves unread what it would not run. None: other hooks decide."""
+    return (config.getoption("quick") and collection_path in WHOLE_PROCESSES) or None
 
 
-def _is_left_to_others(only: str, path: Path) -> bool:
-    parts = set(path.relative_to(TESTS).parts)
-    is_real, is_meanwhile = bool(REAL & parts), bool(MEANWHILE & parts)
-    text = path.read_text("utf-8")
-    says_a_kind = KIND_OF_FILE.search(text) is not None
-    says = f"mark.{only}" in text
-    match only:
-        case "together":
-            computes = is_meanwhile and not NOT_MEANWHILE.search(text)
-            return computes or ((is_real or says_a_kind) and not says)
-        case "meanwhile":
-            return not (is_meanwhile or says)
-        case "quick":
-            return is_real or ALL_SLOW.search(text) is not None
-        case "threes":
-            says = says or ((is_real or "mark.e2e" in text) and not says_a_kind)
-        case "quiet":
-            says = says or "mark.realtime" in text
-        case "alone":
-            says = says or "containers" in parts
-    return not says
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what follows from a test's place, and leave out what is for other passes."""
-    match config.getoption("only"):
-        case "threes" | "quiet":
-            items.sort(key=_place)
-        case "together" | "meanwhile" | "quick":
-            items[:] = _in_turns(items)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what follows from fixtures, and begin with what takes long."""
     is_soak = "SPILLOVER_SOAK_S" in os.environ
     for item in items:
         if is_soak and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(0))  # it has its own limit
-        _mark(item)
-    kept = [item for item in items if _is_asked_for(config, item)]
-    if len(kept) < len(items):
-        ours = set(kept)
-        config.hook.pytest_deselected(items=[item for item in items if item not in ours])
-        items[:] = kept
+        if REAL_SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.processes)
+    items.sort(key=_turn)
 
 
-def _mark(item: pytest.Item) -> None:
-    """Mark what follows from the kind of a test and from its fixtures; refuse what contradicts."""
-    if (kind := _kind(item)) in REALTIME:
-        item.add_marker(pytest.mark.realtime)
-    elif kind == "threes":
-        item.add_marker(pytest.mark.threes)
-    if _is_real(item) or REAL_SERVERS & set(getattr(item, "fixturenames", ())):
-        item.add_marker(pytest.mark.processes)
-    if item.get_closest_marker("realtime") and FAIL_AT_ONCE & _parts(item):
-        raise pytest.UsageError(f"{item.nodeid}: rules are not bound to real time")
-    if item.get_closest_marker("processes") and _is_unread_by_together(item):
-        raise pytest.UsageError(f"{item.nodeid}: it starts processes: mark it `processes`")
-
-
-def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
-    only, again = config.getoption("only"), config.getoption("again")
-    if again is not None:
-        named = again.read_text("utf-8").splitlines()
-        if item.nodeid not in named and item.nodeid.partition("::")[0] not in named:
-            return False
-    if only == "quick":
-        left_out = {"processes", "realtime", "slow"} & {mark.name for mark in item.iter_markers()}
-        return _kind(item) in {"together", "meanwhile"} and not left_out
-    return only is None or _kind(item) == only
-
-
-def _parts(item: pytest.Item) -> frozenset[str]:
-    return _parts_of(item.path)
-
-
-@functools.cache
-def _parts_of(path: Path) -> frozenset[str]:
-    return frozenset(path.relative_to(TESTS).parts)
-
-
-def _is_real(item: pytest.Item) -> bool:
-    return bool(REAL & _parts(item) or item.get_closest_marker("e2e"))
-
-
-def _is_unread_by_together(item: pytest.Item) -> bool:
-    return bool(MEANWHILE & _parts(item)) and not NOT_MEANWHILE.search(item.path.read_text("utf-8"))
-
-
-def _place(item: pytest.Item) -> int:
-    name = item.path.stem.removeprefix("test_")
-    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
-
-
-def _in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Returns them with files that compute between files that wait, so that all cores are busy all
-    the time. The last files of either are short ones, those of `core` and of `apps`."""
-    files: tuple[list[Path], list[Path]] = ([], [])
-    for path, item in {item.path: item for item in items}.items():
-        files[bool(COMPUTE & _parts(item))].append(path)
-    places = {
-        path: (number + 0.5) / len(some)
-        for some in files
-        for number, path in enumerate(sorted(some, reverse=True))
-    }
-    return sorted(items, key=lambda item: places[item.path])
-
-
-def _kind(item: pytest.Item) -> str:
-    """Returns which of KINDS it is: as the nearest marker says, else by its place."""
-    said = (marker.name for marker in item.iter_markers() if marker.name in KINDS)
-    kind = next(said, None)
-    if kind not in REALTIME and item.get_closest_marker("realtime"):
-        return "quiet"
-    if kind is not None:
-        return kind
-    if _is_real(item):
-        return "threes"
-    computes = MEANWHILE & _parts(item) and not item.get_closest_marker("processes")
-    return "meanwhile" if computes else "together"
+def _turn(item: pytest.Item) -> int:
+    place = item.path.relative_to(TESTS).parts[0]
+    return FIRST.index(place) if place in FIRST else len(FIRST)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The exit status that tests/run.sh goes by: 1 where tests failed that are not run again, and
-    as after Ctrl-C where -x ended the run."""
+    """Keep the lists of what failed and of what was skipped."""
     config = session.config
-    is_part = config.getoption("only") or config.getoption("again")
-    if hasattr(config, "workerinput") or not is_part:
+    if hasattr(config, "workerinput"):
         return
-    if session.exitstatus == pytest.ExitCode.TESTS_FAILED and session.shouldfail:
-        session.exitstatus = pytest.ExitCode.INTERRUPTED
     stats = config.pluginmanager.get_plugin("terminalreporter").stats
-    _list_skips(config.getoption("skips"), stats.get("skipped", ()))
-    failures = [*stats.get("failed", ()), *stats.get("error", ())]
-    limited = [one for one in failures if {"realtime", "threes"} & {*getattr(one, "keywords", ())}]
-    file = config.getoption("first_failures")
-    if file is None or not limited:
-        return
-    with file.open("a", encoding="utf-8") as listed:
-        listed.writelines(f"{name}\n" for name in dict.fromkeys(one.nodeid for one in limited))
-    if session.exitstatus == pytest.ExitCode.TESTS_FAILED and len(limited) == len(failures):
-        session.exitstatus = pytest.ExitCode.OK
+    failed = map(_listed, (*stats.get("failed", ()), *stats.get("error", ())))
+    _append(config.getoption("failures"), dict.fromkeys(failed))
+    _append(config.getoption("skips"), map(_why_and_which, stats.get("skipped", ())))
 
 
-def _list_skips(file: Path | None, skipped: Iterable[pytest.TestReport]) -> None:
-    if file is None:
-        return
-    with file.open("a", encoding="utf-8") as listed:
-        for report in skipped:
-            _, _, reason = cast("tuple[str, int, str]", report.longrepr)
-            listed.write(f"{reason.removeprefix('Skipped: ').splitlines()[0]}\t{report.nodeid}\n")
+def _listed(report: pytest.TestReport) -> str:
+    """What goes wrong at the end of a fixture may be the work of other tests that shared it: to run
+    this one again would not show it, and it is listed as none that could be."""
+    return report.nodeid if report.when != "teardown" else f"at the end of {report.nodeid}"
+
+
+def _append(file: Path | None, lines: Iterable[str]) -> None:
+    if file is not None:
+        with file.open("a", encoding="utf-8") as listed:
+            listed.writelines(f"{line}\n" for line in lines)
+
+
+def _why_and_which(report: pytest.TestReport) -> str:
+    _, _, reason = cast("tuple[str, int, str]", report.longrepr)
+    return f"{reason.removeprefix('Skipped: ').splitlines()[0]}\t{report.nodeid}"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For `-n auto`, by the cores that this process may use. Those of `make check` wait for most of
-    their time, in which others compute. Of those that run together so much is done by processes of
-    their own that two more are enough, and those that compute wait for nothing."""
+    """For `-n auto`, by the cores that this process may use. Tests of `make check` wait for a third
+    of their time, in which others compute; of those that start whole nodes two cores bear no more
+    than three."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    match config.getoption("only"):
-        case "quick":
-            return min(3 * cores, WORKERS_MAX)
-        case "meanwhile":
-            return min(cores, WORKERS_MAX)
-    return min(cores + 2, WORKERS_MAX)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Each file is a series on one worker, so that what its tests share is made once, and of the
-    threes those about faults are one together, since they use the same federations again. Where
-    tests are long a worker is given its next series as late as can be: it starts the last test of
-    one as soon as it knows the first of the next, which another worker may be free to begin."""
-    if config.getoption("dist") != "loadscope":
-        return None
-    from xdist.scheduler import LoadScopeScheduling
-
-    are_long = config.getoption("only") in {"threes", "quiet"}
-
-    class Series(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return "faults" if "/test_faults_" in file else file
-
-        def _reschedule(self, node: Any) -> None:
-            is_early = self._pending_of(self.assigned_work[node]) > 1
-            if not (are_long and is_early and self.workqueue):
-                super()._reschedule(node)
-
-    return Series(config, log)
+    return min(cores + (2 if config.getoption("quick") else 1), WORKERS_MAX)
 
 
 @pytest.hookimpl(wrapper=True)

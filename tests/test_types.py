@@ -1,7 +1,8 @@
 """All code has types that fit, as mypy sees them: the rules are in pyproject.toml.
 
 Without what it knows from the last time, as on a clean checkout, it takes a core for a minute: so
-`make test` has it among what only computes, and `make check` beside the style.
+`make test` has it among the tests that only compute, and `make check` runs `mypy` itself, beside
+the style.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.meanwhile, pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[1]
 

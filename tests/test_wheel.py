@@ -24,15 +24,15 @@ def wheel_names(tmp_path_factory):
         return archive.namelist()
 
 
-def test_the_wheel_holds_both_packages_and_nothing_else(wheel_names):
+def test_the_wheel_holds_its_packages_and_nothing_else(wheel_names):
     """No `services`, `loadgen` or `tests` ever lands in a user's site-packages."""
     top_level = {name.split("/")[0] for name in wheel_names}
     (metadata,) = (name for name in top_level if name.endswith(".dist-info"))
     assert metadata.startswith("spillover-")
-    assert top_level - {metadata} == {"spillover", "spillover_loadgen"}
+    assert top_level - {metadata} == {"spillover", "spillover_lab", "spillover_loadgen"}
 
 
-@pytest.mark.parametrize("package", ["spillover", "spillover_loadgen"])
+@pytest.mark.parametrize("package", ["spillover", "spillover_lab", "spillover_loadgen"])
 def test_the_wheel_says_that_its_packages_are_typed(wheel_names, package):
     """Users' type checkers read our annotations."""
     assert f"{package}/py.typed" in wheel_names
@@ -40,7 +40,7 @@ def test_the_wheel_says_that_its_packages_are_typed(wheel_names, package):
 
 def test_the_wheel_carries_every_file_of_the_packages(wheel_names):
     """Scripts, templates and other data files travel with the code."""
-    sources = {"spillover": "services", "spillover_loadgen": "loadgen"}
+    sources = {"spillover": "services", "spillover_lab": "loadgen", "spillover_loadgen": "loadgen"}
     wanted = {
         path.relative_to(ROOT / parent).as_posix()
         for package, parent in sources.items()

@@ -240,7 +240,7 @@ NEIGHBORS = Row(
         "How old is what it knows of each?",
         "Age of the newest report: silent for a second, a neighbor gets nothing more.",
         Query(CLUSTER.of(signals.NEIGHBOR_STATE_AGE), "{{neighbor}}"),
-        unit="s", width=8, limits=[(1, WARNING), (5, ALARM)],
+        unit="s", width=6, limits=[(1, WARNING), (5, ALARM)],
     ),
     graph(
         "What does it hand to each?", "Forwards per second, by what came back.",
@@ -248,7 +248,7 @@ NEIGHBORS = Row(
             total(CLUSTER.rate(signals.FORWARDS), "neighbor", "outcome"),
             "to {{neighbor}}, {{outcome}}",
         ),
-        unit="reqps", width=8,
+        unit="reqps", width=6,
     ),
     graph(
         "What does it get from each?", "Requests that neighbors handed over, by how they ended.",
@@ -256,7 +256,14 @@ NEIGHBORS = Row(
             total(CLUSTER.rate(signals.RECEIVED), "neighbor", "outcome"),
             "from {{neighbor}}, {{outcome}}",
         ),
-        unit="reqps", width=8,
+        unit="reqps", width=6,
+    ),
+    graph(
+        "Which lose what they are given?",
+        "Forwards per second that were lost or came back too late; 1 while a neighbor is avoided.",
+        Query(total(CLUSTER.rate(signals.FORWARDS_MISSED), "neighbor"), "{{neighbor}}"),
+        Query(CLUSTER.of(signals.NEIGHBOR_AVOIDED), "{{neighbor}} is avoided"),
+        width=6,
     ),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status of the contract's section 1. All that this
+    """Run the command line; returns the exit status (`spillover.cli`). All that this
     takes is imported within, so that Ctrl-C ends it without a traceback from the start."""
     try:
         if argv is None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.terminal import listed, open_console, say, show_table, table_of
 from spillover.model.errors import InputError
-from spillover_loadgen.api_token import add_token_file
 from spillover_loadgen.clients_driver import RULES, ClientsLoad
-from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 from spillover_loadgen.targets import node_url
-from spillover_loadgen.terminal import listed, open_console, say, show_table, table_of
 
 SUMMARY = "have many connected clients that follow the federation's membership"
 DESCRIPTION = """\
@@ -26,33 +25,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a node to begin with; repeat it to have clients begin at any of them",
     )  # fmt: skip
     parser.add_argument(
-        "--clients", type=whole_number, required=True, metavar="N", help="how many clients"
+        "--clients", type=whole_number, required=True, metavar="N", help="the number of clients"
     )
     parser.add_argument(
         "--rule", choices=RULES, default=RULES[0],
-        help="where clients go when the list of nodes changes (default stratified)",
+        help="let clients choose by this rule when the list of nodes changes",
     )  # fmt: skip
     parser.add_argument(
         "--virtual-nodes", type=whole_number, default=1, metavar="K",
-        help="how often consistent-hash puts each node on its circle",
+        help="with consistent-hash: put each node so often on its circle",
     )  # fmt: skip
     parser.add_argument(
-        "--duration-s", type=above_zero, required=True, metavar="D", help="how long they stay"
-    )
+        "--duration-s", type=above_zero, required=True, metavar="D",
+        help="the time that clients stay",
+    )  # fmt: skip
     parser.add_argument(
         "--change-wait-s", type=at_least_zero, default=5.0, metavar="S",
-        help="clients wait up to so long before they act on a change",
+        help="let clients wait up to so long before they act on a change",
     )  # fmt: skip
     parser.add_argument(
         "--rate", type=at_least_zero, default=0.0, metavar="R",
-        help="requests per second of all clients together, at exponential intervals",
+        help="make so many requests per second, all clients together, at exponential intervals",
     )  # fmt: skip
     parser.add_argument(
         "--service-ms", type=at_least_zero, default=5.0, metavar="MS",
-        help="of each request, for the handlers sleep and spin",
+        help="the service time of each request, for the handlers sleep and spin",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
-    add_token_file(parser)
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, metavar="N",
+        help="the seed of all draws",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
 
+from spillover.commandline.api_token import Headers
 from spillover.live.http.client import HttpClient
 from spillover.live.membership.session_shell import RULES, SessionShell, session_of
 from spillover.model.errors import NotDelivered, PeerError
-from spillover_loadgen.api_token import Headers
 
 __all__ = ["RULES", "ClientsLoad", "client_name", "run"]
 
@@ -82,7 +82,7 @@ class Crowd:
         self._body = json.dumps({"payload": {"service_ms": load.service_ms}}).encode()
 
     async def run(self, stop: asyncio.Event) -> dict[str, Any]:
-        """Returns the result (contract, section 3)."""
+        """Returns the object that `spillover-loadgen clients --json` prints."""
         start_s = time.monotonic()
         end_s = start_s + self._load.duration_s
         starting = asyncio.create_task(self._start_all())
@@ -254,7 +254,7 @@ def _name() -> bytes:
 
 
 def _times(values: list[float]) -> dict[str, float | None]:
-    """From a loss to the next session, of those that found one."""
+    """Returns percentiles of the time from a loss to the next session, of those that found one."""
     ordered = sorted(values)
     if not ordered:
         return {"p50": None, "p99": None, "max": None}

@@ -13,16 +13,22 @@ import json
 import resource
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
+from spillover.commandline.api_token import Headers, add_token_file, token_headers
+from spillover.commandline.option_types import above_zero
+from spillover.commandline.output import take_all_characters
+from spillover.commandline.parsing import OneLineParser
+from spillover.commandline.trusting import add_ca_file
 from spillover.live.process.beginning import end_by_default
 from spillover.model.errors import InputError, RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
+from spillover.workloads.options import add_schedule_options, read_schedule
 from spillover_loadgen import (
     clients_command,
     clients_driver,
@@ -32,16 +38,12 @@ from spillover_loadgen import (
     queue_driver,
     results,
 )
-from spillover_loadgen.api_token import Headers, add_token_file, token_headers
 from spillover_loadgen.cli import INTERRUPTED
-from spillover_loadgen.option_types import above_zero
-from spillover_loadgen.output import take_all_characters
-from spillover_loadgen.parsing import OneLineParser
-from spillover_loadgen.queue_record import Put, QueueRecord
+from spillover_loadgen.queue_record import Put
 from spillover_loadgen.record import Outcome, Record
-from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
 from spillover_loadgen.targets import check_targets, target
-from spillover_loadgen.trusting import add_ca_file
+
+T = TypeVar("T")
 
 _FILES_WANTED = 60_000
 
@@ -74,37 +76,25 @@ def make_parser() -> OneLineParser:
     run.set_defaults(command=_run)
     add_schedule_options(run)
     _add_sending_options(run)
-    queue = commands.add_parser(
-        "queue",
-        help=queue_command.SUMMARY,
-        description=queue_command.DESCRIPTION,
-        allow_abbrev=False,
-    )
-    queue.set_defaults(command=_queue)
-    queue_command.configure(queue)
-    add_ca_file(queue)
-    add_token_file(queue)
-    clients = commands.add_parser(
-        "clients",
-        help=clients_command.SUMMARY,
-        description=clients_command.DESCRIPTION,
-        allow_abbrev=False,
-    )
-    clients.set_defaults(command=_clients)
-    clients_command.configure(clients)
-    add_ca_file(clients)
+    for name, module, command in (
+        ("queue", queue_command, _queue),
+        ("clients", clients_command, _clients),
+    ):
+        parsed = commands.add_parser(
+            name, help=module.SUMMARY, description=module.DESCRIPTION, allow_abbrev=False
+        )
+        parsed.set_defaults(command=command)
+        module.configure(parsed)
+        add_ca_file(parsed)
+        add_token_file(parsed)
     return parser
 
 
 def _add_sending_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
-        "--target",
-        type=target,
-        action="append",
-        required=True,
-        metavar="CLUSTER=URL",
-        help="where a cluster's requests go; repeat it for each cluster, in their order",
-    )
+        "--target", type=target, action="append", required=True, metavar="CLUSTER=URL",
+        help="the address for a cluster's requests; repeat it for each cluster, in their order",
+    )  # fmt: skip
     run.add_argument(
         "--no-check",
         action="store_true",
@@ -112,7 +102,7 @@ def _add_sending_options(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--no-keys", action="store_true", help="send no idempotency keys")
     run.add_argument(
-        "--deadline-ms", type=above_zero, metavar="MS", help="deadline of each request"
+        "--deadline-ms", type=above_zero, metavar="MS", help="the deadline of each request"
     )
     add_ca_file(run)
     add_token_file(run)
@@ -160,16 +150,9 @@ def _queue(options: argparse.Namespace) -> int:
     targets, load = _targets(options, "producer"), queue_command.load_of(options)
     headers = token_headers(options)
     asyncio.run(check_targets(targets, "producer", headers=headers))
-    _raise_file_limit()
-    with asyncio.Runner(loop_factory=_event_loop()) as runner:
-
-        async def measure() -> tuple[QueueRecord, bool]:
-            stop = asyncio.Event()
-            _stop_on_signals(stop)
-            record = await queue_driver.run(targets, load, stop, headers=headers)
-            return record, stop.is_set()
-
-        record, interrupted = runner.run(measure())
+    record, interrupted = _until_stopped(
+        lambda stop: queue_driver.run(targets, load, stop, headers=headers)
+    )
     result = record.summary(duration_s=load.duration_s, seed=load.seed, interrupted=interrupted)
     if options.json:
         print(json.dumps(result, allow_nan=False), flush=True)
@@ -184,21 +167,15 @@ def _queue(options: argparse.Namespace) -> int:
 
 def _clients(options: argparse.Namespace) -> int:
     load, headers = clients_command.load_of(options), token_headers(options)
-    _raise_file_limit()
-    with asyncio.Runner(loop_factory=_event_loop()) as runner:
-
-        async def measure() -> dict[str, Any]:
-            stop = asyncio.Event()
-            _stop_on_signals(stop)
-            result = await clients_driver.run(load, stop, headers=headers)
-            return {**result, "interrupted": stop.is_set()}
-
-        result = runner.run(measure())
+    result, interrupted = _until_stopped(
+        lambda stop: clients_driver.run(load, stop, headers=headers)
+    )
+    result |= {"interrupted": interrupted}
     if options.json:
         print(json.dumps(result, allow_nan=False), flush=True)
     else:
         clients_command.print_summary(result)
-    if result["interrupted"]:
+    if interrupted:
         return INTERRUPTED
     if not any(result["clients"].values()):
         reason = next(iter(result["reasons"]), "nobody lets clients in")
@@ -212,17 +189,13 @@ def _measure(
     options: argparse.Namespace,
     headers: Headers,
 ) -> tuple[list[Record], bool]:
-    """The records of the run, and whether a signal has ended it early."""
-    _raise_file_limit()
+    """Returns the records of the run, and whether a signal has ended it early."""
     # The schedule is long and stays: the collector need not walk it while requests are sent.
     gc.collect()
     gc.freeze()
-    with display.progress_bar() as progress, asyncio.Runner(loop_factory=_event_loop()) as runner:
-
-        async def measure() -> tuple[list[Record], bool]:
-            stop = asyncio.Event()
-            _stop_on_signals(stop)
-            records = await driver.run(
+    with display.progress_bar() as progress:
+        return _until_stopped(
+            lambda stop: driver.run(
                 schedule,
                 targets,
                 seed=options.seed,
@@ -232,9 +205,21 @@ def _measure(
                 progress=progress,
                 stop=stop,
             )
-            return records, stop.is_set()
+        )
 
-        return runner.run(measure())
+
+def _until_stopped(measure: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> tuple[T, bool]:
+    """Returns what a measurement gives, which ends early once its event is set, and whether a
+    signal has set that."""
+    _raise_file_limit()
+
+    async def run() -> tuple[T, bool]:
+        stop = asyncio.Event()
+        _stop_on_signals(stop)
+        return await measure(stop), stop.is_set()
+
+    with asyncio.Runner(loop_factory=_event_loop()) as runner:
+        return runner.run(run())
 
 
 def _event_loop() -> Callable[[], asyncio.AbstractEventLoop]:

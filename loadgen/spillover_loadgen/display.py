@@ -11,8 +11,8 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from spillover.commandline.terminal import open_console, say, table_of
 from spillover_loadgen.record import Outcome
-from spillover_loadgen.terminal import open_console, say, table_of
 
 
 @contextmanager

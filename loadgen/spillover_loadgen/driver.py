@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
+from spillover.commandline.api_token import Headers
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival, Schedule
-from spillover_loadgen.api_token import Headers
 from spillover_loadgen.record import REASON_CHARACTERS_MAX, Outcome, Record, read_answer
 
 LEAD_S = 0.1
-"""From the end of the preparations to time 0 of the schedule."""
+"""The time from the end of the preparations to time 0 of the schedule."""
 CONNECTIONS_WARM = 32
 """Opened to each target before time 0; more are opened as they are needed."""
 CONNECT_TIMEOUT_S = 5.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.terminal import listed, open_console, say, show_table, table_of
 from spillover.model.errors import InputError
-from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 from spillover_loadgen.queue_driver import QueueLoad
 from spillover_loadgen.queue_record import OBJECT_BYTES_MIN
 from spillover_loadgen.targets import producer
-from spillover_loadgen.terminal import listed, open_console, say, show_table, table_of
 
 SUMMARY = "put objects into a queue, and take them, at given rates"
 DESCRIPTION = """\
@@ -27,32 +27,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--produce-rate", type=at_least_zero, required=True, metavar="R",
-        help="objects per second at each producer, at exponential intervals",
+        help="put so many objects per second at each producer, at exponential intervals",
     )  # fmt: skip
     parser.add_argument(
         "--consumers", type=whole_number, required=True, metavar="N",
-        help="how many consumers there are; each holds one object at a time",
+        help="the number of consumers; each holds one object at a time",
     )  # fmt: skip
     parser.add_argument(
         "--consume-ms", type=at_least_zero, default=0.0, metavar="MS",
-        help="mean of the exponential time for which an object keeps a consumer busy",
+        help="the mean of the exponential time for which an object keeps a consumer busy",
     )  # fmt: skip
     parser.add_argument(
-        "--object-bytes", type=whole_number, default=1024, metavar="BYTES", help="size of an object"
-    )
+        "--object-bytes", type=whole_number, default=1024, metavar="BYTES",
+        help="the size of an object",
+    )  # fmt: skip
     parser.add_argument(
         "--duration-s", type=above_zero, required=True, metavar="D",
-        help="how long objects are produced; what is in the queue then is still consumed",
+        help="the time for which objects are produced; what is in the queue then is still consumed",
     )  # fmt: skip
     parser.add_argument(
         "--max-hops", type=whole_number, default=3, metavar="N",
-        help="how many producers one probe visits",
+        help="let one probe visit so many producers",
     )  # fmt: skip
     parser.add_argument(
         "--deadline-ms", type=above_zero, default=30_000.0, metavar="MS",
-        help="how long an object waits for a place",
+        help="the time for which an object waits for a place",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all times")
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, metavar="N",
+        help="the seed of all times",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 

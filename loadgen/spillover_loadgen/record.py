@@ -50,9 +50,9 @@ class Record:
     status: int | None = None
     reason: str | None = None
     system_time_ms: float | None = None
-    """Until the end of its service; only of `ok`."""
+    """The time until the end of its service; only of `ok`."""
     response_time_ms: float | None = None
-    """Until the client had the answer, whatever it was."""
+    """The time until the client had the answer, whatever it was."""
     hops: int | None = None
     path: tuple[str, ...] = ()
     executed_cluster: str | None = None

@@ -1,7 +1,7 @@
 """What a run's records come to: the object that `spillover-loadgen run --json` prints.
 
-Pure functions of records, and the writing of records as JSON lines. Which fields there are is
-the contract's section 3; how they look in a terminal is in `display`.
+Pure functions of records, and the writing of records as JSON lines. How the fields look in a
+terminal is in `display`.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ import asyncio
 import json
 from collections.abc import Mapping
 
+from spillover.commandline.api_token import Headers
+from spillover.commandline.option_types import did_you_mean_url
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import UNREADABLE, InputError, PeerError
 from spillover.model.ids import ClusterId
-from spillover_loadgen.api_token import Headers
-from spillover_loadgen.option_types import did_you_mean_url
 
 OPTION = "--target"
 ANSWER_WITHIN_S = 5.0

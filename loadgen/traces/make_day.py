@@ -18,7 +18,7 @@ BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 
 RATE_NIGHT_PER_S = 0.2
 PEAKS = ((0.42, 0.06, 3.0), (0.62, 0.1, 2.4))
-"""Of the day: when, how wide, and how many requests a second on top of the night's."""
+"""The peaks of the day: when, how wide, and how many requests a second on top of the night's."""
 
 CONTEXT_TOKENS = (math.log(900.0), 0.8, 8_000)
 GENERATED_TOKENS = (math.log(40.0), 0.7, 400)

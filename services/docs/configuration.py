@@ -21,6 +21,7 @@ from spillover.inputs.fault_file import NUMBERS_BY_ACTION, places_of
 from spillover.inputs.pool_file import pool_of
 from spillover.inputs.schema import file_fields
 from spillover.inputs.topology_file import topology_of
+from spillover.inputs.value_limits import LIMITS
 from spillover.model.faults import (
     CLUSTER_ACTIONS,
     FAULT_ACTIONS,
@@ -32,6 +33,7 @@ from spillover.model.faults import (
 )
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
+from spillover.model.ranges import CLUSTERS_MAX
 from spillover.model.routes import Route
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import JobType, Server, ServerClass
@@ -61,6 +63,11 @@ work instead of a file: {", ".join(f"`{name}`" for name in BUILTIN_NAMES)}.
 Ids are read as they are written: `no`, `010` and `1e3` are ids like others, with or without
 quotes. A number that YAML 1.1 and YAML 1.2 read differently is refused: `010` is 8 or 10, `1:30`
 is 90 or text.
+
+A file has at most {LIMITS.characters:,} characters and {CLUSTERS_MAX:,} clusters;
+{LIMITS.nodes:,} names and values, those that aliases (`*x`) stand for included;
+{LIMITS.entries:,} entries in a list, {LIMITS.fields:,} fields in a mapping, and
+{LIMITS.depth} of both within each other. Merge keys (`<<`) and tags of other types are refused.
 
 ```yaml
 name: two-sites

@@ -75,7 +75,7 @@ def _accepts(action: argparse.Action) -> tuple[str, ...]:
     says = inspect.getdoc(action.type) if inspect.isfunction(action.type) else None
     if says is None:
         return ()
-    first = says.partition("\n\n")[0].rstrip(".")
+    first = says.partition("\n\n")[0].removeprefix("Returns ").rstrip(".")
     return (first if first[1:2].isupper() else first[0].lower() + first[1:],)
 
 

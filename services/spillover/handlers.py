@@ -1,4 +1,4 @@
-"""What a handler of yours may raise to say how its work came to nothing.
+"""A handler of yours may raise these errors to say how its work came to nothing.
 
     from spillover.handlers import NotRun, Rejected
 
@@ -20,7 +20,8 @@ from typing import Any
 
 class NotRun(Exception):
     """The work surely was not done. The request is decided again, here or at another cluster, and
-    this cluster is left alone for `retry_after_s` (at most 60), if that is given."""
+    this cluster gets no more requests for `retry_after_s` seconds (at most 60), if that is
+    given."""
 
     not_run = True
 
@@ -33,7 +34,7 @@ class NotRun(Exception):
 
 
 class Rejected(Exception):
-    """The request is at fault: its client gets `status` (400 to 499), the reason `handler_rejected`
+    """The request is at fault. Its client gets `status` (400 to 499), the reason `handler_rejected`
     and `body`, which JSON must be able to hold. The same request under the same name gets the same
     answer, and nothing is held against this cluster."""
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from spillover.live.overflow import wire
-from spillover.live.overflow.agreement import TOLD_MAX, Agreement, Terms
 from spillover.live.overflow.identity import TURNED_AWAY_MAX, Peers, TurnedAway
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.live.process.logs import OncePerPeriod
@@ -32,7 +31,7 @@ async def begin(nodes, federation, cluster, **changes):
 
 async def says(nodes, node, text):
     """Wait until its one neighbor's row says so."""
-    (agreement,) = node.shell.peers.agreements.values()
+    (agreement,) = node.shell.neighborhood.peers.agreements.values()
     await nodes.until(lambda: agreement.disagreement == text)
     _, state = await node.get("/state")
     assert state["neighbors"][0]["disagreement"] == text
@@ -166,12 +165,12 @@ def test_another_cluster_at_a_neighbors_address(nodes):
             await federation.start("x")
             federation.topology = own
             await says(nodes, a, "at its address is cluster 'x' of federation 'other'")
-            row = federation["x"].shell.peers.turned_away()["a"]
+            row = federation["x"].shell.neighborhood.peers.turned_away()["a"]
             assert row[0] == "it looks for cluster 'b', this is 'x'"
             assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
             assert federation["x"].ledger.foreign["received"] == 0
             await federation.stop("x")
-            await nodes.until(lambda: a.shell.peers.agreements[0].disagreement is None)
+            await nodes.until(lambda: a.shell.neighborhood.peers.agreements[0].disagreement is None)
             await federation.start("b")
             await nodes.until(federation.all_linked)
 
@@ -204,22 +203,6 @@ def test_neighbors_that_tell_none_of_this(nodes):
     nodes.run(main)
 
 
-@pytest.mark.parametrize("bad", ["delay_ms=x", "delay_ms=-1", "max_hops=nan", "max_hops=1e999"])
-def test_terms_that_are_none(nodes, bad):
-    """One line that names the field."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            status, _, problem = await federation["b"].send(
-                "GET", f"{SPOKEN[0].reports}?from=a&{bad}"
-            )
-            field = bad.partition("=")[0]
-            assert (status, problem["reason"]) == (422, "invalid")
-            assert problem["detail"] == f"query: {field}: expected a number, 0 or more"
-
-    nodes.run(main)
-
-
 def test_what_is_remembered_of_those_turned_away_is_bounded(nodes, caplog):
     """The oldest is forgotten; each is told once for each reason; what is no cluster's name is not
     remembered at all."""
@@ -234,46 +217,3 @@ def test_what_is_remembered_of_those_turned_away_is_bounded(nodes, caplog):
     kept = peers.turned_away()
     assert list(kept) == [*(f"c{number}" for number in range(9, TURNED_AWAY_MAX + 8)), "b"]
     assert peers.neighbor(wire.Caller("b")) == peers.neighbor(wire.Caller("b", "a", "test")) == 0
-
-
-def test_what_is_told_of_a_neighbor_is_bounded(caplog):
-    """Whoever can call can pretend to be one, with other terms each time; and what is at its
-    address may be anything."""
-    agreement = Agreement(wire.Caller("a", "b", "test"), Terms(delay_ms=1.0))
-    with caplog.at_level(logging.INFO):
-        for delay_ms in range(2, 100):
-            agreement.asked(Terms(delay_ms=float(delay_ms)))
-    assert len(told(caplog, "neighbor disagrees")) == TOLD_MAX
-    assert agreement.disagreement == "link delay: 1 ms here, 99 ms there"
-    agreement.asked(Terms())
-    for headers, text in (
-        ({}, "what is at its address does not know this cluster"),
-        ({b"spillover-cluster": b"b"}, "link: one here, none there"),
-        ({b"spillover-cluster": b"x" * 999}, f"at its address is cluster '{'x' * 200}'"),
-        ({b"spillover-cluster": b"\xff"}, "at its address is cluster 'ÿ'"),
-        (
-            {b"spillover-cluster": b"b", b"spillover-federation": b"%0A%ff"},
-            "federation: 'test' here, '\\n\N{REPLACEMENT CHARACTER}' there",
-        ),
-    ):
-        agreement.turned_away(headers)
-        assert agreement.disagreement == text
-    agreement.unanswered()
-    assert agreement.disagreement is None
-
-
-@pytest.mark.parametrize("name", ["zwei Städte", "a&b=c", "\U0001f600" * 300, " x "])
-def test_names_that_are_hard_to_tell(nodes, name):
-    """Whatever a file calls its federation: told within the limits of a head, and compared."""
-
-    async def main():
-        topology = replace(nodes.topology_of("a", "b"), name=name)
-        async with nodes.Federation(topology, absent=("b",)) as federation:
-            await begin(nodes, federation, "b", name="other")
-            there = f"federation: {name[:200]!r} here, 'other' there"
-            await says(nodes, federation["a"], there)
-            await federation.stop("b")
-            await federation.start("b")
-            await nodes.until(federation.all_linked)
-
-    nodes.run(main)

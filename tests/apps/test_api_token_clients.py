@@ -8,10 +8,10 @@ import pytest
 
 from spillover.client import AsyncSpillover, Rejected, Retries
 from spillover.model.errors import InputError
+from spillover.workloads.generated import poisson
 from spillover_loadgen import clients_driver, driver
 from spillover_loadgen.record import Outcome
 from spillover_loadgen.targets import check_targets
-from spillover_loadgen.workloads import poisson
 from support.api_tokens import SECRETS, access_of_tests, shown_by
 
 ONCE = Retries(rounds=1)

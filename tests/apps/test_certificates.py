@@ -115,7 +115,7 @@ def test_a_neighbor_that_is_not_who_it_should_be(tmp_path):
             shown = described(pair.credentials["b"].material.leaf)
             told = f"is not believed: Hostname mismatch.*; it shows {re.escape(shown)}$"
             with pytest.raises(NotDelivered, match=told):
-                await pair["a"].shell.links.by_handle[0]._client.warm(1)
+                await pair["a"].shell.neighborhood.links[0]._client.warm(1)
             assert pair.credentials["a"].failures["out", "wrong_name"] > 0
             tell = pair["a"].shell.metrics.registry.get_sample_value
             labels = {"cluster": "a", "side": "out", "reason": "wrong_name"}
@@ -135,7 +135,7 @@ def test_connections_to_a_neighbor_are_bounded(tmp_path, monkeypatch):
 
     async def main():
         async with _pair(tmp_path) as pair:
-            client = pair["a"].shell.links.by_handle[0]._client
+            client = pair["a"].shell.neighborhood.links[0]._client
             open_at_once = set()
             flood = asyncio.create_task(_flood(pair["a"], 30))
             while not flood.done():
@@ -155,7 +155,7 @@ def test_connections_end_with_the_certificate_of_the_other_end(tmp_path, monkeyp
 
     async def main():
         async with _pair(tmp_path) as pair:
-            client = pair["a"].shell.links.by_handle[0]._client
+            client = pair["a"].shell.neighborhood.links[0]._client
             assert (await _flood(pair["a"], 20))[1] == {"a", "b"}
             before = set(client._open)
             assert before
@@ -257,7 +257,7 @@ class Load:
     async def more(self, cluster, number=30):
         """Wait until so many more have been run there."""
         wanted = self.clusters[cluster] + number
-        await until(lambda: self.clusters[cluster] >= wanted, limit_s=10.0)
+        await until(lambda: self.clusters[cluster] >= wanted)
 
 
 async def _renew(pair, new, old, now):
@@ -318,7 +318,7 @@ def test_what_is_away_comes_back_although_neighbors_part(tmp_path):
             await until(lambda: b.ledger.foreign["running"] > 0)
             pair.certify("b", trusted=[Authority("another")])
             assert await pair.credentials["b"].look()
-            await until(lambda: a.shell.links.by_handle[0]._agreement.is_turned_away)
+            await until(lambda: a.shell.neighborhood.links[0]._agreement.is_turned_away)
             assert b.ledger.foreign["running"] > 0
             received = b.ledger.foreign["received"]
             told = [json.loads((await answer).body) for answer in answers]

@@ -16,7 +16,7 @@ async def put(node, topology, if_version):
 
 
 def version(node):
-    return node.shell.configured.stamp.version
+    return node.shell.neighborhood.configured.stamp.version
 
 
 def test_one_of_two_that_are_set_at_once_is_taken(nodes, redis_server, redis_servers):

@@ -5,7 +5,6 @@ may operate. How it looks and behaves in a browser is tested in tests/e2e/test_c
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import re
 import socket
@@ -20,18 +19,7 @@ from spillover.apps.http.console.operators import (
     OVER_THE_NETWORK,
     Operators,
 )
-from spillover.apps.http.server import HttpServer
-from spillover.apps.node.app import create_app
-from spillover.live.process.listening import bind_socket
-
-VENDORED = {
-    "vendor/uplot/uPlot.iife.min.js": (
-        "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
-    ),
-    "vendor/uplot/uPlot.min.css": (
-        "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04"
-    ),
-}
+from support.waiting import slack
 
 
 class Listener:
@@ -133,29 +121,6 @@ def test_scripts_import_only_what_is_there():
             )
 
 
-def test_what_is_not_ours_is_what_was_published():
-    """With its license beside it."""
-    found = {name: hashlib.sha256(files.assets()[name].content).hexdigest() for name in VENDORED}
-    assert found == VENDORED
-    assert b"MIT" in files.assets()["vendor/uplot/LICENSE"].content
-
-
-def test_a_page_that_is_known_is_not_sent_again(nodes):
-    """304; and a slash too many leads to the page."""
-
-    async def check(federation):
-        node = federation["a"]
-        tag = (await fetch(node, "/console"))[1]["etag"]
-        status, _, body = await fetch(node, "/console", **{"if-none-match": tag})
-        assert (status, body) == (304, b"")
-        status, headers, _ = await fetch(node, "/console/")
-        assert (status, headers["location"]) == (308, "../console")
-        for path in ("/console/assets/x/../../state", "/console/nothing"):
-            assert (await fetch(node, path))[0] in {404, 405}
-
-    with_pair(nodes, check)
-
-
 # --- events -------------------------------------------------------------------------------------
 
 
@@ -192,55 +157,6 @@ def test_listeners_are_told_what_the_federation_is_like(nodes):
             told = (await listener.next("update"))[1]
         assert told["clusters"][1]["last_seen_s"] >= 0.0
         await listener.leave()
-
-    with_pair(nodes, check)
-
-
-def test_no_more_than_five_updates_a_second(nodes):
-    """However many listen, the federation is asked once."""
-
-    async def check(federation):
-        shown = 0
-        poller = console_of(federation["a"]).broadcast
-        look = poller._look
-
-        async def counted():
-            nonlocal shown
-            shown += 1
-            return await look()
-
-        poller._look = counted
-        listeners = [await Listener.of(federation["a"].url) for _ in range(5)]
-        loop = asyncio.get_running_loop()
-        await listeners[0].next("update")
-        began_s, before = loop.time(), shown
-        for _ in range(5):
-            await asyncio.gather(*(one.next("update") for one in listeners))
-        assert loop.time() - began_s > 0.7
-        assert shown - before <= 7
-        await asyncio.gather(*(one.leave() for one in listeners))
-
-    with_pair(nodes, check)
-
-
-def test_the_poller_runs_only_while_somebody_listens(nodes):
-    """It begins with the first and ends with the last, however they leave."""
-
-    async def check(federation):
-        poller = console_of(federation["a"]).broadcast
-        assert not poller.polling
-        for _ in range(2):
-            listeners = [await Listener.of(federation["a"].url) for _ in range(3)]
-            for one in listeners:
-                await one.next("update")
-            assert (poller.listeners, poller.polling) == (3, True)
-            for one in listeners[:-1]:
-                await one.leave()
-            await nodes.until(lambda: poller.listeners == 1)
-            assert poller.polling
-            listeners[-1].writer.transport.abort()
-            await nodes.until(lambda: poller.listeners == 0)
-            assert not poller.polling
 
     with_pair(nodes, check)
 
@@ -331,7 +247,7 @@ def test_open_pages_do_not_hold_up_the_end(nodes):
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         await federation.stop("b")
-        assert loop.time() - began_s < 1.5
+        assert loop.time() - began_s < 1.5 * slack()
         for one in listeners:
             while await one.next() is not None:
                 pass
@@ -403,26 +319,3 @@ def test_with_api_tokens_it_does_not_matter_where_an_operator_is():
     assert rule.why_not_now("192.0.2.7", here) is None
     for more in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
         assert rule.why_not_now("127.0.0.1", {**here, **more}) == OTHER_SITE
-
-
-def test_the_page_says_why_it_does_not_operate(nodes):
-    """What listeners hear first depends on how they came, and on --testbed."""
-
-    async def check(federation):
-        shell = federation["a"].shell
-        listener = await Listener.of(federation["a"].url, host="service.example")
-        assert (await listener.next())[1]["why_not"] == OVER_THE_NETWORK
-        await listener.leave()
-        with bind_socket("127.0.0.1", 0) as listening:
-            server = HttpServer(create_app(shell, testbed=True))
-            serving = asyncio.create_task(server.serve(sockets=[listening]))
-            await server.ready.wait()
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            for host, why_not in (("service.example", FOREIGN_NAME), ("10.0.0.7:80", None)):
-                listener = await Listener.of(url, host=host)
-                assert (await listener.next())[1]["why_not"] == why_not
-                await listener.leave()
-            server.stop()
-            await serving
-
-    with_pair(nodes, check)

@@ -57,8 +57,8 @@ def test_who_was_answered_hears_nothing_at_the_deadline(nodes, how):
             writer.write(head(len(work), KEY, b"Spillover-Deadline-Ms: 400\r\n") + work)
         else:
             writer.write(b"GET /requests/k?wait_ms=400 HTTP/1.1\r\nHost: x\r\n\r\n")
-        ref = node.shell.home_requests.find("k").ref
-        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
+        ref = node.shell.requests.home.find("k").ref
+        await nodes.until(lambda: len(node.shell.requests.waiters.of(ref)) == 2)
         over_s = time.monotonic() + 0.4
         assert (await answer_on(reader))[0] == 200
         assert (await first).status == 200
@@ -100,7 +100,7 @@ def test_a_failure_that_was_told_is_fetched(nodes):
         lines = [(b"Prefer", b"respond-async, wait=9"), (b"Spillover-Deadline-Ms", b"30")]
         response = await node.post({"service_ms": 5000}, id="k", headers=lines)
         assert response.status == 504
-        assert node.shell.home_requests.unfetched == 0
+        assert node.shell.requests.home.unfetched == 0
 
     with_node(nodes, check)
 

@@ -131,7 +131,7 @@ def test_a_client_that_leaves_within_its_body_leaves_nothing(nodes, monkeypatch)
         _, writer = await connect(node)
         writer.write(post(content) + content[:500])
         await writer.drain()
-        await asyncio.wait_for(_begun(node, nodes), 5)
+        await asyncio.wait_for(_begun(node, nodes), 30)
         writer.transport.abort()
         await nodes.until(lambda: len(gone) == 1)
         assert gone[0]._put_off is None

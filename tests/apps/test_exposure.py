@@ -53,7 +53,7 @@ def test_doors_lead_to_what_connections_share(nodes):
             app = federation["a"].server.config.app
             shell = federation["a"].shell
             for door in (app, PublicOnly(app), PeersOnly(app)):
-                assert door.edge.moving is shell.moving
+                assert door.edge.moving is shell.room.moving
                 assert door.edge.writes is shell.writes
             public, peers = (door(app).edge.direct.posts for door in (PublicOnly, PeersOnly))
             assert b"/requests" in public

@@ -11,7 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spillover.apps.node import hot_paths
 from spillover.apps.node.views import NodeState
-from spillover.model.request import Outcome, Refusal
 
 ENDS = ("answered", "failed", "rejected", "expired", "refused")
 
@@ -75,42 +74,6 @@ def test_every_end_is_counted_and_recent_ones_apart(nodes):
             assert [recent[end] for end in ("done", *ENDS[1:])] == [3, 1, 0, 1, 1]
             assert recent["window_s"] == 10
             assert 0.0 < recent["p50_ms"] <= recent["p99_ms"]
-
-    nodes.run(main)
-
-
-def test_refusals_are_counted_by_reason(nodes):
-    """All reasons are there from the start, at zero."""
-
-    async def main():
-        async with in_front_of_a_service(nodes) as node:
-            before = await samples(node, "spillover_refusals")
-            assert before == {(reason.value,): 0.0 for reason in Refusal}
-            await node.send("POST", "/admin/drain")
-            for _ in range(2):
-                assert (await node.post(1)).status == 503
-            assert await samples(node, "spillover_refusals") == before | {("draining",): 2.0}
-            ends = await samples(node, "spillover_requests")
-            assert ends["refused",] == 2.0
-            assert set(ends) == {*((outcome.value,) for outcome in Outcome), ("refused",)}
-
-    nodes.run(main)
-
-
-def test_an_explanation_has_the_upstreams_status(nodes):
-    """Where the upstream said one."""
-
-    async def main():
-        async with in_front_of_a_service(nodes) as node:
-            await node.post({"status": 500}, id="fails")
-            await node.post({"status": 200}, id="works")
-            _, told = await node.get("/explain/fails")
-            ended = told["story"][-1]
-            assert (ended["event"], ended["outcome"]) == ("ended", "failed")
-            assert ended["upstream_status"] == 500
-            assert "500" in ended["problem"]
-            _, told = await node.get("/explain/works")
-            assert "upstream_status" not in told["story"][-1]
 
     nodes.run(main)
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from spillover import __version__
-from spillover.apps.node.file_limit import FILES_MIN, FileWatch, files_wanted
+from spillover.apps.node.file_limit import FILES_MIN
 from spillover.core.overflow.settings import NodeSettings
 
 PROGRAM = """
@@ -56,24 +56,6 @@ def test_a_limit_is_told_where_a_burst_would_reach_it(soft, hard, queue_limit, a
     assert [(line["level"], line["allowed"]) for line in told] == (
         [("WARNING", allowed)] if is_told else []
     )
-
-
-def test_what_could_ever_be_wanted():
-    """A connection for each that waits, two for each that is away."""
-    assert files_wanted(DEFAULT) == 3 * DEFAULT.queue_limit + 1024
-
-
-def test_coming_near_is_told_once(caplog):
-    """And again only after it was clear in between."""
-    in_use = 0
-    watch = FileWatch(1000, lambda: in_use)
-    told = []
-    for in_use in (0, 799, 800, 900, 700, 801, 599, 800):  # noqa: B007 - what `watch` counts
-        caplog.clear()
-        watch.look()
-        told.append(len(caplog.records))
-    assert told == [0, 0, 1, 0, 0, 0, 0, 1]
-    assert "connections=800 allowed=1000" in caplog.text
 
 
 @pytest.mark.slow

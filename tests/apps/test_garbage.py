@@ -80,7 +80,7 @@ async def play(nodes, federation, requests, reads):
         machine = node.machine
         await nodes.until(lambda m=machine: not (m.held.request_bytes or m.servers.busy))
     await nodes.turn()
-    assert [node.shell.moving.bytes for node in federation.nodes.values()] == [0, 0]
+    assert [node.shell.room.moving.bytes for node in federation.nodes.values()] == [0, 0]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,13 +7,12 @@ import asyncio
 import json
 import socket
 import struct
-import sys
 
 import pytest
 import uvloop
 
 from spillover.apps.http import half_closed
-from spillover.apps.http.half_closed import BEGINNING, BEGUN_AT_S, HalfClosed
+from spillover.apps.http.half_closed import BEGINNING, HalfClosed
 
 LINGER_NOT = struct.pack("ii", 1, 0)
 """Of SO_LINGER: close with a reset."""
@@ -84,23 +83,6 @@ def test_who_only_closes_its_half_gets_the_answer(with_node, lines, version):
             answer = await half_close(node, post(service_ms, *lines, version=version))
             assert statuses(answer) in ([status], [409])  # the key has another body from then on
         assert node.ledger.home["cancelled"] == 0
-
-    with_node(check)
-
-
-def test_answers_that_come_late(with_node, monkeypatch, nodes):
-    """When all of the beginning has been sent before there is an answer, also to a route behind the
-    hot ones, and to one that is refused late."""
-    monkeypatch.setattr(half_closed, "BEGUN_AT_S", tuple(i * 1e-3 for i in range(len(BEGUN_AT_S))))
-
-    async def check(node):
-        assert statuses(await half_close(node, post(200))) == [200]
-        node.post({"service_ms": 5000}, headers=[(b"Idempotency-Key", b"long")])
-        await nodes.until(lambda: node.machine.servers.busy == 1)
-        delete = b"DELETE /requests/long HTTP/1.1\r\nHost: x\r\n\r\n"
-        assert statuses(await half_close(node, delete)) == [200]
-        late = post(5000, b"Spillover-Deadline-Ms: 200\r\n")
-        assert statuses(await half_close(node, late)) == [504]
 
     with_node(check)
 
@@ -211,31 +193,6 @@ def test_who_goes_later_cancels_too(with_node, nodes):
             writer.close()
             await nodes.until(lambda n=wait_for: node.ledger.home["cancelled"] == n)
         assert node.machine.servers.busy == 0
-
-    with_node(check)
-
-
-CLIENT = """
-import socket, sys, time
-opened = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-opened.sendall(bytes.fromhex(sys.argv[2]))
-time.sleep(60)
-"""
-
-
-@pytest.mark.processes
-def test_a_process_that_is_killed_is_gone(with_node, nodes):
-    """As `curl` after Ctrl-C, or worse."""
-
-    async def check(node):
-        port = node.url.rpartition(":")[2]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CLIENT, port, post(60_000).hex()
-        )
-        await nodes.until(lambda: node.machine.servers.busy == 1)
-        process.kill()
-        await process.wait()
-        await nodes.until(lambda: node.ledger.home["cancelled"] == 1)
 
     with_node(check)
 

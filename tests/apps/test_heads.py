@@ -88,7 +88,7 @@ def test_a_look_without_the_answer_fetches_nothing(nodes):
             node = federation["a"]
             headers = [(b"Idempotency-Key", b"k"), (b"Prefer", b"respond-async")]
             assert (await node.post(1, headers=headers)).status == 202
-            home_requests = node.shell.home_requests
+            home_requests = node.shell.requests.home
             await nodes.until(lambda: node.ledger.home["done"] == 1)
             assert (await head_of(node, "HEAD", "/requests/k"))[0] == "http/1.1 200 ok"
             assert home_requests.unfetched == 1

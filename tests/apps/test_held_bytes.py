@@ -88,14 +88,14 @@ def test_bodies_that_come_slowly_count_and_those_without_room_are_refused(nodes)
             head = b"POST /requests HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(head % len(content) + content[:-1])
-            await nodes.until(lambda: node.shell.moving.bytes == len(content) - 1)
+            await nodes.until(lambda: node.shell.room.moving.bytes == len(content) - 1)
             await nodes.until(lambda: node.machine.held.moving_bytes > 4 * MIB)
             for _ in range(2):
                 status, headers, told = await node.send("POST", "/requests", content)
                 assert (status, told["reason"]) == (429, "queue_full")
                 assert "held_limit_bytes" in told["detail"]
                 assert headers[b"retry-after"] == b"1"
-                assert node.shell.moving.bytes == len(content) - 1
+                assert node.shell.room.moving.bytes == len(content) - 1
             writer.write(content[-1:])
             assert (await reader.readline()).split()[1] == b"200"
             writer.transport.abort()

@@ -13,7 +13,7 @@ import pytest
 
 from spillover.apps.http import connection, lingering
 from spillover.apps.node import peer_paths
-from spillover.core.overflow.events import ReportAsked, ServersDown, ServersUp
+from spillover.core.overflow.events import ServersDown, ServersUp
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -112,21 +112,6 @@ def test_bodies_that_come_after_the_answer_must_end_too(nodes, begun):
     with_node(nodes, check)
 
 
-def test_a_body_that_comes_steadily_may_take_its_time(nodes):
-    async def check(node):
-        node.server.bounds.body_s = 0.1
-        reader, writer = await connect(node)
-        body = json.dumps({"payload": "x" * 2_000}).encode()
-        writer.write(head(size=len(body)))
-        for start in range(0, len(body), 100):
-            writer.write(body[start : start + 100])
-            await nodes.turn(0.03)
-        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
-        writer.close()
-
-    with_node(nodes, check)
-
-
 AT_ONCE = {
     422: head(BAD_HEADER) + CONTENT,
     202: head(b"Prefer: respond-async\r\n") + CONTENT,
@@ -145,32 +130,6 @@ def test_nothing_overtakes_an_answer_that_is_ready_at_once(nodes, status, reques
                 nodes, node, request_ + GET.replace(b"healthz", b"nope") + CLOSE + b"\r\n"
             )
             assert [found for found, _ in reasons(answers)] == [status, 404]
-
-    with_node(nodes, check)
-
-
-@at_once
-def test_who_only_closes_its_own_half_still_reads_what_is_ready_at_once(nodes, status, request_):
-    """As of `nc -N`. Who has to wait for the answer: see test_half_closed.py."""
-
-    async def check(node):
-        for _ in range(10):
-            reader, writer = await connect(node)
-            writer.write(request_)
-            writer.write_eof()
-            assert [found for found, _ in reasons(await reader.read())] == [status]
-            writer.close()
-
-    with_node(nodes, check)
-
-
-def test_a_connection_is_idle_once_the_rest_of_a_body_has_come(nodes):
-    """And is closed as every idle one is."""
-
-    async def check(node):
-        node.server.bounds.idle_s = 0.2
-        answers = await talk(nodes, node, head(BAD_HEADER, size=10) + b"x", b"123", b"456789")
-        assert reasons(answers) == [(422, "invalid")]
 
     with_node(nodes, check)
 
@@ -253,7 +212,7 @@ def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
         reader, writer = await connect(node)
         writer.write(REPORTS)
         await reader.readuntil(b"}\n")
-        streams = node.shell.streams._streams[0]
+        streams = node.shell.neighborhood.streams._streams[0]
         assert len(streams) == 2
         writer.write(GET + b"\r\n")
         own = writer.get_extra_info("sockname")
@@ -265,28 +224,6 @@ def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
 
     with_node(nodes, check)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
-
-
-def test_a_bug_within_a_stream_of_reports_breaks_it_off(nodes):
-    """Its head has left, and maybe a report that was due: the answer that tells of a bug would be
-    taken for reports."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            node = federation["a"]
-
-            def fail(*_):
-                raise RuntimeError("a bug")
-
-            node.machine._handlers[ReportAsked] = fail
-            told = await until_broken_off(await connect(node), REPORTS)
-            assert told.count(b"HTTP/1.1") <= 1
-            assert not told.endswith(b"0\r\n\r\n")
-            assert b"internal" not in told
-            await asyncio.wait([node.running])
-            assert "a bug" in repr(node.running.exception())
-
-    nodes.run(main)
 
 
 async def until_broken_off(connection, request=b""):
@@ -310,7 +247,7 @@ def test_a_bug_within_a_stream_that_has_begun_breaks_it_off(nodes):
         writer.write(REPORTS)
         told = await reader.readuntil(b"}\n")
         assert told.startswith(b"HTTP/1.1 200 ")
-        streams = node.shell.streams._streams[0]
+        streams = node.shell.neighborhood.streams._streams[0]
         (waits,) = streams[-1]._ended._waiters
         waits.set_exception(RuntimeError("a bug"))
         told += await until_broken_off((reader, writer))
@@ -440,20 +377,6 @@ def test_garbage_behind_a_request_does_not_run_it_for_nobody(nodes):
     with_node(nodes, check)
 
 
-def test_an_answer_of_this_very_moment_comes_before_the_refusal_behind_it(nodes, monkeypatch):
-    """Both are due in one turn of the loop, and the connection closes in it."""
-    limit = 1000
-    monkeypatch.setattr(connection, "HEAD_LIMIT_BYTES", limit)
-
-    async def check(node):
-        refused = head(size=1) + b"{"
-        flood = refused + GET + b"x: y\r\n" * limit
-        answers = await talk(nodes, node, flood[: 2 * limit + 1])
-        assert reasons(answers) == [(422, "invalid"), (431, "head_too_large")]
-
-    with_node(nodes, check)
-
-
 def test_bad_chunks_get_an_answer_where_one_is_due(nodes):
     """Not where it would be taken for another request's, or for a second one."""
 
@@ -472,24 +395,6 @@ def test_bad_chunks_get_an_answer_where_one_is_due(nodes):
         behind = await talk(nodes, node, head(size=len(slow)) + slow + CHUNKED + b"zz\r\n")
         assert behind == b""
         await nodes.until(lambda: node.machine.servers.busy == 0)
-
-    with_node(nodes, check)
-
-
-def test_health_can_be_asked_for_by_head(nodes):
-    """The status without a body; 503 where nothing can run."""
-
-    async def check(node):
-        for path in (b"/healthz", b"/readyz"):
-            answer = await talk(
-                nodes, node, b"HEAD %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (path, CLOSE)
-            )
-            assert answer.startswith(b"HTTP/1.1 200")
-            assert answer.endswith(b"\r\n\r\n")
-        await node.send("POST", "/admin/drain")
-        answer = await talk(nodes, node, b"HEAD /readyz HTTP/1.1\r\nHost: x\r\n%b\r\n" % CLOSE)
-        assert answer.startswith(b"HTTP/1.1 503")
-        assert answer.endswith(b"\r\n\r\n")
 
     with_node(nodes, check)
 

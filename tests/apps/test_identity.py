@@ -93,7 +93,7 @@ def test_what_a_connection_has_said_holds_for_it(nodes, calls, in_message):
                 assert await status_of(b.client, "POST", path, body, hello_of(q)) == refused, path
             assert (await status_of(b.client, "POST", *first))[0] == 200
             assert b.client.busy + b.client.idle == 1
-            assert b.shell.peers.turned_away()["q"][0] == why
+            assert b.shell.neighborhood.peers.turned_away()["q"][0] == why
             other = HttpClient(b.url)
             path, body = calls_of(calls, wire.UNSAID)[1]
             assert (await status_of(other, "POST", path, body))[0] == 403
@@ -170,15 +170,15 @@ def test_another_version_is_told_which_are_spoken(nodes, path):
                 status, sent, problem = await b.send("POST", path, b"{}", headers)
                 assert (status, problem["reason"]) == (400, "wrong_version")
                 assert sent[protocol.TOLD].decode() == protocol.TELLING
-            assert not b.shell.peers.turned_away()
+            assert not b.shell.neighborhood.peers.turned_away()
             for hello, there in ((told.format("9%208"), "9 or 8"), ("from=q", "another")):
                 for _ in range(3):
                     await b.send("POST", path, b"{}", [(HELLO, hello.encode())])
                 here = " or ".join(map(str, VERSIONS))
                 why = f"protocol: version {here} here, {there} there"
-                assert b.shell.peers.turned_away()["q"][0] == why
+                assert b.shell.neighborhood.peers.turned_away()["q"][0] == why
             assert (await b.get(f"{DISTANT.reports}?from=z"))[0] == 400
-            assert b.shell.peers.turned_away()["z"][0] == why
+            assert b.shell.neighborhood.peers.turned_away()["z"][0] == why
 
     nodes.run(main)
 
@@ -198,7 +198,7 @@ def test_one_that_speaks_other_versions_is_unknown(nodes, caplog):
         topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
         async with nodes.Federation(topology, absent=("b",)) as federation:
             a = federation["a"]
-            (agreement,) = a.shell.peers.agreements.values()
+            (agreement,) = a.shell.neighborhood.peers.agreements.values()
             url = a.shell.topology.cluster("b").url
             server = await nodes.asyncio.start_server(answer, "127.0.0.1", url.rpartition(":")[2])
             here = " or ".join(map(str, VERSIONS))

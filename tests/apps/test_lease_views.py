@@ -8,9 +8,8 @@ import asyncio
 
 import pytest
 
-from spillover import __version__
 from spillover.apps.lease.app import create_app
-from spillover.apps.lease.views import lease_state, member_state
+from spillover.apps.lease.views import lease_state
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.metrics import LeaseMetrics
 from spillover.live.leases.report import (
@@ -53,66 +52,12 @@ def told(seen, look=lease_state):
     return with_report(lambda report: look(report, *seen).model_dump())
 
 
-def test_what_was_read_of_the_group_stands_there_as_it_is():
-    """With its age in seconds; what the rule does not know is null."""
-    state = told([Seen(STORED, 1.23456, None)])
-    assert state.pop("loop_lag_ms") >= 0.0
-    assert state.pop("renewal")["lag_ms_max"] == 0.0
-    assert state == {
-        "group": "things",
-        "node": "a",
-        "state": "new",
-        "rule": "guarded",
-        "balance": "count",
-        "version": __version__,
-        "draining": False,
-        "partitions": 3,
-        "held": {},
-        "members": [
-            {"node": "a", "alive_for_ms": 900.5, "held": 2},
-            {"node": "b", "alive_for_ms": None, "held": 1},
-        ],
-        "allocation": [
-            {"partition": 0, "node": "a", "epoch": 7, "since_ms": 10.5, "lease_ms_left": 800.5}
-            | {"stopping": False, "load": 1.5},
-            {"partition": 1, "node": "b", "epoch": 8, "since_ms": None, "lease_ms_left": None}
-            | {"stopping": True, "load": None},
-        ],
-        "grabs": [
-            {"partition": 1, "node": "b", "since_ms": 20.5, "ms_left": 30.5},
-            {"partition": 2, "node": "a", "since_ms": None, "ms_left": None},
-        ],
-        "redis": {"up": True, "problem": None},
-        "as_of_s": 1.235,
-        "redis_now_ms": 1000.5,
-    }
-
-
 def test_while_redis_is_away_it_says_so_and_shows_the_last_that_was_read():
     state = told([Seen(STORED, 9.0, "no answer")])
     assert state["redis"] == {"up": False, "problem": "no answer"}
     assert (state["as_of_s"], len(state["members"])) == (9.0, 2)
     never = told([Seen(Stored(), None, "no answer")])
     assert (never["as_of_s"], never["redis_now_ms"], never["members"]) == (None, None, [])
-
-
-def test_how_late_its_latest_renewal_was_is_told_in_milliseconds():
-    def look(report):
-        for late_s in (0.001, 0.0123456, 0.002):
-            report.member.events.renewed(late_s)
-        return lease_state(report, Seen(STORED, 1.0, None)).renewal.lag_ms_max
-
-    assert with_report(look) == 12.346
-
-
-def test_a_member_alone_is_told_in_short():
-    assert told([], member_state) == {
-        "group": "things",
-        "node": "a",
-        "state": "new",
-        "draining": False,
-        "held": {},
-    }
 
 
 NOT_READY = {"joining", "id_taken", "draining", "redis_down", "not_ready"}

@@ -25,7 +25,7 @@ async def connect(url):
 
 async def is_closed(client):
     """Whether the other side closes the connection, and says nothing before."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         rest = await client.reader.read()
     client.close()
     return rest == b""

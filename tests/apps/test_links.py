@@ -104,16 +104,6 @@ def test_a_shadow_is_set_kept_and_taken_away(nodes):
     with_pair(nodes, check)
 
 
-def test_a_body_that_is_too_large(nodes):
-    """Refused, however it ends."""
-
-    async def check(_, client):
-        status, problem = await put(client, "/admin/policy", b" " * 500_000)
-        assert (status, problem["reason"]) == (413, "too_large")
-
-    with_pair(nodes, check)
-
-
 def test_a_link_is_changed_and_put_back(nodes):
     """What is left out stays; /state shows what differs from the topology, and only that."""
 

@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 import pytest
 
-from spillover.apps.node import request_routes
-
 ASYNC = [(b"Prefer", b"respond-async")]
 LONG = {"service_ms": 60_000}
 
@@ -138,23 +136,6 @@ def test_an_asynchronous_request_is_answered_at_once_and_fetched_later(nodes):
     with_nodes(nodes, check)
 
 
-def test_an_asynchronous_request_may_come_twice(nodes):
-    """202 while it is under way, its answer once it is there."""
-
-    async def check(federation):
-        node = federation["a"]
-        headers = [*ASYNC, *keyed("k")]
-        first = await node.send("POST", "/requests", body({"service_ms": 30}), headers)
-        again = await node.send("POST", "/requests", body({"service_ms": 30}), headers)
-        assert (first[0], again[0], again[1][b"spillover-replayed"]) == (202, 202, b"true")
-        await until_state(nodes, node, "k", "done")
-        status, _, answer = await node.send("POST", "/requests", body({"service_ms": 30}), headers)
-        assert (status, answer["result"]) == (200, {"service_ms": 30})
-        assert starts(node) == 1
-
-    with_nodes(nodes, check)
-
-
 def test_the_ways_a_request_can_end_are_remembered(nodes):
     """Whoever asks is shown the problem that the client was told; only some are given again."""
 
@@ -208,16 +189,6 @@ def test_answers_are_kept_in_a_window(nodes, fields):
         assert (status, b"spillover-replayed" in headers) == (200, False)
 
     with_nodes(nodes, check, **fields)
-
-
-def test_an_unkeyed_request_can_be_asked_for_by_the_id_it_was_given(nodes):
-    async def check(federation):
-        node = federation["a"]
-        _, _, answer = await node.send("POST", "/requests", body({"service_ms": 1}))
-        status, shown = await node.get(f"/requests/{answer['id']}")
-        assert (status, shown["state"], shown["result"]) == (200, "done", {"service_ms": 1})
-
-    with_nodes(nodes, check)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
@@ -323,35 +294,14 @@ def test_cancelling_at_a_cluster_that_relays_it(nodes):
             blockers = await block(nodes, a, b)
             post = a.post(LONG, headers=keyed("k"))
             await nodes.until(lambda: c.machine.servers.busy)
-            ref = b.shell.foreign_requests.ref_of("k")
+            ref = b.shell.requests.foreign.ref_of("k")
             ends = await asyncio.gather(*(b.send("DELETE", "/requests/k") for _ in range(2)))
             for status, _, shown in ends:
                 assert (status, shown["state"]) == (200, "cancelled")
                 assert shown["problem"]["reason"] == "cancelled"
                 assert not {"forwarded_to", "cancelling"} & shown.keys()
             assert (await post).status == 409
-            assert not b.shell.waiters.of(ref), "nothing is kept of it"
-            await unblock(a, b, blockers)
-
-    nodes.run(main)
-
-
-def test_cancelling_at_a_relay_what_nobody_confirms(nodes, monkeypatch):
-    """202, with what is known; it ends all the same once the neighbor answers."""
-    monkeypatch.setattr(request_routes, "CONFIRM_S", 0.1)
-
-    async def main():
-        async with nodes.Federation(blocked(nodes)) as federation:
-            a, b, c = (federation[i] for i in "abc")
-            blockers = await block(nodes, a, b)
-            post = a.post(LONG, headers=keyed("k"))
-            await nodes.until(lambda: c.machine.servers.busy)
-            b.shell.set_link(b.machine.neighbors.index["c"], cut=True)
-            for _ in range(2):
-                status, _, shown = await b.send("DELETE", "/requests/k")
-                assert (status, shown["state"], shown["cancelling"]) == (202, "forwarded", True)
-            b.shell.set_link(b.machine.neighbors.index["c"], cut=False)
-            assert (await post).status == 409
+            assert not b.shell.requests.waiters.of(ref), "nothing is kept of it"
             await unblock(a, b, blockers)
 
     nodes.run(main)

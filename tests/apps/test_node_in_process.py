@@ -17,16 +17,20 @@ import uvloop
 from fastapi import FastAPI
 
 from spillover import __version__
+from spillover.apps.http import token_files
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.server import serve_node
 from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.live.http.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.tls import rotation
+from spillover.live.tls.rotation import Credentials
 from spillover.model.access import Role
-from spillover.model.configuration import Stamp
+from support.certificates import Authority, put
 from support.federation import topology_of
 from support.loop import until
 from support.ports import free_row
+from support.secure_federation import name_of
 
 LIMIT_S = 30.0
 
@@ -133,41 +137,10 @@ def test_the_first_line_of_its_log_says_who_it_is(caplog):
         served(check, seed=7, source="sites.yaml")
 
 
-@pytest.mark.parametrize("testbed", [True, False])
-def test_links_are_changed_on_a_testbed_alone(testbed):
-    async def check(node):
-        status, told = await node.send("PUT", "/admin/links/b", b'{"cut": true}')
-        assert (status, told.get("reason")) == ((200, None) if testbed else (403, "not_a_testbed"))
-
-    served(check, testbed=testbed)
-
-
-@pytest.mark.parametrize("allowed", [True, False])
-def test_pages_of_other_sites_make_requests_where_they_are_allowed(allowed):
-    page = "https://clients.example"
-
-    async def check(node):
-        origin = [(b"Origin", page.encode())]
-        status, told = await node.send("POST", "/requests", b'{"payload": 1}', origin)
-        assert (status, told.get("reason")) == ((200, None) if allowed else (403, "another_site"))
-
-    served(check, allowed_origins=frozenset({page} if allowed else ()))
-
-
-@pytest.mark.parametrize("from_peers", [True, False])
-def test_a_configuration_of_others_is_left_where_only_operators_have_the_say(from_peers, caplog):
-    async def check(node):
-        node.shells[0].configured.on_higher("b", Stamp(7, "b", 1))
-        said = [one.msg.fields for one in caplog.records if "is not taken" in str(one.msg)]
-        left = {"neighbor": "b", "version": 7, "by": "b"}
-        assert said == ([] if from_peers else [left])
-
-    served(check, config_from_peers=from_peers)
-
-
 @pytest.mark.slow
-def test_with_tokens_it_is_for_who_shows_one(tmp_path):
+def test_with_tokens_it_is_for_who_shows_one(tmp_path, monkeypatch):
     """Those of its files, which are read again while it runs: at once where it is told to."""
+    monkeypatch.setattr(token_files, "LOOK_S", 3600.0)
     file = tmp_path / "tokens.yaml"
 
     def let_in(secret):
@@ -191,6 +164,25 @@ def test_with_tokens_it_is_for_who_shows_one(tmp_path):
 
     let_in("first" * 10)
     served(check, token_files=TokenFiles([str(file)]))
+
+
+@pytest.mark.slow
+def test_certificates_are_read_again_where_it_is_told_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(rotation, "LOOK_S", 3600.0)
+    authority = Authority()
+
+    def certify():
+        return put(tmp_path, "a", authority.sign(name_of("a")), authority)
+
+    credentials = Credentials(certify(), None)
+
+    async def check(_):
+        before = credentials.material
+        certify()
+        signal.raise_signal(signal.SIGHUP)
+        await until(lambda: credentials.material is not before)
+
+    served(check, credentials=credentials)
 
 
 @pytest.mark.slow

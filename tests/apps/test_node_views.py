@@ -8,11 +8,9 @@ import asyncio
 
 import pytest
 
-from spillover import __version__
 from spillover.apps.node.console_view import cluster_view
-from spillover.apps.node.views import NodeState, Unreachable, node_state
+from spillover.apps.node.views import NodeState, node_state
 from spillover.live.overflow.shell import NodeShell
-from spillover.model.request import Answer, Outcome, Refusal
 from support.federation import topology_of
 
 NOW_S = 10.0
@@ -37,51 +35,6 @@ def state_of(tell):
     return asyncio.run(main())
 
 
-def ends(shell):
-    """Clients' requests that have ended: 2 done, 1 failed and 2 unknown, 4 rejected, and so on."""
-    metrics = shell.metrics
-    for queued_s in (0.25, 0.5):
-        done = Answer(Outcome.DONE, ("a",), queued_s=queued_s, network_s=1.0, service_s=2.0)
-        metrics.home_ended(done)
-    counts = {Outcome.FAILED: 1, Outcome.UNKNOWN: 2, Outcome.REJECTED: 4, Outcome.EXPIRED: 5}
-    for outcome, count in counts.items():
-        for _ in range(count):
-            metrics.home_ended(Answer(outcome, ("a",)))
-    for _ in range(6):
-        metrics.home_refused(Refusal.QUEUE_FULL)
-
-
-def test_how_requests_ended_is_counted_by_kind():
-    """Since the start and of late; what nobody knows counts as failed."""
-    state = state_of(ends)
-    assert (state.answered, state.system_time_sum_ms) == (2, 6750.0)
-    counted = (state.failed, state.rejected, state.expired, state.refused)
-    assert counted == (3, 4, 5, 6)
-    recent = state.recent
-    late = (recent.done, recent.failed, recent.rejected, recent.expired, recent.refused)
-    assert late == (2, *counted)
-    assert recent.p50_ms == pytest.approx(3250.0, rel=0.06)
-    assert recent.p99_ms == pytest.approx(3500.0, rel=0.06)
-    assert state_of(lambda _: None).recent.p50_ms is None
-
-
-def test_what_a_cluster_is_stands_there():
-    def tell(shell):
-        shell.metrics.count_clients = lambda: (5, 6, 7)
-
-    state = state_of(tell)
-    assert (state.cluster, state.url, state.version) == ("a", "http://a.example:1", __version__)
-    assert (state.servers, state.busy, state.queue_length) == (2, 0, 0)
-    assert (state.foreign_waiting, state.foreign_waiting_limit) == (0, 7)
-    assert (state.held_bytes, state.held_limit_bytes, state.kept_bytes) == (0, 5_000_000, 0)
-    assert (state.policy, state.shadow, state.tokens) == ("two-choice", None, None)
-    assert state.clients.model_dump() == {"connected": 5, "moved_away": 6, "put_off": 7}
-    assert (state.health, state.down, state.draining, state.drained) == ("well", *[False] * 3)
-    assert state.ledger.home == dict.fromkeys(
-        ["accepted", "done", "failed", "expired", "cancelled", "queued", "running", "away"], 0
-    )
-
-
 def test_what_a_neighbor_has_told_and_been_given_stands_at_its_name():
     """Ages count from what it last told; times are milliseconds."""
 
@@ -96,7 +49,7 @@ def test_what_a_neighbor_has_told_and_been_given_stands_at_its_name():
         for end, count in (("answered", 4), ("refused", 3), ("lost", 2), ("recalled", 1)):
             for _ in range(count):
                 metrics.forwarded("b", end)
-        shell.set_link(b.handle, delay_s=0.08, loss=0.25, cut=True)
+        shell.neighborhood.emulated[b.handle].set_faults(delay_s=0.08, loss=0.25, cut=True)
 
     state = state_of(tell)
     assert (state.forwards, state.pulls) == (39, 22)
@@ -119,6 +72,8 @@ def test_what_a_neighbor_has_told_and_been_given_stands_at_its_name():
         "load_age_ms": 250.0,
         "link": {"delay_ms": 80.0, "loss": 0.25, "cut": True},
         "degraded": True,
+        "avoided": False,
+        "missed": 0,
         "disagreement": None,
     }
     assert (c["id"], c["url"], c["age_ms"], c["load_age_ms"]) == (
@@ -136,7 +91,7 @@ def test_a_link_that_somebody_has_changed_is_shown(change):
     """Whichever of the three it is; what is as the topology has it again is no change."""
 
     def tell(shell, **changes):
-        shell.set_link(shell.machine.neighbors.index["c"], **changes)
+        shell.neighborhood.emulated[shell.machine.neighbors.index["c"]].set_faults(**changes)
 
     _, changed = state_of(lambda shell: tell(shell, **change)).neighbors
     expected = {"delay_ms": 12.5, "loss": 0.0, "cut": False}
@@ -187,73 +142,6 @@ def told(**fields):
         "ledger": {"epoch": 91, "home": {"accepted": 92}, "foreign": {"received": 93}},
     }
     return NodeState.model_validate(state | fields)
-
-
-AS_IT_IS = [
-    "url",
-    "servers",
-    "busy",
-    "queue_length",
-    "accept_probability",
-    "policy",
-    "home_load",
-    "foreign_waiting",
-    "pulls",
-    "version",
-    "draining",
-    "drained",
-    "down",
-    "stuck",
-    "forwards",
-    "answered",
-    "failed",
-    "rejected",
-    "expired",
-    "refused",
-    "health",
-    "degraded",
-]
-
-
-def test_the_console_draws_each_number_under_its_name():
-    """As `/state` has it; shares to four digits, sums to a thousandth, ages to a tenth."""
-    state = told()
-    drawn = cluster_view("a", state)
-    whole = state.model_dump()
-    assert {name: drawn.pop(name) for name in AS_IT_IS} == {name: whole[name] for name in AS_IT_IS}
-    near = drawn.pop("neighbors")
-    assert drawn == {
-        "id": "a",
-        "neighborhood_accept_probability": 0.8765,
-        "shadow": whole["shadow"],
-        "configuration": {"version": 51, "by": "b", "superseded": 52, "removed": True},
-        "clients": {"connected": 61, "moved_away": 62, "put_off": 63},
-        "epoch": 91,
-        "home": {"accepted": 92},
-        "system_time_sum_ms": 71.235,
-        "recent": {"p50_ms": 81.5, "p99_ms": 82.5},
-        "failed_share": 0.3457,
-        "tokens": None,
-    }
-    b = {
-        "id": "b",
-        "accept_probability": 0.1234,
-        "neighborhood_accept_probability": 0.2346,
-        "queue_length": 31,
-        "age_ms": 32.3,
-        "alive": True,
-        "forwards": 33,
-        "pulls": 34,
-        "degraded": True,
-        "link": {"delay_ms": 35.5, "loss": 0.36, "cut": True},
-    }
-    assert near == [b, {**b, "id": "c", "age_ms": None, "link": None}]
-    assert cluster_view("a", told(shadow=None))["shadow"] is None
-
-
-def test_a_cluster_that_cannot_be_reached_is_drawn_as_such():
-    drawn = cluster_view("b", Unreachable(last_seen_s=1.5))
-    assert drawn == {"id": "b", "unreachable": True, "last_seen_s": 1.5}
 
 
 def pool(count):

@@ -8,7 +8,6 @@ import asyncio
 
 import pytest
 
-from spillover.apps.http import lingering
 from spillover.apps.node import door_connection
 from support.federation import turn, until
 from support.passed_requests import get, post
@@ -80,26 +79,5 @@ def test_who_sends_on_behind_a_refusal_is_read_on_and_told(raw):
         client.close()
         await until(lambda: connection not in here.doors["a"].connections)
         assert here.service.seen == []
-
-    in_front(check)
-
-
-@pytest.mark.parametrize(("quiet_s", "linger_s"), [(0.05, 60.0), (60.0, 0.05), (60.0, 60.0)])
-def test_who_stays_behind_a_refusal_has_a_while(monkeypatch, quiet_s, linger_s):
-    """To read why; then its connection is let go."""
-    monkeypatch.setattr(lingering, "QUIET_S", quiet_s)
-    monkeypatch.setattr(lingering, "LINGER_S", linger_s)
-
-    async def check(here):
-        client = await here.client()
-        begun_s = here.doors["a"].clock()
-        client.writer.write(REFUSED)
-        assert (await client.answer()).status == 400
-        if min(quiet_s, linger_s) < 1.0:
-            await until(lambda: not here.doors["a"].connections)
-            assert here.doors["a"].clock() - begun_s >= 0.045  # a loop counts in whole milliseconds
-        else:
-            await turn(0.2)
-            assert len(here.doors["a"].connections) == 1
 
     in_front(check)

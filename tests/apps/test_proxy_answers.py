@@ -133,19 +133,6 @@ def test_a_location_does_not_lead_past_the_door(hops):
 
 
 @HOPS
-def test_head_has_no_body_whatever_it_tells(hops):
-    async def check(here):
-        for lines in (b"Content-Length: 9\r\n", b"Transfer-Encoding: chunked\r\n", b""):
-            here.service.answer = b"HTTP/1.1 200 OK\r\n%b\r\n" % lines
-            client = await here.client()
-            for _ in range(2):  # nothing is left over for the next one
-                read = await client.ask(get(method=b"HEAD"), "HEAD")
-                assert (read.status, read.is_whole) == (200, True)
-
-    in_front(check, hops)
-
-
-@HOPS
 def test_an_answer_that_ends_with_its_connection(hops):
     async def close(talk, *_):
         await talk.say(b"HTTP/1.1 200 OK\r\n\r\nabc", b"def")
@@ -277,17 +264,6 @@ def test_what_begins_and_does_not_come_whole_is_reset(hops):
     in_front(check, hops)
 
 
-def test_what_comes_behind_an_answer_is_nobodys():
-    async def check(here):
-        here.service.answer = OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
-        client = await here.client()
-        for _ in range(3):
-            assert (await client.ask(get())).body == b"ok"
-        assert here.service.connections >= 3
-
-    in_front(check)
-
-
 @HOPS
 def test_a_client_that_never_reads_stops_the_service(hops):
     async def check(here):
@@ -344,70 +320,6 @@ def test_who_reads_slowly_has_as_long_again_and_who_reads_nothing_has_not():
         await until(lambda: here["a"].ledger.home["cancelled"] == 1)
 
     in_front(check)
-
-
-def test_an_upstream_that_is_not_there_is_passed_over_and_doubt_is_not_tried_twice():
-    async def check(here):
-        for _ in range(4):
-            assert (await here.ask(get())).body == b"ok"
-
-        async def hang_up(talk, *_):
-            talk.reset()
-
-        here.service.answer = hang_up
-        here.service.seen.clear()
-        assert (await here.ask(get())).status == 502
-        assert len(here.service.seen) == 1
-
-    in_front(check, handler="proxy:http://127.0.0.1:1,{url}")
-
-
-@pytest.mark.slow
-def test_answers_to_who_never_reads_do_not_pile_up():
-    async def check(here):
-        here.service.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
-        client = await here.client()
-        client.writer.transport.pause_reading()
-        client.writer.write(get() * 1000)
-        last = -1
-
-        async def stands_still():
-            nonlocal last
-            before, last = last, len(here.service.seen)
-            await turn(0.05)
-            return last and last == before
-
-        await until(stands_still)
-        assert len(here.service.seen) < 200
-        (connection,) = here.doors["a"].connections
-        assert connection.transport.get_write_buffer_size() < 1_048_576
-        client.writer.transport.resume_reading()
-        for _ in range(1000):
-            assert (await client.answer()).is_whole
-
-    in_front(check)
-
-
-@HOPS
-def test_the_deadline_is_for_the_head_alone(hops):
-    async def check(here):
-        go_on = asyncio.Event()
-
-        async def slowly(talk, *_):
-            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-            await go_on.wait()
-            await talk.say(b"k")
-            return True
-
-        here.service.answer = slowly
-        client = await here.client()
-        client.writer.write(get(b"Spillover-Deadline-Ms: 500"))
-        await client.reader.readuntil(b"\r\n\r\no")
-        await turn(0.6)  # beyond it
-        go_on.set()
-        assert await client.reader.readexactly(1) == b"k"
-
-    in_front(check, hops)
 
 
 BUSY = b"HTTP/1.1 429 Much\r\nRetry-After: 0\r\nX-Mine: a\r\nContent-Length: 4\r\n\r\nbusy"
@@ -471,30 +383,10 @@ def test_where_nobody_else_takes_it_the_answer_is_passed_as_it_is(ids, size):
             assert len(here.service.seen) == (len(ids) if size == 4 else 1)
             ledger = here["a"].ledger.home
             assert (ledger["accepted"], ledger["failed"] + ledger["done"]) == (1, 1)
-            assert here["a"].shell.relays.ends["whole"] == 1
+            assert here["a"].shell.requests.relays.ends["whole"] == 1
             # Its servers are free again for what the service does take.
             here.service.answer = OK
             assert (await here.ask(get())).body == b"ok"
-
-    run(main)
-
-
-def test_what_says_not_run_and_breaks_off_is_decided_again():
-    """Nothing has begun, and nothing is there to be passed on."""
-
-    async def main():
-        async with doors("a", "b", cluster=NOT_RUN) as here:
-
-            async def break_off_once(talk, *_):
-                if len(here.service.seen) == 1:
-                    await talk.say(BUSY[:-2])
-                    return False
-                await talk.say(OK)
-                return True
-
-            here.service.answer = break_off_once
-            read = await here.ask(get())
-            assert (read.body, read.get(b"spillover-path")) == (b"ok", "a,b")
 
     run(main)
 
@@ -516,6 +408,6 @@ def test_a_client_that_leaves_while_its_refusal_is_held_back_leaves_nothing():
             await until(lambda: len(here.service.seen) == 2)
             client.close()
             await until(lambda: here["a"].ledger.home["cancelled"] == 1)
-            assert len(here["a"].shell.relays) == 0
+            assert len(here["a"].shell.requests.relays) == 0
 
     run(main)

@@ -89,9 +89,13 @@ def test_nothing_is_left_of_who_has_left(ids):
             await until(lambda: not here.doors["a"].connections)
             for node in here.nodes.nodes.values():
                 shell = node.shell
-                assert (len(shell.relays), shell.relays.begun, shell.moving.bytes) == (0, 0, 0)
-                assert not shell.workers._calls
-                assert all(one.running >= 0 for one in shell.workers.upstreams._all)
+                assert (
+                    len(shell.requests.relays),
+                    shell.requests.relays.begun,
+                    shell.room.moving.bytes,
+                ) == (0, 0, 0)
+                assert not shell.requests.workers._calls
+                assert all(one.running >= 0 for one in shell.requests.workers.upstreams._all)
                 assert node.machine.held.request_bytes == 0
                 await until(lambda node=node: not node.machine.servers.busy)
             ledger = here["a"].ledger.home

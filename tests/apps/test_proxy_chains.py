@@ -27,7 +27,7 @@ EACH_WAY = "SPILLOVER_SOAK_S" in os.environ
 BEHIND = get(b"Connection: close", target=b"/behind")
 """Sent right behind each request: who sees another end of that one sees something else of this."""
 
-PATIENCE_S = 1.5
+PATIENCE_S = 3.0
 """For a connection that should be closed: more than the relays give a request to come."""
 
 

@@ -73,13 +73,13 @@ def test_a_key_that_was_given_up_can_be_used_again_at_once(hops):
         for client in waiting:
             client.writer.write(get(key, target=b"/ok"))
         shell = here["a"].shell
-        ref = shell.home_requests.find("k").ref
-        await until(lambda: len(shell.waiters.of(ref)) == 3)
+        ref = shell.requests.home.find("k").ref
+        await until(lambda: len(shell.requests.waiters.of(ref)) == 3)
         waiting[0].close()
         go_on.set()
         assert (await first.answer()).body == b"ok"
         assert (await waiting[1].answer()).status == 409
-        await until(lambda: shell.moving.bytes == 0 and len(shell.waiters) == 0)
+        await until(lambda: shell.room.moving.bytes == 0 and len(shell.requests.waiters) == 0)
         assert len(here.service.seen) == 11
 
     in_front(check, hops)

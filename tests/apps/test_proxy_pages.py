@@ -111,7 +111,7 @@ def test_a_preflight_is_answered_while_nothing_else_is():
         here.service.answer = hang
         here.service.hang_up()
         here["a"].shell.feed(ServersDown())
-        for upstream in here["a"].shell.workers.upstreams._all:
+        for upstream in here["a"].shell.requests.workers.upstreams._all:
             upstream.up = False
         again = await here.ask(preflight())
         assert (again.status, again.get(b"access-control-max-age")) == (204, "9")
@@ -136,21 +136,5 @@ def test_operators_may_name_origins_before_the_service_has_answered():
         assert (read.status, asked) == (204, ["PUT", "x-a, x-b"])
         assert cors(read) == [APP.decode(), "", "", "origin"]
         assert cors(await here.ask(of_page(late, origin=OTHER))) == [""] * 4
-
-    in_front(check)
-
-
-def test_what_is_remembered_of_pages_is_bounded():
-    async def check(here):
-        async def echo(talk, head, _):
-            (line,) = [one for one in head.split(b"\r\n") if one.startswith(b"Origin: ")]
-            await talk.say(OK % (ALLOWED % line[8:]))
-            return True
-
-        here.service.answer = echo
-        client = await here.client()
-        for number in range(300):
-            await client.ask(of_page(origin=b"https://%d.example" % number))
-        assert len(here.doors["a"]._origins._lines._kept) == 256
 
     in_front(check)

@@ -52,21 +52,6 @@ def test_what_has_begun_and_does_not_come_whole_is_408(bound, said, reason):
     in_front(check, bounds=Bounds(**{bound: SHORT_S}))
 
 
-def test_a_head_that_trickles_has_no_more_time_than_another():
-    async def check(here):
-        client = await here.client()
-        begun_s = time.monotonic()
-        client.writer.write(b"GET /")
-        answering = asyncio.ensure_future(client.answer())
-        while not answering.done():
-            client.writer.write(b"x")
-            await turn(SHORT_S / 20)
-        assert told(answering.result())["reason"] == "head_too_slow"
-        assert time.monotonic() - begun_s >= SHORT_S
-
-    in_front(check, bounds=Bounds(head_s=SHORT_S))
-
-
 @pytest.mark.parametrize("asked", [0, 1, 2])
 def test_a_connection_on_which_nothing_is_said_is_closed_without_a_word(asked):
     """Before the first request, and after any."""

@@ -13,8 +13,6 @@ from support.federation import until
 from support.passed_requests import LENGTH, get, post
 from support.proxy_doors import counted, in_front
 
-pytestmark = pytest.mark.together
-
 SECRET = b"/v1/chat?key=secret"
 ROUTES = (Route(path="/v1/"), Route(path="/beside", unqueued=True))
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"

@@ -4,13 +4,9 @@ the console. On nodes that really push and pull."""
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import asynccontextmanager
 
 from prometheus_client.parser import text_string_to_metric_families
-
-from spillover.apps.node.console_view import cluster_view
-from spillover.apps.node.views import NodeState
 
 SERVICE_MS = 150
 REQUESTS = 6
@@ -93,72 +89,5 @@ def test_a_pulled_request_tells_by_whom(nodes):
                 for told in stories
             ]
             assert [("decided", None), ("pulled_by", "b"), ("ended", None)] in came
-
-    nodes.run(main)
-
-
-def test_what_is_known_of_loads_is_shown(nodes):
-    """The own load, the bound on foreign requests, and for each neighbor what it told and when."""
-
-    async def main():
-        topology = nodes.topology_of("a", "b", policy="adaptive")
-        async with nodes.Federation(topology) as federation:
-            a = federation["a"]
-            await a.send("PUT", "/admin/policy", b'{"policy": "isolated"}')
-            sent = [a.post({"service_ms": 30_000}) for _ in range(4)]
-            of_b = federation["b"].machine.neighbors
-            of_a = of_b.by_handle[of_b.index["a"]]
-            await nodes.until(lambda: of_a.load > 0.0 and of_a.ahead == 3)
-            _, state = await federation["b"].get("/state")
-            (row,) = state["neighbors"]
-            assert row["load"] > 0.0
-            assert row["ahead"] == 3
-            assert 0.0 <= row["load_age_ms"] <= row["age_ms"] + 1.0
-            assert state["foreign_waiting_limit"] == 2
-            told = await metrics(federation["b"])
-            assert told["spillover_foreign_waiting_limit",] == 2
-            assert told["spillover_foreign_waiting",] == 0
-            assert told["spillover_neighbor_load_age_seconds", "a"] < 5.0
-            assert (await metrics(a))["spillover_home_load",] > 0.0
-            assert (await a.get("/state"))[1]["foreign_waiting_limit"] == 9000  # of the queue
-            for one in sent:
-                one.cancel()
-            await nodes.until(lambda: not a.machine.servers.busy)
-
-    nodes.run(main)
-
-
-def test_a_shadow_is_shown_and_counted(nodes):
-    """How often it differs and what it would have gained, wherever one looks; and what is asked
-    only along asks nobody for work."""
-
-    async def main():
-        topology = nodes.topology_of("a", "b", policy="isolated", shadow="adaptive")
-        async with nodes.Federation(topology) as federation:
-            a = federation["a"]
-            sent = [a.post({"service_ms": 60}, id=f"r{i}") for i in range(4)]
-            await asyncio.gather(*sent)
-            assert {json.loads(one.result().body)["cluster"] for one in sent} == {"a"}
-            _, state = await a.get("/state")
-            shadow = state["shadow"]
-            assert shadow["policy"] == "adaptive"
-            assert shadow["same"] + shadow["other"] == 3
-            assert shadow["other"] >= 1
-            assert shadow["saved_ms"] > 0.0 == shadow["lost_ms"]
-            told = await metrics(a)
-            assert told["spillover_shadow_decisions", "false", "adaptive"] == shadow["other"]
-            assert told["spillover_shadow_decisions", "true", "adaptive"] == shadow["same"]
-            saved_s = told["spillover_shadow_seconds", "saved", "adaptive"]
-            assert round(saved_s * 1e3, 3) == shadow["saved_ms"]
-            assert told["spillover_shadow_decisions", "false", "paper"] == 0
-            _, why = await a.get("/explain/r3")
-            decision = why["decisions"][0]
-            assert (decision["policy"], decision["shadow"]["policy"]) == ("isolated", "adaptive")
-            assert decision["shadow"]["words"].startswith("adaptive, asked along, would have ")
-            assert decision["neighbors"][0]["load_age_ms"] >= 0.0
-            view = cluster_view("a", NodeState.model_validate(state))
-            assert view["shadow"] == shadow
-            _, other = await federation["b"].get("/state")
-            assert set(other["asks"].values()) == {0}
 
     nodes.run(main)

@@ -23,12 +23,6 @@ def take(**fields) -> TakeBody:
     return TakeBody(consumer="c", probe_id="p", **fields)
 
 
-def test_without_preferences_all_producers_are_alike() -> None:
-    for count in (1, 3, 4):
-        access = check_take(take(), NAMES[:count], "p1")
-        assert access == dict.fromkeys(NAMES[:count], 1.0 / count)
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_who_avoids_what_it_has_seen_visits_no_more_than_it_can_reach(seed: int) -> None:
     """The one that is asked, and those of a probability."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import sqlite3
 from concurrent import futures
 from contextlib import closing
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spillover.apps.queue import calls, console_view, views
+from spillover.apps.queue import calls, console_view
 from support.queue_service import call, connected, producers, until
 
 OFFER = b"POST /objects HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n"
@@ -87,80 +85,12 @@ def test_why_a_take_is_refused_is_told() -> None:
         first.result()
 
 
-def test_all_that_was_sent_is_counted() -> None:
-    sizes = [0, 1000, 65_536, 65_537, 200_000]
-    with producers() as (one,):
-        for size in sizes:
-            one.put(os.urandom(size))
-        for _ in sizes:
-            assert one.take().status == 200
-        until(lambda: one.state["sent_bytes"] == sum(sizes))
-
-
-def test_takes_that_came_to_an_object_are_timed_wherever_it_was() -> None:
-    with producers(2) as (first, second):
-        first.put(b"here")
-        assert first.take(access={"p1": 1.0}).status == 200
-        second.put(b"there")
-        assert first.take(access={"p2": 1.0}, max_hops=2).status == 303
-        assert first.take(deadline_ms=1).status == 204
-        lines = call(f"{first.url}/metrics").body.decode().splitlines()
-        assert 'spillover_queue_take_wait_seconds_count{node="p1"} 2.0' in lines
-
-
-def test_what_is_told_of_those_that_wait() -> None:
-    with producers(2) as (first, second), futures.ThreadPoolExecutor() as pool:
-        for _ in range(3):
-            first.put(b"x")
-        states = [call(f"{first.url}/explain/{number}").told["state"] for number in (1, 2, 3)]
-        assert states == [f"buffered: {number} before it" for number in range(3)]
-        taking = pool.submit(second.take, probe_id="mine", access={"p2": 1.0}, max_hops=2)
-        until(lambda: second.state["parked"] == 1)
-        (probe,) = second.state["parked_probes"]
-        assert (probe["probe_id"], probe["held_by"]) == ("mine", "p2")
-        until(lambda: second.state["parked_probes"][0]["waits_ms"] > probe["waits_ms"])
-        assert 0.0 <= probe["waits_ms"] < 8000.0, "of 20 seconds"
-        state = call(f"{second.url}/explain/mine").told["state"]
-        said = re.fullmatch(r"waits here: 0 before it, and it expires in (\d+\.\d) s", state)
-        assert said is not None, state
-        assert 0.0 < float(said[1]) <= 20.0
-        second.put(b"y")
-        assert taking.result().status == 200
-        (grant,) = second.state["open_grants"]
-        assert 8000.0 < grant["ends_in_ms"] <= second.state["visibility_ms"]
-
-
-def test_its_page_drains_and_resumes_it() -> None:
-    with producers() as (one,):
-        for action, draining in (("drain", True), ("resume", False)):
-            answer = call(f"{one.url}/console/{action}", "POST", headers={"Origin": one.url})
-            assert answer.status == 202
-            assert one.state["draining"] is draining
-
-
-def test_a_grant_that_nobody_has_is_named_only_where_it_can_be_read() -> None:
-    with producers() as (one,):
-        assert call(f"{one.url}/objects/nothing").told["id"] == "nothing"
-        assert "id" not in call(f"{one.url}/objects/no%01thing").told
-
-
 def test_a_grant_is_extended_by_a_day_at_most() -> None:
     with producers() as (one,):
         one.put(b"x")
         grant = one.take().headers["spillover-grant"]
         asked = [b'{"visibility_ms": 8640000%d}' % more for more in (0, 1)]
         assert [one.tell(grant, "extend", body).status for body in asked] == [204, 422]
-
-
-def test_of_many_dead_objects_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are dead longest: `/state` has how many there are."""
-    monkeypatch.setattr(views, "DEAD_SHOWN_MAX", 2)
-    with producers(deliveries_max=1) as (one,):
-        for size in (1, 2, 3):
-            one.put(b"x" * size)
-            one.tell(one.take().headers["spillover-grant"], "nack")
-        assert [dead["size_bytes"] for dead in call(f"{one.url}/dead").told] == [1, 2]
-        assert one.state["dead"] == 3
 
 
 @pytest.mark.parametrize(

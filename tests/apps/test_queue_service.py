@@ -58,23 +58,6 @@ def test_an_object_goes_through_untouched(content: bytes, is_stored: bool, tmp_p
         assert not list((tmp_path / "p1" / "objects").glob("*"))
 
 
-def test_a_body_in_chunks_of_unknown_length_is_an_object_too(producer: Producer) -> None:
-    assert call(f"{producer.url}/objects", "POST", iter([b"a" * 9, b"b"])).status == 201
-    assert producer.take().body == b"aaaaaaaaab"
-
-
-def test_a_consumer_that_waits_gets_the_next_object(producer: Producer) -> None:
-    with ThreadPoolExecutor() as pool:
-        taking = pool.submit(producer.take)
-        until(lambda: producer.state["takes"] == 1)
-        state = producer.state
-        assert state["parked"] == 1
-        assert state["waiting_takes"][0]["consumer"] == "c"
-        assert state["parked_probes"][0]["held_by"] == "p1"
-        assert producer.put(b"x").status == 201
-        assert taking.result().body == b"x"
-
-
 def test_an_object_elsewhere_is_pointed_to_and_fetched_once() -> None:
     with producers(2) as (first, second):
         assert second.put(b"there").status == 201
@@ -100,29 +83,6 @@ def test_a_probe_that_waits_elsewhere_is_found_by_an_object() -> None:
         body, base, grant = fetched(taking.result())
         assert (body, base) == (b"late", third.url)
         assert third.tell(grant, "ack").status == 204
-
-
-def test_a_second_acknowledgement_is_as_good_as_the_first(producer: Producer) -> None:
-    producer.put(b"x")
-    grant = producer.take().headers["spillover-grant"]
-    assert [producer.tell(grant, "ack").status for _ in range(2)] == [204, 204]
-    assert reason(producer.tell(grant, "nack")) == (404, "unknown_grant")
-    assert producer.state["acknowledged"] == 1
-
-
-def test_what_is_given_back_comes_first_again(producer: Producer) -> None:
-    producer.put(b"one")
-    producer.put(b"two")
-    grant = producer.take().headers["spillover-grant"]
-    assert producer.tell(grant, "nack").status == 204
-    assert [producer.take().body for _ in range(2)] == [b"one", b"two"]
-
-
-def test_objects_come_in_their_order() -> None:
-    with producers(buffers=50) as (one,):
-        for k in range(50):
-            assert one.put(b"%d" % k).status == 201
-        assert [one.take().body for _ in range(50)] == [b"%d" % k for k in range(50)]
 
 
 def test_a_grant_ends_with_the_visibility_time_and_is_extended() -> None:
@@ -276,18 +236,6 @@ def test_large_objects_in_a_store_take_no_memory(tmp_path: Path) -> None:
         until(lambda: one.state["memory_bytes"] == 0)
 
 
-def test_a_producer_that_leaves_gives_its_place_up(producer: Producer) -> None:
-    producer.put(b"x")
-    with closing(connected(producer.url)) as line:
-        line.sendall(b"POST /objects HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
-        with ThreadPoolExecutor() as pool:
-            other = pool.submit(producer.put, b"other")
-            until(lambda: producer.state["waiting"] == 1)
-            line.close()
-            assert other.result().status == 201
-    assert producer.state["produced"] == 2
-
-
 # --- what is wrong ------------------------------------------------------------------------------
 
 
@@ -324,22 +272,6 @@ def test_a_wrong_take_names_its_field(producer: Producer, asked: dict, field: st
     assert field in answer.told["detail"]
 
 
-def test_the_producer_that_is_asked_counts_as_one_to_visit() -> None:
-    with producers(3) as (first, second, _):
-        second.put(b"there")
-        only = {"access": {"p2": 1.0}, "avoid_visited": True}
-        answer = first.take(max_hops=3, **only)
-        assert reason(answer) == (422, "invalid")
-        assert "expected at most 2" in answer.told["detail"]
-        body, base, _ = fetched(first.take(max_hops=2, **only))
-        assert (body, base) == (b"there", second.url)
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b'{"consumer":"c"}'])
-def test_a_take_that_is_no_such_object(producer: Producer, body: bytes) -> None:
-    assert reason(call(f"{producer.url}/take", "POST", body)) == (422, "invalid")
-
-
 @pytest.mark.parametrize("deadline", ["0", "-1", "nan", "inf", "1e3", "soon", ""])
 def test_a_deadline_that_is_none(producer: Producer, deadline: str) -> None:
     headers = {"Spillover-Deadline-Ms": deadline}
@@ -357,14 +289,6 @@ def test_a_probe_id_that_is_under_way_is_refused(producer: Producer) -> None:
         assert reason(producer.take(probe_id="mine")) == (409, "conflict")
         producer.put(b"x")
         assert first.result().status == 200
-
-
-def test_grants_that_nobody_has(producer: Producer) -> None:
-    for what in ("ack", "nack", "extend"):
-        assert reason(producer.tell("nobody", what)) == (404, "unknown_grant")
-    assert reason(call(f"{producer.url}/objects/nobody")) == (404, "unknown_grant")
-    assert reason(producer.tell("nobody", "extend", b'{"visibility_ms": 0}')) == (422, "invalid")
-    assert reason(producer.tell("nobody", "keep")) == (404, "not_found")
 
 
 def test_a_wrong_method_says_which_is_right(producer: Producer) -> None:

@@ -8,10 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-import pytest
-
-from spillover.apps.queue import views
-from spillover.apps.queue.views import About, QueueState, dead_objects, explanation, queue_state
+from spillover.apps.queue.views import About, dead_objects, explanation, queue_state
 from spillover.core.queue import events as ev
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.queue.shell import QueueShell
@@ -98,58 +95,6 @@ def test_how_long_an_object_a_take_and_its_probe_have_waited() -> None:
     with_producer(story)
 
 
-def test_what_is_told_of_a_grant() -> None:
-    """How often its object was given, how large it is, and how much is left of its time."""
-
-    async def story(shell: QueueShell) -> None:
-        for number, content in enumerate((b"xx", b"yyy"), 1):
-            assert await put(shell, content) == number
-        before_s = shell.now_s
-        given = await take(shell, "mine")
-        after_s = shell.now_s
-        (grant,) = queue_state(shell, ABOUT).open_grants
-        assert (grant.number, grant.deliveries, grant.size_bytes) == (1, 1, 2)
-        assert grant.state == "given"
-        assert 20_000.0 - 1e3 * (shell.now_s - before_s) - 0.06 <= grant.ends_in_ms <= 20_000.0
-        shell.feed(ev.Sent(given.grant, whole=True))
-        (grant,) = queue_state(shell, ABOUT).open_grants
-        assert grant.ends_in_ms > 20_000.0 - 1e3 * (shell.now_s - after_s) - 0.06
-
-    with_producer(story)
-
-
-def test_what_becomes_of_an_object_is_told_in_order() -> None:
-    """With the times since the first of it; by the number and by the id, and of no other."""
-
-    async def story(shell: QueueShell) -> None:
-        before_s = shell.now_s
-        await put(shell, b"x")
-        after_s = shell.now_s
-        await turn(WAITS_S)
-        waited = Waited(shell, before_s, after_s)
-        given = await take(shell, "mine")
-        found = explanation(shell, "1")
-        assert found is not None
-        assert found == explanation(shell, shell.object_id(1))
-        assert (found.id, found.kind, found.producer) == (shell.object_id(1), "object", "p1")
-        first, last = found.story[0], found.story[-1]
-        assert first.at_ms == 0.0
-        assert waited.is_told_by(last.at_ms)
-        assert found.state.startswith("granted: it returns in ")
-        shell.feed(ev.Sent(given.grant, whole=True))
-        await shell.ask(lambda ref: ev.Acked(ref, given.grant))
-        found = explanation(shell, "1")
-        assert found is not None
-        assert found.state == "acknowledged: it is gone"
-        probe = explanation(shell, "mine")
-        assert probe is not None
-        assert (probe.id, probe.kind, probe.state) == ("mine", "probe", "not here any more")
-        for name in ("2", "p1-2", "nobody", "1" * 19):
-            assert explanation(shell, name) is None
-
-    with_producer(story)
-
-
 async def dies(shell: QueueShell, number: int) -> None:
     """Give it twice in vain."""
     for time in range(2):
@@ -177,27 +122,5 @@ def test_what_is_told_of_a_dead_object_until_it_is_discarded() -> None:
         assert found.state == "discarded: it is gone"
         state = queue_state(shell, ABOUT)
         assert (state.dead, state.discarded, state.produced) == (0, 1, 1)
-
-    with_producer(story)
-
-
-def test_of_many_that_wait_those_that_wait_longest_are_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """And all are counted."""
-    monkeypatch.setattr(views, "SHOWN_MAX", 2)
-
-    async def story(shell: QueueShell) -> None:
-        taking = [take(shell, name) for name in ("first", "second", "third")]
-        await until(lambda: len(shell.machine.parked_probes) == len(taking))
-        state: QueueState = queue_state(shell, ABOUT)
-        for shown in (state.waiting_takes, state.parked_probes):
-            assert [one.probe_id for one in shown] == ["first", "second"]
-        assert (state.takes, state.parked) == (3, 3)
-        found = explanation(shell, "third")
-        assert found is not None
-        assert found.state.startswith("waits here: 2 before it, and it expires in ")
-        for one in taking:
-            one.cancel()
 
     with_producer(story)

@@ -45,7 +45,7 @@ def with_node(nodes, check, shop, *ids, **fields):
             tenants = {c: Tenants(n.shell, tokens) for c, n in federation.nodes.items()}
             await check(federation, tenants)
             for node in federation.nodes.values():
-                node.shell.home_requests.quotas.check()
+                node.shell.requests.home.quotas.check()
 
     nodes.run(main)
 
@@ -170,7 +170,7 @@ def test_a_tenant_has_as_many_sessions_as_its_quota_says(nodes):
         await again
         assert not other.done()
         other.cancel()
-        await nodes.until(lambda: node.shell.home_requests.quotas.uses["bank"].sessions == 0)
-        assert node.shell.home_requests.quotas.uses["shop"].sessions == 0
+        await nodes.until(lambda: node.shell.requests.home.quotas.uses["bank"].sessions == 0)
+        assert node.shell.requests.home.quotas.uses["shop"].sessions == 0
 
     with_node(nodes, check, {"max_sessions": 1})

@@ -9,45 +9,11 @@ import json
 
 LONG = {"service_ms": 60_000}
 SOON = [(b"Prefer", b"respond-async")]
-ANSWERED = {"id", "result", "cluster", "path", "hops", "timing_ms"}
 
 
 def accept(node, name, payload=LONG, **fields):
     body = json.dumps({"payload": payload, "id": name, **fields}).encode()
     return node.send("POST", "/requests", body, SOON)
-
-
-def test_at_home_in_each_state(nodes):
-    """Of what is under way, its name, state and type, and no more; a 202 tells the same."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            node = federation["a"]
-            for name, state in (("first", "running"), ("second", "queued")):
-                expected = {"id": name, "state": state, "type": "words"}
-                status, _, shown = await accept(node, name, type="words")
-                assert (status, shown) == (202, expected)
-                assert await node.get(f"/requests/{name}") == (200, expected)
-            ends = [await node.send("DELETE", f"/requests/{name}") for name in ("second", "first")]
-            for name, (status, _, shown) in zip(("second", "first"), ends, strict=True):
-                assert (status, set(shown)) == (200, {"id", "state", "type", "problem"})
-                told = (shown["id"], shown["state"], shown["type"])
-                assert told == (name, "cancelled", "words")
-                problem = shown["problem"]
-                assert (problem["id"], problem["status"]) == (name, 409)
-                assert problem["reason"] == "cancelled"
-            assert (await node.post({"service_ms": 2}, id="done", type="words")).status == 200
-            status, shown = await node.get("/requests/done")
-            assert (status, set(shown)) == (200, {"state", "type", *ANSWERED})
-            assert (shown["id"], shown["state"], shown["type"]) == ("done", "done", "words")
-            assert (shown["result"], shown["path"]) == ({"service_ms": 2}, ["a"])
-            late = [(b"Spillover-Deadline-Ms", b"1")]
-            assert (await node.post(LONG, id="late", headers=late)).status == 504
-            status, shown = await node.get("/requests/late")
-            assert (status, set(shown)) == (200, {"id", "state", "type", "problem"})
-            assert (shown["state"], shown["problem"]["status"]) == ("expired", 504)
-
-    nodes.run(main)
 
 
 def test_at_a_cluster_that_hands_it_on_and_at_the_one_that_runs_it(nodes):
@@ -90,9 +56,11 @@ def test_at_the_end_of_a_node_whoever_waits_has_the_name_and_the_type(nodes):
                 name: asyncio.ensure_future(node.get(f"/requests/{name}?wait_ms=60000"))
                 for name in posts
             }
-            entries = {name: node.shell.home_requests.find(name) for name in posts}
+            entries = {name: node.shell.requests.home.find(name) for name in posts}
             await nodes.until(
-                lambda: all(len(node.shell.waiters.of(e.ref)) == 2 for e in entries.values())
+                lambda: all(
+                    len(node.shell.requests.waiters.of(e.ref)) == 2 for e in entries.values()
+                )
             )
             await node.shell.close()
             for name, reason in (("runs", "outcome_unknown"), ("waits", "draining")):

@@ -10,9 +10,6 @@ import pytest
 
 from spillover.live.overflow import waiters as waiters_module
 
-ASYNC = (b"Prefer", b"respond-async")
-LONG = {"service_ms": 60_000}
-
 
 def keyed(*more):
     return [(b"Idempotency-Key", b"k"), *more]
@@ -56,7 +53,7 @@ def with_node(nodes, check, *, limit=None, **fields):
         async with nodes.Federation(topology) as federation:
             node = federation["a"]
             await check(node)
-            node.shell.names.check()
+            node.shell.room.kept.check()
 
     nodes.run(main)
 
@@ -78,7 +75,7 @@ def test_what_failed_runs_again_and_what_is_done_does_not(nodes, flaky):
         assert headers[b"spillover-replayed"] == b"true"
         home = node.ledger.home
         assert (home["accepted"], home["failed"], home["done"]) == (4, 3, 1)
-        assert len(node.shell.names) == 1
+        assert len(node.shell.room.kept) == 1
 
     with_node(nodes, check)
 
@@ -136,34 +133,7 @@ def test_too_many_who_wait_for_the_same_run(nodes, flaky, monkeypatch):
 
 
 def waiters(node):
-    return node.shell.waiters.of(node.shell.home_requests.find("k").ref)
-
-
-def test_whoever_asks_is_shown_the_last_run(nodes, flaky):
-    """Of asynchronous ones: failed, then running again, then done; each is fetched by itself."""
-
-    async def check(node):
-        home_requests = node.shell.home_requests
-        for works in (False, True):
-            flaky.works = works
-            flaky.held = asyncio.Event()
-            status, headers, shown = await node.send(
-                "POST", "/requests", body(1, id="k"), keyed(ASYNC)
-            )
-            assert (status, shown["state"]) == (202, "running")
-            assert b"spillover-replayed" not in headers
-            assert (await node.get("/requests/k"))[1]["state"] == "running"
-            assert home_requests.unfetched == 0
-            flaky.held.set()
-            await nodes.until(lambda: home_requests.unfetched == 1)
-            await nodes.until(lambda: not node.machine.servers.busy)  # it has cooled
-            end = "done" if works else "failed"
-            if works:
-                assert (await node.get("/requests/k"))[1]["state"] == end
-                assert home_requests.unfetched == 0
-        assert flaky.runs == 2
-
-    with_node(nodes, check)
+    return node.shell.requests.waiters.of(node.shell.requests.home.find("k").ref)
 
 
 def test_a_repeat_that_is_refused_changes_nothing(nodes, flaky):
@@ -189,38 +159,3 @@ def test_a_repeat_that_is_refused_changes_nothing(nodes, flaky):
         assert (await node.post(1, headers=keyed())).status == 200
 
     with_node(nodes, check, limit=0)
-
-
-def test_cancelling_a_run_after_a_failure(nodes, flaky):
-    """A cancel is a word that holds: it is given again."""
-
-    async def check(node):
-        assert (await node.post(1, headers=keyed())).status == 502
-        await nodes.until(lambda: not node.machine.servers.busy)  # it has cooled
-        flaky.held = asyncio.Event()
-        post = node.post(1, headers=keyed())
-        await nodes.until(lambda: node.machine.servers.busy)
-        assert (await node.send("DELETE", "/requests/k"))[2]["state"] == "cancelled"
-        assert (await post).status == 409
-        status, headers, problem = await node.send("POST", "/requests", body(1), keyed())
-        assert (status, problem["reason"]) == (409, "cancelled")
-        assert headers[b"spillover-replayed"] == b"true"
-        assert flaky.runs == 2
-
-    with_node(nodes, check)
-
-
-def test_what_expired_runs_again(nodes):
-    """With more time the second time."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            node = federation["a"]
-            late = keyed((b"Spillover-Deadline-Ms", b"5"))
-            payload = {"service_ms": 50}
-            status, _, problem = await node.send("POST", "/requests", body(payload), late)
-            assert (status, problem["reason"]) == (504, "deadline_exceeded")
-            status, _, answer = await node.send("POST", "/requests", body(payload), keyed())
-            assert (status, answer["result"]) == (200, payload)
-
-    nodes.run(main)

@@ -93,7 +93,9 @@ def run_node(nodes, running):
                 running.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
                 running.stop = lambda: loop.call_soon_threadsafe(stop.set)
                 running.resume = lambda: loop.call_soon_threadsafe(shell.feed, Resume())
-                heal = partial(shell.set_link, 0, delay_s=0.0, loss=0.0, cut=False)
+                heal = partial(
+                    shell.neighborhood.emulated[0].set_faults, delay_s=0.0, loss=0.0, cut=False
+                )
                 running.heal = lambda: loop.call_soon_threadsafe(heal)
                 running.ready.set()
                 await stop.wait()

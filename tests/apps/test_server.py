@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from spillover.live.http.client import HttpClient
 from spillover.live.overflow import wire
 from spillover.live.overflow.protocol import SPOKEN
-from spillover.live.process.listening import bind_socket
-from spillover.model.errors import InputError
 from spillover.model.request import Request
 from support import HANDLERS
 from support.ports import free_port
@@ -85,7 +81,7 @@ class Process:
         return self.client.request("POST", "/requests", body=body, timeout_s=20)
 
     async def state(self):
-        response = await self.client.request("GET", "/state", timeout_s=5)
+        response = await self.client.request("GET", "/state", timeout_s=30)
         return json.loads(response.body)
 
     async def is_lame_duck(self):
@@ -120,7 +116,7 @@ def test_sigterm_finishes_what_is_under_way(nodes):
             sent = node.post({"service_ms": 600})
             await node.busy()
             node.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while await node.answers():
                     await nodes.turn()
             assert (await node.post(1)).status == 503
@@ -146,7 +142,7 @@ def test_it_ends_at_once_where_nothing_is_to_wait_for(nodes, how):
             else:
                 node.process.send_signal(signal.SIGTERM)
             if how == "twice":
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     while not (await node.state())["draining"]:
                         await nodes.turn()
                 node.process.send_signal(signal.SIGTERM)
@@ -163,19 +159,6 @@ def test_it_ends_at_once_where_nothing_is_to_wait_for(nodes, how):
 
 
 @pytest.mark.processes
-def test_a_standard_input_that_cannot_be_watched_has_ended(nodes):
-    """Started with none at all, a node that is to end with it does so."""
-
-    async def main():
-        process = Process(nodes, "stdin", stdin=subprocess.DEVNULL)
-        process.start()
-        assert await process.ended(10.0) == (0, "")
-        process.process.stderr.close()
-
-    nodes.run(main)
-
-
-@pytest.mark.processes
 @pytest.mark.parametrize("workers", ["thread", "process"])
 def test_work_that_hangs_does_not_hold_up_the_end(nodes, workers):
     """A thread that never returns is left behind, a process is killed."""
@@ -187,7 +170,7 @@ def test_work_that_hangs_does_not_hold_up_the_end(nodes, workers):
             await node.busy()
             for _ in range(2):
                 node.process.send_signal(signal.SIGINT)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     while (status := node.process.poll()) is None and not await draining(node):
                         await nodes.turn()
             status, _ = await node.ended(4.0)
@@ -202,32 +185,6 @@ async def draining(node):
         return (await node.state())["draining"]
     except Exception:  # noqa: BLE001 - it has ended meanwhile
         return True
-
-
-@pytest.mark.processes
-def test_worker_processes_end_with_a_node_that_is_killed(nodes):
-    """Even SIGKILL leaves none behind."""
-
-    async def main():
-        handler = "python:handler_that_hangs:hang"
-        async with Process(nodes, handler=handler, workers="process") as node:
-            worker = json.loads((await node.post("pid")).body)["result"]
-            sent = node.post("forever")
-            await node.busy()
-            node.process.kill()
-            await nodes.until(lambda: not is_alive(worker))
-            await asyncio.wait([sent])
-            assert sent.exception() is not None
-
-    nodes.run(main)
-
-
-def is_alive(process):
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 class Command(Process):
@@ -278,11 +235,11 @@ def test_neighbors_at_a_socket_of_their_own(nodes, tmp_path):
                 sent = [a.post({"service_ms": 30}) for _ in range(8)]
                 paths = [json.loads((await one).body)["path"] for one in sent]
                 path = max(paths, key=len)
-            response = await a.client.request("GET", "/federation", timeout_s=5)
+            response = await a.client.request("GET", "/federation", timeout_s=30)
             states = json.loads(response.body)["clusters"]
             assert [state["cluster"] for state in states.values()] == ["a", "b"]
             for one in (a, b):
-                response = await one.client.request("GET", "/peer/v1/reports?from=a", timeout_s=5)
+                response = await one.client.request("GET", "/peer/v1/reports?from=a", timeout_s=30)
                 assert response.status == 404
                 one.process.send_signal(signal.SIGTERM)
             for one in (a, b):
@@ -312,52 +269,6 @@ def test_only_whom_nobody_waits_for_serves_on_as_a_lame_duck(nodes, tmp_path, nu
     nodes.run(main)
 
 
-@pytest.mark.processes
-def test_logs_as_json(nodes, tmp_path):
-    """Each line is an object with the cluster in it, of worker processes too; those about requests,
-    where they are asked for, have the request's name and trace."""
-    file, url = one_cluster(tmp_path)
-    handler = "handler: 'python:warnings:warn', workers: process"
-    file.write_text(file.read_text().replace("service_ms: 1", handler))
-    trace = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
-
-    async def main():
-        async with Command(nodes, file, "a", url, "--log-format", "json", "--log-requests") as node:
-            headers = [(b"traceparent", trace.encode())]
-            body = b'{"payload": "beware", "id": "r1"}'
-            await node.client.request("POST", "/requests", body=body, headers=headers, timeout_s=60)
-            node.process.send_signal(signal.SIGTERM)
-            status, said = await node.ended(5.0)
-        assert status == 0
-        lines = [json.loads(line) for line in said.splitlines()]
-        assert all(line["cluster"] == "a" for line in lines)
-        (told,) = [line for line in lines if line["logger"] == "spillover.requests"]
-        assert (told["request_id"], told["traceparent"], told["level"]) == ("r1", trace, "INFO")
-        (told,) = [line for line in lines if line["logger"] == "py.warnings"]
-        assert told["message"].endswith("UserWarning: beware")
-
-    nodes.run(main)
-
-
-@pytest.mark.processes
-def test_a_full_disk_for_logs_harms_nobody(nodes, tmp_path, require):
-    """Requests are answered as ever, and the node ends with status 0."""
-    full = Path("/dev/full")
-    require(full.exists(), "/dev/full")
-    file, url = one_cluster(tmp_path)
-
-    async def main():
-        async with Command(nodes, file, "a", url, "--log-requests", stderr=stderr) as node:
-            for _ in range(20):
-                assert (await node.post(1)).status == 200
-            node.process.send_signal(signal.SIGTERM)
-            await nodes.until(lambda: node.process.poll() is not None)
-            assert node.process.returncode == 0
-
-    with full.open("wb") as stderr:
-        nodes.run(main)
-
-
 def said_of_the_end(said):
     """The log lines about it, without their heads."""
     return [line.partition("ending: ")[2] for line in said.splitlines() if "ending: " in line]
@@ -367,13 +278,13 @@ async def job(node, payload, name):
     body = json.dumps({"payload": payload, "id": name}).encode()
     headers = [(b"Prefer", b"respond-async")]
     response = await node.client.request(
-        "POST", "/requests", body=body, headers=headers, timeout_s=5
+        "POST", "/requests", body=body, headers=headers, timeout_s=30
     )
     assert response.status == 202
 
 
 async def state_of(node, name, query=""):
-    response = await node.client.request("GET", f"/requests/{name}{query}", timeout_s=5)
+    response = await node.client.request("GET", f"/requests/{name}{query}", timeout_s=30)
     return json.loads(response.body)["state"]
 
 
@@ -404,7 +315,7 @@ def test_results_that_nobody_fetches_hold_up_the_end_for_a_while(nodes, tmp_path
             assert node.process.returncode == 0
 
     async def jobs_done(node):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await node.state())["ledger"]["home"]["done"] < 2:
                 await nodes.turn()
 
@@ -427,7 +338,7 @@ def test_a_result_that_comes_during_the_end_can_still_be_fetched(nodes, tmp_path
             await job(node, {"service_ms": 1000}, "j")
             await node.busy()
             node.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while not (await node.state())["draining"]:
                     await nodes.turn()
             assert await state_of(node, "j", "?wait_ms=4000") == "done"
@@ -438,28 +349,6 @@ def test_a_result_that_comes_during_the_end_can_still_be_fetched(nodes, tmp_path
             assert not any(line.startswith("lost") for line in told)
 
     nodes.run(main)
-
-
-@pytest.mark.parametrize("address", [("127.0.0.1", None), ("127.0.0.1", 70_000), ("x" * 70, 1)])
-def test_an_address_that_cannot_be_bound_is_bad_input(address):
-    """One line that names the address."""
-    host, port = address
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1] if port is None else port
-        with pytest.raises(InputError) as raised:
-            bind_socket(host, port)
-    assert f"{host}:{port}" in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-def test_ipv6_addresses_can_be_bound(require):
-    """Where the machine has IPv6."""
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError as error:
-        require(False, f"IPv6 on loopback: {error}")
-    with bind_socket("::1", 0) as listening:
-        assert listening.getsockname()[0] == "::1"
 
 
 def test_what_comes_at_the_very_end_is_refused(nodes):
@@ -474,14 +363,14 @@ def test_what_comes_at_the_very_end_is_refused(nodes):
             reports = asyncio.ensure_future(
                 client.stream_lines("/peer/v1/reports?from=a", lambda _: None, silence_s=None)
             )
-            await nodes.until(lambda: len(b.shell.streams._streams[0]) == 2)
+            await nodes.until(lambda: len(b.shell.neighborhood.streams._streams[0]) == 2)
             request = Request(id="r", keyed=False, work=b"1", path=("a",))
             body = wire.encode_forward(request, wire.Caller("a"), 5.0)
             ending = asyncio.ensure_future(federation.stop("b"))
             await reports
             under_way_s = time.monotonic() + 0.03  # it left before its sender heard of the end
             await nodes.until(lambda: time.monotonic() > under_way_s)
-            told = await client.request("POST", SPOKEN[0].forward, body=body, timeout_s=5.0)
+            told = await client.request("POST", SPOKEN[0].forward, body=body, timeout_s=30.0)
             assert (told.status, json.loads(told.body)["reason"]) == (503, "draining")
             await ending
             await client.close()

@@ -222,8 +222,8 @@ def test_work_that_was_let_in_goes_on_when_its_api_token_is_revoked(nodes):
         polling = asyncio.create_task(
             node.send("GET", "/requests/order-7?wait_ms=10000", headers=SHOP)
         )
-        (ref,) = node.shell.waiters._by_ref
-        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
+        (ref,) = node.shell.requests.waiters._by_ref
+        await nodes.until(lambda: len(node.shell.requests.waiters.of(ref)) == 2)
         kept = [one for one in access.tokens.by_digest.values() if one.name != "submitter"]
         access.go_by(ApiTokens([*kept, same]))
         assert (await post(node, SHOP, {"service_ms": 300}))[0] == 401

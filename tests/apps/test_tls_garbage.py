@@ -173,7 +173,7 @@ def test_who_says_nothing_is_cut_off(tmp_path, monkeypatch):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(begun)
                 await until(lambda: server.connection_count == there + 1)
-                assert await asyncio.wait_for(reader.read(), 5.0) == b""
+                assert await asyncio.wait_for(reader.read(), 30.0) == b""
                 writer.close()
                 await until(lambda: server.connection_count == there)
 
@@ -224,7 +224,7 @@ def test_a_stream_ends_the_one_before(tmp_path):
     async def main():
         async with SecureFederation(topology_of("a", "b"), directory=tmp_path) as pair:
             node = pair["a"]
-            streams = node.shell.streams._streams[0]
+            streams = node.shell.neighborhood.streams._streams[0]
             (first,) = streams
             context = trusting_context(pair.files["b"].ca)
             context.load_cert_chain(pair.files["b"].cert, pair.files["b"].key)
@@ -240,7 +240,7 @@ def test_a_stream_ends_the_one_before(tmp_path):
             assert first.ended
             assert len(streams) == 1
             # b asks anew, since its own has ended.
-            await asyncio.wait_for(listening, 5.0)
+            await asyncio.wait_for(listening, 30.0)
             await client.close()
             await until(pair.all_linked)
 

@@ -92,35 +92,6 @@ def test_a_file_that_is_renamed_into_place_is_read_whole_or_as_it_was(file, capl
     assert warnings(caplog) == []
 
 
-def test_it_looks_when_it_is_told_to_and_says_again_what_is_wrong(file, caplog, monkeypatch):
-    monkeypatch.setattr(token_files, "LOOK_S", 60.0)
-
-    async def check():
-        files = TokenFiles([str(file)])
-        watching = asyncio.create_task(files.watch())
-        file.write_text("- x\n")
-        for times in (1, 2):
-            files.look_now()
-            await until(lambda: len(warnings(caplog)) >= times)  # noqa: B023
-        watching.cancel()
-
-    asyncio.run(check())
-    assert len(set(warnings(caplog))) == 1
-
-
-def test_what_is_wrong_again_after_it_was_right_is_told_again(file, caplog):
-    right = file.read_text()
-
-    async def check():
-        files = TokenFiles([str(file)])
-        for text in ("- x\n", right, "- x\n"):
-            file.write_text(text)
-            await files.look()
-
-    asyncio.run(check())
-    assert len(warnings(caplog)) == 2
-
-
 def test_it_looks_once_for_each_time_that_it_is_told_to(file, monkeypatch):
     """One that went on looking would keep a core busy for ever."""
     monkeypatch.setattr(token_files, "LOOK_S", 60.0)
@@ -158,24 +129,6 @@ def test_whom_any_of_the_files_does_not_name_any_more_is_out(file):
         assert [knows(files, secret) for secret in ("first", "second", "third")] == [1, 0, 1]
 
     asyncio.run(check())
-
-
-def test_a_change_is_told_once(file, caplog):
-    """Not at each look that follows."""
-
-    async def check():
-        files = TokenFiles([str(file)])
-        told = []
-        files.on_change = told.append
-        file.write_text(entry("two", "second"))
-        for _ in range(3):
-            await files.look()
-        assert [[token.name for token in tokens] for tokens in told] == [["two"]]
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(check())
-    (change,) = [one for one in caplog.records if one.levelname == "INFO"]
-    assert change.msg.fields == {"api_tokens": 1}
 
 
 def test_no_thread_to_read_with_leaves_the_old_ones_in_place(file, caplog):

@@ -6,23 +6,17 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pytest
 
 from spillover.apps.http.problems import STATUS_BY_REASON, Problem
 from spillover.apps.node.answers import (
-    answer_body,
-    answer_fields,
-    encode,
     node_ended,
     problem_of,
-    rate_limited,
     status_of,
 )
 from spillover.apps.node.door_problems import not_passed, proxy_status
 from spillover.apps.node.peer_paths import _refusal
 from spillover.core.overflow.events import Refuse
-from spillover.core.overflow.quotas import Excess
 from spillover.live.handlers.proxy.heads import Refused
 from spillover.live.overflow.wire import UPSTREAM_STATUS
 from spillover.model.causes import Cause
@@ -117,37 +111,6 @@ def test_the_status_of_a_service_that_rejects_is_passed_on(outcome, upstream, st
     assert told["reason"] == ENDED[outcome][1]
 
 
-def test_titles_are_the_statuses_in_words():
-    """Of one that has no words of its own, too."""
-    titles = {}
-    for own in (404, 499, 599):
-        titles[own] = Problem("handler_rejected", "no", own_status=own).fields()["title"]
-    assert titles == {404: "Not Found", 499: "Client Error", 599: "Error"}
-
-
-def test_of_types_that_are_served_twenty_are_named():
-    """For people and for programs; that there are more is said to people."""
-    types = tuple(f"t{number}" for number in range(21))
-    few = problem_of("", refused(Refusal.UNKNOWN_TYPE, types=types[:20]))
-    assert few.more == {"types": types[:20]}
-    assert few.detail == "type: expected one that is served: " + ", ".join(types[:20])
-    many = problem_of("", refused(Refusal.UNKNOWN_TYPE, types=types))
-    assert many.more == {"types": types[:20]}
-    assert many.detail == few.detail + ", ..."
-
-
-def test_a_quota_that_is_used_up_is_named():
-    """With the request's name where it has one, and when to try again."""
-    for name in ("order-7", ""):
-        problem = rate_limited(name, Excess("requests_per_s", 1.2))
-        told = problem.fields()
-        assert (told["status"], told["reason"]) == (429, "rate_limited")
-        assert told["limit"] == "requests_per_s"
-        assert "requests_per_s" in problem.detail
-        assert told.get("id", "") == name
-        assert headers_of(problem)["retry-after"] == "2"
-
-
 def test_at_the_end_of_a_node_whoever_waits_hears_whether_it_can_have_run():
     """By name; nobody is told to try this node again."""
     for has_not_run, expected in ((True, (503, "draining")), (False, (502, "outcome_unknown"))):
@@ -166,42 +129,6 @@ def test_a_name_that_no_header_can_hold_is_in_the_body_alone():
         assert problem.fields()["id"] == name
         assert "spillover-request-id" not in headers_of(problem)
     assert "spillover-request-id" in headers_of(problem_of("x" * 200, refused(Refusal.BLOCKED)))
-
-
-def test_an_answer_tells_the_way_and_its_times_in_milliseconds():
-    """To a thousandth; the way back is not in the total. The result is passed on as it came."""
-    answer = ended(
-        Outcome.DONE,
-        result=msgspec.Raw(b'{"words": 3}'),
-        queued_s=0.0412342,
-        network_s=0.03,
-        service_s=0.0250004,
-        return_s=0.5,
-    )
-    body = encode(answer_body("order-7", answer))
-    assert b'"result":{"words": 3}' in body
-    assert json.loads(body) == {
-        "id": "order-7",
-        "result": {"words": 3},
-        "cluster": "b",
-        "path": ["a", "b"],
-        "hops": 1,
-        "timing_ms": {
-            "queued": 41.234,
-            "network": 30.0,
-            "service": 25.0,
-            "return": 500.0,
-            "total": 96.235,
-        },
-    }
-    fields = answer_fields("order-7", answer)
-    assert (fields["id"], fields["cluster"], fields["hops"]) == ("order-7", "b", 1)
-
-
-def test_an_answer_without_a_result_has_null_and_no_times():
-    told = json.loads(encode(answer_body("order-7", Answer(Outcome.DONE, ("a",)))))
-    assert (told["result"], told["cluster"], told["hops"]) == (None, "a", 0)
-    assert set(told["timing_ms"].values()) == {0.0}
 
 
 def test_a_neighbor_is_refused_so_that_it_decides_again():

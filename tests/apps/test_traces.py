@@ -20,6 +20,7 @@ from support.federation import turn, until
 from support.passed_requests import get
 from support.scripted_server import answer, scripted
 from support.typed_sites import linked, unlike
+from support.waiting import slack
 
 TRACE_ID, CLIENTS = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 STATE = "vendor=x1,other=y"
@@ -177,7 +178,7 @@ def test_what_waits_has_been_in_the_queue(collector):
         assert (run.name, run.kind, run.parent_id) == ("run", "INTERNAL", home.id)
         assert queue.lasted_ms + run.lasted_ms == pytest.approx(home.lasted_ms, abs=1.0)
         assert queue.ended_ns == run.began_ns
-        assert 55.0 < run.lasted_ms < 65.0
+        assert 55.0 < run.lasted_ms < 65.0 * slack()
         assert [name for name, _ in home.events] == ["decided"]
         (alone,) = {span.trace_id for span in collector.spans} - {TRACE_ID}
         assert [span.name for span in collector.of(alone)] == ["POST /requests", "run"]
@@ -376,26 +377,6 @@ def test_what_is_not_sampled_leaves_no_spans_and_its_trace_as_it_was(collector, 
         assert {span.trace_id for span in collector.spans} == {"1" * 32}
 
     in_front(check, hops)
-
-
-def test_a_trace_that_begins_here_unsampled_is_so_everywhere(collector, monkeypatch):
-    """With the sampler that the environment names; the service is told so."""
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
-
-    async def main():
-        async with (
-            scripted(answer(200, 1)) as service,
-            sites("a", "b", clusters=in_front_of(service.url)) as nodes,
-        ):
-            nodes["a"].shell.feed(ServersDown())
-            await nodes["a"].post(1)
-            assert service.seen[0][1]["traceparent"].endswith("-00")
-            await nodes["a"].post(1, headers=TRACED)
-        assert {span.trace_id for span in collector.spans} == {TRACE_ID}
-        assert len(collector.spans) == 4
-
-    federation.run(main)
 
 
 @pytest.mark.parametrize("without", ["a", "b", "ab"])

@@ -33,17 +33,6 @@ def test_a_type_that_nobody_serves_is_422(nodes):
     with_node(nodes, check, {"any": "big small", "llm": "big"})
 
 
-def test_of_many_types_twenty_are_named(nodes):
-    """However many there are."""
-
-    async def check(node):
-        _, _, told = await node.send("POST", "/requests", body("tall"))
-        assert len(told["types"]) == 20
-        assert told["detail"].endswith(", ...")
-
-    with_node(nodes, check, {f"t{number}": "big" for number in range(30)})
-
-
 def test_what_is_blocked_is_429(nodes):
     """With the time after which there may be a place."""
 

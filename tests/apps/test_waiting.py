@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import json
-import socket
-import sys
 import time
-import tracemalloc
 
 import pytest
 
@@ -20,14 +15,6 @@ from spillover.live.overflow import waiters as waiters_module
 LONG = {"service_ms": 60_000}
 
 WAIT = 400
-
-HEADERS = b"""\
-User-Agent: python-httpx/0.28.1\r
-Accept: */*\r
-Accept-Encoding: gzip, deflate\r
-Connection: keep-alive\r
-traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r
-"""
 
 
 def body(payload=None, **fields):
@@ -51,14 +38,14 @@ async def accepted(node, payload, name="k", prefer=b"respond-async"):
 
 
 def waiters(node, name="k"):
-    entry = node.shell.home_requests.find(name)
-    return () if entry is None else node.shell.waiters.of(entry.ref)
+    entry = node.shell.requests.home.find(name)
+    return () if entry is None else node.shell.requests.waiters.of(entry.ref)
 
 
 def asking(node, name):
     """How many ask for a neighbor's request here, the neighbor itself aside."""
-    ref = node.shell.foreign_requests.ref_of(name)
-    return len(node.shell.waiters.of(ref)) - 1
+    ref = node.shell.requests.foreign.ref_of(name)
+    return len(node.shell.requests.waiters.of(ref)) - 1
 
 
 def lookup(node, target="/requests/k", headers=()):
@@ -77,8 +64,8 @@ def test_a_get_that_waits_is_answered_at_the_end(nodes, how):
         assert (status, shown["state"], shown["result"]) == (200, "done", {"service_ms": 80})
         applied = b"wait=9" if how == "prefer" else None
         assert sent.get(b"preference-applied") == applied
-        assert node.shell.home_requests.unfetched == 0
-        assert not len(node.shell.home_requests)
+        assert node.shell.requests.home.unfetched == 0
+        assert not len(node.shell.requests.home)
 
     with_node(nodes, check)
 
@@ -107,22 +94,6 @@ def test_the_query_says_how_long_whatever_is_preferred(nodes):
         status, sent, shown = await asyncio.wait_for(answer, 10)
         assert (status, shown["state"], b"preference-applied" in sent) == (200, "running", False)
         assert (await node.send("DELETE", "/requests/k"))[0] == 200
-
-    with_node(nodes, check)
-
-
-@pytest.mark.parametrize("name", ["a b/ö", "100%", "q?x=1"])
-def test_names_of_all_kinds_can_be_waited_for(nodes, name):
-    """As they stand in `Location`."""
-
-    async def check(node):
-        body_of = body({"service_ms": 30}, id=name)
-        _, headers, _ = await node.send(
-            "POST", "/requests", body_of, [(b"Prefer", b"respond-async")]
-        )
-        where = headers[b"location"].decode()
-        status, _, shown = await lookup(node, f"{where}?x=%31&wait_ms=9e3")
-        assert (status, shown["id"], shown["state"]) == (200, name, "done")
 
     with_node(nodes, check)
 
@@ -162,27 +133,6 @@ def test_a_parameter_that_is_wrong_is_refused(nodes, query):
         assert (status, problem["reason"]) == (422, "invalid")
         assert problem["detail"].startswith(("wait_ms: expected ", "query: expected at most"))
         assert "\n" not in problem["detail"]
-
-    with_node(nodes, check)
-
-
-def test_a_preference_that_is_not_understood_is_ignored(nodes):
-    """Answered at once, and nothing is said to have been applied."""
-
-    async def check(node):
-        await accepted(node, LONG)
-        for value in (
-            b"wait",
-            b"wait=-1",
-            b"wait=x",
-            b"wait=1.5",
-            b"wait=\xff",
-            b"handling=strict",
-        ):
-            status, sent, shown = await lookup(node, headers=[(b"Prefer", value)])
-            assert (status, shown["state"]) == (200, "running")
-            assert b"preference-applied" not in sent
-        await node.send("DELETE", "/requests/k")
 
     with_node(nodes, check)
 
@@ -228,21 +178,6 @@ def test_waits_are_cut_to_the_longest(nodes, monkeypatch):
 def test_preferences_are_read_as_rfc_7240_has_them(value, respond_async, wait_s):
     """The first of a name counts, also if it means nothing; lists may be long, strange or both."""
     assert read_preferences(value) == Preferences(respond_async, wait_s)
-
-
-def test_a_waiter_that_leaves_is_forgotten(nodes):
-    """The request goes on."""
-
-    async def check(node):
-        await accepted(node, LONG)
-        gone = node.client.request("GET", "/requests/k?wait_ms=60000", timeout_s=10)
-        await nodes.until(lambda: len(waiters(node)) == 1)
-        gone.cancel()
-        await nodes.until(lambda: not waiters(node))
-        assert node.machine.servers.busy == 1
-        await node.send("DELETE", "/requests/k")
-
-    with_node(nodes, check)
 
 
 def test_too_many_waiters_are_answered_at_once(nodes, monkeypatch):
@@ -334,7 +269,7 @@ def test_an_asynchronous_post_may_wait_a_little(nodes):
         status, sent, answer = await node.send("POST", "/requests", body(short), soon)
         assert (status, answer["result"]) == (200, short)
         assert sent[b"preference-applied"] == b"wait=9"
-        assert node.shell.home_requests.unfetched == 0
+        assert node.shell.requests.home.unfetched == 0
         late = [(b"Prefer", b"wait=1"), (b"Prefer", b"respond-async")]
         status, sent, shown = await node.send("POST", "/requests", body(long, id="k"), late)
         assert (status, shown["state"]) == (202, "running")
@@ -346,115 +281,6 @@ def test_an_asynchronous_post_may_wait_a_little(nodes):
         assert sent[b"spillover-replayed"] == b"true"
 
     with_node(nodes, check)
-
-
-def test_a_problem_that_comes_in_time_says_what_was_applied(nodes):
-    """As an answer does."""
-
-    async def check(node):
-        headers = [(b"Prefer", b"respond-async, wait=9"), (b"Spillover-Deadline-Ms", b"30")]
-        status, sent, problem = await node.send("POST", "/requests", body(LONG, id="k"), headers)
-        assert (status, problem["reason"]) == (504, "deadline_exceeded")
-        assert sent[b"preference-applied"] == b"wait=9"
-
-    with_node(nodes, check)
-
-
-def test_an_asynchronous_post_whose_client_leaves_goes_on(nodes):
-    """It waited for the answer, not the work for it."""
-
-    async def check(node):
-        headers = [(b"Prefer", b"respond-async, wait=60")]
-        post = node.post({"service_ms": 80}, id="k", headers=headers)
-        await nodes.until(lambda: len(waiters(node)) == 1)
-        post.cancel()
-        await nodes.until(lambda: not waiters(node))
-        shown = (await lookup(node, "/requests/k?wait_ms=9000"))[2]
-        assert shown["state"] == "done"
-
-    with_node(nodes, check)
-
-
-@pytest.mark.slow
-def test_hundreds_of_waiters_cost_little_and_no_task(nodes):
-    """At most 2 KiB each besides the connection, which one has who asks without waiting too. As
-    many as fit into the usual limit of open files, with both their ends here."""
-
-    async def check(node):
-        await accepted(node, LONG)
-        address = ("127.0.0.1", int(node.url.rpartition(":")[2]))
-        with contextlib.ExitStack() as stack:
-            clients = [stack.enter_context(socket.create_connection(address)) for _ in range(WAIT)]
-            for client in clients:
-                client.sendall(b"GET /requests/k HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert (await received(client)).endswith(b"}")
-            tasks = len(asyncio.all_tasks())
-            tracemalloc.start()
-            stack.callback(tracemalloc.stop)
-            gc.collect()
-            before_bytes, _ = tracemalloc.get_traced_memory()
-            ask = b"GET /requests/k?wait_ms=60000 HTTP/1.1\r\nHost: x\r\n" + HEADERS + b"\r\n"
-            for client in clients:
-                client.sendall(ask)
-            await nodes.until(lambda: len(waiters(node)) == WAIT)
-            gc.collect()
-            held_bytes = tracemalloc.get_traced_memory()[0] - before_bytes
-            assert held_bytes <= WAIT * 2048
-            assert len(asyncio.all_tasks()) == tasks
-            assert not node.server.server_state.tasks
-            await node.send("DELETE", "/requests/k")
-            for client in clients:
-                assert b'"state":"cancelled"' in await received(client)
-        await nodes.until(lambda: len(node.server.server_state.connections) <= 1)
-
-    with_node(nodes, check)
-
-
-class LargeResults:
-    """As a module with a handler: a large result, once `go` is set."""
-
-    def __init__(self, size):
-        self.go = asyncio.Event()
-        self._result = "x" * size
-
-    async def run(self, _):
-        await self.go.wait()
-        return self._result
-
-
-def test_a_large_answer_for_many_is_there_once(nodes, monkeypatch):
-    """For those who repeat the request and those who ask for it; nothing is kept of it later."""
-    size, count = 1_000_000, 30
-    handler = LargeResults(size)
-    monkeypatch.setitem(sys.modules, "large_of_tests", handler)
-    posted = body(1, id="k")
-    post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(posted)
-    get = b"GET /requests/k?wait_ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n"
-
-    async def check(node):
-        first = node.post(1, id="k")
-        await nodes.until(lambda: node.machine.servers.busy)
-        address = ("127.0.0.1", int(node.url.rpartition(":")[2]))
-        with contextlib.ExitStack() as stack:
-            for number in range(2 * count):
-                client = stack.enter_context(socket.create_connection(address))
-                client.sendall(get if number % 2 else post + posted)
-            await nodes.until(lambda: len(waiters(node)) == 2 * count + 1)
-            tracemalloc.start()
-            stack.callback(tracemalloc.stop)
-            handler.go.set()
-            assert len((await first).body) > size
-            assert tracemalloc.get_traced_memory()[1] < 20 * size
-            hot = node.server.config.app
-            await nodes.until(lambda: hot._encoded._body == hot._lookups._encoded._body == b"")
-
-    with_node(nodes, check, clusters={"a": {"handler": "python:large_of_tests:run"}})
-
-
-async def received(client):
-    """What comes on a socket, while the node runs in the same loop."""
-    client.setblocking(False)
-    return await asyncio.get_running_loop().sock_recv(client, 4096)
 
 
 async def raw(node, *segments):

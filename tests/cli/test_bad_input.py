@@ -116,25 +116,10 @@ def test_simulations_without_unlike_servers_say_so(arguments, require, tmp_path,
     )
 
 
-def test_a_file_that_is_not_there_may_be_the_one_beside_it(tmp_path, capsys):
-    """Topologies, pools and faults alike."""
-    beside = tmp_path / "two-sites.yaml"
-    beside.write_text(TWO)
-    given = tmp_path / "two-site.yaml"
-    hint = f"did you mean {beside}?\n"
-    assert one_line_of(capsys, "up", str(given)).endswith(hint)
-    tokens = ("exact", "tokens", "--pool", str(given))
-    assert one_line_of(capsys, *tokens).endswith(hint)
-    other = one_line_of(capsys, "up", str(tmp_path / "nope.yaml"))
-    assert "did you mean" not in other
-    elsewhere = tmp_path / "nowhere" / "two-site.yaml"
-    assert "did you mean" not in one_line_of(capsys, "up", str(elsewhere))
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nonsense"], "unknown command 'nonsense', expected one of demo, up, node, "),
+        (["nonsense"], "unknown command 'nonsense', expected one of up, node, lease, "),
         (["statsu"], "unknown command 'statsu', did you mean status?"),
         (["lease", "dmeo"], "unknown command 'dmeo', did you mean demo?"),
         (["sim", "overfow"], "unknown command 'overfow', did you mean overflow?"),

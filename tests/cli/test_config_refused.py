@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from spillover.cli import main
+from spillover.commandline.output import take_all_characters
 from spillover.inputs.topology_file import dump_topology
-from spillover_loadgen.output import take_all_characters
 
 
 def complaint(capsys, *arguments, status):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 
 import pytest
 
 from spillover.cli import main
-from spillover.cli.models import exact_tokens
-from spillover.model.extras import how_to_get
 
 POOL = """\
 servers: [{id: s1, rate: 1}, {id: s2, rate: 4}]
@@ -40,7 +37,7 @@ def ask(capsys, *options):
 
 
 def test_the_object(file, capsys):
-    """All of the contract's fields, and nothing else."""
+    """All fields of the object, and nothing else."""
     found = ask(capsys, "--pool", str(file))
     assert found == {
         "blocking": {
@@ -82,23 +79,6 @@ def test_what_is_open_is_null(capsys):
     """Ideal leaves open which type is blocked when all are overloaded."""
     found = ask(capsys, "--pool", "comte11", "--load", "2", "--policy", "ideal")
     assert found["blocking"] == {"average": 0.5, "per_type": {"t1": None, "t2": None}}
-
-
-def test_the_table(file, capsys):
-    """For people, on stderr; nothing on stdout."""
-    for policy in exact_tokens.POLICIES:
-        assert main(["exact", "tokens", "--pool", str(file), "--policy", policy]) == 0
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert f"pool pool, {policy}, load 1" in err
-        assert "of all jobs" in err
-
-
-def test_the_policies_are_those_of_the_theory():
-    """They are named twice so that the command loads without numpy."""
-    from spillover.sim.theory.tokens import exact as tokens
-
-    assert exact_tokens.POLICIES == tokens.POLICIES
 
 
 @pytest.mark.parametrize(
@@ -145,9 +125,3 @@ def refused(capsys, options, complaint):
     assert out == ""
     assert err.startswith(f"spillover: {complaint}")
     assert err.count("\n") == 1
-
-
-def test_without_the_extra(monkeypatch, capsys):
-    """It is named."""
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    refused(capsys, ["--pool", "comte8"], f"numpy: exact tokens needs {how_to_get('sim')}")

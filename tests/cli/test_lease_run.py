@@ -180,7 +180,7 @@ def test_serving_first_then_draining(lease_run):
     a = lease_run({"--bind": "127.0.0.1:0", "--json": None})
     serving = a._lines.get(timeout=LIMIT_S)
     assert (serving["event"], serving["node"]) == ("serving", "a")
-    # The keys that the contract names, also where there is nothing to say.
+    # The keys that every line has, also where there is nothing to say.
     assert {"at_s": serving["at_s"], "partition": None, "epoch": None}.items() <= serving.items()
     challenged = a.line("challenged")
     assert (challenged["partition"] in range(PARTITIONS), challenged["epoch"]) == (True, None)
@@ -223,33 +223,6 @@ def test_the_blogs_rule_as_a_process(lease_run):
     assert seen["allocation"][0]["lease_ms_left"] is None
     a.signal(signal.SIGTERM)
     assert a.end() == 0
-
-
-@pytest.mark.parametrize("bind", ["127.0.0.1:0", "off"])
-def test_no_room_for_threads_at_the_start(lease_run, tmp_path, bind):
-    """One line that says what is missing, and status 1."""
-    module = "import threading\nthreading.stack_size(1 << 62)\nfrom handlers_here import works\n"
-    (tmp_path / "no_room_here.py").write_text(module, encoding="utf-8")
-    a = lease_run({"--handler": "python:no_room_here:works", "--bind": bind})
-    assert a.end() == 1
-    last = a.errors.splitlines()[-1]
-    assert re.match(r"spillover: the thread '[a-z-]+' cannot be started: expected room", last)
-    assert "Traceback" not in a.errors
-
-
-def test_output_that_nobody_reads_any_more(lease_run):
-    """It says so in the log, and goes on working."""
-    a = lease_run()
-    url = a.line("serving")["url"]
-    a.stop_listening()
-    b = lease_run({"--node": "b"})
-    b.line("acquired", 2)
-    b.signal(signal.SIGTERM)
-    assert b.end() == 0
-    until(lambda: len(get(f"{url}/state")["held"]) == PARTITIONS)
-    a.signal(signal.SIGTERM)
-    assert a.end() == 0
-    assert "lines cannot be written any more" in a.errors
 
 
 SHORT = {"--max-shutdown-ms": "0.1", "--min-grab-ms": "0.05", "--held-delay-ms": "0.01"}
@@ -338,16 +311,6 @@ def test_bad_options(refusals, case):
     assert BAD_INPUT[case][1] in line
 
 
-@pytest.mark.processes
-def test_help_names_the_calls_that_options_go_by():
-    """Whoever sets a limit for progress has to know how a handler tells of it."""
-    command = [sys.executable, "-m", "spillover", "lease", "run", "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
-    words = " ".join(shown.stdout.split())
-    assert "current_lease().progress()" in words
-    assert "current_lease().report_load(x)" in words
-
-
 def test_a_port_in_use(lease_run):
     """Said before anything else is begun."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -363,15 +326,6 @@ def test_another_count_than_the_groups(lease_run):
     assert f"partitions: expected {PARTITIONS}, as the group has it, got 5" in told
     told = refused(lease_run({"--node": "b", "--rule": "blog"}))
     assert "rule: expected guarded, as the group has it, got blog" in told
-
-
-def test_an_id_that_is_taken(lease_run):
-    """It waits for a maximum lease, visibly, and then says that the other one lives."""
-    lease_run().line("acquired")
-    again = lease_run()
-    url = again.line("serving")["url"]
-    until(lambda: get(f"{url}/state")["state"].startswith("waiting for another member"))
-    assert "another member with the id a is alive" in refused(again)
 
 
 def test_no_redis_is_waited_for_visibly(lease_run, redis_servers, tmp_path):
@@ -410,16 +364,3 @@ def test_a_redis_that_is_read_only(lease_run, redis_server, redis_servers, tmp_p
 
 def is_read_only(told):
     return re.search("(?i)read-?only", told["problem"] or "")
-
-
-def test_a_redis_that_wants_a_password(lease_run, redis_servers, tmp_path):
-    """Refused without it, or with another; the password is never shown."""
-    password = "right"  # noqa: S105
-    with redis_servers.running(tmp_path, "--requirepass", password, password=password) as server:
-        told = refused(lease_run({"--redis": server.url}))
-        assert "wants a user or password other than given" in told
-        place = f"127.0.0.1:{server.port}/0"
-        told = refused(lease_run({"--redis": f"redis://:wrong@{place}"}))
-        assert "wants a user or password other than given" in told
-        assert "wrong" not in told
-        lease_run({"--redis": f"redis://:{password}@{place}"}).line("acquired", PARTITIONS)

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from spillover.cli import bench, lease, lease_demo, main, queue, queue_work, up
+from spillover.cli import lease, main, queue, queue_work, up
 from spillover.cli.commands import make_parser
 from spillover.cli.parsing import REDIS_VARIABLE, config_redis
 from spillover.cli.tls_options import VARIABLES, tls_files
 from spillover.cli.up_told import commands, curl, invitation
 from spillover.inputs.topology_file import load_topology
 from spillover.live.queue.wire import PRODUCERS_MAX
-from spillover.model.errors import InputError
 
 
 def read(*words):
@@ -29,68 +28,6 @@ def refused(capsys, *words):
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     return err.removeprefix("spillover: ")
-
-
-@pytest.mark.parametrize(
-    ("words", "runs"),
-    [
-        (("node",), 5),
-        (("membership",), 1),
-        (("peers",), 6),
-        (("tokens",), 1),
-        (("peers", "--quick"), 1),
-        (("peers", "--quick", "--runs", "3"), 3),
-    ],
-)
-def test_how_often_a_benchmark_runs(words, runs):
-    assert bench.plan_of(read("bench", *words)).runs == runs
-
-
-def test_a_benchmark_is_as_it_was_asked_for():
-    words = ("--seed", "7", "--case", "one", "--policy", "paper,adaptive", "--duration-s", "8")
-    plan = bench.plan_of(read("bench", "peers", *words, "--replicas", "9", "--report", "x.html"))
-    assert (plan.seed, plan.case, plan.quick) == (7, "one", False)
-    assert (plan.policies, plan.duration_s) == (("paper", "adaptive"), 8)
-    assert (plan.replicas, plan.report) == (9, Path("x.html"))
-    assert bench.plan_of(read("bench", "peers")).policies is None
-
-
-def test_a_demo_of_leases_takes_its_redis_from_a_file_too(tmp_path):
-    file = tmp_path / "url"
-    file.write_text("redis://127.0.0.1:3/0\n")
-    plan = lease_demo.plan_of(read("lease", "demo", "--redis-url-file", str(file)))
-    assert plan.redis == "redis://127.0.0.1:3/0"
-
-
-def test_certificates_hold_as_long_as_the_documentation_says():
-    assert (read("tls", "init").days, read("tls", "check", "x").days_left) == (90, 14)
-
-
-def test_a_demo_of_leases_is_as_it_was_asked_for(monkeypatch):
-    """Smaller if it shall be quick, but for what is said; a Redis of its own unless it has one."""
-    monkeypatch.setenv(REDIS_VARIABLE, "redis://127.0.0.1:1/0")
-    plans = [
-        lease_demo.plan_of(read("lease", "demo", *more))
-        for more in (
-            (),
-            ("--quick",),
-            ("--quick", "--records", "5000", "--streams", "8", "--max-lease-ms", "2500"),
-            ("--members", "5", "--seed", "3", "--redis", "--keep", "--limit-s", "50"),
-        )
-    ]
-    assert [(p.records, p.streams, p.max_lease_ms) for p in plans] == [
-        (1_000_000, 32, 3_000.0),
-        (100_000, 16, 1_500.0),
-        (5_000, 8, 2_500.0),
-        (1_000_000, 32, 3_000.0),
-    ]
-    plain, _, _, own = plans
-    assert (plain.members, plain.seed, plain.redis, plain.keep) == (4, 1, None, False)
-    assert plain.limit_s == 300.0
-    assert (own.members, own.seed, own.limit_s) == (5, 3, 50.0)
-    assert (own.redis, own.keep) == ("redis://127.0.0.1:1/0", True)
-    with pytest.raises(InputError, match="records"):
-        lease_demo.plan_of(read("lease", "demo", "--records", "0"))
 
 
 def test_a_producer_is_as_it_was_asked_for():
@@ -300,11 +237,6 @@ def test_options_of_up_that_mean_nothing_there(topology, capsys):
         "--port: expected a topology that leaves ports open, "
     )
     assert refused(capsys, "up", "--store", "x").startswith("--store: expected --queue N beside it")
-
-
-def test_ports_are_named_as_far_as_they_are_few():
-    assert up._named(["1", "2", "3"]) == "1, 2, 3"
-    assert up._named(["1", "2", "3", "4", "5"]) == "1, 2, 3 and 2 more"
 
 
 def test_the_request_that_is_shown_can_be_served():

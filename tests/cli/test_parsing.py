@@ -5,18 +5,12 @@ from __future__ import annotations
 import argparse
 
 import pytest
-from rich.console import Console
 
-from spillover.cli.drain import _left
-from spillover.cli.explain import _grounds
 from spillover.cli.node import _address_of
 from spillover.cli.parsing import address, some_of, whole_number_in
 from spillover.cli.plan import _print
-from spillover.cli.producers import producers_table
 from spillover.cli.queue import _shown
 from spillover.model.errors import InputError
-
-COUNTS = ("granted", "dead", "waiting", "takes", "parked", "produced", "acknowledged")
 
 
 def test_a_range_has_both_its_ends():
@@ -64,14 +58,6 @@ def test_a_node_listens_where_its_url_leads(url, place):
     assert _address_of(url) == place
 
 
-def test_what_keeps_a_node_from_being_drained_is_all_that_it_has():
-    """Of its own clients and of others'; what it handed on may still come back."""
-    home, foreign = {"away": 1, "running": 3}, {"handed_on": 2, "running": 4}
-    state = {"ledger": {"home": home, "foreign": foreign}, "queue_length": 5, "stuck": 0}
-    assert _left(state) == "5 waiting, 7 running, 3 with neighbors"
-    assert _left({**state, "stuck": 1}).endswith(", 1 servers stuck")
-
-
 @pytest.mark.parametrize(
     ("saved", "words"),
     [
@@ -93,32 +79,3 @@ def test_a_producer_needs_an_api_token_only_where_others_want_to_see_one(monkeyp
     assert not _shown(alone, {})
     with pytest.raises(InputError, match="expected the secret of an API token with the role sub"):
         _shown(alone, {"p2": "http://127.0.0.1:1"})
-
-
-def test_on_which_grounds_it_was_decided():
-    known = {"accept_probability": 0.25, "neighborhood_accept_probability": 0.5, "draw": None}
-    told = known | {"policy": "paper", "queue_length": 7, "servers": 5, "hops": 0}
-    assert _grounds(told) == (
-        "policy paper: N 7, m 5, P 0.250, R 0.500, draw none, hops 0"
-    )  # fmt: skip
-    assert "may not keep" in _grounds({**told, "may_keep": False})
-
-
-def test_a_row_of_a_producer_says_where_its_objects_are_and_how_it_is():
-    one = {"buffered": 1, "buffers": 5, **{name: k for k, name in enumerate(COUNTS, start=10)}}
-    console = Console(width=200)
-    with console.capture() as capture:
-        console.print(producers_table({
-            "p1": one | {"durable": True},
-            "p2": one | {"draining": True},
-            "p3": one | {"draining": True, "drained": True},
-            "p4": None,
-        }))  # fmt: skip
-    _, *rows = [line.split() for line in capture.get().splitlines() if line.strip()]
-    figures = ["1/5", *map(str, range(10, 17))]
-    assert rows == [
-        ["p1", *figures, "on", "disk", "well"],
-        ["p2", *figures, "in", "memory", "draining"],
-        ["p3", *figures, "in", "memory", "drained"],
-        ["p4", "does", "not", "answer"],
-    ]

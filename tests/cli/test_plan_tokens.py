@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
-import sys
-from pathlib import Path
 
 import pytest
 
 from spillover.cli import main
-from spillover.model.extras import how_to_get
-
-pytestmark = pytest.mark.meanwhile
 
 POOL = """\
 servers: [{id: s1, rate: 1}, {id: s2, rate: 4}]
 classes: [{id: c1, servers: [s1], tokens: 6}, {id: c2, servers: [s2], tokens: 6}]
 types: [{id: all, rate: 5, classes: [c1, c2]}]
 """
-
-PAGE = Path(__file__).parents[2] / "services" / "docs" / "tokens.md"
 
 ROW = {"tokens", "blocking", "above_ideal", "occupancy", "jobs", "time_ms", "slowdown"}
 
@@ -75,73 +67,6 @@ def test_other_goals(file, capsys):
     quick = ask(capsys, "--pool", str(file), "--time-ms", "800")
     assert quick["best"]["time_ms"] <= 800
     assert ask(capsys, "--pool", str(file), "--load", "0.5")["goal"] == {"above_ideal": 0.01}
-
-
-def test_the_table(file, capsys):
-    """For people, on stderr: with the rows that matter marked, and the limits to copy."""
-    assert main(["plan", "tokens", "--pool", str(file), "--slowdown", "2.5"]) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "pool pool, load 1" in err
-    for said in ("best if all alike", "as given", "recommended: {c1: ", "no dispatcher blocks"):
-        assert said in err
-    assert "at once" not in err
-
-
-TYPES = "[{id: x, rate: 3, classes: [c1, c2]}, {id: y, rate: 2, classes: [c2]}]"
-TYPED = POOL.replace("[{id: all, rate: 5, classes: [c1, c2]}]", TYPES)
-ROWS = """\
-tokens of a class blocked type x type y above the best in use jobs time, ms slowdown
-1 0.4959 0.4463 0.5702 0.3292 60.5% 1.3 434.4 1.00
-2 0.3517 0.3080 0.4173 0.1850 77.8% 2.7 700 1.64
-3, best if all alike 0.2859 0.2485 0.3420 0.1192 85.7% 4.2 983.8 2.35
-4 0.2492 0.2162 0.2988 0.0826 90.1% 5.8 1282 3.10
-5 0.2264 0.1963 0.2716 0.0597 92.8% 7.4 1593 3.88
-6 0.2111 0.1830 0.2533 0.0444 94.7% 9.1 1913 4.69
-as given 0.2111 0.1830 0.2533 0.0444 94.7% 9.1 1913 4.69
-recommended 0.2873 0.2586 0.3304 0.1206 85.5% 3.2 759.6 2.06
-no dispatcher blocks less than 0.1667 at this load
-recommended: {c1: 1, c2: 4}""".splitlines()
-
-
-def rows_of(capsys, monkeypatch, *options):
-    """What the command shows, as words with one blank between; no rules."""
-    monkeypatch.setenv("COLUMNS", "200")
-    assert main(["plan", "tokens", *options]) == 0
-    rows = [re.sub(r"[│┃\s]+", " ", line).strip() for line in capsys.readouterr().err.splitlines()]
-    return [row for row in rows if re.search(r"\w", row)]
-
-
-@pytest.mark.slow
-def test_each_figure_stands_under_its_title(file, capsys, monkeypatch):
-    """Shares, jobs and times; those of types where there are several. Of a long curve some rows,
-    the first and the last among them."""
-    file.write_text(TYPED, encoding="utf-8")
-    options = ("--pool", str(file), "--load", "1.2", "--at-most", "6", "--blocking", "0.3")
-    title, *rows = rows_of(capsys, monkeypatch, *options)
-    assert (title, rows) == ("pool pool, load 1.2", ROWS)
-    options = ("--pool", str(file), "--at-most", "25", "--blocking", "0.037")
-    _, _, *rows = rows_of(capsys, monkeypatch, *options)
-    counts = [int(re.match(r"\d+", row)[0]) for row in rows if row[0].isdigit()]
-    assert counts == [1, *range(2, 21, 2), 21]
-
-
-@pytest.mark.slow
-def test_the_page_says_what_comes_out(file, capsys):
-    """Its pool, its command, and the shares that it names."""
-    page = PAGE.read_text(encoding="utf-8")
-    file.write_text(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1], encoding="utf-8")
-    command = re.search(r"^\$ spillover (plan tokens .*)$", page, re.MULTILINE)[1]
-    assert main(command.replace("pool.yaml", str(file)).split()) == 0
-    assert "recommended: {on-big: " in capsys.readouterr().err
-    found = ask(capsys, "--pool", "comte8", "--load", "1", "--slowdown", "3")
-    shares = [found[name]["blocking"]["average"] for name in ("best", "uniform")]
-    assert [f"{share:.1%}" for share in shares] == [
-        f"{share}%" for share in re.findall(r"\d\.\d(?= %)", page)
-    ]
-    curve = [found["curve"][tokens - 1]["above_ideal"] for tokens in (10, 6, 1)]
-    told = [float(share) for share in re.findall(r"within (0\.\d+)", page)]
-    assert curve == pytest.approx(told, abs=0.0006)
 
 
 def test_what_nodes_do_otherwise_is_said(file, capsys):
@@ -251,29 +176,6 @@ def test_a_pool_too_large(file, capsys):
     assert "spillover sim tokens" in said
 
 
-@pytest.mark.slow
-def test_limits_too_large_to_solve(file, capsys):
-    """They have no row; the others have."""
-    file.write_text(POOL.replace("tokens: 6", "tokens: 9000000"), encoding="utf-8")
-    assert ask(capsys, "--pool", str(file), "--slowdown", "2")["given"] is None
-    assert main(["plan", "tokens", "--pool", str(file), "--slowdown", "2"]) == 0
-    said = capsys.readouterr().err
-    assert "the limits as given are too many for the exact model: spillover sim tokens\n" in said
-    assert "as given  " not in said
-
-
-def test_plan_itself_is_as_it_was(capsys):
-    """Servers of a topology; another word is no form."""
-    for words in ([], ["tokns"], ["--pool", "x"]):
-        assert main(["plan", *words]) == 2
-        assert capsys.readouterr().err.count("\n") == 1
-    for words in (["plan", "--help"], ["plan", "tokens", "--help"]):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 0
-    assert "--pool F" in capsys.readouterr().out
-
-
 def refused(capsys, options, complaint):
     assert main(["plan", "tokens", "--json", *options]) == 2
     out, err = capsys.readouterr()
@@ -281,9 +183,3 @@ def refused(capsys, options, complaint):
     assert err.startswith(f"spillover: {complaint}")
     assert err.count("\n") == 1
     return err
-
-
-def test_without_the_extra(monkeypatch, capsys):
-    """It is named."""
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    refused(capsys, ["--pool", "comte8"], f"numpy: plan tokens needs {how_to_get('sim')}")

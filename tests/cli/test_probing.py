@@ -1,4 +1,4 @@
-"""`spillover exact probing` and `sim probing` as a user meets them: the object of the contract, the
+"""`spillover exact probing` and `sim probing` as a user meets them: the object of `--json`, the
 seed, tables, and one line for what makes no sense."""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from spillover.cli import main
-from spillover.sim.theory.queue.chain import solve
-from spillover.sim.theory.queue.system import ProbingSystem, fast_and_slow
+from spillover.sim.queue.system import ProbingSystem, fast_and_slow
+from spillover_lab.theory.chain import solve
 
 NAMES = [
     "probes_mean",
@@ -114,22 +114,6 @@ def test_the_engine_is_the_one_that_was_asked_for(told, numba):
     assert fast == told(*command) != full
 
 
-def test_avoiding_visited_producers_reaches_the_simulation(told, numba):
-    """The option that only the simulation has."""
-    command = line("sim", objects="3000", producers="3", consumers="9")
-    assert told(*command, "--avoid-visited") != told(*command)
-
-
-@pytest.mark.parametrize("model", ["exact", "sim"])
-def test_without_json_there_is_a_table_on_stderr(model, capsys, numba):
-    """And nothing on stdout."""
-    assert main(line(model)) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "wait for an object" in err
-    assert "5" in err
-
-
 @pytest.mark.parametrize("model", ["exact", "sim"])
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -181,14 +165,6 @@ def test_the_full_engine_gives_the_same_object(told):
     assert list(measured) == [*NAMES, "ci95", "objects"]
     assert measured["objects"] == 500
     assert 0.9 < measured["producer_utilization"] <= 1.0
-
-
-def test_too_few_objects_get_one_line(numba, capsys):
-    """The option is named."""
-    assert main(line("sim", objects="10")) == 2
-    assert capsys.readouterr().err == (
-        "spillover: --objects: expected at least 30, one for each batch, got 10\n"
-    )
 
 
 WITHOUT = """

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 
 import pytest
 
 from spillover.cli import main
-from spillover.cli.models import sim_leases
-from support.declared import read
 
 SMALL = ("--nodes", "4", "--partitions", "17", "--periods", "30")
 
@@ -59,32 +56,6 @@ def test_the_blogs_rule_under_load(capsys):
     assert result["moves"] != figures_of(capsys, *stalled[:-1], "8")["moves"]
 
 
-def scene_of(words):
-    needed = ("sim", "leases", "--nodes", "2", "--partitions", "3", "--periods", "4")
-    return sim_leases._scene(Namespace(**read([*needed, *words.split()])))
-
-
-def test_a_scene_is_as_it_was_asked_for():
-    scene, times = scene_of("")
-    assert (scene.nodes, scene.partitions, scene.periods) == (2, 3, 4)
-    assert (scene.rule, scene.start, scene.balance) == ("guarded", "balanced", "count")
-    assert (scene.loads, scene.load_noise, scene.times) == (None, 0.0, times)
-    plain = scene.troubles
-    assert (plain.loss, plain.handler_stop_ms, plain.crash_ms) == (0.0, 1_000.0, {})
-    words = (
-        "--loads 1,2,3 --load-noise 0.5 --balance load --stall n0:1 --crash n1:2 --join n0:3 "
-        "--message-loss 0.25 --handler-stop-ms 7 --max-lease-ms 190000"
-    )
-    scene, times = scene_of(words)
-    assert (scene.loads, scene.load_noise, scene.balance) == ([1.0, 2.0, 3.0], 0.5, "load")
-    told = scene.troubles
-    assert (told.stall_ms, told.crash_ms, told.join_ms) == ({0: 1.0}, {1: 2.0}, {0: 3.0})
-    assert (told.loss, told.handler_stop_ms, times.max_lease_ms) == (0.25, 7.0, 190_000.0)
-    scene, _ = scene_of("--rule blog --challenges one --waits sentences --start one-node")
-    assert (scene.rule, scene.challenges, scene.waits) == ("blog", "one", "sentences")
-    assert scene.start == "one-node"
-
-
 def test_quick_times_and_troubles(capsys):
     """All times are options; nodes that die and come; messages that are lost."""
     quick = (
@@ -113,21 +84,6 @@ def test_the_dead_own_nothing(capsys):
     crashes = [x for node in range(4) for x in ("--crash", f"n{node}:{100 * (node + 1)}")]
     result = figures_of(capsys, *crashes)
     assert result["counts"] == dict.fromkeys(["n0", "n1", "n2", "n3"], 0)
-
-
-def test_a_table_for_people(capsys):
-    """On stderr; with a note where the blog's rule cannot be safe."""
-    assert main(["sim", "leases", *SMALL[:4], "--periods", "2", "--partitions", "120"]) == 0
-    out, err = capsys.readouterr()
-    assert (out, "moves, at least" in err, "note:" in err) == ("", True, False)
-    by_load = ("--balance", "load", "--loads", "skewed")
-    assert main(["sim", "leases", *SMALL, *by_load]) == 0
-    assert "of the mean load" in capsys.readouterr().err
-    note = "note: the blog's rule is safe up to 100 partitions on a node (max_shutdown_ms / "
-    for partitions, is_told in ((100, False), (101, True)):
-        many = ("--nodes", "2", "--partitions", str(partitions), "--periods", "1", "--rule", "blog")
-        assert main(["sim", "leases", *many]) == 0
-        assert (note in capsys.readouterr().err) is is_told
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -234,16 +232,6 @@ def test_options_of_azures_format_need_it(run, tmp_path):
     assert json.loads(done.out)["per_cluster"]["b"]["system_time_ms"]["mean"] is not None
 
 
-@pytest.mark.slow
-def test_runs_are_drawn(run, require, tmp_path):
-    """Into the file that was named, whole or not at all."""
-    require(importlib.util.find_spec("matplotlib"), "matplotlib, from the extra `report`")
-    file = tmp_path / "runs.png"
-    assert run(*SIM, "--compare", "isolated,paper", "--plot", str(file)).status == 0
-    assert file.read_bytes().startswith(b"\x89PNG")
-    assert [path.name for path in tmp_path.iterdir()] == ["runs.png"]
-
-
 def test_a_plan(run, numba):
     """Networked sites need fewer servers for the same p99, and say so with it kept."""
     done = run("plan", "--topology", "ring5", *POISSON, "--p99-ms", "90", "--json")
@@ -255,70 +243,6 @@ def test_a_plan(run, numba):
     saved = 1 - plan["networked"]["total"] / plan["isolated"]["total"]
     assert plan["saved_share"] == pytest.approx(saved)
     assert saved >= 0
-
-
-HIDING = """
-import importlib.abc, importlib.util, sys
-hidden = sys.argv[1].split(",")
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *more: None if name in hidden else find(name, *more)
-
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] in hidden:
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Finder())
-from spillover.cli import main
-sys.exit(main(sys.argv[2:]))
-"""
-"""Hides modules, as if they were not installed, and runs the command."""
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(
-    ("hidden", "command", "line"),
-    [
-        (
-            "numpy,numba",
-            ("plan", "--topology", "ring5", *POISSON, "--p99-ms", "90"),
-            "spillover: numba: the fast engine needs the extra `sim`: ",
-        ),
-        (
-            "numpy,numba",
-            (*SIM, "--engine", "fast"),
-            "spillover: numba: the fast engine needs the extra `sim`: ",
-        ),
-        (
-            "numpy",
-            (*SIM, "--plot", "x.png"),
-            "spillover: numpy: drawing needs the extra `report`: ",
-        ),
-    ],
-)
-def test_without_the_extras(tmp_path, hidden, command, line):
-    """One line that says what to install."""
-    done = subprocess.run(
-        [sys.executable, "-c", HIDING, hidden, *command],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(line)
-
-
-def test_a_plan_as_slow_as_its_time(run, numba):
-    """Twice as slow, with twice the limit, takes the same servers; p99 is doubled."""
-    command = ("plan", "--topology", "ring5", *POISSON, "--json")
-    once = json.loads(run(*command, "--p99-ms", "90").out)
-    twice = json.loads(run(*command, "--p99-ms", "180", "--time-scale", "2").out)
-    for side in ("isolated", "networked"):
-        assert once[side]["servers"] == twice[side]["servers"]
-        assert {c: 2 * p99_ms for c, p99_ms in once[side]["p99_ms"].items()} == twice[side][
-            "p99_ms"
-        ]
 
 
 def test_a_plan_with_idle_sites(run, numba, tmp_path):

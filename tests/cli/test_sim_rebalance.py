@@ -22,7 +22,7 @@ def result_of(capsys, *arguments):
 
 @pytest.mark.parametrize("rule", ["probabilistic", "stratified", "baseline", "consistent-hash"])
 def test_one_step_for_each_change(capsys, rule):
-    """The object of the contract; the same seed gives the same."""
+    """The object of `--json` has its fields; the same seed gives the same."""
     arguments = ("--then", "s2,s3", "--then", "s2,s3,s4,s1", "--rule", rule, "--seed", "7")
     result = result_of(capsys, *arguments)
     first, second = result["steps"]
@@ -53,38 +53,6 @@ def test_options_reach_the_model(capsys):
     prompt, late = (result_of(capsys, *changes, "--skip", share) for share in ("0", "0.9"))
     assert prompt["steps"][0]["servers"] == ["s2", "s3"]
     assert prompt["steps"][0]["moved"] > 2 * late["steps"][0]["moved"]
-
-
-def test_what_was_asked_is_told_with_what_came_of_it(capsys):
-    """A circle has no start, and only a circle has virtual nodes."""
-    plain = result_of(capsys, "--then", "s2", "--start", "random", "--skip", "0.5")
-    circle = result_of(capsys, "--then", "s2", "--rule", "consistent-hash", "--seed", "2")
-    for told in (plain, circle):
-        assert len(told.pop("steps")) == 1
-    assert plain == {
-        "rule": "probabilistic",
-        "start": "random",
-        "virtual_nodes": None,
-        "clients": 1000,
-        "skip": 0.5,
-        "seed": 1,
-    }
-    assert circle == {
-        "rule": "consistent-hash",
-        "start": "circle",
-        "virtual_nodes": 1,
-        "clients": 1000,
-        "skip": 0.0,
-        "seed": 2,
-    }
-
-
-def test_without_json_it_shows_a_table(capsys):
-    assert main((*COMMAND, "--then", "s2,s3")) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
-    for word in ("1000 clients, probabilistic", "moved", "at least", "s2, s3"):
-        assert word in err
 
 
 @pytest.mark.parametrize(

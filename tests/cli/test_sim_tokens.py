@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,16 +74,6 @@ def test_the_options_reach_the_simulation(simulated, pool_file):
     assert len({json.dumps(each) for each in found}) == len(variants)
 
 
-def test_without_json_there_is_a_table(require, capsys, pool_file):
-    """On stderr; stdout stays empty."""
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    assert main(("sim", "tokens", "--pool", pool_file, "--jobs", "100")) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "blocked, type t2" in err
-    assert "idle, server s1" in err
-
-
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
@@ -130,20 +118,3 @@ def refusal(capsys, *arguments):
     out, err = capsys.readouterr()
     assert (status, out, err.count("\n")) == (2, "", 1)
     return err
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("package", ["numba", "numpy"])
-def test_without_the_extra_one_line_says_what_to_install(package):
-    """In a process that cannot find the package."""
-    code = (
-        f"import sys; sys.modules[{package!r}] = None\n"
-        "from spillover.cli import main\n"
-        "sys.exit(main(('sim', 'tokens', '--pool', 'comte8', '--jobs', '10')))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.count("\n") == 1
-    assert "pip install 'spillover[sim]'" in ended.stderr

@@ -79,7 +79,7 @@ def test_somebody_else(capsys):
 
 def test_a_federation_with_holes(running, nodes, capsys, monkeypatch):
     """The dead are unreachable, with what a neighbor last heard of them; the rest is shown, in a
-    table or as one object in the shape of the contract."""
+    table or as one object."""
     monkeypatch.setenv("COLUMNS", "120")
     topology = nodes.topology_of("a", "b", "c", links=[("b", "a"), ("a", "c")])
     with running(topology, absent=("c",)) as run:
@@ -176,30 +176,6 @@ def test_what_fails_is_shown_where_it_is_told(columns, capsys, monkeypatch):
     ]
 
 
-def test_loads_pulls_and_shadows_are_shown_where_they_are_told(capsys, monkeypatch):
-    """Beside what there was, where a policy goes by load; a dash stands for nodes that do not
-    tell."""
-    monkeypatch.setenv("COLUMNS", "200")
-    shadow = {"policy": "adaptive", "same": 3, "other": 1, "saved_ms": 9.0, "lost_ms": 0.0}
-    clusters = {
-        "a": state_of("a", home_load=1.254, pulls=3, shadow=shadow),
-        "b": state_of("b", policy="adaptive", home_load=0.0, pulls=0, shadow=None),
-        "c": state_of("c"),
-    }
-    assert rows_of(clusters, capsys) == [
-        [
-            *("cluster", "busy", "N", "P", "R", "load", "forwards", "pulls"),
-            *("policy", "neighbors", "state"),
-        ],
-        [
-            *("a", "1/2", "3", "0.50", "1.00", "1.25", "7", "3"),
-            *("paper,", "shadow", "adaptive", "up"),
-        ],
-        ["b", "1/2", "3", "0.50", "1.00", "0.00", "7", "0", "adaptive", "up"],
-        ["c", "1/2", "3", "0.50", "1.00", "–", "7", "–", "paper", "up"],  # noqa: RUF001 - as shown
-    ]
-
-
 def test_a_configuration_that_lost_and_a_cluster_that_was_removed_are_shown(capsys, monkeypatch):
     """At the cluster that it is about."""
     monkeypatch.setenv("COLUMNS", "200")
@@ -218,36 +194,10 @@ def test_a_configuration_that_lost_and_a_cluster_that_was_removed_are_shown(caps
 
 
 CONFIG = {"version": 4, "by": "b", "superseded": None, "removed": False}
-NOT_UP = [{"id": f"s{k}", "state": "failing" if k else "up"} for k in range(7)]
 TOKENS = {
     "classes": [{"held": 3, "limit": 5}, {"held": 1, "limit": 6}],
     "types": [{"blocked": 7, "blocked_total": 20}, {"blocked": 8, "blocked_total": 2}],
 }
-STANDINGS = [
-    ({}, "paper up"),
-    ({"draining": True}, "paper draining"),
-    ({"draining": True, "drained": True}, "paper drained"),
-    ({"down": True}, "paper no servers"),
-    ({"stuck": 2, "drained": True}, "paper drained, 2 stuck"),
-    (
-        {"drained": True, "configuration": CONFIG | {"removed": True}},
-        "paper removed, drained",
-    ),
-    ({"tokens": TOKENS | {"servers": NOT_UP[:3]}}, "paper up: s1 failing, s2 failing"),
-    (
-        {"tokens": TOKENS | {"servers": NOT_UP}},
-        "paper up: s1 failing, s2 failing, s3 failing, s4 failing, s5 failing, ...",
-    ),
-]
-
-
-def test_how_a_cluster_stands_is_told_in_words(capsys, monkeypatch):
-    """What is wrong with it, the graver first; the first of many servers that are not up."""
-    monkeypatch.setenv("COLUMNS", "200")
-    clusters = {str(k): state_of(str(k), **told) for k, (told, _) in enumerate(STANDINGS)}
-    _, *rows = rows_of(clusters, capsys)
-    shown = [" ".join(row[row.index("paper") :]) for row in rows]
-    assert shown == [words for _, words in STANDINGS]
 
 
 def test_pools_links_and_versions_are_told_where_there_is_something_to_say(capsys, monkeypatch):
@@ -272,18 +222,11 @@ def test_pools_links_and_versions_are_told_where_there_is_something_to_say(capsy
     assert "config" not in rows_of(alike, capsys)[0]
 
 
-def test_older_nodes_have_the_table_they_had(capsys, monkeypatch):
-    """And a row is a line, however wide: what reads it has no screen."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-    many = [{"id": f"a-neighbor-with-a-long-name-{n}", "alive": True} for n in range(9)]
-    head, row = rows_of({"a": state_of("a", neighbors=many)}, capsys)
-    assert head == ["cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state"]
-    assert row[-10:] == [*(neighbor["id"] for neighbor in many), "up"]
-
-
 async def spoil(federation):
     shell = federation["a"].shell
-    shell.set_link(shell.machine.neighbors.index["b"], delay_s=0.0125, loss=0.5)
+    shell.neighborhood.emulated[shell.machine.neighbors.index["b"]].set_faults(
+        delay_s=0.0125, loss=0.5
+    )
     shell.machine.servers.stuck.add(-1)
 
 

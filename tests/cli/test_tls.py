@@ -18,10 +18,10 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+from spillover.certificates.directory import CertificateDirectory, sans_of
 from spillover.cli import main
 from spillover.live.tls.contexts import client_context, server_context
 from spillover.live.tls.material import TlsFiles, read_material
-from spillover.tools.certificates.directory import CertificateDirectory, sans_of
 from support.certificates import Authority
 
 TOPOLOGY = """

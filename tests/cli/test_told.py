@@ -10,7 +10,7 @@ import json
 import pytest
 
 from spillover.cli import drain, explain, main, producers
-from spillover.cli.node_calls import NodeCalls, Refused
+from spillover.cli.node_calls import NodeCalls, ProblemAnswered
 from spillover.inputs.topology_file import dump_topology, load_topology, short_text
 from spillover.model.errors import NotDelivered, RunError
 from support.scripted_server import answer, problem, scripted, scripted_aside
@@ -129,21 +129,6 @@ def test_what_would_change_is_told_from_what_is_to_what_would_be(told, tmp_path)
 # --- drain and resume ----------------------------------------------------------------------------
 
 
-def test_a_drain_tells_once_a_second_what_is_left_if_that_has_changed(told, monkeypatch):
-    monkeypatch.setattr(drain, "LOOK_EVERY_S", 0.0)
-    going = [answer(200, state(draining=True, queue_length=left)) for left in (3, *[2] * 10, 1)]
-    ended = answer(200, state(draining=True, drained=True))
-    with scripted_aside(*going, ended) as node:
-        status, out, err = told("drain", node.url)
-        asked = [line for line, _ in node.seen]
-    assert (status, out) == (0, "cluster a is drained\n")
-    assert err.splitlines() == [
-        "cluster a: 3 waiting, 0 running, 0 with neighbors",
-        "cluster a: 2 waiting, 0 running, 0 with neighbors",
-    ]
-    assert asked == ["POST /admin/drain", *["GET /state"] * 12]
-
-
 def test_a_drain_that_somebody_takes_back_ends(told, monkeypatch):
     monkeypatch.setattr(drain, "LOOK_EVERY_S", 0.0)
     with scripted_aside(answer(200, state(draining=True)), answer(200, state())) as node:
@@ -213,21 +198,6 @@ def test_the_story_of_a_request_does_not_lead_there_either():
             explain._led(to, url)
 
 
-def test_what_else_was_there_is_told_as_far_as_it_is_known():
-    """Of a token that was given, and of an event that goes with it."""
-    given = {"token": 1, "class": "c", "server": "s", "available_ms": 5.0, "available_releases": 2}
-    alone = "token 1 of class c, on server s: no other was there (available for 5 ms, 2 releases)"
-    for others in ({}, {"others": None}, {"others": []}):
-        assert explain._granted({"granted": given | others}) == alone
-    others = {"others": [{"class": "d", "available_releases": 1}]}
-    longest = "token 1 of class c, on server s: the longest available, for 5 ms, 2 releases"
-    for count, more in ((None, ""), (1, ""), (2, ", ...")):
-        told = given | others | ({} if count is None else {"others_count": count})
-        assert explain._granted({"granted": told}) == f"{longest}; others by releases: d 1{more}"
-    event = {"event": "started", "granted": given, "at_ms": 7.0}
-    assert explain._event(event) == f"started with {alone}; after 7 ms"
-
-
 def test_who_has_forgotten_a_request_is_told_beside_who_has_not():
     decided = {"outcome": "forwarded", "neighbor": "b", "neighbors": []}
     gone = problem(404, "unknown_request", "none")
@@ -244,28 +214,6 @@ def test_who_has_forgotten_a_request_is_told_beside_who_has_not():
     }
 
 
-def test_the_story_of_an_object_is_told_line_by_line(told):
-    """Its name may hold what divides paths. One of which nothing is known is a failure."""
-    story = [{"at_ms": 0.0, "words": "it came"}, {"at_ms": 1234.56, "words": "p2 had it"}]
-    known = {"kind": "object", "id": "a/b", "producer": "p1", "state": "done", "story": story}
-    with scripted_aside() as there:
-        there.answers(answer(200, producer("p1")), answer(200, known))
-        assert told("explain", there.url, "a/b") == (
-            0,
-            (
-                "object a/b at producer p1\n"
-                "        0.0 ms  it came\n"
-                "     1234.6 ms  p2 had it\n"
-                "  now: done\n"
-            ),
-            "",
-        )
-        there.answers(answer(200, producer("p1")), problem(404, "unknown", "no such object"))
-        status, out, err = told("explain", there.url, "x")
-    assert there.seen[1][0] == "GET /explain/a%2Fb"
-    assert (status, out, err) == (1, "", "spillover: producer p1: unknown: no such object\n")
-
-
 # --- what any of them is told --------------------------------------------------------------------
 
 
@@ -276,7 +224,7 @@ def test_a_refusal_says_its_reason_and_what_it_is_about(status):
         async with scripted(refusal) as node, NodeCalls(node.url) as calls:
             await calls.state()
 
-    with pytest.raises(Refused, match=r"^invalid: expected less$") as refused:
+    with pytest.raises(ProblemAnswered, match=r"^invalid: expected less$") as refused:
         asyncio.run(ask())
     assert (refused.value.reason, refused.value.detail) == ("invalid", "expected less")
 

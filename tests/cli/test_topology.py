@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -362,22 +360,6 @@ def test_an_update_replaces_a_pod_that_never_became_ready(tmp_path):
     assert [each["podManagementPolicy"] for each in sets] == ["Parallel"] * 5
 
 
-def test_the_image_is_built_with_what_dask_handlers_need(tmp_path, capsys):
-    """Nodes do not start without. It is built anew: one that is there already may lack it."""
-    source = tmp_path / "t.yaml"
-    source.write_text(
-        "clusters: [{id: a, servers: 1}, {id: b, servers: 1, handler: 'dask:h:8786:m:f'}]\n"
-    )
-    build = {"context": "..", "dockerfile": "deploy/Dockerfile"}
-    for file, wanted in ((source, build | {"args": {"EXTRAS": "leases dask"}}), ("ring5", build)):
-        write(tmp_path / "compose.yaml", file, "--build", "..")
-        services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
-        assert [s["build"] for s in services.values() if "build" in s] == [wanted]
-        told = capsys.readouterr().err
-        assert ("up --build --wait" in told) == (file is source)
-        assert "EXTRAS" not in told
-
-
 @pytest.mark.parametrize("handler", ["dask:h:8786:m:f", "sleep"])
 def test_an_image_that_is_built_elsewhere_needs_it_too(handler, tmp_path, capsys):
     """The user is told, as soon as there is such a handler."""
@@ -437,12 +419,3 @@ def test_paths_are_seen_from_the_compose_file(tmp_path):
     build = yaml.safe_load(out.read_text())["services"]["node-a"]["build"]
     assert (out.parent / build["context"] / build["dockerfile"]).is_file()
     assert os.path.relpath(build["context"]).startswith(".")
-
-
-@pytest.mark.processes
-def test_help_of_the_subcommands():
-    """Each says what it writes."""
-    for kind in KINDS:
-        command = [sys.executable, "-m", "spillover", "topology", kind, "--help"]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        assert "--out" in said

@@ -13,8 +13,6 @@ from spillover.client import (
     AsyncSpillover,
     InputError,
     LeaseGroup,
-    LeaseTimes,
-    Retries,
     Spillover,
     consume,
     produce,
@@ -98,25 +96,6 @@ def test_of_many_requests(awaits, name, value):
     assert said.startswith(f"{name}: expected ")
 
 
-def test_of_a_job():
-    with Spillover(NOWHERE) as client:
-        for node in (5, [NOWHERE, NOWHERE], "nonsense", ""):
-            assert complaint(client.job, "x", node=node).startswith("node: expected ")
-        for limit_s in ("5", -1, 0, True, NAN):
-            job = client.job("x")
-            assert complaint(job.result, limit_s).startswith("timeout_s: expected ")
-
-
-@each(share=["x", -1, True, NAN], floor_per_s=[None], comeback_s=["1"], rounds=[True, "5", 0, 1.5])
-def test_of_retries(name, value):
-    assert complaint(Retries, **{name: value}).startswith(f"retries: {name}: expected ")
-
-
-@each(deadline_s=["5", None, True, 0, NAN], token=[5], ca_file=[5, ""])
-def test_of_who_brings_objects(name, value):
-    assert complaint(produce, NOWHERE, **{name: value}).startswith(f"{name}: expected ")
-
-
 @each(
     max_hops=["3", None, 1.5, True, 0],
     at_once=["1", None, 1.5, 0],
@@ -147,11 +126,6 @@ def test_of_who_takes_objects(name, value):
 def test_of_a_member_of_a_lease_group(name, value):
     given = {"url": REDIS, "group": "g", "node": "n", "partitions": 4, "handler": _serve}
     assert f"{name}: expected " in complaint(LeaseGroup, **{**given, name: value})
-
-
-@each(max_lease_ms=["x", None, -1, True])
-def test_of_lease_times(name, value):
-    assert complaint(LeaseTimes, **{name: value}).startswith(f"lease times: {name}: expected ")
 
 
 def test_of_a_file_of_cas(tmp_path):

@@ -12,10 +12,9 @@ from types import ModuleType
 import pytest
 
 from spillover.client import AsyncSpillover, Retries, Spillover, Unreachable, calls, job
-from spillover.client.call import Call
 from spillover.client.wire import encode_payload
 from spillover.live.http.blocking import BODY_MAX_BYTES
-from spillover.model.errors import Expired, NotDelivered, OutcomeUnknown
+from spillover.model.errors import OutcomeUnknown
 from support.loop import turn, until
 from support.scripted_server import answer, done, problem, scripted, scripted_aside
 
@@ -182,18 +181,6 @@ def test_a_node_is_told_how_long_an_end_is_waited_for(pauses, timeout_s, least_m
     assert pauses == [0.5, 0.5]
 
 
-def test_a_node_that_had_it_wait_is_asked_again_at_once(pauses, monkeypatch):
-    monkeypatch.setattr("spillover.client.job.PAUSE_S", 0.0)
-
-    async def main():
-        async with scripted(QUEUED, DONE) as server, AsyncSpillover(server.url) as client:
-            assert (await client.job("x").result()).result == 7
-            assert len(server.seen) == 2
-
-    run(main)
-    assert pauses == []
-
-
 # --- what nobody waits for any more --------------------------------------------------------------
 
 
@@ -238,39 +225,6 @@ def test_it_is_called_off_until_it_has_ended(monkeypatch, not_yet):
     with_one_called_off([not_yet] * 3 + [answer(200)], check, monkeypatch)
 
 
-def test_what_has_its_answer_and_is_not_known_has_ended(monkeypatch):
-    """Its node has forgotten it. Where another cluster takes its time it has not ended."""
-
-    async def check(client, server):
-        await until(lambda: len(cancels(server)) >= 2)
-        for writer, request in server._connections.items():
-            if request.startswith("POST"):
-                writer.write(done(7))
-        server.answers(answer(202))
-        before = len(cancels(server))
-        await until(lambda: len(cancels(server)) >= before + 4)
-        assert client._calls._partings
-        server.answers(problem(404, "unknown_request"))
-
-    with_one_called_off([problem(404, "unknown_request")], check, monkeypatch)
-
-
-@pytest.mark.parametrize(
-    ("error", "late", "kind"),
-    [
-        (OutcomeUnknown("x"), False, OutcomeUnknown),
-        (OutcomeUnknown("x"), True, Expired),
-        (NotDelivered("x"), False, Unreachable),
-        (NotDelivered("x"), True, Unreachable),
-    ],
-)
-def test_only_what_was_sent_can_have_run_out_of_time(error, late, kind):
-    client = AsyncSpillover("http://127.0.0.1:1")
-    call = Call(b"", (), "k", time.monotonic() + (-1.0 if late else 1000.0))
-    told = client._calls._without_answer("http://127.0.0.1:1", call, error)
-    assert (type(told), told.node, told.id) == (kind, "http://127.0.0.1:1", "k")
-
-
 @pytest.mark.parametrize(
     ("kind", "ends"),
     [(None, False), (ValueError, False), (KeyboardInterrupt, True), (asyncio.CancelledError, True)],
@@ -292,18 +246,6 @@ def test_jobs_without_a_key_end_with_who_is_interrupted(kind, ends):
             assert client.stats.called_off == ends
 
     run(main)
-
-
-def test_jobs_whose_deadline_has_passed_are_not_remembered():
-    """The first that was submitted is the first that is looked at."""
-    client = AsyncSpillover("http://127.0.0.1:1")
-    now_s = time.monotonic()
-    for number in range(3):
-        client._remember(f"late {number}", "http://a", now_s - 1.0)
-    client._remember("open", "http://a", now_s + 1000.0)
-    client._remember("late", "http://a", now_s - 1.0)
-    assert list(client._unnamed) == ["open", "late"]
-    assert client._unnamed["open"] == ("http://a", now_s + 1000.0)
 
 
 @pytest.mark.parametrize(

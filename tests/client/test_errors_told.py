@@ -83,17 +83,6 @@ def test_a_failure_says_who_has_failed():
     assert type(told_by(500, "another")) is Failed
 
 
-def test_who_gives_no_detail_has_none():
-    assert "takes nothing now: without a detail (queue_full)." in str(
-        told_by(429, "queue_full", detail="")
-    )
-
-
-def test_a_long_detail_is_cut():
-    said = str(told_by(400, "r", detail="x" * 99_999))
-    assert f"{'x' * wire.SAID_LENGTH_MAX} (r)" in said
-
-
 def test_who_stands_before_a_node_is_no_node():
     """Its 429 is no word of a node, and after its 502 nobody knows what the node has."""
     limited = of_stranger(429, retry_after=b"2")
@@ -206,27 +195,6 @@ def test_a_job_that_has_not_ended_is_somewhere_and_each_end_has_its_error(state,
     with pytest.raises(PeerError) as error:
         wire.read_end(NODE, "r1", state, answer)
     assert (type(error.value), error.value.node, error.value.id) == (end, NODE, "r1")
-
-
-@pytest.mark.parametrize("headers", [{}, REPLAYED])
-def test_an_answer_says_whether_it_is_that_of_an_earlier_request(headers):
-    fields = {"id": "r1", "result": 1, "cluster": "a", "path": ["a"], "hops": 0, "timing_ms": {}}
-    answer = Response(200, headers, json.dumps(fields).encode(), 0.0, 0.0)
-    assert wire.read_answer(NODE, "r1", answer).replayed is bool(headers)
-    assert wire.read_end(NODE, "r1", "done", answer).result == 1
-
-
-@pytest.mark.parametrize(("left_s", "told_ms"), [(1.5, b"1500"), (0.0019, b"1"), (-3.0, b"1")])
-def test_a_deadline_is_told_in_milliseconds_and_never_as_none(left_s, told_ms):
-    assert wire.deadline_header(left_s) == (b"spillover-deadline-ms", told_ms)
-
-
-def test_what_is_usual_is_not_said():
-    assert wire.option_headers("default", 0) == ()
-    assert wire.option_headers("gpu", 9) == (
-        (b"spillover-type", b"gpu"),
-        (b"spillover-priority", b"9"),
-    )
 
 
 def test_an_end_without_a_result():

@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from spillover.cli.explain import _follow
+from spillover.cli.node_answers import is_producer
 from spillover.cli.node_calls import NodeCalls
-from spillover.cli.producers import ask_peers, is_producer
+from spillover.cli.producers import ask_peers
 from spillover.client import consume
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.tls.contexts import server_context

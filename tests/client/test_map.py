@@ -7,8 +7,8 @@ from contextlib import aclosing
 
 import pytest
 
-from spillover.client import Answer, AsyncSpillover, Expired, InputError, Progress
-from spillover.client.mapping import AHEAD, Window
+from spillover.client import AsyncSpillover, InputError
+from spillover.client.mapping import Window
 from spillover.model.errors import Cancelled
 from support.loop import turn, until
 
@@ -92,24 +92,6 @@ def test_an_answer_does_not_wait_for_the_next_payload(nodes):
     with_client(nodes, check)
 
 
-def test_progress_is_told_before_each_answer(nodes):
-    async def check(client, node):
-        told = []
-        await results_of(client.map(lasting(1, 1, 1), at_most=1, progress=told.append))
-        assert [(one.done, one.failed, one.total) for one in told] == [
-            (1, 0, 3),
-            (2, 0, 3),
-            (3, 0, 3),
-        ]
-        assert told[-1] == Progress(started=3, done=3, failed=0, total=3)
-        assert told[-1].under_way == 0
-        told = []
-        await results_of(client.map(iter(lasting(1)), progress=told.append))
-        assert [one.total for one in told] == [None]
-
-    with_client(nodes, check)
-
-
 def test_the_first_error_ends_it_and_cancels_what_is_under_way(nodes):
     async def check(client, node):
         answers = client.map([{"service_ms": 100}, object(), LONG, LONG])
@@ -117,18 +99,6 @@ def test_the_first_error_ends_it_and_cancels_what_is_under_way(nodes):
         with pytest.raises(InputError, match="payload"):
             await anext(answers)
         await until(lambda: node.ledger.home["cancelled"] == 2)
-
-    with_client(nodes, check)
-
-
-def test_errors_may_be_values(nodes):
-    async def check(client, node):
-        payloads = [{"service_ms": 1}, LONG, object(), {"service_ms": 2}]
-        outcomes = [
-            outcome async for outcome in client.map(payloads, return_errors=True, deadline_s=0.3)
-        ]
-        kinds = [type(outcome) for outcome in outcomes]
-        assert kinds == [Answer, Expired, InputError, Answer]
 
     with_client(nodes, check)
 
@@ -177,18 +147,6 @@ def test_what_payloads_raise_comes_out(nodes):
     with_client(nodes, check)
 
 
-def test_a_window_bounds_what_waits_for_an_earlier_one():
-    window = Window(2, None, ordered=True)
-    first = window.start()
-    while window.has_room:
-        window.end(window.start(), Cancelled("x"))
-    assert window.progress.started == 2 * (AHEAD + 1)
-    assert window.take() is None
-    window.end(first, Cancelled("first"))
-    assert str(window.take()) == "first"
-    assert window.has_room
-
-
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_window_counts_each_that_was_begun_and_what_it_came_to(ordered):
     """Failures make room as answers do: for one each."""
@@ -218,8 +176,3 @@ def test_a_map_goes_on_after_one_that_held_up_all_others(nodes):
         assert results == [300, *range(60)]
 
     with_client(nodes, check)
-
-
-def test_a_window_must_have_room(nodes):
-    with pytest.raises(InputError, match="at_most"):
-        Window(0, None, ordered=True)

@@ -189,21 +189,6 @@ def test_payloads_that_are_awaited_are_asked_for_one_at_a_time_and_while_there_i
     run(main)
 
 
-def test_payloads_that_are_awaited_may_be_few_or_none():
-    async def main():
-        async def coming(count):
-            for number in range(count):
-                yield number
-
-        for count in range(3):
-            many = Map(coming(count))
-            await many.runs.end(*range(count))
-            await many.task
-            assert many.outcomes == list(range(count))
-
-    run(main)
-
-
 def test_progress_is_told_before_each_outcome():
     """Failures count apart from answers."""
 
@@ -310,7 +295,3 @@ def test_here_what_is_under_way_is_cancelled_where_the_map_is_left():
     assert begun.open == ["b", "c"]
     outcomes.close()
     assert [begun.futures[one].cancelled() for one in "bc"] == [True, True]
-
-
-def test_here_of_no_payloads_comes_nothing():
-    assert list(here("", Begun())) == []

@@ -43,7 +43,7 @@ def test_it_finds_nodes_when_all_that_it_was_given_have_gone(
                         federation[each].url for each in "ab"
                     }
                     server.kill()
-                    await until(lambda: "is away" in caplog.text, limit_s=10.0)
+                    await until(lambda: "is away" in caplog.text)
                     assert (await client.run({})).cluster in "ab"
                     await asyncio.to_thread(server.restart)
                     assert (await client.run({})).cluster in "ab"

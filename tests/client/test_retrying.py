@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 
 import pytest
 
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import (
-    FIRST_WAIT_S,
-    LONGEST_WAIT_S,
-    TOKENS_MAX,
-    Attempts,
+    RequestAttempts,
     Retries,
     RetryBudget,
 )
@@ -36,7 +32,7 @@ class Bed:
         self.retries = retries or Retries()
         self.nodes = Nodes(urls or (A, B), random.Random(1))
         self.budget = RetryBudget(self.retries, 0.0)
-        self.attempts = Attempts(
+        self.attempts = RequestAttempts(
             self.nodes,
             self.budget,
             self.retries,
@@ -124,24 +120,6 @@ def test_of_nodes_that_refused_the_one_that_takes_it_soonest_is_told_of(waits_s,
     assert error.value is errors[shortest]
 
 
-class Half(random.Random):
-    """Draws what is in the middle."""
-
-    def random(self):
-        return 0.5
-
-
-def test_waits_double_up_to_a_bound():
-    """Half of them here, as they are drawn."""
-    bed = Bed(A, retries=Retries(rounds=12))
-    bed.attempts._rng = Half()
-    _, begun_s = bed.fail_always(Unreachable("gone"))
-    waits_s = [after - before for before, after in itertools.pairwise([0.0, *begun_s])]
-    doubled = [FIRST_WAIT_S * 2.0**count / 2.0 for count in range(11)]
-    assert waits_s == pytest.approx([min(one, LONGEST_WAIT_S / 2.0) for one in doubled])
-    assert doubled[-1] > LONGEST_WAIT_S
-
-
 def test_nothing_is_waited_for_beyond_the_deadline():
     bed = Bed(A, until_s=5.0)
     with pytest.raises(Refused):
@@ -216,11 +194,6 @@ def test_retries_that_reach_nodes_are_a_share_of_requests_and_a_floor():
     assert budget.spend(10.15)
 
 
-def test_a_client_that_was_silent_for_long_has_saved_no_more_than_a_bound():
-    budget = RetryBudget(Retries(), 0.0)
-    assert sum(budget.spend(1e6) for _ in range(1000)) == TOKENS_MAX
-
-
 def test_without_a_token_a_retry_waits_and_not_beyond_its_time():
     bed = Bed(retries=Retries(share=0.0, floor_per_s=1.0, rounds=99))
     assert bed.budget.spend(0.0)
@@ -230,11 +203,6 @@ def test_without_a_token_a_retry_waits_and_not_beyond_its_time():
     with pytest.raises(Refused):
         bed.fail(full())
     assert bed.now_s < 3.0
-
-
-def test_what_reached_nobody_needs_no_token():
-    bed = Bed(retries=Retries(share=0.0, floor_per_s=0.0))
-    assert bed.fail(unreached()) == B
 
 
 @pytest.mark.parametrize(

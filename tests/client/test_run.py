@@ -99,14 +99,6 @@ def test_the_same_key_gets_the_same_answer_and_another_payload_is_a_conflict(nod
     with_client(nodes, check, clusters=HANDLED)
 
 
-def test_made_up_names_are_all_different(nodes, handler):
-    async def check(client, federation):
-        answers = await asyncio.gather(*(client.run(1) for _ in range(50)))
-        assert len({answer.id for answer in answers}) == handler.runs == 50
-
-    with_client(nodes, check, clusters={"a": {**HANDLED["a"], "servers": 50}})
-
-
 def test_who_is_to_blame_is_said(nodes, handler):
     async def check(client, federation):
         with pytest.raises(Failed, match=r"the handler failed.*out of paper") as failed:
@@ -147,16 +139,6 @@ def test_what_is_wrong_is_told_before_anything_is_sent(nodes):
             with pytest.raises(InputError, match="payload"):
                 await client.run(payload)
         assert federation["a"].ledger.home["accepted"] == 0
-
-    with_client(nodes, check)
-
-
-def test_type_and_priority_reach_the_node(nodes):
-    async def check(client, federation):
-        job = await client.submit(LONG, type="hören", priority=7)
-        visit = next(iter(federation["a"].machine.register.visits.values()))
-        assert (visit.request.type, visit.request.priority) == ("hören", 7)
-        assert await job.cancel() == "cancelled"
 
     with_client(nodes, check)
 
@@ -363,22 +345,6 @@ def test_more_requests_than_connections_wait_their_turn(nodes):
     nodes.run(main)
 
 
-def test_a_client_stays_in_its_loop():
-    client = AsyncSpillover("http://127.0.0.1:1", retries=AT_ONCE)
-
-    async def main():
-        with pytest.raises(Unreachable):
-            await client.run(None)
-
-    asyncio.run(main())
-
-    async def elsewhere():
-        with pytest.raises(RuntimeError, match="another event loop"):
-            await client.run(None)
-
-    asyncio.run(elsewhere())
-
-
 @pytest.mark.parametrize(
     "nodes",
     [
@@ -397,12 +363,6 @@ def test_a_client_stays_in_its_loop():
 def test_a_wrong_url_is_told_at_once(nodes):
     with pytest.raises(InputError, match="expected"):
         AsyncSpillover(nodes)
-
-
-def test_a_file_without_cas_is_told_at_once(tmp_path):
-    for file in (tmp_path, tmp_path / "none"):
-        with pytest.raises(InputError, match="expected a file"):
-            AsyncSpillover("https://x", ca_file=str(file))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from spillover.client import AsyncSpillover
 from spillover.client.nodes import Nodes
-from spillover.client.session import Following
+from spillover.client.session import FederationFollower
 from spillover.core.membership.session_events import Server
 from spillover.live.http.trust import Trust
 from spillover.live.membership.session_wire import encode_announcement, encode_head
@@ -87,7 +87,7 @@ class AtOnce(Random):
 @asynccontextmanager
 async def following(*urls, random=None):
     nodes = Nodes(urls, Random(1))
-    client = Following(nodes, SHOWN, Trust(None))
+    client = FederationFollower(nodes, SHOWN, Trust(None))
     client._random = random or client._random
     assert client.session is None
     client.start()

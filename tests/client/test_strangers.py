@@ -9,7 +9,6 @@ import pytest
 
 from spillover.client import (
     AsyncSpillover,
-    Expired,
     Failed,
     NotANode,
     OutcomeUnknown,
@@ -171,68 +170,6 @@ def test_a_client_that_was_closed_holds_no_connection(waits_here, monkeypatch):
     run(main())
 
 
-def test_retry_after_is_waited_for():
-    async def main():
-        loop = asyncio.get_running_loop()
-        refusal = problem(503, "no_servers", retry_after="1")
-        async with scripted(refusal, done()) as server, AsyncSpillover(server.url) as client:
-            begun_s = loop.time()
-            await client.run(1)
-            assert 1.0 <= loop.time() - begun_s < 3.0
-            deadlines = [float(headers["spillover-deadline-ms"]) for _, headers in server.seen]
-            assert deadlines[0] - deadlines[1] >= 990.0  # what is left of the same one
-            assert client.stats.retries == 1
-
-    run(main())
-
-
-def test_what_was_sent_on_a_connection_that_breaks_goes_to_the_same_node_under_the_same_name():
-    async def main():
-        async with scripted(RESET, RESET, done(7)) as one, scripted(done(8)) as other:
-            async with AsyncSpillover([one.url, other.url]) as client:
-                assert (await client.run(1)).result == 7
-                assert client.stats.retries == 2
-            assert len({headers["idempotency-key"] for _, headers in one.seen}) == 1
-            assert (len(one.seen), other.seen) == (3, [])
-
-    run(main())
-
-
-def test_a_node_that_does_not_come_back_leaves_it_unknown_and_others_go_elsewhere():
-    async def main():
-        async with scripted(RESET) as one, scripted(done(8)) as other:
-            urls, retries = [one.url, other.url], Retries(comeback_s=0.3)
-            async with AsyncSpillover(urls, retries=retries) as client:
-                with pytest.raises(OutcomeUnknown, match="may have run") as error:
-                    await client.run(1)
-                assert (error.value.node, error.value.surely_did_not_run) == (one.url, False)
-                assert other.seen == []
-                assert (await client.run(2)).result == 8
-
-    run(main())
-
-
-def test_what_is_to_run_at_most_once_is_sent_once():
-    async def main():
-        async with scripted(RESET) as server, AsyncSpillover(server.url) as client:
-            with pytest.raises(OutcomeUnknown):
-                await client.run(1, at_most_once=True)
-            assert len(server.seen) == 1
-            assert "idempotency-key" not in server.seen[0][1]
-
-    run(main())
-
-
-def test_a_silent_node_is_waited_for_until_the_deadline():
-    async def main():
-        async with scripted(b"") as server, AsyncSpillover(server.url) as client:
-            with pytest.raises(Expired, match="without an answer") as error:
-                await client.run(1, deadline_s=0.1)
-            assert not error.value.surely_did_not_run
-
-    run(main())
-
-
 def test_a_retry_that_nobody_waits_for_is_called_off_where_it_may_run():
     async def main():
         async with (
@@ -275,11 +212,11 @@ def test_under_overload_retries_stay_within_the_budget():
 
                 async def one():
                     with pytest.raises(Refused):
-                        await client.run(1, deadline_s=0.5 * slack())
+                        await client.run(1, deadline_s=2.0 * slack())
 
-                await asyncio.gather(*(one() for _ in range(100)))
-                assert client.stats.retries == 25
-            assert len(server.seen) == 125
+                await asyncio.gather(*(one() for _ in range(40)))
+                assert client.stats.retries == 10
+            assert len(server.seen) == 50
 
     run(main())
 

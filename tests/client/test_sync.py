@@ -107,18 +107,6 @@ def test_a_map_is_bounded_and_ends_what_is_under_way(bed):
         until(lambda: bed.home["running"] == 0)
 
 
-def test_what_payloads_raise_comes_out(bed):
-    def broken():
-        yield {"service_ms": 1}
-        raise KeyError("no more")
-
-    with Spillover(bed.url) as spillover:
-        answers = spillover.map(broken(), at_most=1)
-        assert next(answers).cluster == "a"
-        with pytest.raises(KeyError):
-            next(answers)
-
-
 @pytest.mark.processes
 @pytest.mark.parametrize(
     "does",

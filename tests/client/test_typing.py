@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import subprocess
 import sys
@@ -68,30 +67,3 @@ def test_both_clients_offer_the_same():
 
     assert offered(client.AsyncSpillover) == offered(client.Spillover)
     assert offered(client.AsyncJob) == offered(client.Job)
-
-
-def test_what_is_not_given_is_as_the_handbook_says():
-    """In `services/docs/client.md`."""
-
-    def usual(of):
-        told = inspect.signature(of).parameters.values()
-        return {one.name: one.default for one in told if one.default is not inspect.Parameter.empty}
-
-    call = {"type": "default", "key": None, "deadline_s": 60.0, "priority": 0}
-    of_async = client.AsyncSpillover
-    assert usual(of_async.submit) == call
-    assert usual(of_async.run) == call | {"at_most_once": False}
-    assert usual(of_async.map) == call | {
-        "at_most_once": False,
-        "at_most": 64,
-        "ordered": True,
-        "return_errors": False,
-        "progress": None,
-    }
-    assert usual(of_async)["follow"] is False
-    assert dataclasses.asdict(client.Retries()) == {
-        "share": 0.2,
-        "floor_per_s": 10.0,
-        "rounds": 5,
-        "comeback_s": 10.0,
-    }

@@ -24,10 +24,9 @@ os.environ.setdefault("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
 
 
 def pytest_collection_modifyitems(items):
-    """No test runs beside them; the first one waits until an image is built."""
+    """The first one waits until an image is built."""
     for item in items:
         if str(item.path).startswith(f"{HERE}{os.sep}"):
-            item.add_marker(pytest.mark.alone)
             item.add_marker(pytest.mark.timeout(600))
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from support import waiting
+
 HEALTHY_S = 30.0
 LAYERS_BYTES_MAX = 90e6
 MEMORY_BYTES_MAX = 500e6
@@ -36,7 +38,7 @@ LOADGEN = (sys.executable, "-m", "spillover_loadgen")
 def test_it_is_soon_healthy_and_answers(beds, bed):
     """Each site at its port, and the federation seen through any of them."""
     beds.tell(f"healthy within {bed.healthy_s:.1f} s")
-    assert bed.healthy_s < HEALTHY_S * beds.slack()
+    assert bed.healthy_s < HEALTHY_S * waiting.slack()
     for cluster, url in bed.urls.items():
         body = json.dumps({"payload": {"service_ms": 5}}).encode()
         assert beds.get(f"{url}/requests", body)["cluster"] == cluster
@@ -95,7 +97,7 @@ def test_idle_it_takes_little(beds, bed, require):
     pids = [bed.inspect(service)["State"]["Pid"] for service in services]
     require(Path(f"/proc/{pids[0]}/stat").exists(), "an engine on this machine")
     beds.until(bed.is_well, 30.0, "a federation that is well")
-    slack = beds.slack()
+    slack = waiting.slack()
     before_s, began_s = sum(map(used_s, pids)), time.monotonic()
     over = time.monotonic() + IDLE_FOR_S
     beds.until(lambda: time.monotonic() > over, IDLE_FOR_S + 5.0)

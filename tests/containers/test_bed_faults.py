@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 
+from support import waiting
 from support.containers import site_load
 
 # Lease members settle meanwhile, and have a test of their own afterwards.
@@ -71,9 +72,9 @@ class Scene:
             await asyncio.to_thread(hurt, SERVICE)
             course.hurt_s = now_s()
             try:
-                await load.until(self._is_noticed, NOTICED_S * self._beds.slack(), "notice")
+                await load.until(self._is_noticed, NOTICED_S, "notice")
                 course.noticed_s = now_s()
-                await load.until(self._is_seen_around, NOTICED_S * self._beds.slack(), "all others")
+                await load.until(self._is_seen_around, NOTICED_S, "all others")
                 await load.moment(AFTER_S)
             finally:
                 course.mended_s = now_s()
@@ -119,7 +120,7 @@ class Scene:
     def judge(self, name, allowed_at_hurt):
         """What must hold after every fault. `allowed_at_hurt`: how an unkeyed request may end whose
         user is at the site that was hurt."""
-        load, course, slack = self.load, self.course, self._beds.slack()
+        load, course, slack = self.load, self.course, waiting.slack()
         self._beds.tell(self._figures(name))
         assert load.imbalances == []
         assert all(load.looks[cluster] > LOOKS_MIN for cluster in OTHERS), load.looks
@@ -196,7 +197,7 @@ def test_a_site_without_cpu_loses_nothing(beds, bed):
                 await asyncio.to_thread(bed.throttle, SERVICE, 1.0)
             await load.moment(1.0)
             await load.end()
-            rested_s = await load.until(load.rests, beds.slack() * REST_S, "ledgers at rest")
+            rested_s = await load.until(load.rests, REST_S, "ledgers at rest")
         return load, load.sent(slow_s, fast_s), rested_s
 
     beds.until(bed.is_well, 30.0, "a federation that is well")

@@ -99,14 +99,14 @@ def test_redis_stands_still(beds, bed, watch, even, records):
     """For less than a lease: nobody loses anything, and all goes on."""
     before = {node: dict(held) for node, held in watch.held.items()}
     with records.writing():
-        beds.until(lambda: records.batches > 1, 10.0, "records")
+        beds.until(lambda: records.batches > 1, 30.0, "records")
     bed.pause("redis")
     try:
         over_s = time.monotonic() + STILL_S
         beds.until(lambda: time.monotonic() > over_s, STILL_S + 5.0)
     finally:
         bed.unpause("redis")
-    took_s = beds.until(lambda: watch.held == before, 10.0, "what was held before")
+    took_s = beds.until(lambda: watch.held == before, 30.0, "what was held before")
     beds.tell(f"leases: Redis stood still for {STILL_S:g} s, all as before after {took_s:.1f} s")
     judge(beds, watch, records)
 
@@ -128,7 +128,7 @@ def test_redis_is_killed_and_loses_everything(beds, bed, watch, even, records):
     assert watch.held == before
     records.batches = 0  # those before went with it
     with records.writing():
-        beds.until(lambda: records.batches > 1, 10.0, "records")
+        beds.until(lambda: records.batches > 1, 30.0, "records")
     judge(beds, watch, records)
 
 
@@ -142,17 +142,17 @@ def test_one_is_killed_and_one_frozen(beds, bed, watch, even, records, times):
         bed.pause("lease-3")
         hurt_s = time.time()
         try:
-            took_s = watch.until_shared("lease-1", limit_s=limit_s + beds.slack())
+            took_s = watch.until_shared("lease-1", limit_s=limit_s + 2.0)
         finally:
             watch.silences += [("lease-2", hurt_s, time.time()), ("lease-3", hurt_s, time.time())]
             bed.unpause("lease-3")
             bed.start_again("lease-2")
-        said = beds.until(lambda: let_go(watch, hurt_s) >= frozen, 10.0, "the frozen one")
+        said = beds.until(lambda: let_go(watch, hurt_s) >= frozen, 30.0, "the frozen one")
         back_s = beds.until(
             lambda: watch.held.get("lease-2") and watch.held.get("lease-3"), SETTLES_S, "shares"
         )
         bed.compose("stop", "lease-1")
-        gave_s = watch.until_all_held("lease-2", "lease-3", limit_s=10.0)
+        gave_s = watch.until_all_held("lease-2", "lease-3", limit_s=30.0)
     beds.tell(
         f"leases: one killed and one frozen, all taken over after {took_s:.1f} s (limit "
         f"{limit_s:.1f} s); back, the frozen one had let go within {said:.1f} s, and both had a "
@@ -160,6 +160,7 @@ def test_one_is_killed_and_one_frozen(beds, bed, watch, even, records, times):
     )
     judge(beds, watch, records)
     assert bed.inspect("lease-1")["State"]["ExitCode"] == 0
+    assert gave_s < (times.max_lease_ms - 1.1 * times.normal_lease_ms) / 1e3, "they ran out"
 
 
 def let_go(watch, since_s):

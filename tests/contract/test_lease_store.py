@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from spillover.core.leases.records import Allocation, Registration
 from spillover.model.lease_times import LeaseTimes
+from spillover.policy.leases import EPOCH_MAX
 
 TIMES = LeaseTimes()
 T = 1_000_000
@@ -277,3 +279,19 @@ def test_nobody_is_told_of_partitions_that_do_not_exist(tell, partitions):
         assert (await a.survey(T)).era == ""
 
     tell(partitions, story)
+
+
+def test_behind_the_last_epoch_that_can_be_read_they_begin_anew(tell):
+    """As what somebody wrote there has it: the one behind it would be read by nobody, and a
+    partition that is served would count as free."""
+
+    async def story(group, a, _, __):
+        await a.join(T)
+        await group.put(
+            {0: Allocation("b", EPOCH_MAX, T, 0, 0)}, {}, {"a": Registration(T + 1, "i1")}
+        )
+        assert await a.grab(T, 0, TIMES.normal_lease_ms)
+        assert (await a.activate(T, 0)).epoch == T
+        assert (await a.survey(T)).own == [(0, T)]
+
+    tell(2, story)

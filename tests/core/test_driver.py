@@ -14,8 +14,6 @@ from spillover.core.driver import Driver
 from spillover.live.engine.timers import Timers
 from support.loop import until
 
-pytestmark = pytest.mark.together
-
 LIMIT_S = 20.0
 
 
@@ -102,29 +100,6 @@ def test_what_is_due_rings_before_an_event():
     run(main)
 
 
-def test_what_is_put_is_handled_before_what_follows():
-    """What is due rings before either."""
-
-    async def main():
-        bench = Bench()
-        bench.machine.commands = {"put": [Note("command")]}
-        due_s = time.monotonic() + 0.001
-        bench.timers.at(due_s, lambda at_s: bench.driver.feed(Note("due"), at_s))
-        while time.monotonic() < due_s:
-            pass
-        bench.driver.put(Note("put"))
-        assert bench.machine.texts() == ["due"]
-        bench.driver.feed(Note("event"))
-        assert bench.machine.texts() == ["due", "put", "event"]
-        assert bench.carried_out == [Note("command")]
-        bench.driver.close()
-        bench.driver.put(Note("late"))
-        bench.driver.feed(Note("late"))
-        assert bench.machine.texts() == ["due", "put", "event"]
-
-    run(main)
-
-
 def test_events_from_commands_wait_their_turn():
     """All commands of one event are carried out before the next event is handled."""
 
@@ -140,29 +115,6 @@ def test_events_from_commands_wait_their_turn():
         bench.driver.feed(Note("a"))
         assert bench.carried_out == [("first", ["a"]), ("second", ["a"])]
         assert bench.machine.texts() == ["a", "from first", "from second"]
-
-    run(main)
-
-
-def test_the_answer_to_a_command_comes_before_the_commands_after_it():
-    """And is journaled like all else; what it commands is carried out first, too."""
-
-    async def main():
-        bench = Bench()
-        bench.machine.commands = {"a": [Note("ask"), Note("tell")], "told": [Note("more")]}
-
-        def on_command(command):
-            bench.carried_out.append((command.text, bench.machine.texts()))
-            if command.text == "ask":
-                bench.driver.feed(Note("later"))
-                bench.driver.answer(Note("told"))
-
-        bench.on_command = on_command
-        bench.driver.feed(Note("a"))
-        carried_out = [("ask", ["a"]), ("more", ["a", "told"]), ("tell", ["a", "told"])]
-        assert bench.carried_out == carried_out
-        assert bench.machine.texts() == ["a", "told", "later"]
-        assert bench.journal == bench.machine.seen
 
     run(main)
 

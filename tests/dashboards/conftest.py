@@ -27,12 +27,12 @@ import pytest
 import yaml
 
 import spillover.model.signals
+from spillover.certificates.directory import CertificateDirectory
 from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.model.signals.signal import Signal
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import Server
 from spillover.testbed.supervisor import Testbed
-from spillover.tools.certificates.directory import CertificateDirectory
 from support import waiting
 from support.api_tokens import HOLDERS, SECRETS
 from support.queue_service import Producer
@@ -48,7 +48,7 @@ PORT_TRIES = 5
 
 
 WITHOUT_PANEL: dict[str, str] = {}
-"""Metrics of the contract that no panel shows yet, and why. They are struck out once they have
+"""Metrics of `model.signals` that no panel shows yet, and why. They are struck out once they have
 data: see test_on_prometheus."""
 
 

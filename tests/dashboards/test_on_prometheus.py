@@ -7,10 +7,6 @@ from __future__ import annotations
 import math
 import re
 
-import pytest
-
-pytestmark = pytest.mark.threes
-
 SELECTOR = re.compile(r"\b(?:spillover_\w+|up)\b(?:\{[^}]*\})?")
 LEGEND_LABEL = re.compile(r"\{\{(\w+)\}\}")
 LINK_LABEL = re.compile(r"\$\{__field\.labels\.(\w+)\}")
@@ -104,7 +100,8 @@ def test_alerts_fire_when_somebody_dies_and_not_before(world, until, boards):
     awaited = {"SpilloverNodeDown", "SpilloverNeighborUnknown", "SpilloverPartitionsUnowned"}
     seen = set()
     until(lambda: seen.update(prometheus.firing()) or awaited <= seen, what=f"{awaited} fire")
-    assert seen - {"SpilloverLoopLag"} == awaited  # a machine may really be that busy
+    # A machine may really be that busy, and c has taken requests along.
+    assert seen - {"SpilloverLoopLag", "SpilloverNeighborAvoided"} == awaited
     unknown = 'ALERTS{alertname="SpilloverNeighborUnknown"}'
     assert {one["metric"]["neighbor"] for one in prometheus.query(unknown)} == {"c"}
     for alert in prometheus.get("alerts")["alerts"]:

@@ -12,8 +12,6 @@ from spillover.live.handlers.proxy.framing import HeadBytes, Malformed
 from spillover.live.handlers.proxy.heads import Refused, read_answer, read_request
 from support.odd_heads import EXAMPLES
 
-pytestmark = pytest.mark.together
-
 PAGE = Path(__file__).parents[2] / "services" / "docs" / "http.md"
 ROW = re.compile(r"\| (.+) \| (.+) \| (.+) \|")
 NEVER = "-"

@@ -5,9 +5,7 @@ gives, each reason it may refuse for, which values are right, and who is let in.
 from __future__ import annotations
 
 import jsonschema
-import pytest
 
-from spillover.apps.http.openapi import problems
 from spillover.apps.queue.doors import TABLE
 from spillover.apps.queue.openapi_told import tell_calls
 
@@ -51,32 +49,6 @@ def wrong_of(schema, values):
     return [
         value for value in values if not jsonschema.Draft202012Validator(schema).is_valid(value)
     ]
-
-
-def test_each_call_that_carries_objects_is_among_these():
-    found = {f"{m.upper()} {path}" for path, ms in described()["paths"].items() for m in ms}
-    assert found == set(CALLS)
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_a_call_takes_and_gives_what_is_promised(call):
-    body, parameter, answers, reasons = CALLS[call]
-    told = told_of(call)
-    assert told["summary"].endswith((".", "`."))
-    assert set(told.get("requestBody", {"content": ()})["content"]) == ({body} - {None})
-    (found,) = told["parameters"]
-    assert (found["name"], found["in"]) == (parameter, "path" if parameter == "grant" else "header")
-    assert found.get("required", False) == (parameter == "grant")
-    given, refused = {}, []
-    for status, response in told["responses"].items():
-        if PROBLEM in response.get("content", ()):
-            refused += response["description"].split(" or ")
-            assert set(map(str, problems(*response["description"].split(" or ")))) == {status}
-        else:
-            given[status] = set(response.get("content", ()))
-            assert response["description"]
-    assert given == answers
-    assert sorted(refused) == sorted(reasons.split())
 
 
 def test_objects_are_bytes_of_any_type():

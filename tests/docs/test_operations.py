@@ -52,12 +52,3 @@ def test_links_lead_somewhere(page):
         assert target.exists(), link
         if anchor:
             assert anchor in anchors_of(target), link
-
-
-def test_concepts_are_told_in_ten_sentences():
-    text = (DOCS / "concepts.md").read_text("utf-8")
-    sentences = re.findall(r"^(\d+)\. ((?:.+\n)(?:   .+\n)*)", text, re.MULTILINE)
-    assert [int(number) for number, _ in sentences] == list(range(1, 11))
-    assert all(len(re.findall(r"[.!?](?:\s|$)", told)) == 1 for _, told in sentences)
-    for word in ("P", "R", "N", "home", "hop", "ledger", "epoch"):
-        assert f"**{word}**" in text

@@ -7,10 +7,6 @@ import os
 import signal
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.threes
-
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - that is what is tested
 
 TWO = """
@@ -89,7 +85,7 @@ def test_a_node_that_others_can_reach_says_what_is_missing(spillover, until, tmp
         )
     }
     for words, node in nodes.items():
-        until(lambda: "node listens" in node.stderr, 10.0)  # noqa: B023
+        until(lambda: "node listens" in node.stderr)  # noqa: B023
         warned = [line for line in node.stderr.splitlines() if " WARNING " in line]
         assert len([line for line in warned if line.split(" ", 2)[2].startswith(str(words))]) == (
             words is not None

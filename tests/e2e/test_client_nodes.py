@@ -7,13 +7,9 @@ import os
 import signal
 import time
 
-import pytest
-
 from spillover.client import Answer, AsyncSpillover, OutcomeUnknown, Retries, SpilloverError
 from support.loop import turn, until
 from support.waiting import slack
-
-pytestmark = pytest.mark.threes
 
 SERVED_WITHIN_S = 1.0
 DYING_S = 0.1
@@ -53,13 +49,11 @@ def _kill_while_asked(urls, pid, *, asked_after_s, retries=None, back=""):
                 await until(lambda: len(answers) >= 100)
                 os.kill(pid, signal.SIGKILL)
                 killed_s = time.monotonic()
-                await until(lambda: client.nodes.choose(time.monotonic()) == urls[1], slack())
+                await until(lambda: client.nodes.choose(time.monotonic()) == urls[1], 1.0)
                 for _ in range(8):
                     group.create_task(_asking(client, answers, stop))
                 if back:
-                    await until(
-                        lambda: _answers(back, killed_s, answers), BACK_S * slack(), every_s=0.05
-                    )
+                    await until(lambda: _answers(back, killed_s, answers), BACK_S, every_s=0.05)
                 await turn(asked_after_s)
                 stop.set()
             return killed_s, answers, client.stats
@@ -73,13 +67,14 @@ def test_others_take_over_at_once_and_only_what_was_there_is_unknown(up):
     killed_s, answers, stats = _kill_while_asked(
         homes, bed.nodes()["b"], asked_after_s=1.5, retries=Retries(comeback_s=0.5)
     )
+    dead_s = killed_s + DYING_S * slack()
     lost = [begun_s for begun_s, _, outcome in answers if not isinstance(outcome, Answer)]
     assert all(isinstance(one, Answer | OutcomeUnknown) for _, _, one in answers)
     assert len(lost) <= 8
-    assert all(begun_s <= killed_s + DYING_S for begun_s in lost)
-    after = [(took_s, one) for begun_s, took_s, one in answers if begun_s > killed_s + DYING_S]
+    assert all(begun_s <= dead_s for begun_s in lost)
+    after = [(took_s, one) for begun_s, took_s, one in answers if begun_s > dead_s]
     assert len(after) > 50
-    assert max(took_s for took_s, _ in after) < SERVED_WITHIN_S
+    assert max(took_s for took_s, _ in after) < SERVED_WITHIN_S * slack()
     assert all(one.path[0] == "a" for _, one in after)
     assert stats.failed == len(lost)
     assert bed.end() == 0

@@ -14,9 +14,6 @@ from support.console_parts import evaluate, page_at_rest, script
 page = console_parts.page
 run = console_parts.run
 
-pytestmark = pytest.mark.threes
-
-
 LINES = script("lines")
 
 
@@ -41,21 +38,6 @@ def test_a_chart_shows_so_many_seconds_and_reads_the_largest_values(run):
     assert [one["y"] for one in told] == [5, pytest.approx(54), 5]
     assert [one["calm"] for one in told] == [False, False, True]
     assert faded == [[True, False], [True, True]]
-
-
-WORDS = script("words")
-
-
-def test_values_in_words(run):
-    told = run(WORDS)
-    assert told.pop("apart") > 90, "hues of neighbors, in degrees"
-    assert told == {
-        "duration": ["60 min", "118 min", "2 h", "never"],
-        "milliseconds": ["10.0 ms", "9999 ms", "10.0 s"],
-        "percent": ["9.9 %", "10 %", "50 %", "–"],  # noqa: RUF001 - as shown
-        "addresses": ["http://h:1/x", "https://h/x", None, None, None],
-        "colors": [5, 6, 20],
-    }
 
 
 KEPT = script("kept")
@@ -219,19 +201,3 @@ def test_a_story_is_told_whole_and_is_that_of_the_last_one_asked_for(run, page):
     page.route("**/explain/*", answer)
     assert run(EXPLAINED) == TOLD
     page.unroute("**/explain/*")
-
-
-GRANTED = script("granted")
-
-
-def test_why_a_token_was_given(run):
-    """By the rule that it was given by; the first of many others."""
-    told = {**TOKEN, "left_out": []}
-    by_time = {"others": [{"class": "d", "available_releases": 7}], "others_count": 1}
-    by_rank = {"rank": 0.5, "others": [{"class": "d", "rank": 0.75}], "others_count": 2}
-    words = "Token c-1 of class c, on server s1: the"
-    assert run(GRANTED, [{"granted": told | by_time}, {"granted": told | by_rank}, {}]) == [
-        f"{words} longest available (20 ms, 3 releases). The others, by releases: d 7.",
-        f"{words} least loaded (rank 0.5). The others, by rank: d 0.75, ….",
-        None,
-    ]

@@ -6,13 +6,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from spillover.apps.node.console_view import NOT_DONE_MAX
 from support import told_console as consoles
 from support.console_page import cluster, fact, has_no_sideways_scroll
-
-pytestmark = pytest.mark.threes
 
 
 def test_degraded_clusters_are_marked(opened, expect):
@@ -54,31 +49,6 @@ def test_degraded_clusters_are_marked(opened, expect):
         expect(page.locator("#cluster .badge")).to_have_text("up")
         expect(page.locator("#cluster .notice")).to_be_hidden()
         expect(page.locator("[data-tile=clusters] + span")).to_have_text("clusters")
-
-
-def test_what_a_server_of_a_pool_does_not_do_is_shown(opened, expect):
-    """Beside its state; the first types of many."""
-    run = {"how": "not_run", "in_a_row": 7, "done_elsewhere": 3, "problem": "<img src=x>"}
-    row = {"rate": 1.0, "state": "up", "jobs": 0, "queued": 0, "tokens": 2}
-    liar = {"id": "s1", **row, "not_done": [{"type": f"t{k}", **run} for k in range(9)]}
-    counts = {"blocked": 0, "blocked_total": 0, "work_ms": 1.0, "work_known": 0}
-    types = [{"id": f"t{k}", "classes": [], **counts} for k in range(26)]
-    pool = {
-        "discipline": "ps", "on_block": "queue", "jobs": 0, "blocked": 0, "classes": [],
-        "types": types, "servers": [{"id": "s0", **row}, liar],
-    }  # fmt: skip
-
-    def tell():
-        return [consoles.state_of("a", tokens=pool)]
-
-    with consoles.console_of("a", [], tell) as url, opened(url, width=360, height=740) as page:
-        rows = page.locator('#cluster table[data-pool="servers"] tbody tr')
-        says = ", ".join(f"t{k}: 7 not run" for k in range(NOT_DONE_MAX))
-        expect(rows).to_have_text(["s00021up", f"s10021up{says}"])
-        more = page.locator('#cluster table[data-pool="types"] + p')
-        expect(more).to_have_text("and 2 more: see /state")
-        expect(page.locator('#cluster table[data-pool="servers"] + p')).to_be_hidden()
-        assert has_no_sideways_scroll(page)
 
 
 def test_loads_pulls_and_a_shadow_are_shown(opened, expect):
@@ -147,45 +117,6 @@ def test_versions_and_clients_are_shown_where_there_is_something_to_say(opened, 
         expect(page.locator("#cluster .badge")).to_have_text("removed, drained")
         expect(rows.last).to_have_text("c000version 5 of a, removed: it can be ended")
         assert has_no_sideways_scroll(page)
-
-
-RECKONED = """async () => {
-  const base = document.querySelector("script[type=module]").src;
-  const { Flows } = await import(new URL("flows.js", base));
-  const { duration, milliseconds, percent, rate } = await import(new URL("dom.js", base));
-  const frame = (at_ms, epoch, n) => ({ at_ms, clusters: [{
-    id: "a", epoch, queue_length: n, recent: { p50_ms: 1, p99_ms: 2 },
-    home: { accepted: 100 * n }, answered: 50 * n, failed: 4 * n, expired: 3 * n, rejected: 2 * n,
-    refused: n, pulls: 6 * n, system_time_sum_ms: 400 * n,
-    neighbors: [{ id: "b", forwards: 8 * n }],
-  }] });
-  const flows = new Flows();
-  const told = [];
-  for (const one of [frame(0, 1, 0), frame(500, 1, 1), frame(2500, 1, 5), frame(3000, 2, 0)]) {
-    flows.add(one);
-    const flow = flows.of("a");
-    told.push(flow && { ...flow, forwards: Object.fromEntries(flow.forwards) });
-  }
-  return [told, [0.5, 9.9, 60, 119, 300, 7000, 9000].map(duration),
-    [0.5, 40, 20000].map(milliseconds), [0, 0.004, 0.83].map(percent), [0, 0.25, 40].map(rate)];
-}"""
-"""By the page's own scripts: counts of all time at four moments, the last of another life."""
-
-
-def test_figures_are_of_the_last_second_and_in_words(opened):
-    """Two moments long ago count for what was between them; who begins anew has no past."""
-
-    def tell():
-        return [consoles.state_of("a")]
-
-    with consoles.console_of("a", [], tell) as url, opened(url) as page:
-        told, durations, times, shares, rates = page.evaluate(RECKONED)
-    flow = {"arrived": 200, "done": 100, "failed": 14, "rejected": 4, "refused": 2, "pulled": 12}
-    flow |= {"system_ms": 8, "forwards": {"b": 16}}
-    assert told == [None, flow, flow, None]
-    assert durations == ["0.5 s", "9.9 s", "60 s", "119 s", "5 min", "117 min", "3 h"]
-    assert times == ["0.5 ms", "40 ms", "20.0 s"]
-    assert (shares, rates) == (["0 %", "0.4 %", "83 %"], ["0", "0.3", "40"])
 
 
 def test_what_another_version_says_of_its_health_is_no_reason_to_stop(opened, expect):

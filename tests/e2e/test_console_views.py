@@ -14,9 +14,6 @@ from support.console_parts import LINK, frame, script
 page = console_parts.page
 run = console_parts.run
 
-pytestmark = pytest.mark.threes
-
-
 PANEL = script("panel")
 
 NEIGHBORS = {

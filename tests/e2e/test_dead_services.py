@@ -9,10 +9,6 @@ import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import pytest
-
-pytestmark = pytest.mark.threes
-
 SITES = """
 name: sites
 clusters:

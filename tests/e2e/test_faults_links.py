@@ -1,6 +1,7 @@
-"""Links that are cut, lossy and slow in the middle of a burst.
+"""Links that are lossy and slow in the middle of a burst.
 
-What must hold under all of it is in `fault_reckoning`; here is what breaks, and that it was felt.
+What must hold under all of it is in `support.faults.reckoning`; here is what breaks, and that it
+was felt.
 """
 
 from __future__ import annotations
@@ -9,46 +10,10 @@ import asyncio
 import json
 import time
 
-import pytest
-
 from support.faults import federation as federations
-
-pytestmark = [pytest.mark.threes, pytest.mark.timeout(300)]
-
-CUTS = {"there": ("ab", "bc"), "back": ("ba", "cb"), "both ways": ("ab", "ba", "bc", "cb")}
-"""On the way from a through b to c; the one over d stays."""
+from support.faults.breaking import spoiled
 
 ALL = ("ab", "ba", "bc", "cb", "cd", "dc", "da", "ad")
-
-
-def spoiled(ways, for_s, healing, **faults):
-    """The faults while the burst is everywhere, for a time, and `healing` afterwards."""
-
-    async def fault(ring):
-        await ring.holds_foreign("b")
-        await ring.holds_foreign("c")
-        await ring.set_links(*ways, **faults)
-        await asyncio.sleep(for_s)
-        await ring.set_links(*ways, **healing)
-
-    return fault
-
-
-def cut(ways, for_s):
-    return spoiled(ways, for_s, {"cut": False}, cut=True)
-
-
-@pytest.mark.realtime
-@pytest.mark.parametrize("for_s", [2.0, 7.0])
-def test_cut(endure, for_s):
-    """One way, the other, and both. What waits 5 s for a cut link is lost; a neighbor that says
-    nothing for as long is given up."""
-    found = endure({f"cut {name} {for_s:g} s": cut(ways, for_s) for name, ways in CUTS.items()})
-    for reckoning in found.values():
-        assert reckoning.ends(keyed=True) == {"done"}
-        unknown = reckoning.outcomes(keyed=False)["outcome_unknown"]
-        if for_s < 5.0:
-            assert (unknown, reckoning.doubled(keyed=True)) == (0, 0)
 
 
 def test_lossy_and_slow(endure):

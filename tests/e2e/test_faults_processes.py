@@ -1,25 +1,14 @@
-"""Processes that are killed, frozen and started again in the middle of a burst.
+"""Processes that are killed and started again in the middle of a burst.
 
-What must hold under all of it is in `fault_reckoning`; here is what breaks, and that it was felt.
+What must hold under all of it is in `support.faults.reckoning`; here is what breaks, and that it
+was felt.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-
-import pytest
-
-from support.faults import federation as federations
-from support.loop import until
-
-pytestmark = [pytest.mark.threes, pytest.mark.timeout(300)]
 
 HOME, RELAY, RUNNER = "a", "b", "c"
-
-SILENCE_S = 6.0
-"""Whoever says nothing for so long is given up by its neighbors, as soon as they get to it."""
-LOOK_S = 0.1
 
 
 def killed(cluster):
@@ -32,22 +21,6 @@ def killed(cluster):
         await asyncio.sleep(0.3)
         ring.spawn(cluster)
         await ring.healthy()
-
-    return fault
-
-
-def frozen(cluster, for_s):
-    """SIGSTOP while it has work of its neighbors, and SIGCONT."""
-
-    async def fault(ring):
-        await ring.holds_foreign(cluster)
-        ring.signal(cluster, signal.SIGSTOP)
-        try:
-            await asyncio.sleep(for_s)
-            if for_s > SILENCE_S:
-                await until(lambda: ring.is_given_up(cluster), every_s=LOOK_S)
-        finally:
-            ring.signal(cluster, signal.SIGCONT)
 
     return fault
 
@@ -66,36 +39,3 @@ def test_killed_and_started_again(endure):
         reckoning = found[f"{role} killed"]
         assert reckoning.ends(keyed=True) == {"done"}
         assert reckoning.ends(keyed=False, but_at=cluster) <= {"done", "outcome_unknown"}
-
-
-@pytest.mark.realtime
-def test_frozen_for_less_than_the_silence_limit(endure):
-    """1.5 s: its neighbors hand it nothing more and give nothing up; it is just late."""
-    found = endure(
-        {
-            "relay frozen 1.5 s": frozen(RELAY, 1.5),
-            "runner frozen 1.5 s": frozen(RUNNER, 1.5),
-        }
-    )
-    for reckoning in found.values():
-        assert reckoning.ends(keyed=True) == reckoning.ends(keyed=False) == {"done"}
-        assert reckoning.doubled(keyed=True) == 0
-
-
-@pytest.mark.realtime
-def test_frozen_for_longer_than_the_silence_limit(endure):
-    """7 s: some 5 s after its last sign of life what it holds is given up. It finds its requests
-    gone when it goes on."""
-    found = endure(
-        {
-            "relay frozen 7 s": frozen(RELAY, 7.0),
-            "runner frozen 7 s": frozen(RUNNER, 7.0),
-        }
-    )
-    for reckoning, cluster in zip(found.values(), (RELAY, RUNNER), strict=True):
-        # The frozen one itself takes its pause for service time, and may refuse what waited.
-        assert reckoning.ends(keyed=True, but_at=cluster) == {"done"}
-        # With certificates a request leaves only on a connection that was answered on before: what
-        # a burst hands to one that is frozen is decided again, and little can be lost with it.
-        unknown = reckoning.outcomes(keyed=False)["outcome_unknown"]
-        assert unknown + reckoning.doubled(keyed=True) > 0 or federations.IS_SECURE

@@ -1,6 +1,7 @@
 """What a node stands on, breaking in the middle of a burst: its connections, its logs, its clock.
 
-What must hold under all of it is in `fault_reckoning`; here is what breaks, and that it was felt.
+What must hold under all of it is in `support.faults.reckoning`; here is what breaks, and that it
+was felt.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from support.faults import federation as federations
 from support.faults import load as loads
 from support.faults import reckoning as reckonings
 from support.faults import resets
+from support.loop import until
 
-pytestmark = [pytest.mark.threes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 HOUR_S = 3600
+RESETS_MIN, RESET_S = 5, 30.0
+"""On each way, and how long that may take."""
 SEEN_S = 1.1
 """A clock that was set is seen by then: its file is read again as the second changes. To read it
 at each look at the clock would keep both cores of a small machine busy."""
@@ -35,11 +39,10 @@ def endure_alone():
 
     async def endure_it(ring, name, fault):
         work, load = name.replace(" ", "_"), loads.Load()
+        send = partial(loads.send, work, ring.urls, load, times_longer=lambda: ring.times_longer)
         try:
             await ring.start()
-            reckoning = await reckonings.under(
-                ring, name, partial(loads.send, work, ring.urls, load), partial(fault, ring)
-            )
+            reckoning = await reckonings.under(ring, name, send, partial(fault, ring))
         finally:
             statuses = await asyncio.to_thread(ring.close)
         assert not reckoning.wrongs, reckoning.wrongs[:10]
@@ -75,37 +78,22 @@ def test_resets_in_the_middle(endure_alone, tmp_path, free_ports):
         ports = free_ports(8)
         return await asyncio.gather(reset("answers", ports[:4]), reset("requests", ports[4:]))
 
-    for reckoning, counts in asyncio.run(both()):
-        assert all(count > 0 for count in counts.values()), counts
+    unknown = 0
+    for reckoning, _ in asyncio.run(both()):
         assert reckoning.ends(keyed=True) == {"done"}
-        # With certificates most resets hit connections on which no request has left yet.
-        unknown = reckoning.outcomes(keyed=False)["outcome_unknown"]
-        assert unknown > 0 or federations.IS_SECURE
+        unknown += reckoning.outcomes(keyed=False)["outcome_unknown"]
+    # With certificates most resets hit connections on which no request has left yet.
+    assert unknown > 0 or federations.IS_SECURE
 
 
 async def _arm(ring, ways):
     await ring.holds_foreign("c")
     for way in ways.values():
         way.armed = True
-    await asyncio.sleep(2.0)
+    are_enough = lambda: all(way.resets >= RESETS_MIN for way in ways.values())  # noqa: E731
+    await until(are_enough, RESET_S, lambda: f"resets: {[way.resets for way in ways.values()]}")
     for way in ways.values():
         way.armed = False
-
-
-def test_killed_where_nodes_have_certificates(endure_alone, tmp_path, free_ports):
-    """A relay: all that call it shake hands with its next life. `make soak` has all faults so."""
-    ring = federations.Federation(directory=tmp_path / "ring", ports=free_ports(4), is_secure=True)
-
-    async def kill(ring):
-        await ring.holds_foreign("c")
-        await ring.holds_foreign("b", 1)
-        ring.kill("b")
-        ring.spawn("b")
-        await ring.healthy()
-
-    reckoning = asyncio.run(endure_alone(ring, "relay killed, TLS", kill))
-    assert reckoning.ends(keyed=True) == {"done"}
-    assert reckoning.ends(keyed=False, but_at="b") <= {"done", "outcome_unknown"}
 
 
 def test_logs_that_cannot_be_written(endure_alone, tmp_path, free_ports):

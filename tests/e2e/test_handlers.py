@@ -20,8 +20,6 @@ import pytest
 from support.commands import ROW, SPILLOVER
 from support.ports import free_row
 
-pytestmark = pytest.mark.together
-
 MODULE = """
 import asyncio
 import base64
@@ -97,25 +95,6 @@ def test_results_are_right_wherever_they_come_from(urls, ask):
         assert answer["path"][-1] == answer["cluster"]
         assert answer["hops"] == len(answer["path"]) - 1
     assert {answer["cluster"] for _, answer in answers} == {"a", "b"}
-
-
-def test_async_handlers(urls, ask):
-    """What a coroutine returns is the result."""
-    status, answer = ask(f"{urls['async']}/requests", {"payload": {"x": None}})
-    assert (status, answer["result"]) == (200, [{"x": None}, {"x": None}])
-    assert answer["timing_ms"]["service"] >= 9.0
-
-
-def test_a_handler_that_raises(urls, ask, until):
-    """502 with what was raised, on one line; the node lives and its ledger tells."""
-    for _ in range(3):
-        status, problem = ask(f"{urls['faulty']}/requests", {"payload": "way"})
-        assert (status, problem["reason"]) == (502, "handler_failed")
-        assert problem["detail"].startswith("ValueError: no way")
-        assert "\n" not in problem["detail"]
-    _, state = ask(f"{urls['faulty']}/state")
-    assert state["ledger"]["home"]["failed"] == 3
-    until(lambda: ask(f"{urls['faulty']}/state")[1]["busy"] == 0)  # once the server has cooled
 
 
 @pytest.mark.parametrize("victim", ["the supervisor", "the node"])

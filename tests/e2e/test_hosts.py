@@ -19,7 +19,6 @@ from support.silent_address import swallowing
 from support.waiting import slack
 
 pytestmark = [
-    pytest.mark.threes,
     pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is this machine's on Linux"),
 ]
 

@@ -12,8 +12,6 @@ import pytest
 
 from support.waiting import slack
 
-pytestmark = pytest.mark.threes
-
 LINK_S = 0.1
 """More than a request or an answer is on a link: 35 ms, 6 ms of delivery, and a busy machine."""
 
@@ -36,13 +34,13 @@ def killed(up, generate, watch, until, held, tmp_path):
             "--out", str(out), *options,
         )  # fmt: skip
         with watch({cluster: urls[cluster] for cluster in (HOT, DEAD, OTHER)}) as looks:
-            until(lambda: _foreign(looks.latest(DEAD)) >= 4, 20.0, "a burst that spills over")
+            until(lambda: _foreign(looks.latest(DEAD)) >= 4, what="a burst that spills over")
             killed_s = time.monotonic()
             os.kill(bed.nodes()[DEAD], signal.SIGKILL)
             result = load.result()
             until(
                 lambda: not any(held(looks.latest(cluster)) for cluster in (HOT, OTHER)),
-                2.0 * slack(),
+                2.0,
                 "survivors that hold nothing",
             )
         records = [json.loads(line) for line in out.read_text().splitlines()]
@@ -87,15 +85,6 @@ def _check_survivors(result, records, looks, killed_s, is_balanced):
     assert any(record["path"] and record["path"][-1] == "e" for record in records)
 
 
-def test_with_keys_only_the_dead_home_is_missed(killed, is_balanced):
-    """Every request whose home lives ends ok: what the dead node held is done elsewhere."""
-    result, records, looks, killed_s = killed()
-    _check_survivors(result, records, looks, killed_s, is_balanced)
-    for cluster in "acde":
-        figures = result["per_cluster"][cluster]
-        assert figures["outcomes"]["ok"] == figures["sent"] > 0
-
-
 def test_without_keys_the_unknown_are_those_that_the_dead_node_had(killed, is_balanced):
     """Requests of living homes end ok or unknown, and no more are unknown than b can have had.
 
@@ -125,34 +114,6 @@ def test_without_keys_the_unknown_are_those_that_the_dead_node_had(killed, is_ba
 def _ended(state):
     foreign = state["ledger"]["foreign"]
     return foreign["answered"] + foreign["cancelled"]
-
-
-LINE_YAML = """
-clusters: [{id: a, servers: 5}, {id: b, servers: 5}, {id: c, servers: 5}]
-links: [{between: [a, b], delay_ms: 35}, {between: [b, c], delay_ms: 35}]
-"""
-
-
-def test_a_stopped_node_is_unknown_until_it_goes_on(up, watch, until, ask, tmp_path):
-    """Within a second of SIGSTOP its neighbors leave it out, and soon after SIGCONT they do not;
-    meanwhile requests are answered."""
-    (tmp_path / "line.yaml").write_text(LINE_YAML)
-    bed, urls = up("line.yaml", cwd=tmp_path)
-    stopped = bed.nodes()[DEAD]
-    with watch({cluster: urls[cluster] for cluster in (HOT, OTHER)}) as looks:
-        until(lambda: looks.latest(HOT) and looks.latest(OTHER))
-        os.kill(stopped, signal.SIGSTOP)
-        stopped_s = time.monotonic()
-        until(lambda: not any(_alive(looks.latest(cluster)) for cluster in (HOT, OTHER)))
-        for cluster in (HOT, OTHER):
-            assert _noticed_s(looks, cluster, stopped_s) - stopped_s < (1.0 + LINK_S) * slack()
-        status, answer = ask(f"{urls[HOT]}/requests", {"payload": {}})
-        assert (status, answer["cluster"]) == (200, HOT)
-        os.kill(stopped, signal.SIGCONT)
-        until(lambda: all(_alive(looks.latest(cluster)) for cluster in (HOT, OTHER)), 2.0 * slack())
-    assert ask(f"{urls[DEAD]}/requests", {"payload": {}})[0] == 200
-    assert bed.end() == 0
-    bed.nothing_left()
 
 
 FROZEN_YAML = """
@@ -187,6 +148,6 @@ def test_what_a_frozen_node_holds_is_given_up(up, until, ask, tmp_path):
         total_ms = answer["timing_ms"]["total"]
         assert total_ms == pytest.approx((time.monotonic() - stopped_s) * 1e3, abs=1000 * slack())
     os.kill(bed.nodes()["b"], signal.SIGCONT)
-    until(lambda: _alive(ask(f"{urls['a']}/state")[1]), 3.0 * slack())
+    until(lambda: _alive(ask(f"{urls['a']}/state")[1]), 3.0)
     assert bed.end() == 0
     bed.nothing_left()

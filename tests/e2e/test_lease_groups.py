@@ -17,8 +17,7 @@ import pytest
 from spillover.model.lease_times import LeaseTimes
 from support.leases import members as lease_members
 from support.leases import reckoning as lease_reckoning
-
-pytestmark = pytest.mark.threes
+from support.waiting import slack
 
 now_s = lease_members.now_s
 
@@ -64,7 +63,8 @@ async def restarted(group):
         assert not told
         longest = ", ".join(f"{still_s:.2f}" for still_s in stills)
         print(f"  restarted in {now_s() - from_s:.1f} s; stood still for at most {longest} s")  # noqa: T201
-        assert 0.0 < max(stills) <= members.times.max_shutdown_ms / 1000.0 + members.pace_s
+        limit_s = members.times.max_shutdown_ms / 1000.0 + members.pace_s
+        assert 0.0 < max(stills) <= limit_s * slack()
 
 
 async def off_by_hours(group):
@@ -113,8 +113,8 @@ async def taken_id(group):
         first, held = members.members["a"], members.held("a")
         began_s = now_s()
         (second,) = members.spawn("a")
-        await members.until(lambda: second.url, 20.0, "service of the second")
-        await members.until(lambda: "waiting" in state_of(second)["state"], 10.0, "a visible state")
+        await members.until(lambda: second.url, 60.0, "service of the second")
+        await members.until(lambda: "waiting" in state_of(second)["state"], 30.0, "a visible state")
         assert await members.ended("a") == 2
         assert now_s() - began_s >= members.times.max_lease_ms / 1000.0
         assert "another member with the id a is alive" in second.log.read_text()

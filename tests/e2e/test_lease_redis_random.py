@@ -12,8 +12,6 @@ import pytest
 
 from support.leases import redis_faults as faults
 
-pytestmark = pytest.mark.threes
-
 endure = faults.endure
 now_s = faults.now_s
 

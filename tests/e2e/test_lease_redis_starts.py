@@ -11,11 +11,6 @@ import pytest
 
 from support.leases import redis_faults as faults
 
-pytestmark = pytest.mark.together
-
-SECRET = "sesame"  # noqa: S105 - of a server that lives for seconds
-MAY_NO_SCRIPTS = ("on", "nopass", "~*", "&*", "+@all", "-eval", "-evalsha")
-
 
 @pytest.fixture
 def scene(redis_servers, redis_server, tmp_path):
@@ -44,62 +39,6 @@ def scene(redis_servers, redis_server, tmp_path):
             yield found, group
 
     return make
-
-
-SERVERS = {
-    "willing": (),
-    "replica": ("--replicaof", "127.0.0.1", "1"),
-    "waiting": ("--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "no"),
-    "locked": ("--requirepass", SECRET),
-    "no-room": ("--maxmemory", "1"),
-}
-
-REFUSALS = {
-    "read-only": "is read-only, a replica perhaps",
-    "password": "wants a user or password other than given",
-    "wrong": "wants a user or password other than given",
-    "nobody": "wants a user or password other than given",
-    "mute": "permissions",
-    "no-room": "maxmemory",
-    "number": "out of range",
-}
-"""By node: a part of what it is told."""
-
-
-def test_what_refuses_is_told_in_one_line(scene):
-    async def main():
-        async with scene(SERVERS, {"locked": SECRET}) as (servers, group):
-            client = servers["willing"].client
-            client.execute_command("ACL", "SETUSER", "mute", *MAY_NO_SCRIPTS)
-            willing, locked = servers["willing"].url, servers["locked"].url
-            told = {
-                "read-only": servers["replica"].url,
-                "password": locked,
-                "wrong": locked.replace("//", "//:wrong@"),
-                "nobody": willing.replace("//", "//nobody:x@"),
-                "mute": willing.replace("//", "//mute:x@"),
-                "no-room": servers["no-room"].url,
-                "number": willing.replace("/0", "/99"),
-            }
-            for node, url in told.items():
-                group.spawn(node, url=url)
-            group.spawn("waits", url=servers["waiting"].url)
-            for node in told:
-                assert await group.ended(node) == 2, group.members[node].log.read_text()
-            await group.until(
-                lambda: group.members["waits"].told("redis_down"), 30.0, "a visible state"
-            )
-            group.terminate("waits")
-            assert await group.ended("waits") == 0
-            return {node: one.log.read_text() for node, one in group.members.items()}
-
-    said = asyncio.run(main())
-    for node, part in REFUSALS.items():
-        assert part in said[node]
-        told = [line for line in said[node].splitlines() if " INFO " not in line]
-        assert [line.startswith("spillover: --redis: ") for line in told] == [True], told
-        assert SECRET not in said[node]
-        assert "wrong@" not in said[node]
 
 
 PROBLEMS = {"gone": "cannot be reached", "full": "cannot be reached", "loading": "not ready"}

@@ -13,8 +13,6 @@ import pytest
 from support import commands, real_services
 from support.ports import free_port, free_ports, free_row
 
-pytestmark = pytest.mark.threes
-
 service_of = real_services.service_of
 
 AT_ONCE = 8

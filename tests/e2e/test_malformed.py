@@ -10,12 +10,9 @@ import asyncio
 import re
 import urllib.request
 
-import pytest
 import uvloop
 
 from support.malformed import BATCH, BODY, IS_SOAK, SEED, Dialect, Sender
-
-pytestmark = pytest.mark.together
 
 COUNT = 100_000 if IS_SOAK else 6_000
 RSS_GROWTH_BYTES = 32 * 2**20
@@ -136,7 +133,6 @@ def gauge(url: str, name: str) -> float:
     return float(found[1])
 
 
-@pytest.mark.timeout(300)
 def test_a_node_survives_all_that_is_no_request(tmp_path, up, ask, until, is_balanced, held):
     """Every answer is a proper one, none is a 500; afterwards the node is as it was before."""
     (tmp_path / "pair.yaml").write_text(PAIR)
@@ -156,12 +152,12 @@ def test_a_node_survives_all_that_is_no_request(tmp_path, up, ask, until, is_bal
     by_status = sender.answers.by_status
     print(f"seed {SEED}: {dict(sorted(by_status.items()))}; RSS {rss_bytes}")  # noqa: T201
     assert {200, 400, 403, 404, 405, 413, 422, 431} <= set(by_status)
-    until(lambda: not held(ask(f"{url}/state")[1]), 10.0, "nothing held")
+    until(lambda: not held(ask(f"{url}/state")[1]), what="nothing held")
     state = ask(f"{url}/state")[1]
     assert is_balanced(state)
     assert (state["busy"], state["queue_length"], state["draining"]) == (0, 0, False)
     assert gauge(url, "spillover_ledger_imbalance") == 0
-    until(lambda: gauge(url, "process_open_fds") <= files + FILES_MORE, 10.0, "files closed")
+    until(lambda: gauge(url, "process_open_fds") <= files + FILES_MORE, what="files closed")
     assert rss_bytes[-1] - rss_bytes[0] < RSS_GROWTH_BYTES
     assert ask(f"{url}/requests", {"payload": None})[0] == 200
     assert bed.end() == 0

@@ -22,8 +22,6 @@ from support import commands
 from support.ports import free_ports, free_row
 from support.waiting import until
 
-pytestmark = pytest.mark.threes
-
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT.joinpath("services/docs/streaming.md").read_text(encoding="utf-8")
 MOCK = (sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT / "tests"), "--log-level", "warning")

@@ -6,14 +6,11 @@ import json
 import signal
 import socket
 import sys
-import threading
 
 import pytest
 
 from spillover.client import OutcomeUnknown, Unreachable, consume, produce
-from support.commands import LOADGEN, SPILLOVER
-
-pytestmark = pytest.mark.threes
+from support.commands import SPILLOVER
 
 
 @pytest.fixture
@@ -63,25 +60,6 @@ def test_an_object_of_a_consumer_that_dies_in_mid_transfer_goes_to_the_next(queu
         if len(seen) == 2:
             break
     assert seen == [(names[0], 8_000_000, 2), (names[1], 6, 1)]
-
-
-def test_a_producer_that_hangs_keeps_no_consumer(queue, ask, until):
-    """Its connections stay open, and nothing comes."""
-    running, urls = queue(2)
-    shares = {"p1": 0.999999, "p2": 0.000001}
-    with consume([urls["p1"]], access=shares, max_hops=1) as consumer, produce(urls["p2"]) as into:
-        taken = []
-        taking = threading.Thread(target=lambda: taken.append(next(iter(consumer)).id))
-        taking.start()
-        until(lambda: state(ask, urls["p1"])["parked"])
-        running["p1"].process.send_signal(signal.SIGSTOP)
-        try:
-            name = into.put(b"x")
-            taking.join(20)
-        finally:
-            running["p1"].process.send_signal(signal.SIGCONT)
-            taking.join(20)
-    assert taken == [name]
 
 
 def test_a_killed_producer_loses_nothing_that_it_has_stored(queue, ask, until, start, tmp_path):
@@ -204,21 +182,6 @@ def test_a_signal_has_work_finish_what_it_has_and_return_what_takes_too_long(
     assert json.loads(work.stdout) == {"done": 1, "given_back": 1}
     told = state(ask, urls["p1"])
     assert (told["acknowledged"], told["buffered"], told["returned"]) == (1, 1, 1)
-
-
-def test_the_load_generator_gets_back_all_that_it_put(queue, start):
-    _, urls = queue(3)
-    targets = [f"--target={name}={url}" for name, url in urls.items()]
-    load = start(
-        *LOADGEN, "queue", *targets, "--produce-rate", "20", "--consumers", "4",
-        *("--consume-ms", "5", "--object-bytes", "2000", "--duration-s", "3", "--json"),
-    )  # fmt: skip
-    told = load.result()
-    assert told["produced"] == told["acknowledged"] == told["put_outcomes"]["ok"] > 100
-    assert (told["duplicates"], told["missing"], told["out_of_order"]) == (0, 0, 0)
-    assert told["wait_ms"]["mean"] > 0.0
-    assert 1.0 <= told["probes_mean"] <= 4.0
-    assert told["throughput_per_s"] > 20.0
 
 
 LOOP = """

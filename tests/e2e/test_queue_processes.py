@@ -17,13 +17,8 @@ from contextlib import closing, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
-import pytest
-
-from spillover.cli import main
 from support.ports import free_ports
 from support.queue_service import Producer, call, fetched, until
-
-pytestmark = pytest.mark.threes
 
 COMMAND = (sys.executable, "-m", "spillover", "queue")
 SEED = int(os.environ.get("SPILLOVER_SEED", "1"))
@@ -73,47 +68,6 @@ def running(count: int, stores: Path | None = None, *more: str) -> Iterator[list
                 one.end(signal.SIGKILL)
 
 
-LIMITS = ("--object-limit-bytes", "500", "--buffers", "7", "--visibility-ms", "9000")
-
-
-def test_it_says_at_the_start_whether_objects_outlive_it(tmp_path: Path) -> None:
-    for store, words in (
-        (None, "objects are lost with this process: they are in memory alone, without --store"),
-        (tmp_path, "objects outlive this process: they are on the disk"),
-    ):
-        with running(1, store, *LIMITS) as (one,):
-            assert one.ready["durable"] is (store is not None)
-            state = one.producer.state
-            assert state["durable"] is (store is not None)
-            assert (state["probe_expiry_ms"], state["visibility_ms"]) == (1000.0, 9000.0)
-            assert (state["buffers"], state["limits"]["object_limit_bytes"]) == (7, 500)
-            status, said = one.end(signal.SIGTERM)
-            assert status == 0
-            assert words in said
-
-
-def test_sigterm_says_what_is_lost(tmp_path: Path) -> None:
-    with running(1, None, "--drain-timeout-s", "0.2") as (one,):
-        for _ in range(3):
-            one.producer.put(b"x")
-        one.producer.take()
-        status, said = one.end(signal.SIGTERM)
-        lost = "2 that nobody took, 1 given and not acknowledged, 0 dead"
-        assert status == 0
-        assert f"the producer ends: it waits for {lost}" in said
-        assert f"the producer ends: it loses objects that were in memory: {lost}" in said
-
-
-def test_sigterm_does_not_wait_for_what_is_on_the_disk(tmp_path: Path) -> None:
-    with running(1, tmp_path, "--drain-timeout-s", "3600") as (one,):
-        one.producer.put(b"x")
-        status, said = one.end(signal.SIGTERM)
-        assert status == 0
-        assert "keeps 1 objects in its store" in said
-        one.start()
-        assert one.producer.take().body == b"x"
-
-
 def test_sigterm_waits_for_acknowledgements_and_a_second_one_does_not(tmp_path: Path) -> None:
     with running(1, None, "--drain-timeout-s", "3600") as (one,):
         one.producer.put(b"x")
@@ -126,29 +80,6 @@ def test_sigterm_waits_for_acknowledgements_and_a_second_one_does_not(tmp_path: 
         status, said = one.end(signal.SIGTERM)
         assert status == 0
         assert "1 that nobody took, 0 given" in said
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--peer", "p2=http://a:1"] * 2, "--peer: expected ids that differ, got 'p2' twice"),
-        (
-            ["--peer", "p2=http://a:1", "--peer", "p3=http://a:1"],
-            "--peer: expected urls that differ, got 'http://a:1' twice",
-        ),
-        (["--peer", "p2"], "--peer: expected ID=http(s)://HOST[:PORT], got 'p2'"),
-        (["--buffers", "0"], "--buffers: expected a number of at least 1, got 0"),
-        (["--held-limit-bytes", "-1"], "--held-limit-bytes: expected a number of at least 1"),
-        (["--url", "ftp://x"], "--url: expected http(s)://HOST[:PORT], got 'ftp://x'"),
-    ],
-)
-def test_wrong_options_are_one_line(
-    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["queue", "--id", "p1", *options]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
 
 
 def test_a_store_of_another_producer_or_in_use_is_one_line(tmp_path: Path) -> None:
@@ -302,19 +233,3 @@ def test_sigkill_at_random_instants_loses_nothing_that_was_answered(tmp_path: Pa
             load.settle()
         assert len(load.accepted) > 20
         until(lambda: all(one.producer.state["buffered"] == 0 for one in processes))
-
-
-def test_one_of_several_killed_leaves_the_others_alone(tmp_path: Path) -> None:
-    with running(4, tmp_path, "--visibility-ms", "2000") as processes:
-        load = Load(processes)
-        try:
-            until(lambda: len(load.delivered) >= 30)
-            victim = processes[0]
-            victim.end(signal.SIGKILL)
-            before, load.waits_s = len(load.delivered), []
-            until(lambda: len(load.delivered) >= before + 60)
-            waits_s = sorted(load.waits_s)
-            assert waits_s[len(waits_s) // 2] < 1.0, "without an expiry, and without a timeout"
-            victim.start()
-        finally:
-            load.settle()

@@ -13,8 +13,6 @@ import pytest
 from spillover.client import produce
 from support.queue_service import Producer, call, fetched, until
 
-pytestmark = pytest.mark.threes
-
 SPILLOVER = (sys.executable, "-m", "spillover")
 
 

@@ -10,8 +10,6 @@ import pytest
 from support.ports import free_ports
 from support.waiting import until
 
-pytestmark = pytest.mark.threes
-
 SECRET = "s3cret-of-tests"  # noqa: S105
 ONE = "name: one\nclusters: [{id: a, servers: 1}]\n"
 
@@ -42,7 +40,7 @@ def test_a_testbed_hands_it_on_unseen(place, up, ask, nobody, tmp_path, monkeypa
         options = ("--config-redis",)
     bed, urls = up("one.yaml", *options, cwd=tmp_path)
     log = Path(json.loads(bed.stdout)["logs"]["a"])
-    until(lambda: "the store of the configuration is away" in log.read_text(), 10.0)
+    until(lambda: "the store of the configuration is away" in log.read_text())
     assert nobody in log.read_text()
     lines = command_lines(bed)
     assert any(option in "".join(lines) for option in ("--config-redis", "--redis-url-file"))
@@ -64,7 +62,7 @@ def test_a_member_does_not_tell_it_either(spillover, nobody, tmp_path):
         *("--partitions", "1", "--handler", "python:jobs:serve"),
         cwd=tmp_path,
     )
-    until(lambda: "redis_down" in member.stdout, 20.0)
+    until(lambda: "redis_down" in member.stdout)
     lines = command_lines(member)
     assert nobody in member.stdout
     assert not [one for one in (*lines, member.stdout, member.stderr) if SECRET in one]

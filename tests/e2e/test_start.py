@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from support.ports import free_ports
 
 TOPOLOGY = """
@@ -33,8 +31,6 @@ NOT_LOADED = (
 )
 
 
-@pytest.mark.e2e
-@pytest.mark.together
 def test_a_plain_node_loads_no_more_than_it_needs(tmp_path):
     topology = tmp_path / "two.yaml"
     topology.write_text(TOPOLOGY.format(*free_ports(2)))

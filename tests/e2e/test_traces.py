@@ -6,12 +6,8 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from support.collector import collecting
 from support.waiting import until
-
-pytestmark = pytest.mark.threes
 
 TOPOLOGY = """
 name: two

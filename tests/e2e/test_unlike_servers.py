@@ -8,17 +8,14 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from support import SERVICES
 from support.commands import OPENER, SPILLOVER, ask
 
-pytestmark = pytest.mark.threes
-
-BACKEND = Path(__file__).with_name("failing_backend.py")
+BACKEND = SERVICES / "failing_backend.py"
 PAUSE_S = 0.05
 """Of a client that got no result."""
 
@@ -175,40 +172,6 @@ def go_through_it(pool, backends, load, until):
     ask(f"http://127.0.0.1:{backends['s1'][1]}/told/s1", {"status": 500})
     until(lambda: load.answers["t1", 502] > 3)
     ask(f"http://127.0.0.1:{backends['s1'][1]}/told/s1", {})
-
-
-@pytest.mark.realtime
-def test_processor_sharing_takes_the_time_that_theory_says(up, tmp_path):
-    """Four jobs that come almost at once are done when all their work is,
-    one that is alone after its own work."""
-    path = tmp_path / "one.yaml"
-    path.write_text(
-        "name: one\nclusters: [{id: a, servers: [{id: big, rate: 2}],"
-        " classes: [{id: c, servers: [big], tokens: 4}]}]\n"
-    )
-    _, urls = up(str(path), "--seed", "1")
-    url = urls["a"]
-
-    def service_ms(body):
-        status, told = ask(f"{url}/requests", body)
-        assert status == 200
-        return told["timing_ms"]["service"]
-
-    assert service_ms({"payload": {"service_ms": 100}}) == pytest.approx(50.0, abs=0.01)
-    took, began_s = [], []
-
-    def one():
-        began_s.append(time.monotonic())
-        took.append(service_ms({"payload": {"service_ms": 400}}))
-
-    threads = [threading.Thread(target=one) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30.0)
-    apart_ms = (max(began_s) - min(began_s)) * 1e3
-    assert max(took) <= 800.0 + 1.0
-    assert min(took) >= 800.0 - 4.0 * apart_ms - 20.0
 
 
 def test_comte11_is_up_and_refuses_what_is_blocked(up, generate):

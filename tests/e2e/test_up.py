@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import socket
@@ -15,8 +14,6 @@ from pathlib import Path
 import pytest
 
 from support.waiting import slack
-
-pytestmark = pytest.mark.threes
 
 TWO = """
 name: two
@@ -88,46 +85,6 @@ def test_nodes_end_with_a_supervisor_that_is_killed(up, pair, tmp_path, monkeypa
     assert not first.temporary_directories() + second.temporary_directories()
 
 
-def test_pages_of_one_other_site_may_be_let_in(up, ask, two):
-    """On every node; others are refused."""
-    bed, urls = up(two[0], "--allow-origin", "http://app.example:80")
-    for url in urls.values():
-        path, work = f"{url}/requests", {"payload": {}}
-        assert ask(path, work, {"Origin": "http://app.example"})[0] == 200
-        status, problem = ask(path, work, {"Origin": "http://evil.example"})
-        assert (status, problem["reason"]) == (403, "another_site")
-    assert bed.end(signal.SIGTERM) == 0
-
-
-def test_one_node_may_die(up, until, spillover, pair):
-    """One line tells of a node that was killed; the other goes on and knows it; the last one's end
-    is the testbed's."""
-    bed, urls = up(pair, "--no-restart")
-    nodes = bed.nodes()
-    os.kill(nodes["b"], signal.SIGKILL)
-    until(lambda: bed.stderr.endswith("\n"))
-    log = json.loads(bed.stdout)["logs"]["b"]
-    assert bed.stderr == (
-        f"spillover: cluster b is gone (killed by SIGKILL); the others go on (log {log})\n"
-    )
-    federation = spillover("status", urls["a"], "--json").result()
-    assert federation["clusters"]["b"]["unreachable"] is True
-    assert federation["clusters"]["b"]["last_seen_s"] < 10
-    assert sorted(federation["clusters"]) == ["a", "b"]
-    table = spillover("status", urls["a"])
-    assert table.process.wait(10) == 0
-    assert re.search(r"b .* unreachable\s+\d+ s *\n", table.stdout)  # narrow tables wrap
-    assert table.stderr == ""
-    until(lambda: _neighbor(spillover, urls["a"], "b")["alive"] is False)
-    os.kill(nodes["a"], signal.SIGKILL)
-    assert bed.process.wait(10) == 1
-    assert bed.stderr.count("is gone (killed by SIGKILL)") == 2
-    last = r"is gone \(killed by SIGKILL\) \(log \S+\)\nspillover: no node is left\n$"
-    assert re.search(last, bed.stderr)
-    bed.nothing_left()
-    assert not bed.temporary_directories()
-
-
 def test_a_node_that_dies_comes_back(up, until, ask, pair):
     """After a second, at its own port, with a new epoch; its neighbors hear it again. What is told
     of it is a line each, and its log goes on."""
@@ -136,7 +93,7 @@ def test_a_node_that_dies_comes_back(up, until, ask, pair):
     log = Path(json.loads(bed.stdout)["logs"]["b"])
     said = log.read_text()
     os.kill(bed.nodes()["b"], signal.SIGKILL)
-    until(lambda: bed.stderr.count("\n") == 2, 20.0)
+    until(lambda: bed.stderr.count("\n") == 2)
     assert bed.stderr == (
         "spillover: cluster b is gone (killed by SIGKILL); the others go on; it starts again in 1 s"
         f" (log {log})\nspillover: cluster b is back at {urls['b']} (log {log})\n"
@@ -165,42 +122,6 @@ def test_a_node_that_was_drained_and_told_to_end_stays_away(up, ask, until, pair
     bed.nothing_left()
 
 
-def test_who_types_r_has_them_back(start, spillover, until, ask, two):
-    """At the terminal: at once, also what was left dead, or was told to end; other words are told
-    what there is."""
-    ours, theirs = pty.openpty()
-    try:
-        bed = spillover("up", two[0], "--json", "--no-restart", stdin=theirs)
-        urls = bed.ready()
-        os.write(ours, b"r\n")
-        until(lambda: "all nodes run, none is started" in bed.stderr)
-        os.write(ours, b"help\n")
-        until(lambda: "expected r and Enter" in bed.stderr)
-        os.kill(bed.nodes()["b"], signal.SIGTERM)
-        until(lambda: "cluster b is gone" in bed.stderr)
-        os.write(ours, b"r\n")
-        until(lambda: "spillover: starting b again\n" in bed.stderr)
-        until(lambda: f"cluster b is back at {urls['b']}" in bed.stderr, 20.0)
-        assert ask(f"{urls['b']}/state")[1]["cluster"] == "b"
-        bed.look()
-        assert bed.end() == 0
-        bed.nothing_left()
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
-
-def test_the_end_comes_while_a_node_is_to_come_back(up, until, pair):
-    """Nobody starts it any more."""
-    bed, _ = up(pair)
-    os.kill(bed.nodes()["b"], signal.SIGKILL)
-    until(lambda: "it starts again in 1 s" in bed.stderr)
-    assert bed.end() == 0
-    bed.nothing_left()
-    assert bed.stderr.count("\n") == 1
-    assert not bed.temporary_directories()
-
-
 def test_the_first_port(tmp_path, spillover, free_ports, until):
     """Given by --port; that others have it is said, with where the clusters are instead."""
     (port,) = free_ports(1)
@@ -217,23 +138,6 @@ def test_the_first_port(tmp_path, spillover, free_ports, until):
     assert again.ready() == {"a": url}
     assert again.end() == 0
     assert again.stderr == ""
-
-
-def _neighbor(spillover, url, neighbor):
-    state = spillover("status", url, "--json").result()["clusters"]["a"]
-    return next(n for n in state["neighbors"] if n["id"] == neighbor)
-
-
-def test_two_that_start_together_do_not_mix(spillover, pair):
-    """Each testbed gets ports and nodes of its own."""
-    beds = [spillover("up", pair, "--json") for _ in range(2)]
-    urls = [set(bed.ready().values()) for bed in beds]
-    assert len(urls[0] | urls[1]) == 4
-    for bed in beds:
-        assert len(bed.nodes()) == 2
-        assert bed.end() == 0
-        bed.nothing_left()
-        assert bed.stderr == ""
 
 
 def put(url, body):

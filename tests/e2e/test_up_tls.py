@@ -19,8 +19,6 @@ from support.commands import LOADGEN, SPILLOVER
 from support.ports import free_row
 from support.waiting import until
 
-pytestmark = pytest.mark.threes
-
 TOPOLOGY = """
 name: sites
 clusters:
@@ -120,7 +118,7 @@ def test_a_hangup_has_new_certificates_shown(bed, urls, ca_file):
     nodes, before = bed[1].nodes(), shown()
     assert main(["tls", "renew", "--out", str(Path(ca_file).parent)]) == 0
     bed[1].process.send_signal(signal.SIGHUP)
-    until(lambda: not set(before) & set(shown()), 20.0)
+    until(lambda: not set(before) & set(shown()))
     assert bed[1].nodes() == nodes
 
 
@@ -151,7 +149,7 @@ def test_a_cluster_that_is_added_gets_a_certificate(bed, urls, ca_file, tmp_path
         told = json.loads(capsys.readouterr().out)["clusters"].get("c", {})
         return [one["alive"] for one in told.get("neighbors", [])] == [True]
 
-    until(hears_all, 10.0)
+    until(hears_all)
 
 
 @pytest.mark.parametrize(

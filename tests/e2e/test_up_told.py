@@ -16,8 +16,6 @@ pytest.importorskip("cryptography")
 from support.ports import free_row
 from support.waiting import until
 
-pytestmark = pytest.mark.threes
-
 STARTED_S = 120.0
 PASTED_S = 60.0
 TWO = """

@@ -140,7 +140,7 @@ def test_quotas_of_one_tenant_agree():
         ("a: b", "expected a list of API tokens, got a mapping"),
         ("- x\n", "line 1, entry 1: expected a mapping of fields"),
         ("- {name: a, name: b}", "line 1: expected each field once"),
-        ("- &a [*a]\n", "line 1, entry 1: expected a mapping of fields"),
+        ("- &a [*a]\n", "line 1: expected the alias of a value before it"),
         ("- {", "line 1: expected YAML"),
     ],
 )

@@ -50,6 +50,9 @@ faults:
   - {at_s: 4.0, action: clock, cluster: c, rate: 1.01, offset_ms: -250}
   - {at_s: 4.5, action: failing, cluster: c, share: 0.4, fail_ms: 2, status: 503}
   - {at_s: 4.9, action: failing, cluster: c, share: 0}
+  - {at_s: 4.9, action: swallows, cluster: a, share: 1}
+  - {at_s: 4.9, action: late, cluster: b, late_ms: 4000}
+  - {at_s: 4.9, action: hangs, cluster: c, share: 0.5}
   - {at_s: 5.0, action: link, between: [a, b], delay_ms: 80, jitter_ms: 20, loss: 0.05}
   - {at_s: 5.0, action: link, from: a, to: b, duplicate: 0.1, reorder: 0.1}
   - {at_s: 6.0, action: cut, from: a, to: b}
@@ -70,7 +73,8 @@ faults:
 """
 
 KNOWN_ACTIONS = (
-    "crash, restart, pause, resume, slow, clock, failing, down, up, tokens, link, cut, heal"
+    "crash, restart, pause, resume, slow, clock, failing, down, up, swallows, late, hangs, tokens,"
+    " link, cut, heal"
 )
 KNOWN_IDS = "expected a cluster id (a, b, c, d, e)"
 
@@ -279,7 +283,7 @@ BAD_FILES = {
     ),
     "more": ("faults: []\nseed: 3\n", "seed: unknown field, expected faults and nothing else"),
     "no list": ("faults: {a: 1}", "faults: expected a list, got a mapping"),
-    "syntax": ("faults: [", "line 1: expected YAML, got: expected the node content"),
+    "syntax": ("faults: [", "line 1: expected YAML, got: did not find expected node content"),
     "twice": ("faults: []\nfaults: []\n", "line 2: expected each field once, got 'faults' twice"),
 }
 
@@ -302,6 +306,9 @@ def test_the_example_is_read(tmp_path):
         ClusterFault(at_s=4.0, action="clock", cluster="c", rate=1.01, offset_ms=-250.0),
         ClusterFault(at_s=4.5, action="failing", cluster="c", share=0.4, fail_ms=2.0, status=503.0),
         ClusterFault(at_s=4.9, action="failing", cluster="c", share=0.0),
+        ClusterFault(at_s=4.9, action="swallows", cluster="a", share=1.0),
+        ClusterFault(at_s=4.9, action="late", cluster="b", late_ms=4000.0),
+        ClusterFault(at_s=4.9, action="hangs", cluster="c", share=0.5),
         LinkFault(
             at_s=5.0, action="link", directions=BOTH, delay_ms=80.0, jitter_ms=20.0, loss=0.05
         ),
@@ -310,7 +317,7 @@ def test_the_example_is_read(tmp_path):
         LinkFault(at_s=9.0, action="heal", directions=BOTH),
     )
     assert {fault.action for fault in schedule.faults} == set(FAULT_ACTIONS) - OF_POOLS
-    assert (len(schedule), schedule.last_s) == (12, 9.0)
+    assert (len(schedule), schedule.last_s) == (15, 9.0)
 
 
 def test_what_happens_to_unlike_servers_is_read(tmp_path):

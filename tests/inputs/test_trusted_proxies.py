@@ -9,8 +9,6 @@ import pytest
 from spillover.inputs.topology_file import dump_topology, load_topology
 from spillover.model.errors import InputError
 
-pytestmark = pytest.mark.together
-
 
 def load(tmp_path, told, handler="proxy:http://127.0.0.1:9"):
     file = tmp_path / "t.yaml"

@@ -3,6 +3,7 @@ written."""
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.inputs.topology_file import read_topology
+from spillover.inputs.value_limits import check_size
 from spillover.inputs.yaml_text import as_written, dump_yaml, parse_yaml, quoted
 
 # As yaml.org has the types of YAML 1.1, and chapter 10 of YAML 1.2 its core schema. Y and N are of
@@ -86,3 +88,49 @@ def test_ids_are_read_as_they_are_written(text: str) -> None:
         file = f"clusters: [{{id: {text}, servers: 1}}, {{id: z, servers: 1}}]\n"
         file += f"links: [{{between: [{text}, z]}}]\n"
         assert read_topology(file, "f", "f").cluster_ids == (text, "z")
+
+
+LONG = "x" * 1_000_000
+TOO_MUCH = {
+    "fields": ("{" + ",".join(f"k{n}: 1" for n in range(60_000)) + "}", "line 1: .*1000 fields"),
+    "entries": ("- 1\n" * 20_000, "line 10001: .*10000 entries"),
+    "values": (f"- [{'a,' * 9_999}]\n" * 11, "line 10: .*100000 values"),
+    "depth": ("[" * 1_000_000, "line 1: .*32 lists and mappings"),
+    "depth in lines": ("- " * 500_000, "line 1: .*32 lists and mappings"),
+    "aliases": (f"a: &a {LONG}\nb: *a\n", "line 2: .*1048576 characters once aliases"),
+    "characters": (LONG * 2, "expected at most 1048576 characters, got 2000000"),
+    "directives": ("%TAG !a! x\n" * 50_000 + "---\n", "8 lines that begin with %"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_what_is_too_much_is_refused_in_one_line(name: str) -> None:
+    """And where it becomes too much: what comes after that costs nothing."""
+    text, expected = TOO_MUCH[name]
+    with pytest.raises(ValueError, match=expected) as caught:
+        parse_yaml(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_aliases_stand_for_values_and_lists_before_them() -> None:
+    text = "a: &list [1, &name x]\nb: *list\nc: *name\n"
+    assert parse_yaml(text) == {"a": [1, "x"], "b": [1, "x"], "c": "x"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({str(n): 1 for n in range(1_001)}, "1000 fields"),
+        ([1] * 10_001, "10000 entries"),
+        ([[1] * 9_999] * 11, "100000 values"),
+        (json.loads("[" * 33 + "]" * 33), "32 lists and mappings"),
+    ],
+)
+def test_json_has_the_limits_of_yaml(value: object, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        check_size(value)
+
+
+def test_what_is_within_the_limits_has_the_size_of_neither() -> None:
+    check_size({"clusters": [{"id": "a", "routes": [[1] * 1_000] * 90}]})
+    check_size(json.loads("[" * 32 + "]" * 32))

@@ -14,7 +14,6 @@ import pytest
 
 from spillover.model.errors import InputError
 from spillover_loadgen import commands
-from spillover_loadgen import targets as loadgen_targets
 from spillover_loadgen.cli import main
 from spillover_loadgen.targets import check_targets
 from support.scripted_server import answer, problem, scripted
@@ -59,14 +58,6 @@ def test_json_is_one_object_and_nothing_else(node, trace, tmp_path):
     assert [line["cluster"] for line in lines] == ["a", "b"]
 
 
-@pytest.mark.processes
-def test_the_table_goes_to_stderr(node, trace):
-    ran = run(*targets(node), "--trace", trace, "--duration-s", "1")
-    assert ran.returncode == 0
-    assert ran.stdout == ""
-    assert "system time in ms by home (seed 1)" in ran.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "duration_s"),
     [
@@ -80,19 +71,6 @@ def test_workloads_are_sent(node, capfd, arguments, duration_s):
     result = json.loads(capfd.readouterr().out)
     assert result["duration_s"] == pytest.approx(duration_s)
     assert result["sent"] == len(node.received) == sum(result["outcomes"].values()) > 0
-
-
-def test_time_scale_stretches_times_and_service_times(node, trace, tmp_path):
-    """What is written and reported are real times: nothing is scaled back."""
-    out = tmp_path / "out.jsonl"
-    arguments = ["--trace", trace, "--duration-s", "1", "--time-scale", "2", "--out", str(out)]
-    assert main(["run", *targets(node), *arguments]) == 0
-    assert [received.body["payload"] for received in node.received] == [{"service_ms": 10.0}] * 2
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [line["intended_s"] for line in lines] == [0.0, 0.1]
-    assert all(
-        line["system_time_ms"] == pytest.approx(line["sent_lag_s"] * 1000 + 12.5) for line in lines
-    )
 
 
 @pytest.mark.processes
@@ -283,36 +261,6 @@ def test_a_target_that_is_another_one_or_none_is_told(said, words):
     assert message == f"--target: expected cluster a at {url}, {words}"
 
 
-def test_of_targets_that_are_wrong_the_first_is_told():
-    async def main():
-        async with scripted(answer(200, {"producer": "a"})) as server:
-            await check_targets({"a": server.url}, "producer")
-            with pytest.raises(InputError, match=r"expected producer b at .*, found producer a th"):
-                await check_targets(dict.fromkeys("abc", server.url), "producer")
-
-    asyncio.run(main())
-
-
-def test_a_target_that_takes_its_time_or_says_too_much_is_no_target(monkeypatch):
-    """A node's state is of a few megabytes at most."""
-    monkeypatch.setattr(loadgen_targets, "ANSWER_WITHIN_S", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(InputError, match=f"expected cluster a at {url}, got no answer: "):
-            asyncio.run(check_targets({"a": url}))
-    monkeypatch.undo()
-    start, most = b'{"cluster": "a", "more": "', 4 * 1024 * 1024
-
-    async def main(length):
-        body = start + (length - len(start) - 2) * b"x" + b'"}'
-        async with scripted(answer(200, body)) as server:
-            await check_targets({"a": server.url})
-
-    asyncio.run(main(most))
-    with pytest.raises(InputError, match="got no answer"):
-        asyncio.run(main(most + 1))
-
-
 def test_a_target_that_does_not_answer(capfd):
     """One line, and exit status 2."""
     with socket.socket() as holder:
@@ -323,15 +271,6 @@ def test_a_target_that_does_not_answer(capfd):
         f"spillover-loadgen: --target: expected cluster a at {url}, got no answer: "
         "cannot connect: Connection refused\n"
     )
-
-
-def test_alone_it_prints_its_help(capfd):
-    """As does its one command when asked to."""
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    told = capfd.readouterr()
-    assert (ended.value.code, told.err) == (0, "")
-    assert told.out.startswith("usage: spillover-loadgen [-h] COMMAND ...")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
@@ -10,10 +9,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from spillover_loadgen import clients_command, clients_driver
+from spillover_loadgen import clients_driver
 from spillover_loadgen.cli import main
-from spillover_loadgen.clients_driver import ClientsLoad, Crowd, _times, run
-from support.loop import until
+from spillover_loadgen.clients_driver import ClientsLoad, Crowd, run
 from support.scripted_server import RESET, done, problem, scripted
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n"
@@ -76,35 +74,6 @@ def test_an_answer_that_is_none_of_ours_is_no_session(said):
     asyncio.run(main_())
 
 
-@pytest.mark.slow
-def test_lies_leave_the_list_as_it_is():
-    """An empty list, a line that is none, an older version, a server twice."""
-
-    async def main_():
-        lies = [b"no json\n", b'{"cluster": "a", "version": 9, "servers": []}\n']
-
-        async def answer(reader, writer):
-            await reader.readuntil(b"\r\n\r\n")
-            own = f"http://127.0.0.1:{writer.get_extra_info('sockname')[1]}"
-            twice = [{"id": "a", "url": own}, {"id": "a", "url": own}]
-            writer.write(HEAD + line(own) + b"".join(lies) + line(own, version=5, servers=twice))
-            writer.write(line(own, version=0, servers=[{"id": "b", "url": "http://127.0.0.1:1"}]))
-            await reader.read()
-            writer.close()
-
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        looks = []
-        result = await run(load_of(url), asyncio.Event(), looks.append)
-        server.close()
-        assert (result["clients"], result["lies"], result["moved"]) == ({"a": 3}, 3, 0)
-        assert looks[-1]["clients"] == {"a": 3}, "and whoever looks on sees it"
-        assert (looks[-1]["lies"], looks[-1]["unconnected"]) == (3, 0)
-        assert [one["at_s"] for one in looks] == [one["at_s"] for one in result["timeline"]]
-
-    asyncio.run(main_())
-
-
 @asynccontextmanager
 async def two_nodes(drops):
     """Two that know each other: the url of the first one, which drops so many sessions, and the
@@ -143,18 +112,6 @@ async def two_nodes(drops):
 
 
 @pytest.mark.slow
-def test_a_loss_is_no_move_and_lasts_until_the_next_session():
-    async def main_():
-        async with two_nodes(drops=1) as (url, _):
-            load = load_of(url, clients=1, duration_s=1.5, starts=(url,))
-            return await run(load, asyncio.Event())
-
-    result = asyncio.run(main_())
-    assert (result["lost"], result["moved"], result["unconnected"]) == (1, 0, 0)
-    assert 0.1 < result["elsewhere_ms"]["max"] < 1500.0, "in ms, with a connection opened meanwhile"
-
-
-@pytest.mark.slow
 def test_clients_begin_where_they_are_told_to():
     """Not only at one of the nodes; who is told nothing begins at any of these."""
 
@@ -165,40 +122,6 @@ def test_clients_begin_where_they_are_told_to():
 
     result = asyncio.run(main_())
     assert (sum(result["clients"].values()), result["unconnected"]) == (1, 1)
-
-
-@pytest.mark.slow
-def test_what_the_own_node_does_not_take_goes_to_another_one_of_its_list(monkeypatch):
-    monkeypatch.setattr(clients_driver, "PAUSE_S", 0.0)
-
-    async def main_():
-        async with two_nodes(drops=0) as (url, refusing):
-            crowd = Crowd(load_of(url, clients=1, starts=(url,)))
-            (session,) = crowd._sessions
-            session.start()
-            await until(lambda: session.in_use is not None and len(session.servers) == 2)
-            refusing.append(session.in_use.url)
-            await crowd._send(0)
-            await session.close()
-            for client in crowd._nodes.values():
-                await client.close()
-            return crowd._requests
-
-    requests = asyncio.run(asyncio.wait_for(main_(), 30.0))
-    assert (requests["ok"], requests["failed"]) == (1, 0)
-    assert requests["retried"] >= 1
-
-
-def test_what_is_asked_for_reaches_the_clients():
-    parser = argparse.ArgumentParser()
-    clients_command.configure(parser)
-    given = "--node http://a:1 --node http://b:1 --node http://a:1 --clients 7 --duration-s 9 "
-    given += "--rule consistent-hash --virtual-nodes 5 --change-wait-s 2 --rate 3 --service-ms 4 "
-    load = clients_command.load_of(parser.parse_args([*given.split(), "--seed", "6"]))
-    assert load.nodes == ("http://a:1", "http://b:1"), "each once"
-    assert (load.clients, load.rule, load.virtual_nodes) == (7, "consistent-hash", 5)
-    assert (load.duration_s, load.change_wait_s, load.rate_per_s) == (9.0, 2.0, 3.0)
-    assert (load.service_ms, load.seed) == (4.0, 6)
 
 
 def test_nobody_there(capsys):
@@ -240,20 +163,3 @@ def test_only_what_surely_did_not_run_is_sent_again(monkeypatch, said, counts, w
             assert len(keys) == 1, "the same one, by its key"
 
     asyncio.run(main())
-
-
-def test_who_has_had_no_session_has_lost_none():
-    """How long it takes to be elsewhere is of losses alone."""
-
-    async def main():
-        crowd = Crowd(load_of("http://127.0.0.1:1"))
-        crowd._changed(0)
-        return crowd._lost_s
-
-    assert asyncio.run(main()) == [0.0] * 3
-
-
-def test_times_are_of_those_that_were_there():
-    """The smallest that so large a share does not exceed."""
-    assert _times([30.0, 10.0, 20.0]) == {"p50": 20.0, "p99": 30.0, "max": 30.0}
-    assert _times([]) == {"p50": None, "p99": None, "max": None}

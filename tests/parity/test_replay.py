@@ -23,10 +23,9 @@ from spillover.live.engine.timers import Timers
 from spillover.model.faults import FaultSchedule
 from spillover.model.unlike_servers import Server, ServerClass
 from spillover.sim.engine.world import World, stream
-from spillover.sim.overflow.faults import Faults
-from spillover.sim.overflow.faulty_federation import build_faulty_federation
+from spillover.sim.overflow.faults import Faults, build_faulty_federation
 from spillover.sim.overflow.federation import build_federation, request_of
-from spillover_loadgen.workloads import poisson
+from spillover.workloads.generated import poisson
 from support import unlike_sites
 from support.copies import copy_of
 
@@ -192,17 +191,15 @@ def driven(seeds, made, policy, **told):
     return seen
 
 
-@pytest.mark.meanwhile
 @pytest.mark.slow
 def test_simulated_lives_with_unlike_servers_through_the_live_driver():
     """Tokens that change, servers that go down and jobs of types, command by command."""
-    seen = driven(range(12), unlike, "adaptive")
+    seen = driven(range(12, 24), unlike, "adaptive")
     for kind in (ev.TokensSet, ev.ServersDown, ev.ServersUp, ev.NotStarted, "restarts", *ASKING):
         assert seen[kind], (kind, seen)
     assert seen[ev.Start] > 300
 
 
-@pytest.mark.meanwhile
 @pytest.mark.slow
 @pytest.mark.parametrize(("policy", "asks"), [("paper", ()), ("adaptive", ASKING)])
 def test_simulated_lives_through_the_live_driver(policy, asks):
@@ -224,7 +221,6 @@ def test_simulated_lives_through_the_live_driver(policy, asks):
         assert seen[kind], (kind, seen)
 
 
-@pytest.mark.meanwhile
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["paper", "adaptive"])
 def test_a_federation_that_changes_through_the_live_driver(policy):
@@ -247,7 +243,8 @@ def simulated_commands(topology, settings, log, seed, started_s):
     cluster = build_federation(topology, world, seed)[settings.cluster]
     neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(settings.cluster)]
     random = stream(seed, f"node/{settings.cluster}")
-    cluster.machine = machine = NodeMachine(settings, neighbors, random, started_s)
+    machine = NodeMachine(settings, neighbors, random, started_s)
+    cluster.drive(machine)
     handle, given = machine.handle, []
 
     def recorded(event, now_s):
@@ -298,11 +295,17 @@ def test_a_live_run_is_repeated_by_its_journal(nodes, servers):
             a.machine.handle = recorded
             late = [(b"Spillover-Deadline-Ms", b"15")]
             ends = []
-            for loss in (1.0, 0.0):
-                a.shell.set_link(0, loss=loss)
-                ends += await asyncio.gather(
-                    *(a.post({"service_ms": 5 + n % 3}, headers=late * (n % 2)) for n in range(40))
-                )
+            # A neighbor that loses work gets little from then on, and one that a busy machine lets
+            # come too late nothing for a while.
+            for loss, wanted in ((0.0, ev.ForwardAnswered), (1.0, ev.ForwardLost)):
+                a.shell.neighborhood.emulated[0].set_faults(loss=loss)
+                while not any(isinstance(event, wanted) for event, _ in log):
+                    ends += await asyncio.gather(
+                        *(
+                            a.post({"service_ms": 5 + n % 3}, headers=late * (n % 2))
+                            for n in range(40)
+                        )
+                    )
             assert len({end.status for end in ends}) > 1
         shell = a.shell
         neighbors = list(zip(("b",), (0.002,), strict=True))
@@ -311,7 +314,6 @@ def test_a_live_run_is_repeated_by_its_journal(nodes, servers):
             federation.topology, shell.machine.settings, log, SEED, shell.started_s
         )
         assert len(commands) > 40
-        assert {ev.ForwardLost, ev.ForwardAnswered} <= {type(event) for event, _ in log}
         for index, given in commands:
             assert again[index] == given
             assert simulated[index] == given

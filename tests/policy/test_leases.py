@@ -193,7 +193,7 @@ def test_times_that_break_a_relation_are_refused(changed, told):
 
 
 def test_what_follows_from_the_times():
-    """Defaults of the contract; three renewals in 3 s are just enough."""
+    """The default times; three renewals in 3 s are just enough."""
     times = LeaseTimes()
     assert times.fence_margin_ms < times.max_lease_ms - 2 * times.renewal_period_ms
     assert times.renewal_period_ms < times.grab_limit_ms <= times.max_lease_ms

@@ -147,67 +147,6 @@ def test_the_papers_pools(tokens, exact, name, load, policy):
     assert run.load == pytest.approx(load)
 
 
-def test_intervals_hold_the_exact_value_as_often_as_they_say(tokens, exact):
-    """Of 60 independent runs 95 % should: 57, with a standard deviation of 1.7."""
-    pool = pooled().at_load(1.2)
-    figures = exact(pool)
-    held = [misses(tokens.run_tokens(pool, 20_000, seed), figures)[0] < 1 for seed in range(60)]
-    assert 51 <= sum(held) <= 60
-
-
-@pytest.mark.parametrize(
-    ("policy", "sizes"),
-    [
-        ("dynamic", "det"),
-        ("dynamic", "hyper-by-class"),
-        ("static-best", "det"),
-        ("static-best", "hyper"),
-    ],
-)
-def test_balanced_fairness_does_not_feel_the_law_within_a_class(tokens, exact, sizes, policy):
-    """Insensitive (section III-C, last part): the exponential's exact values under other laws.
-    Where classes are drawn whatever the state, a law by type is one within each class too."""
-    for pool in (pooled().at_load(1.0), load_pool("comte11").at_load(1.6)):
-        run = tokens.run_tokens(pool, 300_000, 2, policy, sizes=sizes)
-        assert max(misses(run, exact(pool, policy))) < WIDE
-
-
-def test_it_feels_the_law_within_a_type(tokens, exact):
-    """Not insensitive, only nearly: with figure 13's laws one type loses what the other gains."""
-    pool = pooled().at_load(1.0)
-    run = tokens.run_tokens(pool, 3_000_000, 7, sizes="hyper")
-    figures = exact(pool)
-    shifts = [
-        (each.value - figures.blocking_per_type[name], each.ci95)
-        for name, each in run.blocking_per_type.items()
-    ]
-    (more, more_ci), (less, less_ci) = shifts
-    assert more > WIDE * more_ci
-    assert -less > WIDE * less_ci
-    assert 0.004 < more < 0.009
-    assert 0.002 < -less < 0.006
-
-
-def test_fcfs_is_very_sensitive_and_interruptions_mend_it(tokens, exact):
-    """Section II-C: the more interruptions, the nearer to insensitive; fixed sizes are blocked too
-    rarely without, hyperexponential ones too often."""
-    pool = pooled().at_load(1.0)
-    expected = exact(pool).blocking
-    off = {
-        (sizes, often): tokens.run_tokens(
-            pool, 200_000, 2, discipline="fcfs", sizes=sizes, interruptions=often
-        ).blocking.value
-        - expected
-        for sizes in ("det", "hyper-by-class")
-        for often in (0.0, 3.0, 30.0)
-    }
-    assert off["det", 0.0] < -0.04
-    assert off["hyper-by-class", 0.0] > 0.04
-    for sizes in ("det", "hyper-by-class"):
-        plain, some, many = (abs(off[sizes, often]) for often in (0.0, 3.0, 30.0))
-        assert many < some / 2 < plain / 4
-
-
 def test_work_is_conserved(tokens):
     """Equation (11): rho (1 - beta) = eta, up to what is in the system at the end."""
     for discipline, sizes in (("ps", "hyper"), ("fcfs", "det"), ("fcfs", "hyper")):

@@ -10,23 +10,8 @@ import urllib.request
 
 import pytest
 
-from support import commands, waiting
-
 if "SPILLOVER_SOAK_S" not in os.environ:
     collect_ignore_glob = ["test_*.py"]
-
-start = commands.start
-up = commands.up
-spillover = commands.spillover
-ask = commands.ask_fixture
-held = commands.held_fixture
-is_balanced = commands.is_balanced_fixture
-free_ports = commands.free_ports_fixture
-
-
-@pytest.fixture(scope="session")
-def until():
-    return waiting.until
 
 
 @pytest.fixture(scope="session")

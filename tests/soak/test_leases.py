@@ -13,16 +13,12 @@ import signal
 import time
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from support.leases import members as lease_members
 from support.leases import reckoning as lease_reckoning
-
-E2E = Path(__file__).parent.parent / "e2e"
-
 
 now_s = lease_members.now_s
 

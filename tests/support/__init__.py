@@ -10,3 +10,4 @@ from pathlib import Path
 HANDLERS = Path(__file__).parent / "handlers"
 """Modules that processes under test import by name, as a user's: from their working directory, or
 from PYTHONPATH. None of them is imported from here."""
+SERVICES = Path(__file__).parent / "services"

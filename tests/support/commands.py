@@ -1,6 +1,6 @@
 """Commands as their users see them: started as processes with their streams in files, watched from
 outside, by HTTP on loopback and by /state, and ended by their pids. No rule of the product lives
-here. The fixtures at the end are those of whatever directory names them in its conftest.
+here. All tests have the fixtures at the end (tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,8 +31,10 @@ from support.process_table import Table, processes
 from support.waiting import until
 
 READY_S = 60.0
-GONE_S = 5.0
+GONE_S = 20.0
 """For processes whose parent has ended: none of them waits for anything."""
+LOOK_S = 0.04
+"""Between two looks, which mostly ask a node: that costs it as much as several requests."""
 INTERRUPTED = 130
 """The exit status of what was ended by a signal."""
 SPILLOVER = (sys.executable, "-m", "spillover")
@@ -56,7 +59,7 @@ def ask(
 
 
 def is_balanced(state: dict[str, Any]) -> bool:
-    """The two equations of contract section 4, written out."""
+    """The two balances of a ledger (`core.overflow.ledger`), written out."""
     home, foreign = state["ledger"]["home"], state["ledger"]["foreign"]
     ends = ("done", "failed", "expired", "cancelled", "queued", "running", "away")
     foreign_ends = ("answered", "cancelled", "handed_on", "queued", "running")
@@ -210,10 +213,6 @@ class Watch:
                     state = ask(f"{url}/state")[1]
                     self.history[cluster].append((time.monotonic(), state))
 
-    @property
-    def all_states(self) -> list[dict[str, Any]]:
-        return [state for seen in self.history.values() for _, state in seen]
-
 
 # --- starting them ------------------------------------------------------------------------------
 
@@ -315,3 +314,8 @@ def held_fixture():
 @pytest.fixture(name="free_ports", scope="session")
 def free_ports_fixture():
     return free_ports
+
+
+@pytest.fixture(name="until", scope="session")
+def until_fixture():
+    return partial(until, every_s=LOOK_S)

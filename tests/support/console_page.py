@@ -1,4 +1,4 @@
-"""The console's page in headless Chromium, and where things are on it. For tests/e2e."""
+"""The console's page in headless Chromium, and where things are on it. For tests of whole nodes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _forks = multiprocessing.get_context("forkserver")
 # Not this module: that process does not know yet where tests are.
 _forks.set_forkserver_preload(["__main__", "pytest", "spillover.apps.node.server"])
 
-READY_S = 20.0
+READY_S = 60.0
 
 
 def _serve(topology, id_, door_port, ready):

@@ -19,6 +19,7 @@ def own_load(
     hops=0,
     now_s=0.0,
     unreported=(),
+    still_s=0.0,
 ):
     """A cluster whose own clients bring nothing, at time 0. `departure_s` follows from the rest."""
     if departure_s is None:
@@ -34,6 +35,7 @@ def own_load(
         hops,
         now_s,
         unreported,
+        still_s,
     )
 
 

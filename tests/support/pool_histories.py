@@ -19,8 +19,7 @@ from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import DISCIPLINES, ON_BLOCK, JobType, Server, ServerClass
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.checkers import Checker, is_used
-from spillover.sim.overflow.faults import Faults
-from spillover.sim.overflow.faulty_federation import build_faulty_federation
+from spillover.sim.overflow.faults import Faults, build_faulty_federation
 
 LASTS_S = 1.5
 JOBS = 16

@@ -10,12 +10,13 @@ Table: TypeAlias = dict[int, tuple[int, str]]
 
 
 def processes() -> Table:
-    """Returns the parent and the command line of each process by its id, zombies left out."""
+    """Returns the parent and the command line of each process by its id. Those are left out that
+    have none: zombies, what is about to end, and the kernel's own."""
     table: Table = {}
-    for process in psutil.process_iter(["ppid", "status", "cmdline"]):
+    for process in psutil.process_iter(["ppid", "cmdline"]):
         told = process.info
-        if told["status"] != psutil.STATUS_ZOMBIE:
-            table[process.pid] = told["ppid"] or 0, " ".join(told["cmdline"] or ())
+        if told["cmdline"]:
+            table[process.pid] = told["ppid"] or 0, " ".join(told["cmdline"])
     return table
 
 

@@ -19,7 +19,7 @@ from spillover.live.process.listening import bind_socket
 from support import federation
 from support.lying_service import lying_service
 
-READ_LIMIT_S = 5.0
+READ_LIMIT_S = 20.0
 
 
 @dataclass

@@ -33,7 +33,7 @@ __all__ = [
     "until",
 ]
 
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 STARTS_MAX = 5
 
 

@@ -66,11 +66,13 @@ class Service:
 
     def begin(self, head=HEAD):
         began = ev.ResponseBegan(self.ref, 0.001)
-        self.relay = self._workers.shell.relays.begin(began, self, head)
+        self.relay = self._workers.shell.requests.relays.begin(began, self, head)
 
     def whole(self, body, head=HEAD, trailers=()):
         """All of it at once."""
-        self._workers.shell.relays.whole(ev.ResponseBegan(self.ref, 0.001), head, body, trailers)
+        self._workers.shell.requests.relays.whole(
+            ev.ResponseBegan(self.ref, 0.001), head, body, trailers
+        )
         self._end(DONE)
 
     def piece(self, data):
@@ -128,7 +130,7 @@ class ScriptedWorkers:
 class ScriptedShell(NodeShell):
     """A node with such servers."""
 
-    def _make_workers(self):
+    def _make_workers(self, _):
         return ScriptedWorkers(self)
 
 
@@ -141,4 +143,4 @@ def take(shell, sink, *, name="", body=b"{}", timeout_s=30.0):
     """Have a client's request taken."""
     work = passed(body).encode()
     request = Request(name, bool(name), work, size_bytes=len(work))
-    return shell.home_requests.take_passed(request, shell.now_s + timeout_s, sink)
+    return shell.requests.home.take_passed(request, shell.now_s + timeout_s, sink)

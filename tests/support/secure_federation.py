@@ -50,7 +50,7 @@ class SecureFederation(Federation):
         files = self.files[cluster]
         self.credentials[cluster] = credentials = Credentials(files, None)
         shell = NodeShell(self.topology, cluster, seed=self.seed, credentials=credentials)
-        app = CertifiedPeers(self.app_of(shell, None), shell.peers)
+        app = CertifiedPeers(self.app_of(shell, None), shell.neighborhood.peers)
         server = HttpServer(app, tls=credentials.front(ssl.CERT_OPTIONAL))
         watched = watching(credentials, shell, [server], NEVER_S)
         watched.__enter__()

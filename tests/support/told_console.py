@@ -101,18 +101,6 @@ def console_of(own, links, tell, *, decisions=(), actions=None):
     return _served("node", about, look, actions)
 
 
-def member_console(own, tell):
-    """The same of a lease member; `tell` is asked for its state."""
-    about = {"name": own, "group": "g", "version": "0", "testbed": False}
-    return _served("lease", about, lambda: tell().model_dump())
-
-
-def producer_console(own, tell, others=()):
-    """The same of a producer; `others` are what it has heard of the other ones."""
-    about = {"name": own, "version": "0", "testbed": False}
-    return _served("queue", about, lambda: {**tell().model_dump(), "others": list(others)})
-
-
 @contextmanager
 def _served(kind, about, look, actions=None):
     async def told():

@@ -120,11 +120,11 @@ class DrivenPool:
         return self.checked([ref for ref, _ in self.started[since:]])
 
     def limit(self, **limits):
-        self.servers.set_limits(limits)
+        self.servers.set_tokens(limits, {})
         return self.serve()
 
     def put(self, **servers_in):
-        self.servers.put_in(servers_in)
+        self.servers.set_tokens({}, servers_in)
         return self.serve()
 
     def change(self, server, up):

@@ -11,7 +11,7 @@ import pytest
 from spillover.inputs.topology_file import dump_topology
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.testbed import following, supervisor
-from spillover.testbed.following import Following
+from spillover.testbed.following import ConfigurationFollower
 from spillover.testbed.supervisor import Testbed as Supervisor
 from support.loop import until
 from support.ports import free_ports, free_row
@@ -49,7 +49,7 @@ def follow(story, **options):
         async with Supervisor(
             TWO, first_port=free_row(2), **{"drain_timeout_s": 5.0} | options
         ) as bed:
-            task = asyncio.create_task(Following(bed, said.append).run())
+            task = asyncio.create_task(ConfigurationFollower(bed, said.append).run())
             try:
                 await story(bed, said)
             finally:

@@ -51,8 +51,7 @@ def broken(tmp_path, monkeypatch):
     return tmp_path / "broken"
 
 
-@pytest.mark.e2e
-@pytest.mark.together
+@pytest.mark.processes
 def test_a_node_that_fails_at_every_start_is_given_up(broken):
     """After as many starts as there are delays; who asks for it has it back once it is mended."""
     cluster = Cluster(id="a", servers=1, handler="python:flaky:work")
@@ -97,8 +96,7 @@ def test_a_node_that_fails_at_every_start_is_given_up(broken):
     asyncio.run(story())
 
 
-@pytest.mark.e2e
-@pytest.mark.together
+@pytest.mark.processes
 def test_where_none_can_be_started_it_is_told(broken):
     """Somebody has removed the directory: no traceback, and no end of the other nodes."""
     cluster = Cluster(id="a", servers=1)

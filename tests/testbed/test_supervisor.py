@@ -238,25 +238,6 @@ def test_without_restarts_the_dead_are_counted(scripted):
     play(story)
 
 
-def test_what_nodes_wait_for_at_their_end_is_told_once(scripted):
-    """And who does not end by then is killed."""
-    told = []
-    scripted.say("a", "ending", f"12:00:00 {ENDING}2 requests run")
-    scripted.say("b", "deaf")
-
-    async def story():
-        one = bed(on_ending=lambda node, said: told.append((node.cluster, said)))
-        await one.start()
-        began_s = time.monotonic()
-        await one.stop(0.3 - SPARE_S)
-        assert 0.3 <= time.monotonic() - began_s < 3.0
-        assert one.nodes["a"].process.returncode == 0
-        assert one.nodes["b"].process.returncode == -signal.SIGKILL
-        assert told == [("a", "2 requests run")]
-
-    play(story)
-
-
 def test_a_hangup_goes_to_nodes_that_are_up(scripted):
     async def story():
         async with bed() as one:

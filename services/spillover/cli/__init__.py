@@ -1,6 +1,6 @@
-"""The command line: the only place that wires. What commands there are is in `commands`.
+"""The command line, the only place that wires the rest together. `commands` lists the commands.
 
-Exit status (contract, section 1): 0 done, 1 the run failed, 2 bad usage or input, 130 interrupted.
+Exit status: 0 done, 1 the run failed, 2 bad usage or input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import sys
 EXIT_INTERRUPTED = 130
 
 SERVICES = (["node"], ["up"], ["queue"], ["lease", "run"])
-"""Commands that go on until they are told to end, and do not end by SIGHUP."""
+"""Commands that go on until they are stopped, and do not end by SIGHUP."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command named in `argv`; its exit status. All that this takes is imported within, so
-    that Ctrl-C ends it without a traceback from the first moment on."""
+    """Run the command named in `argv`, and return its exit status. All that this takes is imported
+    within, so that Ctrl-C ends it without a traceback from the first moment on."""
     try:
         if argv is None:
             from spillover.live.process.beginning import begin
@@ -31,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run_service() -> int:
-    """Whatever users' code leaves behind, the process ends soon after its command."""
+    """Run a command that goes on; the process ends soon after it, whatever users' code leaves
+    behind."""
     from spillover.live.process.early_hangup import hold_hangups
 
     hold_hangups()

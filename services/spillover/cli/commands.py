@@ -1,5 +1,6 @@
-"""The commands there are, and what comes of running one. One module a command, loaded only when it
-is named, so that a node loads nothing that it does not run.
+"""The product's commands, and the exit status of each. A command is one module, loaded only when it
+is named, so that a node loads nothing that it does not run. The lab's commands are added to them by
+entry points (`command`).
 
 `spillover` alone, and a command that lacks the name of its own command, print help and exit 0.
 """
@@ -8,20 +9,17 @@ from __future__ import annotations
 
 import argparse
 import errno
-import gc
-import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
-from types import ModuleType
 
 from spillover import __version__
+from spillover.cli.command import CliCommand, added_commands
+from spillover.commandline.output import take_all_characters
+from spillover.commandline.parsing import OneLineParser
 from spillover.model.errors import InputError, SpilloverError
-from spillover_loadgen.output import take_all_characters
-from spillover_loadgen.parsing import OneLineParser
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -34,51 +32,65 @@ usage or bad input, 130 interrupted.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command: its module has `configure(parser)` and `run(options) -> exit status`. A word of
-    `forms` behind its name makes it another command."""
-
-    module: str
-    summary: str
-    forms: Mapping[str, Command] = field(default_factory=dict)
-
-
-COMMANDS = {
-    "demo": Command("spillover.cli.demo", "see bursts vanish: isolated, then networked queues"),
-    "up": Command("spillover.cli.up", "run a whole topology as processes on this machine"),
-    "node": Command("spillover.cli.node", "run one cluster node"),
-    "status": Command("spillover.cli.status", "show the federation that a node belongs to"),
-    "config": Command("spillover.cli.config", "read or change what a running federation goes by"),
-    "drain": Command("spillover.cli.drain", "take a node out of service, its queue with it"),
-    "resume": Command("spillover.cli.resume", "put a drained node back into service"),
-    "token": Command("spillover.cli.token", "make API tokens, for who may use and operate nodes"),
-    "tokens": Command("spillover.cli.tokens", "show or change a pool of unlike servers"),
-    "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
-    "tls": Command("spillover.cli.tls", "make and check certificates for nodes"),
-    "topology": Command("spillover.cli.topology", "write deployments: compose, Kubernetes"),
-    "lease": Command("spillover.cli.lease", "share batch partitions out over members, on Redis"),
-    "queue": Command("spillover.cli.queue", "run one producer of the distributed queue"),
-    "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
-    "plan": Command(
-        "spillover.cli.plan",
-        "say how many servers sites need, alone and networked",
-        {
-            "tokens": Command(
-                "spillover.cli.plan_tokens", "recommend token limits for a pool of unlike servers"
-            )
-        },
-    ),
-    "exact": Command("spillover.cli.exact", "compute what theory says"),
-    "reproduce": Command(
-        "spillover.cli.reproduce", "compute the figures of the five source documents again"
-    ),
-    "bench": Command("spillover.cli.bench", "measure beside a peer what Spillover costs"),
+GROUPS = {
+    "run": {
+        "up": CliCommand("spillover.cli.up", "run a whole topology as processes on this machine"),
+        "node": CliCommand("spillover.cli.node", "run the node of one cluster"),
+        "lease": CliCommand(
+            "spillover.cli.lease",
+            "share batch partitions out over members of a group, by leases in Redis",
+        ),
+        "queue": CliCommand(
+            "spillover.cli.queue",
+            "run one producer of the distributed queue, or feed a handler from it",
+        ),
+    },
+    "operate": {
+        "status": CliCommand("spillover.cli.status", "show the federation that a node belongs to"),
+        "explain": CliCommand("spillover.cli.explain", "tell why a request went where it went"),
+        "config": CliCommand(
+            "spillover.cli.config", "read or change the configuration of a federation"
+        ),
+        "drain": CliCommand("spillover.cli.drain", "take a node out of service, its queue with it"),
+        "resume": CliCommand("spillover.cli.resume", "put a drained node back into service"),
+        "pool": CliCommand("spillover.cli.pool", "show or change a pool of unlike servers"),
+    },
+    "deploy": {
+        "topology": CliCommand(
+            "spillover.cli.topology", "write a deployment for compose or Kubernetes"
+        ),
+        "tls": CliCommand("spillover.cli.tls", "make, renew and check certificates"),
+        "token": CliCommand("spillover.cli.token", "make API tokens for clients and operators"),
+    },
+    "plan and simulate": {
+        "plan": CliCommand(
+            "spillover.cli.plan",
+            "say how many servers sites need, alone and networked",
+            {
+                "tokens": CliCommand(
+                    "spillover.cli.plan_tokens",
+                    "recommend token limits for a pool of unlike servers",
+                )
+            },
+        ),
+        "sim": CliCommand("spillover.cli.sim", "simulate the mechanisms in virtual time"),
+    },
 }
+"""The product's commands, by their purpose."""
+
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+
+RENAMED = {"tokens": "pool"}
+"""Old names of commands, and their new ones. An old name works, with a hint on stderr."""
+
+
+def all_commands() -> Mapping[str, CliCommand]:
+    """Returns the product's commands, then the lab's."""
+    return {**COMMANDS, **added_commands()}
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run the command that is named; its exit status."""
+    """Run the command that is named, and return its exit status."""
     take_all_characters()
     tell = _teller(arguments)
     try:
@@ -109,8 +121,8 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _teller(arguments: list[str]) -> Callable[[str], None]:
-    """Returns what tells in one line why a command has failed. Where its log is to be JSON all
-    that goes to standard error is JSON from here on: what is wrong with options, too."""
+    """Returns the function that prints in one line why a command has failed. Where its log is to be
+    JSON all of standard error is JSON from here on: errors in options, too."""
     pairs = pairwise(arguments)
     if "--log-format=json" not in arguments and ("--log-format", "json") not in pairs:
         return lambda line: print(f"spillover: {line}", file=sys.stderr)
@@ -127,6 +139,9 @@ def _one_line(error: Exception) -> str:
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["help"]:  # as people know it from others
         arguments = [*arguments[1:], "--help"]
+    if (renamed := RENAMED.get("".join(arguments[:1]))) is not None:
+        print(f"spillover: `{arguments[0]}` is called `{renamed}` now", file=sys.stderr)
+        arguments = [renamed, *arguments[1:]]
     parser = make_parser(*arguments[:2])
     options: argparse.Namespace = parser.parse_args(arguments)
     status: int = options.run(options)
@@ -134,38 +149,49 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def make_parser(named: str = "", form: str = "") -> OneLineParser:
-    """Returns the parser of all commands, which knows the options of the one that is named, in the
-    form that is named."""
+    """Returns the parser of all commands, with the options of the one that is named, in the form
+    that is named. The lab's commands are looked up where none of the product's is named."""
+    known = COMMANDS if named in COMMANDS else all_commands()
     overview = OneLineParser(
-        prog="spillover", description="Queues of many sites that act like one.", epilog=EPILOG
+        prog="spillover",
+        usage="spillover [-h] [--version] COMMAND ...",
+        description="Let the queues of many sites act like one.",
+        epilog=_listed(known) + EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     overview.add_argument("--version", action="version", version=f"spillover {__version__}")
-    commands = overview.add_subparsers(metavar="COMMAND", required=True, dest="command")
-    for name, command in COMMANDS.items():
+    commands = overview.add_subparsers(
+        prog="spillover", metavar="COMMAND", required=True, dest="command", help=argparse.SUPPRESS
+    )
+    for name, command in known.items():
         parser = commands.add_parser(name, help=command.summary, description=command.summary)
         if name == named:
             chosen = command.forms.get(form, command)
             if chosen is not command:
                 below = parser.add_subparsers(metavar="FORM", required=True)
                 parser = below.add_parser(form, help=chosen.summary, description=chosen.summary)
-            module = _load(chosen.module)
+            module = chosen.load()
             module.configure(parser)
             parser.set_defaults(run=module.run)
     return overview
 
 
-def _load(name: str) -> ModuleType:
-    """Returns the module, imported while nobody looks for garbage: what is loaded stays, and a node
-    has started a tenth sooner."""
-    gc.disable()
-    try:
-        return importlib.import_module(name)
-    finally:
-        gc.enable()
+def _listed(known: Mapping[str, CliCommand]) -> str:
+    """Returns all commands with their summaries, in their groups."""
+    lab = {name: command for name, command in known.items() if name not in COMMANDS}
+    lines = []
+    for title, group in {**GROUPS, "lab": lab}.items():
+        if group:
+            lines += [
+                f"{title}:",
+                *(f"  {name:<10}{one.summary}" for name, one in group.items()),
+                "",
+            ]
+    return "\n".join([*lines, ""])
 
 
 def _has_directory() -> bool:
-    """Whether the working directory is there."""
+    """Returns whether the working directory is there."""
     try:
         os.getcwd()  # noqa: PTH109 - it is only asked for
     except OSError:
@@ -174,7 +200,7 @@ def _has_directory() -> bool:
 
 
 def _drop_output() -> None:
-    """Let nothing be written to stdout any more: at exit it would fail again, in many lines."""
+    """Drop all further output to stdout: at exit it would fail again, in many lines."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`spillover config get|set|diff|history`: what a federation goes by, read and changed while it
+"""`spillover config get|set|diff|history`: read and change the configuration of a federation that
 runs."""
 
 from __future__ import annotations
@@ -11,8 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from spillover.cli.node_calls import Headers, NodeCalls, Refused
-from spillover.cli.parsing import node_url, whole_number_in
+from spillover.cli.node_answers import is_configuration, is_history
+from spillover.cli.node_calls import (
+    NodeCalls,
+    ProblemAnswered,
+    add_call_options,
+    call_once,
+    calls_of,
+)
+from spillover.cli.parsing import whole_number_in
+from spillover.commandline.parsing import add_command
 from spillover.core.membership.changes import differences, filled, refuse_fixed, unusual
 from spillover.inputs.builtin import BUILTIN_NAMES
 from spillover.inputs.topology_file import load_topology, read_told, short_text
@@ -21,67 +29,57 @@ from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.ranges import VERSION_MAX
 from spillover.model.topology import Topology
-from spillover_loadgen.api_token import add_token_file, token_headers
-from spillover_loadgen.trusting import add_ca_file
 
 CONFIG, HISTORY = "/admin/config", "/admin/config/history"
+
+
+BEFORE = -1
+"""The version of the configuration before the one that counts."""
+
+_OF_THE_FILE = "body.topology."
+"""A node that refuses a topology puts this before the field."""
+
+_FILE_HELP = "the topology: a YAML file, or a built-in name"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and their options."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    summary = "print what the node goes by, as a file to change"
-    get = commands.add_parser("get", help=summary, description=summary, allow_abbrev=False)
-    _add_url(get)
-    get.add_argument("--json", action="store_true", help="with who took it, as one JSON object")
-    get.set_defaults(command=_get)
-    summary = "have all nodes go by a file, without a restart"
-    change = commands.add_parser("set", help=summary, description=summary, allow_abbrev=False)
-    _add_url(change)
+    _add(
+        commands, "get", "print the configuration of a node, as a file to change", _get,
+        "print one JSON object, which also says who took it",
+    )  # fmt: skip
+    change = _add(
+        commands, "set", "give all nodes a configuration, without a restart", _set,
+        "print the configuration that counts then as one JSON object",
+    )  # fmt: skip
     either = change.add_mutually_exclusive_group(required=True)
     either.add_argument("file", metavar="FILE", nargs="?", help=_FILE_HELP)
     either.add_argument(
         "--rollback", nargs="?", type=whole_number_in(0, 2**53), const=BEFORE, metavar="V",
-        help="in place of FILE: what the node went by before, or as version V (see `history`)",
+        help="in place of FILE: go back to version V (see `history`; default: the one before)",
     )  # fmt: skip
     change.add_argument(
         "--if-version", type=whole_number_in(0, VERSION_MAX), metavar="V",
-        help="the version that it takes the place of (default: as the file says)",
+        help="replace version V, and fail if another one counts (default: the version in the file)",
     )  # fmt: skip
-    change.add_argument("--json", action="store_true", help="what counts then, as one JSON object")
-    change.set_defaults(command=_set)
-    summary = "show what a file would change, and what of it would be refused"
-    diff = commands.add_parser("diff", help=summary, description=summary, allow_abbrev=False)
-    _add_url(diff)
-    _add_file(diff)
-    diff.add_argument("--json", action="store_true", help="the lines as one JSON object")
-    diff.set_defaults(command=_diff)
-    summary = "list what the node has gone by, and what each changed: the last ten"
-    history = commands.add_parser("history", help=summary, description=summary, allow_abbrev=False)
-    _add_url(history)
-    history.add_argument("--json", action="store_true", help="with the texts, as one JSON object")
-    history.set_defaults(command=_history)
+    diff = _add(
+        commands, "diff", "show what a file would change, and which changes nodes would refuse",
+        _diff, "print the changes as one JSON object",
+    )  # fmt: skip
+    diff.add_argument("file", metavar="FILE", help=_FILE_HELP)
+    _add(
+        commands, "history", "list the last ten configurations of a node, and what each changed",
+        _history, "print them with their texts as one JSON object",
+    )  # fmt: skip
 
 
-def _add_url(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", type=node_url, metavar="URL", help="any node, http://HOST:PORT")
-    add_ca_file(parser)
-    add_token_file(parser)
-
-
-_OF_THE_FILE = "body.topology."
-"""Before the field, where a node refuses a topology."""
-
-
-BEFORE = -1
-"""The version of what counted before."""
-
-
-_FILE_HELP = "a topology file, or a built-in name"
-
-
-def _add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help=_FILE_HELP)
+def _add(
+    commands: Any, name: str, summary: str, run: Callable[..., int], json_help: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = add_command(commands, name, summary, run)
+    add_call_options(parser, "any node of the federation, http://HOST:PORT", json_help)
+    return parser
 
 
 def run(options: argparse.Namespace) -> int:
@@ -91,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> int:
-    told = asyncio.run(_ask(options.url, token_headers(options), CONFIG, _is_config))
+    told = call_once(options, "GET", CONFIG, is_configuration)
     if options.json:
         print(json.dumps(told))
         return 0
@@ -108,7 +106,7 @@ def _set(options: argparse.Namespace) -> int:
 
 
 async def _set_at(options: argparse.Namespace) -> int:
-    async with NodeCalls(options.url, token_headers(options)) as node:
+    async with calls_of(options) as node:
         if options.file is None:
             source, if_version, text = await _earlier(node, options.rollback)
         else:
@@ -118,8 +116,8 @@ async def _set_at(options: argparse.Namespace) -> int:
             if_version = options.if_version
         body = json.dumps({"if_version": if_version, "topology": text}).encode()
         try:
-            told = await node.call("PUT", CONFIG, _is_config, body)
-        except Refused as refused:
+            told = await node.call("PUT", CONFIG, is_configuration, body)
+        except ProblemAnswered as refused:
             raise _told_better(refused, source, if_version) from None
     _warn(told.get("unusual"))
     if options.json:
@@ -131,13 +129,13 @@ async def _set_at(options: argparse.Namespace) -> int:
 
 
 def _warn(lines: object) -> None:
-    """Say what is seldom meant, of a change that is made nevertheless."""
+    """Print what is seldom meant in a change that is made nevertheless."""
     for line in lines if isinstance(lines, list) else []:
         print(f"spillover: unusual: {line}", file=sys.stderr)
 
 
-def _told_better(refused: Refused, source: str, if_version: int) -> Exception:
-    """With what the node does not know."""
+def _told_better(refused: ProblemAnswered, source: str, if_version: int) -> Exception:
+    """Returns the error, along with what the node does not know."""
     if refused.detail.startswith(_OF_THE_FILE):
         # What only a node can know of it: another federation's, or what cannot change.
         return InputError(source, "", refused.detail.removeprefix(_OF_THE_FILE))
@@ -149,9 +147,9 @@ def _told_better(refused: Refused, source: str, if_version: int) -> Exception:
 
 
 async def _earlier(node: NodeCalls, wanted: int) -> tuple[str, int, str]:
-    """What an earlier configuration is called, the version that counts now, and the text of the
-    earlier one. Raises RunError where the node knows none."""
-    now, *before = (await node.call("GET", HISTORY, _is_history))["configurations"]
+    """Returns how an earlier configuration is called, the version that counts now, and the earlier
+    one's text. Raises RunError where the node knows none."""
+    now, *before = (await node.call("GET", HISTORY, is_history))["configurations"]
     found = next((one for one in before if wanted in (BEFORE, one["version"])), None)
     if found is None:
         which = "earlier one" if wanted == BEFORE else f"version {wanted} before it"
@@ -161,7 +159,7 @@ async def _earlier(node: NodeCalls, wanted: int) -> tuple[str, int, str]:
 
 
 def _history(options: argparse.Namespace) -> int:
-    told = asyncio.run(_ask(options.url, token_headers(options), HISTORY, _is_history))
+    told = call_once(options, "GET", HISTORY, is_history)
     if options.json:
         print(json.dumps(told))
         return 0
@@ -178,7 +176,7 @@ def _history(options: argparse.Namespace) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     after = load_topology(options.file)
-    state, told = asyncio.run(_ask_both(options.url, token_headers(options)))
+    state, told = asyncio.run(_ask_both(options))
     before = read_told(told["topology"], options.url, after.name)
     after = filled(before, after)
     lines = differences(before, after)
@@ -198,36 +196,16 @@ def _diff(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _ask(
-    url: str, headers: Headers, path: str, is_answer: Callable[[dict[str, Any]], bool]
-) -> dict[str, Any]:
-    async with NodeCalls(url, headers) as node:
-        return await node.call("GET", path, is_answer)
-
-
-async def _ask_both(url: str, headers: Headers) -> tuple[dict[str, Any], dict[str, Any]]:
-    async with NodeCalls(url, headers) as node:
-        return await node.state(), await node.call("GET", CONFIG, _is_config)
+async def _ask_both(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    async with calls_of(options) as node:
+        return await node.state(), await node.call("GET", CONFIG, is_configuration)
 
 
 def _text(file: str, topology: Topology) -> str:
-    """As it is in the file: what it does not say stays unsaid."""
+    """Returns the text of the file: what it leaves out stays left out."""
     if file in BUILTIN_NAMES:
         return short_text(topology)
     try:
         return Path(file).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise RunError(f"{shown_path(file)}: {error.strerror}") from error
-
-
-def _is_config(told: dict[str, Any]) -> bool:
-    return isinstance(told.get("version"), int) and isinstance(told.get("topology"), str)
-
-
-def _is_history(told: dict[str, Any]) -> bool:
-    listed = told.get("configurations")
-    return (
-        isinstance(listed, list)
-        and bool(listed)
-        and all(isinstance(one, dict) and _is_config(one) for one in listed)
-    )

@@ -8,34 +8,30 @@ import json
 import sys
 from typing import Any
 
-from spillover.cli.node_calls import NodeCalls, is_state
-from spillover.cli.parsing import node_url
-from spillover.cli.producers import is_producer
+from spillover.cli.node_answers import is_node_or_producer, is_producer
+from spillover.cli.node_calls import add_call_options, calls_of
+from spillover.commandline.option_types import above_zero
 from spillover.model.errors import RunError
-from spillover_loadgen.api_token import add_token_file, token_headers
-from spillover_loadgen.option_types import above_zero
-from spillover_loadgen.trusting import add_ca_file
 
 LOOK_EVERY_S = 0.1
 LOOKS_PER_LINE = 10
-"""Progress is told once a second, if there is any."""
+"""Progress is shown once a second, if there is any."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("url", type=node_url, metavar="URL", help="the node, http://HOST:PORT")
-    add_ca_file(parser)
+    add_call_options(
+        parser,
+        "the node or producer, http://HOST:PORT",
+        "print its final state as one JSON object",
+    )
     parser.add_argument(
-        "--no-wait", action="store_true", help="return at once, do not wait until it is drained"
+        "--no-wait", action="store_true", help="return at once, without waiting for the end"
     )
     parser.add_argument(
         "--timeout-s", type=above_zero, default=60.0, metavar="S",
-        help="how long to wait; the node goes on draining (default 60)",
+        help="wait for the end at most so many seconds; the node goes on draining",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true", help="the final state on stdout, as one JSON object"
-    )
-    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,9 +54,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _drain(options: argparse.Namespace) -> dict[str, Any]:
-    """The state at the end of the wait."""
-    async with NodeCalls(options.url, token_headers(options)) as node:
-        state = await node.call("POST", "/admin/drain", _is_state)
+    """Returns the state at the end of the wait."""
+    async with calls_of(options) as node:
+        state = await node.call("POST", "/admin/drain", is_node_or_producer)
         if options.no_wait:
             return state
         looks = 0
@@ -73,14 +69,10 @@ async def _drain(options: argparse.Namespace) -> dict[str, Any]:
                         print(f"{_name(state)}: {told}", file=sys.stderr)
                     looks += 1
                     await asyncio.sleep(LOOK_EVERY_S)
-                    state = await node.call("GET", "/state", _is_state)
+                    state = await node.call("GET", "/state", is_node_or_producer)
         except TimeoutError:
             pass
         return state
-
-
-def _is_state(told: dict[str, Any]) -> bool:
-    return is_state(told) or is_producer(told)
 
 
 def _name(state: dict[str, Any]) -> str:
@@ -90,7 +82,7 @@ def _name(state: dict[str, Any]) -> str:
 
 
 def _left(state: dict[str, Any]) -> str:
-    """What keeps it from being drained."""
+    """Returns the words for what keeps it from being drained."""
     if is_producer(state):
         return f"{state['buffered']} objects buffered, {state['granted']} granted"
     home, foreign = state["ledger"]["home"], state["ledger"]["foreign"]

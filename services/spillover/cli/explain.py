@@ -1,4 +1,4 @@
-"""`spillover explain URL ID`: why a request went where it went, from cluster to cluster."""
+"""`spillover explain URL ID`: tell why a request went where it went, from cluster to cluster."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from spillover.cli.node_calls import Headers, NodeCalls, Refused, is_state
-from spillover.cli.parsing import node_url
+from spillover.cli.node_answers import is_explanation, is_node
+from spillover.cli.node_calls import Headers, NodeCalls, ProblemAnswered, add_call_options
 from spillover.cli.producers import explain_there, explained
+from spillover.commandline.api_token import token_headers
+from spillover.commandline.terminal import open_console, table_of
 from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, RunError
-from spillover_loadgen.api_token import add_token_file, token_headers
-from spillover_loadgen.terminal import open_console, table_of
-from spillover_loadgen.trusting import add_ca_file
 
 CLUSTERS_MAX = 100
-"""Asked at most, however many hops the federation allows."""
+"""At most so many clusters are asked, however many hops the federation allows."""
 
 MISSING = "\N{EN DASH}"
 UNKNOWN = "unknown_request"
 UNREACHABLE = "unreachable"
 PULLED = "pulled_by"
 WENT_FIRST = "went_first"
+LEFT_IN_TIME = "left_in_time"
 
 _REASONS = {
     "started": "started at once, a server was free",
@@ -40,22 +40,21 @@ _REASONS = {
 _EVENTS = {
     PULLED: "handed on to a neighbor that had an idle server and asked for work:",
     WENT_FIRST: "handed on in place of a newer request, to",
+    LEFT_IN_TIME: "handed on since it would have been late here, to",
 }
-"""What else happened, where its name does not say it."""
+"""Words for other events, where their names do not say enough."""
 
 _KEPT_ALL_THE_SAME = "kept for want of a neighbor that takes it"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "url", type=node_url, metavar="URL",
-        help="a node that had the request, its home for the whole story",
-    )  # fmt: skip
-    parser.add_argument("id", metavar="ID", help="the request's name")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    add_ca_file(parser)
-    add_token_file(parser)
+    add_call_options(
+        parser,
+        "a node that had the request: its home for the whole story; or a producer",
+        "print one JSON object instead of sentences",
+    )
+    parser.add_argument("id", metavar="ID", help="the name of the request, object or probe")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,9 +79,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _follow(url: str, request_id: str, headers: Headers) -> dict[str, Any]:
-    """What each cluster tells, in the order in which the request may have come by. One that cannot
-    be asked, or has forgotten, has a `problem` instead of decisions. Raises RunError if the first
-    one does not know the request."""
+    """Returns the answer of each cluster, in the order in which the request may have come by. One
+    that cannot be asked, or has forgotten, has a `problem` instead of decisions. Raises RunError
+    if the first one does not know the request."""
     first, found, onward = await _ask(url, request_id, headers)
     if "problem" in found:
         raise RunError(f"cluster {first} knows of no request {request_id!r}")
@@ -100,7 +99,7 @@ async def _follow(url: str, request_id: str, headers: Headers) -> dict[str, Any]
 
 
 def _led(to: str | None, url: str) -> str:
-    """Where to ask next, if one may: else it is as if nobody had answered there."""
+    """Returns where to ask next. Raises RunError, as if nobody answered, where one may not."""
     if to is None or not may_be_led_to(to, [url]):
         raise RunError(UNREACHABLE)
     return to
@@ -109,37 +108,25 @@ def _led(to: str | None, url: str) -> str:
 async def _ask(
     url: str, request_id: str, headers: Headers
 ) -> tuple[str, dict[str, Any], dict[str, str | None]]:
-    """(the cluster there, what it tells, the urls of the neighbors it handed the request to)."""
+    """Returns (the cluster there, its answer, the urls of the neighbors that got the request)."""
     async with NodeCalls(url, headers) as node:
-        state = await node.call("GET", "/state", is_state)
+        state = await node.call("GET", "/state", is_node)
         cluster: str = state["cluster"]
         try:
-            told = await node.call("GET", f"/explain/{quote(request_id)}", _is_explanation)
-        except Refused as refused:
+            told = await node.call("GET", f"/explain/{quote(request_id)}", is_explanation)
+        except ProblemAnswered as refused:
             if refused.reason != UNKNOWN:
                 raise
             return cluster, _without(request_id, cluster, UNKNOWN), {}
     urls = {neighbor["id"]: neighbor.get("url") for neighbor in state["neighbors"]}
     handed = [one.get("neighbor") for one in told["decisions"] if one["outcome"] == "forwarded"]
-    besides = [one for one in told.get("story", []) if one.get("event") in {PULLED, WENT_FIRST}]
+    besides = [one for one in told.get("story", []) if one.get("event") in _EVENTS]
     handed += [one.get("neighbor") for one in besides]
     return cluster, told, {name: urls.get(name) for name in handed if isinstance(name, str)}
 
 
 def _without(request_id: str, cluster: str, problem: str) -> dict[str, Any]:
     return {"id": request_id, "cluster": cluster, "decisions": [], "problem": problem}
-
-
-def _is_explanation(told: dict[str, Any]) -> bool:
-    decisions, story = told.get("decisions"), told.get("story", [])
-    if not isinstance(decisions, list) or not isinstance(story, list):
-        return False
-    return all(isinstance(record, dict) for record in story) and all(
-        isinstance(decision, dict)
-        and isinstance(decision.get("outcome"), str)
-        and isinstance(decision.get("neighbors"), list)
-        for decision in decisions
-    )
 
 
 # --- showing -------------------------------------------------------------------------------------
@@ -176,7 +163,7 @@ def _decision(decision: dict[str, Any]) -> list[Text | Table | Padding]:
 
 
 def _words(decision: dict[str, Any]) -> list[str]:
-    """Sentences that the node itself has written, about loads and about what was asked along."""
+    """Returns sentences that the node itself has written, about loads and about its shadow."""
     told = [decision.get(name) for name in ("by_load", "shadow")]
     words = [one.get("words") for one in told if isinstance(one, dict)]
     return [one for one in words if isinstance(one, str)]
@@ -195,8 +182,8 @@ def _reason(decision: dict[str, Any]) -> str:
 
 
 def _granted(record: dict[str, Any]) -> str:
-    """Which token it was given, why that one, and what else was there; nothing where servers are
-    alike."""
+    """Returns which token it was given, why that one, and what else was there; nothing where
+    servers are alike."""
     told = record.get("granted")
     if not isinstance(told, dict):
         return ""
@@ -219,8 +206,9 @@ def _granted(record: dict[str, Any]) -> str:
 
 
 def _grounds(decision: dict[str, Any]) -> str:
-    """N, m, P, R and the draw, as the documents call them. Where nothing may be kept (servers down
-    or stuck, queue full, draining) m had no part in it, and is not how many servers there are."""
+    """Returns N, m, P, R and the draw, as the documents call them. Where nothing may be kept
+    (servers down or stuck, queue full, draining) m had no part in it, and is not how many servers
+    there are."""
     may_keep = decision.get("may_keep", True)
     numbers = [
         f"N {_count(decision.get('queue_length'))}",
@@ -260,7 +248,7 @@ _BY_LOAD = ("load told", "ahead", "sent since", "home load", "wait there", "in a
 
 
 def _load(row: dict[str, Any]) -> tuple[str, ...]:
-    """What was known of its load, and what that was taken to mean: the wait, and that with the
+    """Returns the load that was known, the wait that it was taken to mean, and both with the
     way."""
     if row.get("load_age_ms") is None:
         return ("never", *[""] * (len(_BY_LOAD) - 1))
@@ -275,7 +263,7 @@ def _load(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _event(record: dict[str, Any]) -> str:
-    """What happened to it besides decisions: refused by, lost at, ended."""
+    """Returns what happened besides decisions: refused by, lost at, ended."""
     event = str(record.get("event"))
     words = [_EVENTS.get(event) or event.replace("_", " ")]
     words += [str(record[name]) for name in ("neighbor", "outcome") if record.get(name)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from spillover.cli import lease_demo
+from spillover.cli.command import added_commands
 from spillover.cli.parsing import (
     REDIS_VARIABLE,
     add_lease_times,
@@ -25,6 +25,8 @@ from spillover.cli.parsing import (
     needed_redis_url,
 )
 from spillover.cli.tls_options import add_tls_options, tls_files
+from spillover.commandline.option_types import above_zero, whole_number
+from spillover.commandline.parsing import add_command
 from spillover.core.leases.machine import LEAVE_TIMES_MAX
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
@@ -33,7 +35,6 @@ from spillover.live.redis.rotation import RedisAddress, RedisUrl
 from spillover.model.errors import InputError, RunError
 from spillover.model.extras import check_extra
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
-from spillover_loadgen.option_types import above_zero, whole_number
 
 if TYPE_CHECKING:
     from spillover.apps.lease.server import LeaseService
@@ -46,10 +47,10 @@ everything over and exit 0. A second signal ends it at once (130): leases run ou
 """
 
 RULES = """\
-guarded (default): partitions move where the stored counts say so, leases are renewed, and epochs
-fence off who is late. blog: the source document's steps as written, the fastest answer wins; for
-comparison only: no renewals, nobody is fenced, and handlers get 0 for an epoch, so that sinks let
-everybody in
+move partitions where the stored counts say so, renew leases, and fence late members off by epochs
+(guarded, default); or take the source document's steps as written, where the fastest answer wins
+(blog), for comparison only: nothing is renewed, nobody is fenced, and handlers get 0 for an epoch,
+so that sinks let everybody in
 """
 
 
@@ -57,54 +58,59 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and their options."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     summary = "serve partitions as a member of a group, until SIGTERM or Ctrl-C"
-    member = commands.add_parser("run", help=summary, description=DESCRIPTION, allow_abbrev=False)
+    member = add_command(commands, "run", summary, _run_member, DESCRIPTION)
     member.add_argument(
         "--redis", metavar="URL",
-        help=f"redis://HOST:PORT/NUMBER (default: what {REDIS_VARIABLE} says; a password belongs "
-        "there or in a file, since `ps` shows options to everybody)",
+        help=f"the address of Redis, redis://HOST:PORT/NUMBER (default: what {REDIS_VARIABLE} "
+        "says; a password belongs there or in a file, since `ps` shows options to everybody)",
     )  # fmt: skip
     add_redis_url_file(member)
     member.add_argument("--group", required=True, metavar="G", help="the group's name")
-    member.add_argument("--node", required=True, metavar="ID", help="no other of the group's")
     member.add_argument(
-        "--partitions", type=whole_number, required=True, metavar="N", help="how many the group has"
-    )
+        "--node", required=True, metavar="ID",
+        help="the member's id, which no other member of the group has",
+    )  # fmt: skip
+    member.add_argument(
+        "--partitions", type=whole_number, required=True, metavar="N",
+        help="the number of partitions of the group",
+    )  # fmt: skip
     member.add_argument(
         "--handler", required=True, metavar="python:MODULE:FUNCTION",
-        help="called as FUNCTION(partition, epoch, stop_event) for each partition held",
+        help="the function to call as FUNCTION(partition, epoch, stop_event) for each partition "
+        "held",
     )  # fmt: skip
     _add_service_options(member)
     member.add_argument("--rule", choices=LEASE_RULES, default="guarded", help=RULES)
     member.add_argument(
         "--balance", choices=LEASE_BALANCES, default="count",
-        help="what members are evened out by: how many partitions they serve (default), or the "
+        help="even members out by how many partitions they serve (count, default), or by the "
         "load that handlers report with current_lease().report_load(x)",
     )  # fmt: skip
     add_lease_times(member)
     member.add_argument(
         "--max-progress-ms", type=above_zero, metavar="MS",
-        help="a handler that has called current_lease().progress() loses its partition if it does "
-        "not call it again within so long",
+        help="take a partition from a handler that has called current_lease().progress() and "
+        "does not call it again within so long (default: no limit)",
     )  # fmt: skip
     member.add_argument(
         "--seed", type=whole_number, metavar="N", help="make the member's draws repeatable"
     )
     member.add_argument(
         "--json", action="store_true",
-        help="as without it: a JSON line for each event on stdout",
+        help="accepted for symmetry: each event is a JSON line on stdout in any case",
     )  # fmt: skip
     add_log_format(member)
-    member.set_defaults(command=_run_member)
-    summary = "see a member killed, one frozen, one added, and each record applied exactly once"
-    demo = commands.add_parser("demo", help=summary, description=summary, allow_abbrev=False)
-    lease_demo.configure(demo)
+    for name, added in added_commands(below="lease").items():
+        module = added.load()
+        module.configure(add_command(commands, name, added.summary, module.run))
 
 
 def _add_service_options(member: argparse.ArgumentParser) -> None:
     member.add_argument(
         "--bind", type=_bind, default=("127.0.0.1", 0), metavar="HOST:PORT",
-        help="serve /state, /metrics, /healthz, /readyz and /admin/drain there; port 0 takes any "
-        "that is free, `off` serves nothing (default 127.0.0.1:0; the first line tells)",
+        help="serve /state, /metrics, /healthz, /readyz and /admin/drain at this address; port "
+        "0 takes any that is free, `off` serves nothing (default 127.0.0.1:0; the first line "
+        "tells)",
     )  # fmt: skip
     add_tls_options(member, "the certificate of its service in PEM, which is https then", None)
     add_tokens(member)
@@ -152,7 +158,7 @@ def _run_member(options: argparse.Namespace) -> int:
 
 
 def _end_limit_s(times: LeaseTimes) -> float:
-    """For handlers to stop and the store to be told, and for what is still asked of that."""
+    """Returns how long the end may take: handlers stop, and the store learns of it."""
     from spillover.live.leases.asks import CLOSE_S
 
     return LEAVE_TIMES_MAX * times.max_shutdown_ms / 1e3 + 2.0 * CLOSE_S
@@ -186,7 +192,7 @@ def _stdout() -> int | None:
 
 
 def _service(member: LeaseGroup, options: argparse.Namespace) -> LeaseService | None:
-    """None where nothing is to be served."""
+    """Returns the HTTP service of the member, or None with `--bind off`."""
     if options.bind is None:
         return None
     from spillover.apps.http.token_files import TokenFiles
@@ -197,7 +203,8 @@ def _service(member: LeaseGroup, options: argparse.Namespace) -> LeaseService | 
 
 
 def _credentials(options: argparse.Namespace) -> Credentials | None:
-    """Operators and Prometheus call, by its url: nobody asks for any other name."""
+    """Returns the certificate of the service. Operators and Prometheus call it by its url, so that
+    it needs no other name."""
     if (files := tls_files(options)) is None:
         return None
     from spillover.live.tls.rotation import Credentials
@@ -208,8 +215,8 @@ def _credentials(options: argparse.Namespace) -> Credentials | None:
 async def _serve(
     member: LeaseGroup, rereads: Sequence[Callable[[], None]], signals: StopSignals
 ) -> None:
-    """Until it has handed over and left. Raises InputError if its id is another one's, RunError if
-    it has failed by an error of its own."""
+    """Serve until the member has handed over and left. Raises InputError if its id is another
+    one's, RunError if it has failed by an error of its own."""
     from spillover.live.leases.completion import MemberFailed
 
     signals.heed(rereads)

@@ -1,4 +1,4 @@
-"""What `spillover status` shows of a lease group, as one of its members tells it."""
+"""The table of a lease group in `spillover status`, as one of its members describes the group."""
 
 from __future__ import annotations
 
@@ -10,20 +10,6 @@ from rich.text import Text
 TITLES = ("member", "holds", "partitions", "alive for", "renewal", "state")
 
 PARTITIONS_NAMED_MAX = 8
-
-
-def is_member(told: dict[str, Any]) -> bool:
-    """Returns whether this may be what a lease member says at `/state`."""
-    held = told.get("held")
-    rows = told.get("members"), told.get("allocation")
-    return (
-        all(isinstance(told.get(name), str) for name in ("group", "node", "state"))
-        and isinstance(told.get("partitions"), int)
-        and all(isinstance(told.get(name), dict) for name in ("redis", "renewal"))
-        and isinstance(held, dict)
-        and all(partition.isdecimal() for partition in held)
-        and all(isinstance(one, list) and all(isinstance(row, dict) for row in one) for one in rows)
-    )
 
 
 def members_table(told: dict[str, Any]) -> Table:

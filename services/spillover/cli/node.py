@@ -1,4 +1,4 @@
-"""`spillover node`: one cluster node, until SIGTERM or Ctrl-C."""
+"""`spillover node`: run one cluster node, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from spillover.apps.node.server import serve_node
 from spillover.cli.parsing import (
     add_allow_origin,
     add_config_redis,
+    add_end_options,
     add_log_format,
     add_otel,
     add_tokens,
@@ -32,6 +33,7 @@ from spillover.cli.tls_options import (
     given_files,
     tls_files,
 )
+from spillover.commandline.option_types import at_least_zero, whole_number
 from spillover.inputs.topology_file import load_topology
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.shell import NodeShell
@@ -42,7 +44,6 @@ from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.nearest import did_you_mean
 from spillover.model.topology import Cluster, Topology
-from spillover_loadgen.option_types import at_least_zero, whole_number
 
 if TYPE_CHECKING:
     from spillover.live.overflow.tracing.watching import Tracing
@@ -57,14 +58,13 @@ PEERS, OPERATORS = "peers", "operators"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--topology",
-        required=True,
-        metavar="T",
-        help="a YAML file with the url of this cluster and of its neighbors",
-    )
+        "--topology", required=True, metavar="T",
+        help="the topology: a YAML file with the url of this cluster and of its neighbors",
+    )  # fmt: skip
     parser.add_argument(
-        "--cluster", required=True, metavar="ID", help="which of its clusters to be"
-    )
+        "--cluster", required=True, metavar="ID",
+        help="the cluster of the topology that this node is",
+    )  # fmt: skip
     _add_addresses(parser)
     parser.add_argument(
         "--seed", type=whole_number, help="make the node's own random choices repeatable"
@@ -84,12 +84,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_config_redis(parser)
     add_otel(parser)
     parser.add_argument(
-        "--config-from",
-        choices=(PEERS, OPERATORS),
-        default=PEERS,
-        help="whose changes of the configuration count: those that any node has taken (peers, "
-        "default), or only those that operators set at this node, or in --config-redis (operators)",
-    )
+        "--config-from", choices=(PEERS, OPERATORS), default=PEERS,
+        help="take changes of the configuration from any node that has taken them (peers, "
+        "default), or only from operators at this node or in --config-redis (operators)",
+    )  # fmt: skip
     parser.add_argument(
         "--testbed", action="store_true", help="let operators delay, lose and cut what links carry"
     )
@@ -102,51 +100,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_addresses(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--bind",
-        type=address,
-        metavar="HOST:PORT",
-        help="serve clients there; [::]:PORT is all addresses, those of IPv4 too (default: as in "
-        "the cluster's url)",
-    )
+        "--bind", type=address, metavar="HOST:PORT",
+        help="serve clients at this address; [::]:PORT is all addresses, those of IPv4 too "
+        "(default: as in the cluster's url)",
+    )  # fmt: skip
     parser.add_argument(
-        "--peer-bind",
-        type=address,
-        metavar="HOST:PORT",
-        help="serve neighbors there and only there (default: at the same address as clients)",
-    )
+        "--peer-bind", type=address, metavar="HOST:PORT",
+        help="serve neighbors at this address and only there (default: at the same address as "
+        "clients)",
+    )  # fmt: skip
     parser.add_argument(
-        "--proxy-bind",
-        type=address,
-        metavar="HOST:PORT",
-        help="with a proxy: handler, serve its clients there (default: as in the cluster's "
-        "proxy_url)",
-    )
+        "--proxy-bind", type=address, metavar="HOST:PORT",
+        help="with a proxy: handler, serve its clients at this address (default: as in the "
+        "cluster's proxy_url)",
+    )  # fmt: skip
 
 
 def _add_end_options(parser: argparse.ArgumentParser) -> None:
+    add_end_options(parser)
     parser.add_argument(
-        "--drain-timeout-s",
-        type=at_least_zero,
-        default=30.0,
-        metavar="S",
-        help="how long SIGTERM waits for what is under way (default 30)",
-    )
-    parser.add_argument(
-        "--results-timeout-s",
-        type=at_least_zero,
-        default=5.0,
-        metavar="S",
-        help="how long of that it waits for asynchronous results to be fetched (default 5)",
-    )
-
-    parser.add_argument(
-        "--lame-duck-s",
-        type=at_least_zero,
-        metavar="S",
-        help="how long before that, and before a drain, clients are served as ever although the "
-        f"node is not ready any more, so that balancers notice (default {LAME_DUCK_S:g}, in a "
-        "testbed 0)",
-    )
+        "--lame-duck-s", type=at_least_zero, metavar="S",
+        help="before that, and before a drain, serve clients as ever for so many seconds "
+        "although the node is not ready any more, so that balancers notice (default "
+        f"{LAME_DUCK_S:g}, in a testbed 0)",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -175,8 +152,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _bind_of(options: argparse.Namespace, cluster: Cluster) -> tuple[str, int]:
-    """Where clients are served. Raises InputError where that is said nowhere, or where a door is
-    asked for that has nothing behind it."""
+    """Returns the address at which clients are served. Raises InputError without one, and for a
+    proxy's address without a proxy: handler."""
     bind = options.bind or _address_of(cluster.url)
     if bind is None:
         expected = f"expected HOST:PORT, since cluster {cluster.id} has no url"
@@ -217,7 +194,7 @@ def _serving(
 
 
 def _lame_duck_s(options: argparse.Namespace) -> float:
-    """Of a testbed there is no balancer in front."""
+    """Returns for how long the node is a lame duck; no balancer stands in front of a testbed."""
     usual_s = 0.0 if options.testbed else LAME_DUCK_S
     return usual_s if options.lame_duck_s is None else float(options.lame_duck_s)
 
@@ -238,7 +215,8 @@ def _store(url: str | Path | None, topology: Topology) -> ConfigurationStore | N
 def _credentials(
     options: argparse.Namespace, topology: Topology, cluster: Cluster
 ) -> Credentials | None:
-    """What the node shows and whom it believes; None where its urls and its neighbors' are http."""
+    """Returns the node's certificate and the CAs that it believes; None where its urls and its
+    neighbors' are http."""
     given = given_files(options)
     of_clients = (cluster.url, cluster.proxy_url)
     is_public_secure = any((url or "").startswith("https:") for url in of_clients)

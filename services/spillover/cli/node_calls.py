@@ -1,22 +1,55 @@
-"""What operators' commands say to a node over HTTP, with one line where there is none."""
+"""Calls of operators' commands to a node over HTTP: their options, and the one line that a user
+reads where no node answers.
+"""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any, Self
 
+from spillover.cli.node_answers import is_node
+from spillover.cli.parsing import node_url
+from spillover.commandline.api_token import Headers as Headers  # noqa: PLC0414 - of those who call
+from spillover.commandline.api_token import add_token_file, token_headers
+from spillover.commandline.trusting import add_ca_file
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import NotDelivered, PeerError, RunError
-from spillover_loadgen.api_token import Headers as Headers  # noqa: PLC0414 - of those who call
 
 ANSWER_WITHIN_S = 3.0
-"""For any one call: a node answers in milliseconds, about the federation in a second."""
+"""The limit of each call: a node answers in milliseconds, about the federation in a second."""
+
+
+def add_call_options(parser: argparse.ArgumentParser, called: str, json_help: str) -> None:
+    """Declare the URL of whoever is `called`, and how to call there and to show the answer."""
+    parser.add_argument("url", type=node_url, metavar="URL", help=called)
+    parser.add_argument("--json", action="store_true", help=json_help)
+    add_ca_file(parser)
+    add_token_file(parser)
+
+
+def call_once(
+    options: argparse.Namespace, method: str, path: str, is_answer: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """Returns the answer to one call, made as those options say."""
+
+    async def call() -> dict[str, Any]:
+        async with calls_of(options) as node:
+            return await node.call(method, path, is_answer)
+
+    return asyncio.run(call())
+
+
+def calls_of(options: argparse.Namespace) -> NodeCalls:
+    """Returns the calls of the node that those options name."""
+    return NodeCalls(options.url, token_headers(options))
 
 
 class NodeCalls:
-    """Calls of the node at `url`, to be used with `async with`. What cannot be asked is a RunError
-    that says so; so is an answer that no node gives. `headers` go with each."""
+    """Calls of the node at `url`, to be used with `async with`. They raise RunError where nobody
+    answers, or somebody who is no node. `headers` go with each."""
 
     def __init__(self, url: str, headers: Headers = ()) -> None:
         self.url = url
@@ -35,8 +68,8 @@ class NodeCalls:
         is_answer: Callable[[dict[str, Any]], bool],
         body: bytes = b"",
     ) -> dict[str, Any]:
-        """Returns the object of a 2xx answer for which `is_answer` holds. A problem that the node
-        tells is a Refused."""
+        """Returns the object of a 2xx answer for which `is_answer` holds. Raises ProblemAnswered
+        where the node answers with a problem."""
         try:
             response = await self._client.request(
                 method, path, body=body, timeout_s=ANSWER_WITHIN_S
@@ -47,13 +80,13 @@ class NodeCalls:
         if not isinstance(told, dict):
             raise self._no_node()
         if response.status >= 400 and isinstance(told.get("reason"), str):
-            raise Refused(told["reason"], str(told.get("detail", "")))
+            raise ProblemAnswered(told["reason"], str(told.get("detail", "")))
         if not 200 <= response.status < 300 or not is_answer(told):
             raise self._no_node()
         return told
 
     async def state(self) -> dict[str, Any]:
-        return await self.call("GET", "/state", is_state)
+        return await self.call("GET", "/state", is_node)
 
     def _no_node(self, error: Exception | None = None) -> RunError:
         line = f"no Spillover node answers at {self.url}"
@@ -63,21 +96,9 @@ class NodeCalls:
         return RunError(line)
 
 
-class Refused(RunError):
-    """The node answers, with a problem."""
+class ProblemAnswered(RunError):
+    """The node has answered with a problem."""
 
     def __init__(self, reason: str, detail: str) -> None:
         self.reason, self.detail = reason, detail
         super().__init__(f"{reason}: {detail}")
-
-
-def is_state(told: dict[str, Any]) -> bool:
-    """Returns whether this may be what `/state` says."""
-    neighbors = told.get("neighbors")
-    return (
-        all(isinstance(told.get(name), int) for name in ("servers", "busy", "queue_length"))
-        and isinstance(told.get("cluster"), str)
-        and isinstance(told.get("ledger"), dict)
-        and isinstance(neighbors, list)
-        and all(isinstance(neighbor, dict) and "id" in neighbor for neighbor in neighbors)
-    )

@@ -1,8 +1,7 @@
-"""What several commands' options have in common: addresses, origins, counts, the times of leases.
+"""Options that several commands have: addresses, origins, counts, the times of leases.
 
-Plain numbers are read by `spillover_loadgen.option_types`, and the parser itself, with its usage
-errors and its help, is `spillover_loadgen.parsing`: both commands have them. What options do is
-known to the commands.
+`commandline.option_types` reads plain numbers, and `commandline.parsing` is the parser itself. The
+commands know what their options do.
 """
 
 from __future__ import annotations
@@ -14,23 +13,28 @@ from dataclasses import fields
 from pathlib import Path
 
 from spillover.apps.http.sites import origin_of
+from spillover.commandline.option_types import (
+    above_zero,
+    at_least_zero,
+    did_you_mean_url,
+    whole_number,
+)
 from spillover.live.redis.address import read_url_file
 from spillover.model.addresses import is_plain_url
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.nearest import did_you_mean
-from spillover_loadgen.option_types import above_zero, did_you_mean_url, whole_number
 
 REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
-"""Of the environment."""
+"""The variable of the environment that may have the address of Redis."""
 
 _LEASE_TIMES_HELP = {
-    "normal_lease_ms": "how often partitions are challenged and leases renewed",
-    "max_lease_ms": "how long a lease lasts that is not renewed",
-    "max_shutdown_ms": "how long a handler may take to stop once another member has won",
-    "min_grab_ms": "how long a won challenge stays marked after the winner has started",
-    "held_delay_ms": "waited before answering a challenge, for each partition held",
+    "normal_lease_ms": "challenge partitions and renew leases once in this time",
+    "max_lease_ms": "let a lease that is not renewed last this long",
+    "max_shutdown_ms": "give a handler so long to stop once another member has won",
+    "min_grab_ms": "keep a won challenge marked for so long after the winner has started",
+    "held_delay_ms": "wait so long for each partition held before a challenge is answered",
 }
 
 
@@ -45,7 +49,7 @@ def add_lease_times(parser: argparse.ArgumentParser) -> None:
 
 
 def lease_times(options: argparse.Namespace) -> LeaseTimes:
-    """As those options have them. Raises InputError if they do not fit together."""
+    """Returns the times of those options. Raises InputError if they do not fit together."""
     return LeaseTimes(**{time.name: getattr(options, time.name) for time in fields(LeaseTimes)})
 
 
@@ -53,17 +57,18 @@ def add_redis_url_file(parser: argparse.ArgumentParser) -> None:
     """Declare --redis-url-file."""
     parser.add_argument(
         "--redis-url-file", metavar="FILE",
-        help="the address of Redis is the first line of this file, such as a mounted secret; its "
-        "password may change: it is read again for each connection, on SIGHUP and each 10 s",
+        help="read the address of Redis from the first line of this file, such as a mounted "
+        "secret; its password may change: it is read again for each connection, on SIGHUP and "
+        "each 10 s",
     )  # fmt: skip
 
 
 def add_config_redis(parser: argparse.ArgumentParser) -> None:
-    """Declare --config-redis, and where else its address may stand."""
+    """Declare --config-redis and --redis-url-file."""
     parser.add_argument(
         "--config-redis", nargs="?", const="", metavar="URL",
         help="take a changed configuration only if this Redis does; without URL that of "
-        f"{REDIS_VARIABLE}, whose password `ps` does not show (default: without one; nodes tell "
+        f"{REDIS_VARIABLE}, whose password `ps` does not show (default: no Redis; nodes tell "
         "each other in any case)",
     )  # fmt: skip
     add_redis_url_file(parser)
@@ -102,6 +107,18 @@ def redis_url(
     return Path(file)
 
 
+def add_end_options(parser: argparse.ArgumentParser) -> None:
+    """Declare for how long nodes wait at the end."""
+    parser.add_argument(
+        "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
+        help="wait at most so many seconds at the end for requests under way",
+    )  # fmt: skip
+    parser.add_argument(
+        "--results-timeout-s", type=at_least_zero, default=5.0, metavar="S",
+        help="of these seconds, wait at most so many for asynchronous results to be fetched",
+    )  # fmt: skip
+
+
 def add_otel(parser: argparse.ArgumentParser) -> None:
     """Declare --otel."""
     parser.add_argument(
@@ -111,18 +128,16 @@ def add_otel(parser: argparse.ArgumentParser) -> None:
 
 
 def check_otel() -> None:
-    """Raise InputError where that cannot be done."""
+    """Raise InputError where the packages for --otel are missing."""
     check_extra("--otel", "otel", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def add_log_format(parser: argparse.ArgumentParser) -> None:
     """Declare --log-format."""
     parser.add_argument(
-        "--log-format",
-        choices=("text", "json"),
-        default="text",
-        help="of what goes to stderr; with json of each line, whatever writes it",
-    )
+        "--log-format", choices=("text", "json"), default="text",
+        help="write logs to stderr as text or as JSON, which then every line is",
+    )  # fmt: skip
 
 
 def whole_number_in(least: int, most: int) -> Callable[[str], int]:
@@ -154,7 +169,7 @@ def some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def address(text: str) -> tuple[str, int]:
-    """HOST:PORT, the host of an IPv6 address in brackets."""
+    """Returns HOST:PORT, the host of an IPv6 address in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"expected HOST:PORT, got {text!r}")
@@ -171,32 +186,25 @@ def origin(text: str) -> str:
 
 
 def add_allow_origin(parser: argparse.ArgumentParser) -> None:
-    """Of the commands that start nodes."""
+    """Declare --allow-origin."""
     parser.add_argument(
-        "--allow-origin",
-        type=origin,
-        action="append",
-        default=[],
-        metavar="ORIGIN",
+        "--allow-origin", type=origin, action="append", default=[], metavar="ORIGIN",
         help="let pages of this other site make requests, and read errors of the node in front of "
         "a service; may be repeated, * is all sites (default: none)",
-    )
+    )  # fmt: skip
 
 
 def add_tokens(parser: argparse.ArgumentParser) -> None:
-    """Of the commands that start nodes."""
+    """Declare --tokens."""
     parser.add_argument(
-        "--tokens",
-        action="append",
-        default=[],
-        metavar="FILE",
+        "--tokens", action="append", default=[], metavar="FILE",
         help="let in only who shows an API token of this YAML file (`spillover token new` makes "
         "them); may be repeated; read again each 10 s (default: everybody is let in)",
-    )
+    )  # fmt: skip
 
 
 def node_url(text: str) -> str:
-    """http://HOST[:PORT] or https://HOST[:PORT], without a path."""
+    """Returns http://HOST[:PORT] or https://HOST[:PORT], without a path."""
     bare = text.removesuffix("/")
     if not is_plain_url(bare):
         hint = did_you_mean_url(text)

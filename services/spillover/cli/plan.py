@@ -1,4 +1,4 @@
-"""`spillover plan`: how many servers each site needs, alone and networked."""
+"""`spillover plan`: find how many servers each site needs, alone and networked."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from spillover.commandline.option_types import above_zero
+from spillover.commandline.terminal import open_console, say, table_of
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Schedule
 from spillover.model.topology import DEFAULT_POLICY, Topology
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.sim.overflow.alike import check_alike
 from spillover.sim.overflow.plan import Judge, Planner, Servers
-from spillover_loadgen.option_types import above_zero
-from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
-from spillover_loadgen.terminal import open_console, say, table_of
+from spillover.workloads.options import add_schedule_options, read_schedule, stretched
 
 NO_DEADLINE_MS = 1e12
-"""What takes too long shall count as long, not as refused."""
+"""No deadline is as long as this: a request that takes too long shall count as slow, not as
+refused."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,16 +32,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "too long counts as slow, not as refused"
     )
     parser.epilog = "spillover plan tokens --help: limits of tokens for a pool of unlike servers"
-    parser.add_argument("--topology", required=True, metavar="T", help="a file or built-in name")
+    parser.add_argument(
+        "--topology", required=True, metavar="T",
+        help="the topology: a YAML file, or a built-in name",
+    )  # fmt: skip
     networked = [name for name in POLICY_NAMES if name != "isolated"]
     parser.add_argument(
-        "--policy", choices=networked, help="of the networked side, instead of the topology's own"
+        "--policy",
+        choices=networked,
+        help="let the networked side decide by this policy instead of the topology's own",
     )
     parser.add_argument(
         "--p99-ms", type=above_zero, required=True, metavar="X",
-        help="what 99 of 100 requests of every site shall take at most",
+        help="the time that 99 of 100 requests of every site shall take at most",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument(
+        "--json", action="store_true",
+        help="print one JSON object instead of a table",
+    )  # fmt: skip
     add_schedule_options(parser)
 
 
@@ -68,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _judge(topology: Topology, schedule: Schedule, seed: int) -> Judge:
-    """What the fast engine says of a number of servers."""
+    """Returns the function that judges a number of servers with the fast engine."""
     # First what says in one line that the extra is missing; numpy is missing then too.
     from spillover.sim.fast.overflow.run import run_fast  # isort: skip
     from spillover.sim.fast.overflow.arrivals import arrays_of  # isort: skip
@@ -101,7 +110,7 @@ def _judge(topology: Topology, schedule: Schedule, seed: int) -> Judge:
 
 @contextmanager
 def _saying() -> Iterator[Callable[[str], None] | None]:
-    """A line that tells how far the search is, only where stderr is a terminal."""
+    """Show how far the search is in one line, only where stderr is a terminal."""
     console = open_console()
     if not console.is_terminal:
         yield None

@@ -1,4 +1,4 @@
-"""`spillover plan tokens`: token limits for a pool of unlike servers, and what they come to."""
+"""`spillover plan tokens`: find token limits for a pool of unlike servers, and their effects."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING
 
 from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import node_url, whole_number_in
-from spillover.cli.tokens_measured import Measured, measure
+from spillover.cli.pool_measured import Measured, measure
+from spillover.commandline.option_types import above_zero
+from spillover.commandline.terminal import open_console, say, show_table, table_of
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.pool import Pool
-from spillover_loadgen.option_types import above_zero
-from spillover_loadgen.terminal import open_console, say, show_table, table_of
 
 if TYPE_CHECKING:
     from spillover.sim.theory.tokens.limits import Limits, TokenPlan
 
 ABOVE_IDEAL = 0.01
-"""What is aimed at if nothing is said: one job in a hundred more than has to be blocked."""
+"""The goal without options: at most one job in a hundred more is blocked than has to be."""
 
 MEASURED_S = 30.0
 
 AT_MOST = 32
 TOKENS_MAX = 1000
-"""A node takes larger limits; the exact model of a few classes does not."""
+"""The exact model of a few classes takes limits up to this; a node takes larger ones."""
 
 ROWS_MAX = 14
 TYPES_SHOWN = 6
-"""Columns of types in the table. With more, --json has them."""
+"""The table has columns for up to so many types; --json has them all."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,14 +43,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "that each takes longer; the figures are exact"
     )
     pools = parser.add_mutually_exclusive_group(required=True)
-    pools.add_argument("--pool", metavar="F", help="a file or built-in name: comte8, comte11")
+    pools.add_argument(
+        "--pool", metavar="F",
+        help="the pool: a YAML file, or a built-in name (comte8, comte11)",
+    )  # fmt: skip
     pools.add_argument(
         "--from", type=node_url, dest="url", metavar="URL",
-        help="the pool of a node that runs, at the rates measured there",
+        help="take the pool of this node, at the rates measured there",
     )  # fmt: skip
     parser.add_argument(
         "--for-s", type=above_zero, metavar="S",
-        help=f"how long that is measured (default {MEASURED_S:g}): the longer, the better known",
+        help=f"measure that for so long (default {MEASURED_S:g}): the longer, the better known",
     )  # fmt: skip
     parser.add_argument(
         "--load", type=above_zero, metavar="RHO",
@@ -59,23 +62,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     goals = parser.add_mutually_exclusive_group()
     goals.add_argument(
         "--blocking", type=above_zero, metavar="B",
-        help="the fewest tokens that block at most this share of jobs (default: "
+        help="find the fewest tokens that block at most this share of jobs (default: "
         f"{ABOVE_IDEAL:g} more than any dispatcher has to)",
     )  # fmt: skip
     goals.add_argument(
         "--slowdown", type=above_zero, metavar="X",
-        help="the least blocking while jobs take on average at most X times as long as alone",
+        help="find the least blocking while jobs take on average at most X times as long as alone",
     )  # fmt: skip
     goals.add_argument(
         "--time-ms", type=above_zero, metavar="T",
-        help="the least blocking while jobs take on average at most T ms",
+        help="find the least blocking while jobs take on average at most T ms",
     )  # fmt: skip
     parser.add_argument(
         "--at-most", type=whole_number_in(1, TOKENS_MAX), default=AT_MOST, metavar="K",
-        help="tokens of a class, such as what fits into a server's memory (default %(default)s)",
+        help="give a class at most so many tokens, such as what fits into a server's memory",
     )  # fmt: skip
-    parser.add_argument("--plot", metavar="FILE", help="draw the curve: .png, .svg or .pdf")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument(
+        "--plot", metavar="FILE",
+        help="draw the curve to this file: .png, .svg or .pdf",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true",
+        help="print one JSON object instead of a table",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,7 +124,7 @@ def _measured(url: str, duration_s: float) -> Measured:
 
 
 def _pool(measured: Measured | None, options: argparse.Namespace) -> Pool:
-    """The pool with its rates: those measured, or those of the file."""
+    """Returns the pool with its rates: those measured, or those of the file."""
     pool = load_pool(options.pool) if measured is None else measured.pool
     return pool if options.load is None else pool.at_load(options.load)
 
@@ -159,7 +168,7 @@ def _print(plan: TokenPlan, measured: Measured | None) -> None:
 
 
 def _rows(plan: TokenPlan) -> Iterable[tuple[str, Limits]]:
-    """Some of the curve, with the row that is right for all classes alike, and the others."""
+    """Yield some of the curve, with the row that is right for all classes alike, and the others."""
     last = len(plan.curve)
     step = -(-last // ROWS_MAX)
     for count, limits in enumerate(plan.curve, 1):

@@ -1,4 +1,4 @@
-"""What operators' commands ask and show of producers of the distributed queue."""
+"""Operators' commands ask producers of the distributed queue, and show their answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from urllib.parse import quote
 from rich.table import Table
 from rich.text import Text
 
-from spillover.cli.node_calls import Headers, NodeCalls, Refused
+from spillover.cli.node_answers import PRODUCER_COUNTS, is_producer, is_story
+from spillover.cli.node_calls import Headers, NodeCalls, ProblemAnswered
 from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, RunError
 
@@ -17,27 +18,16 @@ TITLES = (
     *("producer", "buffered", "granted", "dead", "offers", "takes", "probes", "produced"),
     *("done", "objects", "state"),
 )
-_COUNTS = ("granted", "dead", "waiting", "takes", "parked", "produced", "acknowledged")
 _NO_SUCH_PATH = ("not_found", "method_not_allowed")
 
 
-def is_producer(told: dict[str, Any]) -> bool:
-    """Returns whether this may be what a producer says at `/state`."""
-    counts = ("buffered", "buffers", *_COUNTS)
-    return (
-        isinstance(told.get("producer"), str)
-        and isinstance(told.get("peers"), dict)
-        and all(isinstance(told.get(name), int) for name in counts)
-    )
-
-
-def says_no_such_path(refused: Refused) -> bool:
-    """Returns whether whoever answers is no node, and may be a producer."""
+def says_no_such_path(refused: ProblemAnswered) -> bool:
+    """Returns whether it is no node that answers, and may be a producer."""
     return refused.reason in _NO_SUCH_PATH
 
 
 async def ask_peers(own: dict[str, Any], url: str, headers: Headers = ()) -> dict[str, Any]:
-    """Returns the state of the producer at `url`, which is its `own`, and of its peers, None of
+    """Returns the states of the producer at `url`, which is its `own`, and of its peers; None for
     those that do not answer."""
     others = await asyncio.gather(
         *(_state(str(peer), url, headers) for peer in own["peers"].values())
@@ -56,7 +46,7 @@ async def _state(url: str, told_at: str, headers: Headers) -> dict[str, Any] | N
 
 
 def producers_table(producers: dict[str, Any]) -> Table:
-    """Returns what `spillover status` shows of them."""
+    """Returns the table that `spillover status` shows."""
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for title in TITLES:
         table.add_column(title, justify="right" if title in TITLES[1:-2] else "left")
@@ -69,7 +59,7 @@ def producers_table(producers: dict[str, Any]) -> Table:
         table.add_row(
             Text(name),
             f"{state['buffered']}/{state['buffers']}",
-            *(str(state[count]) for count in _COUNTS),
+            *(str(state[count]) for count in PRODUCER_COUNTS),
             "on disk" if state.get("durable") else "in memory",
             "drained" if state.get("drained") else "draining" if state.get("draining") else "well",
         )
@@ -84,22 +74,13 @@ async def explain_there(url: str, name: str, headers: Headers) -> dict[str, Any]
         if not is_producer(state):
             return None
         try:
-            return await calls.call("GET", f"/explain/{quote(name, safe='')}", _is_explanation)
-        except Refused as refused:
+            return await calls.call("GET", f"/explain/{quote(name, safe='')}", is_story)
+        except ProblemAnswered as refused:
             raise RunError(f"producer {state['producer']}: {refused}") from None
 
 
-def _is_explanation(told: dict[str, Any]) -> bool:
-    story = told.get("story")
-    return (
-        isinstance(told.get("state"), str)
-        and isinstance(story, list)
-        and all(isinstance(one, dict) and isinstance(one.get("words"), str) for one in story)
-    )
-
-
 def explained(told: dict[str, Any]) -> Text:
-    """Returns it for people."""
+    """Returns the story for people."""
     lines = [f"{told.get('kind')} {told.get('id')} at producer {told.get('producer')}"]
     lines += [
         f"  {float(one.get('at_ms') or 0.0):9.1f} ms  {one['words']}" for one in told["story"]

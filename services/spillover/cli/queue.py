@@ -1,5 +1,5 @@
-"""`spillover queue`: one producer of the distributed queue, until SIGTERM or Ctrl-C. `spillover
-queue work` is in `queue_work`, `spillover queue put-back` in `queue_put_back`."""
+"""`spillover queue`: run one producer of the distributed queue, until SIGTERM or Ctrl-C.
+`queue_work` has `spillover queue work`, and `queue_put_back` has `spillover queue put-back`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from spillover.apps.queue.server import serve_producer
 from spillover.cli import queue_put_back, queue_work
 from spillover.cli.parsing import add_log_format, add_tokens, address
 from spillover.cli.tls_options import add_tls_options, tls_files
+from spillover.commandline.api_token import Headers, add_token_file, token_headers
+from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.parsing import add_command
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
@@ -28,18 +31,21 @@ from spillover.live.queue.wire import ID_LENGTH_MAX, PRODUCERS_MAX
 from spillover.model.addresses import is_plain_url
 from spillover.model.errors import InputError
 from spillover.model.topology import CLUSTER_ID
-from spillover_loadgen.api_token import Headers, add_token_file, token_headers
-from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 
 OBJECT_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--id", metavar="ID", help="no other producer's; a producer needs one")
+    parser.add_argument(
+        "--id", metavar="ID",
+        help="the producer's id, which no other producer of the queue has; required without a "
+        "COMMAND",
+    )  # fmt: skip
     parser.add_argument(
         "--bind", type=address, default=("127.0.0.1", 0), metavar="HOST:PORT",
-        help="serve there (default 127.0.0.1:0, any port that is free; the first line tells)",
+        help="serve at this address (default 127.0.0.1:0, any port that is free; the first line "
+        "tells)",
     )  # fmt: skip
     parser.add_argument(
         "--peer", action="append", default=[], metavar="ID=URL",
@@ -47,23 +53,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "them: its URL is where consumers reach it then, unless --url says",
     )  # fmt: skip
     parser.add_argument(
-        "--url", metavar="URL", help="where consumers reach this one, if not at --bind"
+        "--url",
+        metavar="URL",
+        help="the URL where consumers reach this producer (default: where it listens)",
     )
     _add_limits(parser)
     parser.add_argument(
         "--store", type=Path, metavar="DIR",
-        help="keep objects there, so that they outlive this process (default: in memory only)",
+        help="keep objects in this directory, so that they outlive this process (default: in "
+        "memory only)",
     )  # fmt: skip
     parser.add_argument(
         "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
-        help="how long SIGTERM waits for objects to be taken (default 30)",
+        help="wait at most so many seconds after SIGTERM for objects to be taken",
     )  # fmt: skip
     parser.add_argument(
         "--end-with-stdin", action="store_true",
         help="end at once when standard input ends: whoever started the producer has died",
     )  # fmt: skip
     parser.add_argument(
-        "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
+        "--json",
+        action="store_true",
+        help="accepted for symmetry: once ready, one JSON line is on stdout in any case",
     )
     add_tls_options(
         parser,
@@ -79,55 +90,46 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=False)
-    worker = commands.add_parser(
-        "work", help=queue_work.SUMMARY, description=queue_work.DESCRIPTION, allow_abbrev=False
-    )
-    queue_work.configure(worker)
-    worker.set_defaults(command=queue_work.run)
-    back = commands.add_parser(
-        "put-back",
-        help=queue_put_back.SUMMARY,
-        description=queue_put_back.DESCRIPTION,
-        allow_abbrev=False,
-    )
-    queue_put_back.configure(back)
-    back.set_defaults(command=queue_put_back.run)
+    for name, module in {"work": queue_work, "put-back": queue_put_back}.items():
+        module.configure(
+            add_command(commands, name, module.SUMMARY, module.run, module.DESCRIPTION)
+        )
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--buffers", type=whole_number, default=5, metavar="N",
-        help="places for objects that nobody has been granted (default 5)",
+        help="hold so many objects that nobody has been granted",
     )  # fmt: skip
     parser.add_argument(
         "--object-limit-bytes", type=whole_number, default=OBJECT_LIMIT_BYTES, metavar="BYTES",
-        help=f"larger objects get 413 (default {OBJECT_LIMIT_BYTES})",
+        help="refuse larger objects with 413",
     )  # fmt: skip
     parser.add_argument(
         "--held-limit-bytes", type=whole_number, metavar="BYTES",
-        help="with so many bytes of objects in memory producers wait (default: a quarter of the "
-        "memory at hand)",
+        help="let producers wait with so many bytes of objects in memory (default: a quarter of "
+        "the memory at hand)",
     )  # fmt: skip
     parser.add_argument(
         "--visibility-ms", type=above_zero, default=30_000.0, metavar="MS",
-        help="an object that is not acknowledged within so long returns (default 30000)",
+        help="take an object back if it is not acknowledged within this time",
     )  # fmt: skip
     parser.add_argument(
         "--probe-expiry-ms", type=above_zero, default=5_000.0, metavar="MS",
-        help="a consumer that waits looks at all producers again after so long (default 5000)",
+        help="let a consumer that waits look at all producers again after so long",
     )  # fmt: skip
     parser.add_argument(
         "--deliveries-max", type=whole_number, default=10, metavar="N",
-        help="an object that was granted so often in vain goes to /dead (default 10)",
+        help="move an object to /dead after so many grants in vain",
     )  # fmt: skip
     parser.add_argument(
         "--retry-ms", type=at_least_zero, default=1_000.0, metavar="MS",
-        help="an object that was given back as not handled rests for so long before it is given "
-        "again, twice as long each further time; 0: not at all (default 1000)",
+        help="let an object that was given back as not handled rest this long, and twice as "
+        "long each further time; 0: not at all",
     )  # fmt: skip
     parser.add_argument(
         "--retry-max-ms", type=at_least_zero, default=60_000.0, metavar="MS",
-        help="and never longer than this (default 60000)",
+        help="let an object rest for at most so long",
     )  # fmt: skip
 
 
@@ -207,7 +209,7 @@ def settings_of(options: argparse.Namespace) -> ProducerSettings:
 
 
 def _shown(options: argparse.Namespace, peers: Mapping[str, str]) -> Headers:
-    """The headers that show the producer's own API token to the others."""
+    """Returns the headers that show the producer's own API token to the others."""
     shown = token_headers(options)
     if options.tokens and peers and not shown:
         expected = "expected the secret of an API token with the role submit, to show to the other"
@@ -218,7 +220,8 @@ def _shown(options: argparse.Namespace, peers: Mapping[str, str]) -> Headers:
 def _certified(
     options: argparse.Namespace, own_url: str | None, peers: Mapping[str, str]
 ) -> CertifiedProducers | None:
-    """What the producer shows and whom it believes; None where it speaks no TLS."""
+    """Returns the producer's certificate and the CAs that it believes; None where it speaks no
+    TLS."""
     files = tls_files(options, wants_ca=bool(peers))
     if files is None:
         return None

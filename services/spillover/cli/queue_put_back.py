@@ -3,55 +3,46 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-from typing import Any
 from urllib.parse import urlencode
 
-from spillover.cli.node_calls import NodeCalls
-from spillover.cli.parsing import node_url
-from spillover_loadgen.api_token import add_token_file, token_headers
-from spillover_loadgen.option_types import whole_number
-from spillover_loadgen.trusting import add_ca_file
+from spillover.cli.node_answers import is_put_back
+from spillover.cli.node_calls import add_call_options, call_once
+from spillover.commandline.option_types import whole_number
 
 SUMMARY = "put a producer's dead objects back into its buffer, all or some"
 DESCRIPTION = """\
 Objects that were given too often in vain are dead (GET /dead lists them). Once what was wrong with
-their handling is mended, put them back: they are given again as if they had never been.
+their handling is mended, put them back: they are given again, as if they had never
+been given.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("url", type=node_url, metavar="URL", help="the producer, http://HOST:PORT")
-    parser.add_argument("--content-type", metavar="TYPE", help="only objects of this type")
-    parser.add_argument(
-        "--first", type=whole_number, metavar="N", help="only objects from this number on"
+    add_call_options(
+        parser, "the producer, http://HOST:PORT", "print the counts as one JSON object"
     )
     parser.add_argument(
-        "--last", type=whole_number, metavar="N", help="only objects up to this one"
+        "--content-type", metavar="TYPE", help="put only objects of this type back (default: all)"
     )
-    parser.add_argument("--json", action="store_true", help="the counts on stdout, as JSON")
-    add_ca_file(parser)
-    add_token_file(parser)
+    parser.add_argument(
+        "--first", type=whole_number, metavar="N",
+        help="put only objects from this number on back (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--last", type=whole_number, metavar="N",
+        help="put only objects up to this number back (default: all)",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    told = asyncio.run(_put_back(options))
+    given = {name: getattr(options, name) for name in ("content_type", "first", "last")}
+    asked = urlencode({name: value for name, value in given.items() if value is not None})
+    told = call_once(options, "POST", f"/dead/put-back?{asked}".rstrip("?"), is_put_back)
     if options.json:
         print(json.dumps(told), flush=True)
     else:
         print(f"{told['put_back']} objects are put back, {told['dead']} are dead still")
     return 0
-
-
-async def _put_back(options: argparse.Namespace) -> dict[str, Any]:
-    given = {name: getattr(options, name) for name in ("content_type", "first", "last")}
-    asked = urlencode({name: value for name, value in given.items() if value is not None})
-    async with NodeCalls(options.url, token_headers(options)) as node:
-        return await node.call("POST", f"/dead/put-back?{asked}".rstrip("?"), _is_told)
-
-
-def _is_told(told: dict[str, Any]) -> bool:
-    return {"put_back", "dead"} <= told.keys()

@@ -1,4 +1,4 @@
-"""`spillover queue work`: a handler fed by the distributed queue, until SIGTERM or Ctrl-C."""
+"""`spillover queue work`: feed a handler from the distributed queue, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 import uvloop
 
 from spillover.cli.parsing import add_log_format
+from spillover.commandline.api_token import add_token_file, read_secret
+from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.trusting import add_ca_file
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
 from spillover.live.process.stopping import StopSignals, has_returned
@@ -22,9 +25,6 @@ from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster
 from spillover.model.trust import CA_VARIABLE
-from spillover_loadgen.api_token import add_token_file, read_secret
-from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
-from spillover_loadgen.trusting import add_ca_file
 
 SUMMARY = "feed a handler with the objects of a queue, until SIGTERM or Ctrl-C"
 DESCRIPTION = """\
@@ -38,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "--handler", required=True, metavar="HANDLER",
-        help="python:MODULE:FUNCTION, http:URL, or what else a node can have; it gets an object's "
-        "JSON, other types as content_type and body_base64",
+        help="the handler: python:MODULE:FUNCTION, http:URL, or what else a node can have; it "
+        "gets an object's JSON, other types as content_type and body_base64",
     )  # fmt: skip
     parser.add_argument(
         "--producer", action="append", required=True, metavar="URL",
@@ -47,30 +47,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--at-once", type=whole_number, default=1, metavar="N",
-        help="how many objects are handled at the same time",
+        help="handle so many objects at the same time",
     )  # fmt: skip
     parser.add_argument(
         "--workers", choices=("thread", "process"), default="thread",
-        help="where a synchronous python handler runs",
+        help="run a synchronous python handler in threads or in processes",
     )  # fmt: skip
     parser.add_argument(
         "--deadline-ms", type=above_zero, default=3_600_000.0, metavar="MS",
-        help="an object that takes longer goes back",
+        help="give back an object whose handling takes longer",
     )  # fmt: skip
     parser.add_argument(
         "--max-hops", type=whole_number, default=3, metavar="N",
-        help="how many producers one probe visits",
+        help="let one probe visit so many producers",
     )  # fmt: skip
     parser.add_argument(
         "--access", choices=("uniform", "learned"), default="learned",
-        help="which producers are asked: all alike, or those from which objects came",
+        help="ask all producers alike, or mostly those from which objects came",
     )  # fmt: skip
     parser.add_argument(
         "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
-        help="how long SIGTERM waits for objects under way; then they go back",
+        help="wait at most so many seconds after SIGTERM for objects under way; then they go back",
     )  # fmt: skip
     parser.add_argument(
-        "--json", action="store_true", help="as without it: one JSON line on stdout, at the end"
+        "--json",
+        action="store_true",
+        help="accepted for symmetry: at the end, one JSON line is on stdout in any case",
     )
     add_log_format(parser)
     add_token_file(parser)
@@ -112,7 +114,7 @@ def _consumer_of(options: argparse.Namespace) -> Consumer:
 
 
 async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, Any]:
-    """What became of the objects."""
+    """Run until the end, and return how many objects were done and given back."""
     work = _work_of(consumer, options)
     stopped = asyncio.Event()
     limit_s = options.drain_timeout_s + 2.0 * CLOSE_S
@@ -135,7 +137,7 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
 
 
 def _work_of(consumer: Consumer, options: argparse.Namespace) -> QueueWork:
-    """In a running loop."""
+    """Returns the work, which belongs to the running loop."""
     try:
         return QueueWork(consumer, pool_of(options), "--handler", options.deadline_ms / 1e3)
     except InputError as error:

@@ -1,17 +1,32 @@
-"""`spillover sim MODEL`: the same decisions as the services, in virtual time."""
+"""`spillover sim MODEL`: make the decisions of the services in virtual time."""
 
 from __future__ import annotations
 
 import argparse
 
-from spillover.cli.models import Model, add_models, run_model
+from spillover.cli.command import CliCommand
+from spillover.cli.models import add_models, run_model
 
 MODELS = {
-    "overflow": Model("sim_overflow", "networked queues: a schedule through a topology"),
-    "tokens": Model("sim_tokens", "typed jobs on unlike servers, longest-available token first"),
-    "probing": Model("sim_probing", "the distributed queue: probes hop between producers"),
-    "rebalance": Model("sim_rebalance", "clients that move when servers come and go"),
-    "leases": Model("sim_leases", "partitions shared out over nodes, message by message"),
+    "overflow": CliCommand(
+        "spillover.cli.models.sim_overflow",
+        "simulate networked queues: a schedule through a topology",
+    ),
+    "tokens": CliCommand(
+        "spillover.cli.models.sim_tokens",
+        "simulate typed jobs on unlike servers, longest-available token first",
+    ),
+    "probing": CliCommand(
+        "spillover.cli.models.sim_probing",
+        "simulate the distributed queue: probes hop between producers",
+    ),
+    "rebalance": CliCommand(
+        "spillover.cli.models.sim_rebalance", "simulate clients that move when servers come and go"
+    ),
+    "leases": CliCommand(
+        "spillover.cli.models.sim_leases",
+        "simulate partitions that nodes share out, message by message",
+    ),
 }
 
 run = run_model

@@ -1,5 +1,5 @@
-"""`spillover status URL`: the federation that the node at URL belongs to, the producers that the
-one at URL knows, or the lease group of the member at URL."""
+"""`spillover status URL`: show the federation of the node at URL, the producers that the one at URL
+knows, or the lease group of the member at URL."""
 
 from __future__ import annotations
 
@@ -12,41 +12,31 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from spillover.cli.members import is_member, members_table
-from spillover.cli.node_calls import Headers, NodeCalls, Refused, is_state
-from spillover.cli.parsing import node_url
-from spillover.cli.producers import (
-    ask_peers,
-    is_producer,
-    producers_table,
-    says_no_such_path,
-)
+from spillover.cli.members import members_table
+from spillover.cli.node_answers import is_federation, is_member, is_producer
+from spillover.cli.node_calls import Headers, NodeCalls, ProblemAnswered, add_call_options
+from spillover.cli.producers import ask_peers, producers_table, says_no_such_path
+from spillover.commandline.api_token import token_headers
+from spillover.commandline.terminal import open_console, show_table
 from spillover.policy.overflow.choosers import BY_LOAD
-from spillover_loadgen.api_token import add_token_file, token_headers
-from spillover_loadgen.terminal import open_console, show_table
-from spillover_loadgen.trusting import add_ca_file
 
 TITLES = ("cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state")
 COUNTERS = ("failed", "rejected", "refused")
-"""Columns for what the nodes count of these; without such a node there is none."""
+"""Counters have a column each, if any node has them."""
 
 HEALTH_STYLES = {"well": "", "recovering": "yellow", "resting": "yellow", "degraded": "red"}
 MISSING = "\N{EN DASH}"
 SERVERS_NAMED_MAX = 5
-"""Of a pool, that take no work."""
+"""At most so many servers that take no work are named for a pool."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "url",
-        type=node_url,
-        metavar="URL",
-        help="any node, producer or lease member, http://HOST:PORT",
+    add_call_options(
+        parser,
+        "any node, producer or lease member, http://HOST:PORT",
+        "print one JSON object instead of a table",
     )
-    add_ca_file(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,22 +59,14 @@ def _shown(told: dict[str, Any]) -> Table:
 async def _ask(url: str, headers: Headers) -> dict[str, Any]:
     async with NodeCalls(url, headers) as node:
         try:
-            return await node.call("GET", "/federation", _is_federation)
-        except Refused as refused:
+            return await node.call("GET", "/federation", is_federation)
+        except ProblemAnswered as refused:
             if not says_no_such_path(refused):
                 raise
         state = await node.call("GET", "/state", lambda told: is_producer(told) or is_member(told))
     if is_member(state):
         return {"lease": state}
     return {"producers": await ask_peers(state, url, headers)}
-
-
-def _is_federation(told: dict[str, Any]) -> bool:
-    clusters = told.get("clusters")
-    return isinstance(clusters, dict) and all(
-        isinstance(state, dict) and ("unreachable" in state or is_state(state))
-        for state in clusters.values()
-    )
 
 
 def _table(clusters: dict[str, Any]) -> Table:
@@ -129,7 +111,7 @@ def _table(clusters: dict[str, Any]) -> Table:
 
 
 def _health(state: dict[str, Any]) -> str | None:
-    """In a word; None of a node that says nothing of it."""
+    """Returns the health in a word, or None for a node that reports none."""
     told = state.get("health")
     if isinstance(told, str):
         return told
@@ -145,7 +127,7 @@ def _config(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _version(state: dict[str, Any]) -> str:
-    """Which configuration it goes by: told where nodes differ."""
+    """Returns the configuration that the node goes by. It is shown where nodes differ."""
     config = _config(state)
     by = config.get("by")
     version = _count(config.get("version"))
@@ -153,12 +135,12 @@ def _version(state: dict[str, Any]) -> str:
 
 
 def _goes_by_load(state: dict[str, Any]) -> bool:
-    """Whether load and pulls say anything: else there are no columns for them."""
+    """Returns whether load and pulls mean anything: else there are no columns for them."""
     return str(state.get("policy")) in BY_LOAD or _shadow(state) in BY_LOAD
 
 
 def _shadow(state: dict[str, Any]) -> str | None:
-    """The policy that is asked along, if any."""
+    """Returns the policy that is asked along, if any."""
     shadow = state.get("shadow")
     policy = shadow.get("policy") if isinstance(shadow, dict) else None
     return policy if isinstance(policy, str) else None
@@ -170,13 +152,13 @@ def _policy(state: dict[str, Any]) -> str:
 
 
 def _pool(state: dict[str, Any]) -> dict[str, Any]:
-    """What a node says of its unlike servers; nothing where they are alike."""
+    """Returns the unlike servers of a node; nothing where servers are alike."""
     told = state.get("tokens")
     return told if isinstance(told, dict) else {}
 
 
 def _tokens(state: dict[str, Any]) -> list[str]:
-    """Those held of all there are, and requests that came and found none."""
+    """Returns the tokens held of all there are, and how many requests found none."""
     pool = _pool(state)
     if not pool:
         return [MISSING, MISSING]
@@ -207,8 +189,8 @@ def _share(value: object) -> str:
 
 
 def _neighbors(state: dict[str, Any]) -> Text:
-    """The unknown ones red, with a question mark; behind a neighbor what was done to its link, and
-    that it is degraded, as far as it is known here."""
+    """Returns the neighbors, unknown ones in red with a question mark. Behind each stands what
+    was done to its link, and that it is degraded, as far as the node knows."""
     names = []
     for neighbor in state["neighbors"]:
         known = neighbor.get("alive") is not False
@@ -231,7 +213,7 @@ def _link(link: dict[str, Any]) -> str:
 
 
 def _unreachable(state: dict[str, Any]) -> str:
-    """With how long ago a neighbor last heard of it, if one ever did."""
+    """Returns the word, and how long ago a neighbor had a report of it, if one ever did."""
     seen_s = state.get("last_seen_s")
     return "unreachable" if seen_s is None else f"unreachable {seen_s:.0f} s"
 

@@ -1,5 +1,5 @@
-"""`spillover tls init|add|renew|check`: certificates for a federation of one's own, made and
-checked. Nodes take them from wherever they are from."""
+"""`spillover tls init|add|renew|check`: make and check certificates for a federation of one's own.
+Nodes take certificates from elsewhere, too."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillover.cli.parsing import whole_number_in
+from spillover.commandline.parsing import add_command
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.certified_names import problem_with_federation
@@ -22,9 +23,9 @@ from spillover.model.nearest import did_you_mean
 from spillover.model.topology import Topology
 
 if TYPE_CHECKING:
-    from spillover.tools.certificates.checking import Found
-    from spillover.tools.certificates.directory import CertificateDirectory
-    from spillover.tools.certificates.names import Holder
+    from spillover.certificates.checking import CheckResult
+    from spillover.certificates.directory import CertificateDirectory
+    from spillover.certificates.names import CertificateHolder
 
 DAYS = 90
 DAYS_MAX = 3650
@@ -35,30 +36,34 @@ OUT = "certificates"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and their options."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    summary = "make a CA, and a certificate for each cluster, producer and lease member"
-    init = commands.add_parser("init", help=summary, description=summary, allow_abbrev=False)
-    _add_topology(init, required=False)
+    init = add_command(
+        commands,
+        "init",
+        "make a CA, and a certificate for each cluster, producer and lease member",
+        _init,
+    )
+    _add_topology(init)
     _add_services(init, "the topology's")
     _add_making(init)
-    init.set_defaults(command=_init)
-    summary = "make a certificate for one more cluster, producer or lease member"
-    add = commands.add_parser("add", help=summary, description=summary, allow_abbrev=False)
-    _add_topology(add, required=False)
-    add.add_argument("--cluster", metavar="ID", help="which of its clusters")
+    add = add_command(
+        commands, "add", "make a certificate for one more cluster, producer or lease member", _add
+    )
+    _add_topology(add)
+    add.add_argument("--cluster", metavar="ID", help="the cluster of the topology to make it for")
     _add_services(add, "that of `tls init`")
     _add_making(add)
-    add.set_defaults(command=_add)
     _configure_renew(commands)
     _configure_check(commands)
 
 
 def _configure_renew(commands: Any) -> None:
-    summary = "make new certificates with new keys, or change the CA"
-    renew = commands.add_parser("renew", help=summary, description=summary, allow_abbrev=False)
-    _add_topology(renew, required=False)
+    renew = add_command(
+        commands, "renew", "make new certificates with new keys, or change the CA", _renew
+    )
+    _add_topology(renew)
     renew.add_argument(
         "--cluster", action="append", metavar="ID",
-        help="only of this one; may be repeated (default: of all in the directory)",
+        help="renew only this one's; may be repeated (default: all in the directory)",
     )  # fmt: skip
     step = renew.add_mutually_exclusive_group()
     step.add_argument(
@@ -70,40 +75,41 @@ def _configure_renew(commands: Any) -> None:
         "--drop-old-ca", action="store_true", help="have only the newest CA trusted, at the end"
     )
     _add_making(renew, overwrites=True)
-    renew.set_defaults(command=_renew)
 
 
 def _configure_check(commands: Any) -> None:
-    summary = "tell what certificates are there, and what is wrong with them (exit status 1)"
-    check = commands.add_parser("check", help=summary, description=summary, allow_abbrev=False)
+    check = add_command(
+        commands, "check", "list certificates, and what is wrong with them (exit status 1)", _check
+    )
     check.add_argument(
         "what", metavar="WHAT",
         help="a directory of `tls init` or of one node, a certificate, or https://HOST:PORT",
     )  # fmt: skip
-    _add_topology(check, required=False)
+    _add_topology(check)
     check.add_argument(
-        "--cluster", metavar="ID", help="whose it should be (default: what the directory says)"
+        "--cluster",
+        metavar="ID",
+        help="expect certificates of this cluster (default: what the directory says)",
     )
     check.add_argument(
-        "--key", metavar="FILE", help="of a certificate (default: tls.key beside it)"
+        "--key", metavar="FILE", help="the certificate's key (default: tls.key beside it)"
     )
     check.add_argument(
         "--ca-file", metavar="FILE",
-        help="the CAs that count (default: ca.crt beside a certificate; where a url is given, as "
-        "for other commands)",
+        help="believe the CAs in this file (default: ca.crt beside a certificate; where a url "
+        "is given, as for other commands)",
     )  # fmt: skip
     check.add_argument(
         "--days-left", type=whole_number_in(0, DAYS_MAX), default=DAYS_LEFT, metavar="DAYS",
-        help=f"less is too little (default {DAYS_LEFT})",
+        help="complain of certificates that hold for fewer days",
     )  # fmt: skip
-    check.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    check.set_defaults(command=_check)
+    check.add_argument("--json", action="store_true", help="print one JSON object on stdout")
 
 
-def _add_topology(parser: argparse.ArgumentParser, *, required: bool) -> None:
+def _add_topology(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--topology", required=required, metavar="T",
-        help="a YAML file, or a built-in name: which clusters there are, and their urls",
+        "--topology", metavar="T",
+        help="the topology, which has the clusters and their urls: a YAML file, or a built-in name",
     )  # fmt: skip
 
 
@@ -122,15 +128,15 @@ def _add_services(parser: argparse.ArgumentParser, default: str) -> None:
 
 def _add_making(parser: argparse.ArgumentParser, *, overwrites: bool = False) -> None:
     parser.add_argument(
-        "--out", type=Path, default=Path(OUT), metavar="DIR", help=f"where (default {OUT}, here)"
+        "--out", type=Path, default=Path(OUT), metavar="DIR", help="write to this directory"
     )
     parser.add_argument(
         "--days", type=whole_number_in(1, DAYS_MAX), default=DAYS, metavar="DAYS",
-        help=f"how long a cluster's certificate holds (default {DAYS}; a CA ten years)",
+        help="let certificates hold so many days; a CA holds ten years",
     )  # fmt: skip
     if not overwrites:
         parser.add_argument("--force", action="store_true", help="replace keys that are there")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -141,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from spillover.tools.certificates.names import holders_of
+    from spillover.certificates.names import holders_of
 
     topology = None if options.topology is None else _topology(options)
     if topology is None and not (options.service and options.name):
@@ -157,7 +163,7 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from spillover.tools.certificates.names import holders_of
+    from spillover.certificates.names import holders_of
 
     if (options.topology is None) != (options.cluster is None):
         given, other = ("--cluster", "--topology")[:: 1 if options.topology is None else -1]
@@ -176,9 +182,9 @@ def _add(options: argparse.Namespace) -> int:
     return _tell_made(options, directory, [holder.id for holder in holders], now)
 
 
-def _services(options: argparse.Namespace, name: str) -> list[Holder]:
-    """Those of --service, `name` being theirs unless told otherwise."""
-    from spillover.tools.certificates.names import service_holder
+def _services(options: argparse.Namespace, name: str) -> list[CertificateHolder]:
+    """Returns the holders of --service; `name` is theirs unless --name is given."""
+    from spillover.certificates.names import service_holder
 
     if options.name is not None:
         if not options.service:
@@ -189,8 +195,8 @@ def _services(options: argparse.Namespace, name: str) -> list[Holder]:
     return [service_holder(told, options.name or name) for told in options.service]
 
 
-def _check_apart(holders: Sequence[Holder]) -> None:
-    """Each has a directory of its own, also where that knows no upper case."""
+def _check_apart(holders: Sequence[CertificateHolder]) -> None:
+    """Raise InputError where two share a directory, also where that knows no upper case."""
     seen: set[str] = set()
     for holder in holders:
         if holder.id.lower() in seen:
@@ -218,14 +224,14 @@ def _renew(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from spillover.live.tls.material import TlsFiles
-    from spillover.tools.certificates.checking import (
+    from spillover.certificates.checking import (
         Wanted,
         check_cas,
         check_directory,
         check_files,
         check_url,
     )
+    from spillover.live.tls.material import TlsFiles
 
     topology = None if options.topology is None else _topology(options)
     if topology is not None and options.cluster is not None:
@@ -265,7 +271,7 @@ def _has_cas_alone(file: str) -> bool:
 
 
 def _topology(options: argparse.Namespace) -> Topology:
-    from spillover.tools.certificates.names import check_topology
+    from spillover.certificates.names import check_topology
 
     topology = load_topology(options.topology)
     check_topology(topology, shown_path(options.topology))
@@ -273,7 +279,7 @@ def _topology(options: argparse.Namespace) -> Topology:
 
 
 def _directory(options: argparse.Namespace) -> CertificateDirectory:
-    from spillover.tools.certificates.directory import CertificateDirectory
+    from spillover.certificates.directory import CertificateDirectory
 
     return CertificateDirectory(options.out)
 
@@ -291,8 +297,8 @@ def _tell_made(
     clusters: Sequence[str],
     now: datetime,
 ) -> int:
-    from spillover.tools.certificates.checking import check_cas, describe
-    from spillover.tools.certificates.directory import CA_FILE, LEAF_FILE
+    from spillover.certificates.checking import check_cas, describe
+    from spillover.certificates.directory import CA_FILE, LEAF_FILE
 
     leaves = {
         cluster: describe(directory.leaf(cluster), directory.path / cluster / LEAF_FILE, now)
@@ -318,7 +324,7 @@ def _tell_made(
     return 0
 
 
-def _tell_found(found: list[Found], *, as_json: bool) -> int:
+def _tell_found(found: list[CheckResult], *, as_json: bool) -> int:
     is_right = not any(one.problems for one in found)
     if as_json:
         print(json.dumps({"ok": is_right, "certificates": [asdict(one) for one in found]}))

@@ -1,6 +1,5 @@
-"""The options by which a service is given its certificate, and whom it believes. Which of them it
-needs is known to the commands.
-"""
+"""Options that give a service its certificate, and the CAs that it believes. The commands know
+which of them they need."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 CERT, KEY, CA = "--tls-cert", "--tls-key", "--tls-ca"
 
 VARIABLES = {CERT: "SPILLOVER_TLS_CERT", KEY: "SPILLOVER_TLS_KEY", CA: "SPILLOVER_TLS_CA"}
-"""Of the environment, for who gives no option."""
+"""The variables of the environment that stand in for options that are not given."""
 
 
 def add_tls_options(parser: argparse.ArgumentParser, cert: str, ca: str | None) -> None:

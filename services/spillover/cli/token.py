@@ -1,4 +1,4 @@
-"""`spillover token new`: an API token, whose secret is shown once and kept nowhere."""
+"""`spillover token new`: make an API token, whose secret is shown once and kept nowhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import sys
 from pathlib import Path
 
+from spillover.commandline.parsing import add_command
 from spillover.inputs.api_tokens import (
     dump_api_token,
     new_api_token,
@@ -25,15 +26,19 @@ MODE = 0o600
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and their options."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    summary = "make an API token: its secret on stdout, its entry for the file of `--tokens`"
-    new = commands.add_parser("new", help=summary, description=summary, allow_abbrev=False)
-    new.add_argument(
-        "--name", required=True, metavar="N", help="who has it, for people: no other of the file"
+    new = add_command(
+        commands,
+        "new",
+        "make an API token: its secret on stdout, its entry for the file of `--tokens`",
     )
     new.add_argument(
+        "--name", required=True, metavar="N",
+        help="the name of whoever has the token, for people; no other token of the file has it",
+    )  # fmt: skip
+    new.add_argument(
         "--tenant", default="", metavar="T",
-        help="whose requests it makes: names, answers and quotas are of a tenant (needed with "
-        "--role submit)",
+        help="the tenant whose requests it makes: names, answers and quotas are a tenant's "
+        "(needed with --role submit)",
     )  # fmt: skip
     new.add_argument(
         "--role", choices=[role.value for role in Role], action="append", required=True,
@@ -42,9 +47,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "may be repeated",
     )  # fmt: skip
     new.add_argument(
-        "--append", metavar="FILE", help="add the entry to this file, which may be new"
+        "--append",
+        metavar="FILE",
+        help="add the entry to this file, which may be new (default: show it)",
     )
-    new.add_argument("--json", action="store_true", help="secret and entry as one JSON object")
+    new.add_argument(
+        "--json", action="store_true",
+        help="print secret and entry as one JSON object",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -73,7 +83,7 @@ def _as_json(token: ApiToken) -> dict[str, object]:
 
 
 def _append(path: str, entry: str) -> None:
-    """Add it, if the file is right with it."""
+    """Add the entry to the file, if the file is right with it."""
     before = read_api_tokens(path) if Path(path).exists() else ""
     between = "" if not before or before.endswith("\n") else "\n"
     parse_api_tokens({path: before + between + entry})

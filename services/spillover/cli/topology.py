@@ -1,4 +1,5 @@
-"""`spillover topology compose FILE` and `topology kubernetes FILE`: a topology as a deployment."""
+"""`spillover topology compose FILE` and `topology kubernetes FILE`: write a topology as a
+deployment."""
 
 from __future__ import annotations
 
@@ -11,21 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import spillover
+from spillover.certificates.names import check_topology
 from spillover.cli.parsing import whole_number_in
-from spillover.inputs.topology_file import load_topology
-from spillover.inputs.yaml_file import shown_path
-from spillover.model.errors import InputError
-from spillover.model.extras import check_extra
-from spillover.model.topology import Topology
-from spillover.tools.certificates.names import check_topology
-from spillover.tools.deployment.compose import (
+from spillover.commandline.option_types import above_zero, whole_number
+from spillover.commandline.parsing import add_command
+from spillover.deployment.compose import (
     CERTIFICATES,
     ComposeSettings,
     certified,
     compose_files,
     compose_text,
 )
-from spillover.tools.deployment.containers import (
+from spillover.deployment.containers import (
     CPUS,
     EXTRAS,
     IMAGE,
@@ -38,17 +36,21 @@ from spillover.tools.deployment.containers import (
     loopback_handlers,
     secret_of,
 )
-from spillover.tools.deployment.files import drop_stale, put_files
-from spillover.tools.deployment.kubernetes import (
+from spillover.deployment.files import drop_stale, put_files
+from spillover.deployment.kubernetes import (
     SITE_FILES,
     TLS_TOPOLOGY,
     TOKENS_SECRET,
     KubernetesSettings,
     kubernetes_files,
 )
-from spillover.tools.deployment.kubernetes_queue import FILE as QUEUE_FILE
-from spillover.tools.deployment.ports import FIRST_PORT, LAST_PORT, Ports, publish
-from spillover_loadgen.option_types import above_zero, whole_number
+from spillover.deployment.kubernetes_queue import FILE as QUEUE_FILE
+from spillover.deployment.ports import FIRST_PORT, LAST_PORT, Ports, publish
+from spillover.inputs.topology_file import load_topology
+from spillover.inputs.yaml_file import shown_path
+from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
+from spillover.model.topology import Topology
 
 NETWORKS_COMFORTABLE = 28
 """Docker hands out some thirty networks, unless it is told to make them smaller."""
@@ -61,62 +63,72 @@ PRODUCERS_MAX = 100
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and their options."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    summary = "write a compose file: a container a cluster, Redis, Prometheus, Grafana, load"
-    compose = commands.add_parser("compose", help=summary, description=summary, allow_abbrev=False)
-    _add_shared(compose, out="compose.yaml", metavar="FILE")
+    compose = add_command(
+        commands,
+        "compose",
+        "write a compose file: a container for each cluster, Redis, Prometheus, Grafana and load",
+        _compose,
+    )
+    _add_shared(
+        compose,
+        out="compose.yaml", metavar="FILE", out_help="write the compose file here",
+        tls_help="speak https between nodes and to clients, by certificates that are made beside "
+        "the file",
+    )  # fmt: skip
     compose.add_argument(
         "--first-port", type=whole_number, default=FIRST_PORT, metavar="PORT",
-        help=f"of 127.0.0.1, for the first cluster that has no url (default {FIRST_PORT})",
+        help="publish the first cluster that has no url at this port of 127.0.0.1",
     )  # fmt: skip
     compose.add_argument(
         "--build", metavar="DIR",
-        help="the checkout to build the image from, as seen from the compose file "
-        "(default: the one that this command runs from, if any)",
+        help="build the image from this checkout, as seen from the compose file (default: the "
+        "one that this command runs from, if any)",
     )  # fmt: skip
     compose.add_argument(
         "--code", metavar="DIR",
-        help="the directory with the modules of python handlers, as seen from the compose file "
-        "(default: the working directory, if there are such handlers)",
+        help="find the modules of python handlers in this directory, as seen from the compose "
+        "file (default: the working directory, if there are such handlers)",
     )  # fmt: skip
-    compose.set_defaults(command=_compose)
-    summary = "write Kubernetes manifests for `kubectl apply -k`"
-    kubernetes = commands.add_parser(
-        "kubernetes", help=summary, description=summary, allow_abbrev=False
+    kubernetes = add_command(
+        commands, "kubernetes", "write Kubernetes manifests for `kubectl apply -k`", _kubernetes
     )
-    _add_shared(kubernetes, out="kubernetes", metavar="DIR")
+    _add_shared(
+        kubernetes,
+        out="kubernetes", metavar="DIR", out_help="write the manifests to this directory",
+        tls_help="speak https between nodes and to clients, by Secrets, such as cert-manager's",
+    )  # fmt: skip
     kubernetes.add_argument(
         "--queue", type=whole_number_in(0, PRODUCERS_MAX), default=0, metavar="N",
-        help="N producers of the distributed queue too, each with a volume (default 0)",
+        help="deploy N producers of the distributed queue too, each with a volume",
     )  # fmt: skip
     kubernetes.add_argument(
         "--tokens", action="store_true",
         help=f"let in only who shows an API token of the Secret {TOKENS_SECRET}",
     )  # fmt: skip
-    kubernetes.set_defaults(command=_kubernetes)
 
 
-def _add_shared(parser: argparse.ArgumentParser, *, out: str, metavar: str) -> None:
-    parser.add_argument("topology", metavar="FILE", help="a topology file, or a built-in name")
+def _add_shared(
+    parser: argparse.ArgumentParser, *, out: str, metavar: str, out_help: str, tls_help: str
+) -> None:
     parser.add_argument(
-        "--out", default=out, metavar=metavar, help=f"where to (default {out}, here)"
-    )
+        "topology", metavar="FILE",
+        help="the topology: a YAML file, or a built-in name",
+    )  # fmt: skip
+    parser.add_argument("--out", default=out, metavar=metavar, help=out_help)
+    parser.add_argument("--image", default=IMAGE, metavar="NAME", help="run nodes from this image")
     parser.add_argument(
-        "--image", default=IMAGE, metavar="NAME", help=f"the nodes' image (default {IMAGE})"
-    )
-    parser.add_argument(
-        "--cpus", type=above_zero, default=CPUS, metavar="N", help=f"of a site (default {CPUS:g})"
+        "--cpus", type=above_zero, default=CPUS, metavar="N", help="give each site so many CPUs"
     )
     parser.add_argument(
         "--memory-mb", type=whole_number, default=MEMORY_MB, metavar="MB",
-        help=f"of a site, without what its worker processes may take (default {MEMORY_MB})",
+        help="give each site so much memory, and what its worker processes may take on top",
     )  # fmt: skip
+    parser.add_argument("--tls", action="store_true", help=tls_help)
+    parser.add_argument("--force", action="store_true", help="replace files that are there")
     parser.add_argument(
-        "--tls", action="store_true",
-        help="https between nodes and for clients: with compose by certificates that are made "
-        "beside the file, in Kubernetes by Secrets, such as cert-manager's",
+        "--json", action="store_true",
+        help="print what was written as one JSON object",
     )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="replace whatever is there")
-    parser.add_argument("--json", action="store_true", help="what was written, as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -178,7 +190,7 @@ def _compose(topology: Topology, options: argparse.Namespace) -> int:
 
 
 def _published(ports: Ports, scheme: str) -> dict[str, Any]:
-    """Where all of it is reached from this machine."""
+    """Returns the urls of all services as this machine reaches them."""
     urls, doors = (
         {cluster: f"{scheme}://127.0.0.1:{port}" for cluster, port in published.items()}
         for published in (ports.clusters, ports.proxies)
@@ -228,7 +240,7 @@ def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
 
 
 def _checkout(directory: Path) -> str | None:
-    """The checkout that this command runs from, as seen from `directory`."""
+    """Returns the checkout that this command runs from, as seen from `directory`."""
     root = Path(spillover.__file__).resolve().parents[2]
     if not (root / "deploy" / "Dockerfile").is_file():
         return None
@@ -242,7 +254,7 @@ def _code(topology: Topology, directory: Path) -> str | None:
 
 
 def _seen_from(directory: Path, path: Path) -> str:
-    """A relative path that begins with a dot: compose takes others for names of volumes."""
+    """Returns a relative path that begins with a dot: compose takes others for names of volumes."""
     seen = os.path.relpath(path, directory.resolve())
     return seen if seen.startswith(".") else f"./{seen}"
 
@@ -257,7 +269,7 @@ def _tell(
 
 
 def _say_extras(topology: Topology, options: argparse.Namespace) -> None:
-    """Nodes whose image lacks them end at once."""
+    """Print which extras the image needs; nodes without them end at once."""
     needed = extras(topology, tls=options.tls)
     if needed != EXTRAS:
         why = " and ".join(["dask handlers"] * ("dask" in needed) + ["--tls"] * options.tls)
@@ -265,7 +277,7 @@ def _say_extras(topology: Topology, options: argparse.Namespace) -> None:
 
 
 def _say_tokens(*, has_queue: bool) -> None:
-    """How the Secret comes about. What pods show are files of it, by these names."""
+    """Print how to make the Secret. Pods show tokens from files of it, by these names."""
     new = "spillover token new --append tokens.yaml"
     files = [TOKENS_FILE]
     # For Prometheus, which has to show it: `authorization` of its scrape configuration.
@@ -281,7 +293,7 @@ def _say_tokens(*, has_queue: bool) -> None:
 
 
 def _certify(topology: Topology, directory: Path) -> None:
-    from spillover.tools.certificates.directory import CertificateDirectory
+    from spillover.certificates.directory import CertificateDirectory
 
     CertificateDirectory(directory).complete(topology, datetime.now(UTC))
     _say(f"certificates are in {directory}, `spillover tls renew` renews them")

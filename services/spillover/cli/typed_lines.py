@@ -1,4 +1,4 @@
-"""Lines that somebody types at the terminal while a command runs.
+"""Lines that a user types at the terminal while a command runs; the command knows their meaning.
 
 What they mean is known to the command.
 """
@@ -17,13 +17,13 @@ READ_BYTES = 4096
 
 @contextmanager
 def typed_lines(on_line: Callable[[str], None]) -> Iterator[bool]:
-    """For `with`, in a running loop: `on_line` gets each line, without blanks around it. Gives
-    whether there is a terminal to type at."""
+    """Read lines for the length of a `with`, in a running loop: `on_line` gets each line, without
+    blanks around it. Yields whether there is a terminal to type at."""
     terminal = _terminal()
     if terminal is None:
         yield False
         return
-    reader = _Reader(terminal, on_line)
+    reader = _TerminalReader(terminal, on_line)
     reader.listen()
     try:
         yield True
@@ -31,9 +31,9 @@ def typed_lines(on_line: Callable[[str], None]) -> Iterator[bool]:
         reader.close()
 
 
-class _Reader:
-    """Reads what has been typed, as long as the command is in the foreground: reading from behind
-    another one would stop the process."""
+class _TerminalReader:
+    """A reader of typed lines. It reads as long as the command is in the foreground: reading from
+    behind another one would stop the process."""
 
     def __init__(self, terminal: int, on_line: Callable[[str], None]) -> None:
         self._terminal = terminal

@@ -1,7 +1,6 @@
-"""`spillover up`: a whole topology as processes on this machine, until Ctrl-C or SIGTERM. What
-becomes of them is told in lines on stderr; stdout has the one line of --json, and nothing else.
-With --queue it is producers of the distributed queue: `up_queue`.
-"""
+"""`spillover up`: run a whole topology as processes on this machine, until Ctrl-C or SIGTERM. Lines
+on stderr tell of nodes that end and come back; stdout has the one line of --json, and nothing else.
+With --queue it runs producers of the distributed queue (`up_queue`)."""
 
 from __future__ import annotations
 
@@ -20,6 +19,7 @@ from spillover.cli import up_queue
 from spillover.cli.parsing import (
     add_allow_origin,
     add_config_redis,
+    add_end_options,
     add_otel,
     add_tokens,
     check_otel,
@@ -28,6 +28,7 @@ from spillover.cli.parsing import (
 )
 from spillover.cli.typed_lines import typed_lines
 from spillover.cli.up_told import commands, curl, invitation
+from spillover.commandline.option_types import whole_number
 from spillover.inputs.api_tokens import load_api_tokens
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
@@ -38,68 +39,70 @@ from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
 from spillover.model.unlike_servers import DEFAULT_TYPE
 from spillover.policy.overflow.choosers import POLICY_NAMES
-from spillover.testbed.following import Following
+from spillover.testbed.following import ConfigurationFollower
 from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.ports import FIRST_PORT, LAST_PORT, passed_over
 from spillover.testbed.revival import DELAYS_S
 from spillover.testbed.supervisor import Testbed
-from spillover_loadgen.option_types import at_least_zero, whole_number
 
 REVIVE = "r"
-"""What is typed to have dead nodes back."""
+"""A user types this to start dead nodes again."""
 
 PORTS_NAMED = 3
 
 PRODUCERS_MAX = 100
-"""Of the queue, on one machine."""
+"""One machine runs at most so many producers of the queue."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "topology", nargs="?", default="ring5", metavar="TOPOLOGY",
-        help="a YAML file, or a built-in name (default ring5)",
+        help="the topology to run: a YAML file, or a built-in name",
     )  # fmt: skip
-    parser.add_argument("--policy", choices=POLICY_NAMES, help="instead of the topology's own")
+    parser.add_argument(
+        "--policy", choices=POLICY_NAMES,
+        help="decide by this policy instead of the topology's own",
+    )  # fmt: skip
     parser.add_argument(
         "--shadow", choices=POLICY_NAMES,
-        help="a policy that is asked along and has no say: the console and metrics tell how often "
-        "it differs, and what it would gain",
+        help="ask this policy along, without following it: the console and metrics show how "
+        "often it differs, and what it would gain",
     )  # fmt: skip
     parser.add_argument(
         "--port", type=whole_number_in(1, LAST_PORT), metavar="PORT",
-        help="of the first cluster that has no url; the others follow, ports in use are left out "
-        f"(default {FIRST_PORT})",
+        help="let the first cluster that has no url listen at this port, and the others at "
+        f"those after it, apart from ports in use (default {FIRST_PORT})",
     )  # fmt: skip
     parser.add_argument(
         "--no-restart", action="store_true",
-        help="leave a node that ends; else one that nobody has drained is started again, up to "
-        f"{len(DELAYS_S)} times in a row, after {DELAYS_S[0]:g} to {DELAYS_S[-1]:g} s",
+        help="leave a node that ends down; without this, one that nobody has drained is started "
+        f"again, up to {len(DELAYS_S)} times in a row, after {DELAYS_S[0]:g} to {DELAYS_S[-1]:g} "
+        "s",
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=whole_number, metavar="N", help="make the nodes' random choices repeatable"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON line once all are ready")
     parser.add_argument(
-        "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
-        help="how long the end waits for what is under way (default 30)",
+        "--json", action="store_true",
+        help="print one JSON line on stdout once all are ready",
     )  # fmt: skip
-    parser.add_argument(
-        "--results-timeout-s", type=at_least_zero, default=5.0, metavar="S",
-        help="how long of that it waits for asynchronous results to be fetched (default 5)",
-    )  # fmt: skip
+    add_end_options(parser)
     parser.add_argument(
         "--tls", action="store_true",
-        help="https between nodes and for clients, with certificates made for this testbed alone",
+        help="speak https between nodes and to clients, with certificates made for this testbed "
+        "alone",
     )  # fmt: skip
     add_config_redis(parser)
     add_otel(parser)
     parser.add_argument(
         "--queue", type=whole_number_in(1, PRODUCERS_MAX), metavar="N",
-        help="N producers of the distributed queue that know each other, in place of clusters",
+        help="run N producers of the distributed queue that know each other, in place of clusters",
     )  # fmt: skip
     parser.add_argument(
-        "--store", metavar="DIR", help="with --queue: keep objects there (default: in memory only)"
+        "--store",
+        metavar="DIR",
+        help="with --queue: keep objects in this directory (default: in memory only)",
     )
     add_allow_origin(parser)
     add_tokens(parser)
@@ -118,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _topology_of(options: argparse.Namespace) -> Topology:
-    """What is to be run. Raises InputError if it cannot be, as the options are."""
+    """Returns the topology to run. Raises InputError if it cannot run with these options."""
     topology = load_topology(options.topology)
     if options.policy is not None:
         topology = topology.with_policy(options.policy)
@@ -134,7 +137,7 @@ def _topology_of(options: argparse.Namespace) -> Topology:
 
 
 def _check_tls(topology: Topology, options: argparse.Namespace) -> None:
-    """Raise InputError where urls are not what --tls says, or there can be no certificates."""
+    """Raise InputError where urls do not agree with --tls, or there can be no certificates."""
     source = shown_path(options.topology)
     expected = "expected http:// or none without --tls"
     if options.tls:
@@ -146,14 +149,14 @@ def _check_tls(topology: Topology, options: argparse.Namespace) -> None:
                 raise InputError(source, f"clusters[{index}].{name}", f"{expected}, got {url}")
     if options.tls:
         check_extra("--tls", "tls", "cryptography")
-        from spillover.tools.certificates.names import check_topology
+        from spillover.certificates.names import check_topology
 
         check_topology(topology, source)
 
 
 def _certify(directory: Path, topology: Topology, cluster: ClusterId) -> Path:
-    """As `testbed.certified.Certify`."""
-    from spillover.tools.certificates.directory import certify
+    """Make a certificate, as `testbed.certified.Certify` asks."""
+    from spillover.certificates.directory import certify
 
     return certify(directory, topology, cluster)
 
@@ -192,7 +195,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
             starting.result()
             with typed_lines(lambda line: _on_line(bed, line)) as at_terminal:
                 _tell_start(topology, bed, options, at_terminal=at_terminal)
-                following = asyncio.create_task(Following(bed, _say).run())
+                following = asyncio.create_task(ConfigurationFollower(bed, _say).run())
                 ends = (stopping, dying, following)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 following.cancel()
@@ -209,14 +212,14 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
 
 
 def _rereads(options: argparse.Namespace, bed: Testbed) -> list[Callable[[], None]]:
-    """What SIGHUP does: nodes that have files to read again are told to."""
+    """Returns the actions of SIGHUP: nodes that have files read them again."""
     if options.tls or options.tokens:
         return [bed.reread]
     return [lambda: _say("SIGHUP changes nothing: nodes have no files to read again")]
 
 
 def _on_signals(stop: asyncio.Event, bed: Testbed, rereads: Sequence[Callable[[], None]]) -> None:
-    """The first signal drains and ends; the second ends at once."""
+    """Drain and end at the first signal; end at once at the second."""
 
     def on_signal() -> None:
         if stop.is_set():
@@ -230,7 +233,7 @@ def _on_signals(stop: asyncio.Event, bed: Testbed, rereads: Sequence[Callable[[]
 
 
 def _on_line(bed: Testbed, line: str) -> None:
-    """Somebody has typed it."""
+    """Obey a line that a user has typed."""
     if line != REVIVE:
         _say(f"expected {REVIVE} and Enter, to start dead nodes again, or Ctrl-C, to end")
         return
@@ -251,7 +254,7 @@ def _tell_start(
 
 
 def _tell_shift(wanted: Topology, bed: Testbed, first_port: int) -> None:
-    """That clusters are not where they were expected to be, since others are there."""
+    """Say that clusters are not at the expected ports, since others are there."""
     ports = passed_over(wanted, bed.topology, first_port)
     if ports:
         urls = [bed.urls[cluster.id] for cluster in wanted.clusters if cluster.url is None]
@@ -295,12 +298,12 @@ def _tell_ready(bed: Testbed, *, at_terminal: bool, has_tokens: bool) -> None:
 
 
 def _doors(topology: Topology) -> dict[str, str]:
-    """Where clusters that pass requests to a service have its clients."""
+    """Returns the addresses for clients of clusters that pass requests to a service."""
     return {c.id: c.proxy_url for c in topology.clusters if c.proxy_url is not None}
 
 
 def _example(topology: Topology) -> dict[str, Any]:
-    """A request that the first cluster serves."""
+    """Returns a request that the first cluster serves."""
     pool = topology.clusters[0].pool
     types = [DEFAULT_TYPE] if pool is None else [kind.id for kind in pool.types]
     named = {} if DEFAULT_TYPE in types else {"type": types[0]}
@@ -312,7 +315,8 @@ def _tell_ending(node: NodeProcess, words: str) -> None:
 
 
 def _tell_death(bed: Testbed, node: NodeProcess) -> None:
-    """One line: how it died, what it said if that has to do with it, and what happens now."""
+    """Print one line: how the node died, its last words if they have to do with it, and what
+    happens now."""
     parts = [f"cluster {node.cluster} is gone ({node.end_of_life()})"]
     if any(other.process.returncode is None for other in bed.nodes.values()):
         parts.append("the others go on")

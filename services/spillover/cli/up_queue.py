@@ -1,6 +1,5 @@
-"""`spillover up --queue N`: producers of the distributed queue that know each other, on this
-machine, until Ctrl-C or SIGTERM.
-"""
+"""`spillover up --queue N`: run producers of the distributed queue that know each other, on this
+machine, until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 

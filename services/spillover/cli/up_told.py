@@ -1,4 +1,4 @@
-"""What `spillover up` tells to be tried: calls that work as they stand, pasted into a shell."""
+"""`spillover up` suggests these calls, which work as they stand, pasted into a shell."""
 
 from __future__ import annotations
 

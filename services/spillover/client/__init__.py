@@ -1,6 +1,6 @@
-"""What users import. To run requests: `Spillover`, and `AsyncSpillover` for code that awaits. To
-share partitions: members of lease groups, what handlers have of a lease,
-fenced sinks, and streams as partitions. For the distributed queue: `consume` and `produce`.
+"""The module that users import. For requests it has `Spillover`, and `AsyncSpillover` for code that
+awaits; for partitions members of lease groups, the handle of a lease, fenced sinks, and streams as
+partitions; for the distributed queue `consume` and `produce`.
 
 Importing it loads neither redis-py nor a database driver nor a web framework: whoever makes a thing
 that needs one loads it then.

@@ -1,4 +1,4 @@
-"""The client for code that awaits. How requests get to nodes is in `calls`."""
+"""The client for code that awaits. `calls` gets its requests to nodes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
 
 from spillover.client import wire
 from spillover.client.call import Call, Header, Stats
-from spillover.client.calls import Calls
+from spillover.client.calls import ClientCalls
 from spillover.client.job import AsyncJob
 from spillover.client.mapping import OnProgress, Window, checked_payloads, length_of, map_async
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import Retries
-from spillover.client.session import Following, store_at
+from spillover.client.session import FederationFollower, store_at
 from spillover.client.wire import Answer
 from spillover.live.http.bearer import bearer_headers
 from spillover.live.http.connection import Response
@@ -98,25 +98,25 @@ class AsyncSpillover:
         shown = bearer_headers(token)
         trust = Trust(ca_file)
         headers = (wire.JSON_HEADER, *shown)
-        self._calls = Calls(self._nodes, headers, retries or Retries(), at_most, trust)
+        self._calls = ClientCalls(self._nodes, headers, retries or Retries(), at_most, trust)
         store = _store(redis_url, federation, follows=follow)
-        self._following = Following(self._nodes, shown, trust, store) if follow else None
+        self._following = FederationFollower(self._nodes, shown, trust, store) if follow else None
         if self._following is not None:
             self._calls.on_begin = self._following.start
         self._unnamed: dict[str, tuple[str, float]] = {}
-        """Jobs whose names the client made up: their node, and when their deadline has passed."""
+        """Nodes of the jobs whose names the client made up, and when their deadlines pass."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._nodes.current} {self.stats}>"
 
     @property
     def nodes(self) -> Nodes:
-        """Which node is asked, and which are there."""
+        """The nodes of this client, and the one that is asked."""
         return self._nodes
 
     @property
     def stats(self) -> Stats:
-        """Returns what has been done so far."""
+        """Returns counts of the requests so far."""
         return self._calls.stats
 
     async def run(
@@ -249,7 +249,7 @@ class AsyncSpillover:
                 yield outcome
 
     async def close(self) -> None:
-        """Cancel what is under way without a key, and let go of all connections. Jobs go on. In a
+        """Cancel requests under way that have no key, and close all connections. Jobs go on. In a
         process that was forked from the client's, only the copies of its connections are closed."""
         if self._calls.is_of_parent:
             self._close_copies()
@@ -259,8 +259,8 @@ class AsyncSpillover:
         await self._calls.close()
 
     def _close_copies(self) -> None:
-        """In a process that was forked from the client's: close its copies of the connections,
-        which the parent uses as before."""
+        """Close the copies of the connections in a process that was forked from the client's; the
+        parent goes on using its own."""
         if self._following is not None:
             self._following.close_copies()
         self._calls.close_copies()
@@ -289,7 +289,7 @@ class AsyncSpillover:
         *,
         at_most_once: bool = False,
     ) -> Call:
-        """Raises InputError, before anything is sent."""
+        """Returns the call of a request. Raises InputError, before anything is sent."""
         if type_ != "default" or priority != 0 or priority is False:
             headers += wire.option_headers(type_, priority)
         if key is not None:
@@ -335,7 +335,8 @@ def _store(
 
 
 def checked_urls(nodes: object) -> list[str]:
-    """Returns base URLs as they are called. Raises InputError, which names the one that is none."""
+    """Returns base URLs in the form in which they are called. Raises InputError, which names the
+    one that is no URL."""
     if isinstance(nodes, str | bytes) or not isinstance(nodes, Iterable):
         nodes = [nodes]
     given = list(nodes)
@@ -354,7 +355,7 @@ def _checked_url(url: object, name: str) -> str:
 
 
 def read_answer(call: Call, node: str, response: Response) -> Answer:
-    """As `Read`."""
+    """Returns the answer in a response, as `Read` asks."""
     return wire.read_answer(node, call.name, response)
 
 
@@ -363,6 +364,6 @@ def _read_accepted(call: Call, node: str, response: Response) -> str:
 
 
 def _files_at_hand() -> int:
-    """How many files this process may have open."""
+    """Returns how many files this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft

@@ -1,4 +1,4 @@
-"""A request on its way, and what a client counts. What carries it is in `calls`."""
+"""A request on its way, and the counts of a client. `calls` carries it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Header = tuple[bytes, bytes]
 
 
 class Stats(NamedTuple):
-    """What a client has done so far."""
+    """Counts of a client's requests so far."""
 
     requests: int
-    """Runs and submits that were begun."""
+    """The number of runs and submits that were begun."""
     answered: int
-    """Of them, those that came to an answer, or to an accepted job."""
+    """How many of them came to an answer, or to an accepted job."""
     failed: int
-    """Those that ended with an error; they wait no more."""
+    """How many of them ended with an error."""
     retries: int
     """How often one of them was sent again, or to another node."""
     called_off: int
-    """Those that were cancelled at their node, since nobody waited for them any more."""
+    """How many were cancelled at their node, since nobody waited for them any more."""
     under_way: int
-    """Those that a node has now."""
+    """How many a node has now."""
 
 
 class Call:
-    """A request on its way. `ours` says that the client made up its name: nobody else can find it,
-    so that it ends with whoever waits for it."""
+    """A request on its way. `ours` is True where the client made up its name: nobody else can find
+    it, so that it ends with the caller that waits for it."""
 
     __slots__ = (
         "body",
@@ -68,26 +68,27 @@ class Call:
         self.exchange: OutgoingRequest | None = None
         self.future: asyncio.Future[Response | BaseException] | None = None
         self.came_to: Response | BaseException | None = None
-        """Of the last attempt. It may come in the moment in which nobody waits for it any more."""
+        """The result of the last attempt. It may come in the moment in which nobody waits for it
+        any more."""
 
     def begin(self, url: str, future: asyncio.Future[Response | BaseException] | None) -> None:
-        """Another attempt, there; a thread that waits needs no future."""
+        """Begin another attempt, at that node; a thread that waits needs no future."""
         self.url, self.future, self.came_to = url, future, None
 
     def settle(self, came_to: Response | BaseException) -> None:
-        """As an exchange's `on_end`."""
+        """Take the result of the attempt; exchanges call it as their `on_end`."""
         self.came_to = came_to
         if self.future is not None and not self.future.done():
             self.future.set_result(came_to)
 
     def closed_under(self) -> PeerError:
-        """Returns what it comes to where its client is closed."""
+        """Returns the error of a call whose client is closed."""
         message = "the client was closed while it waited for the answer"
         return wire.named(Cancelled(message), self.url, self.name or None)
 
 
 def may_go_on(came_to: Response | BaseException | None) -> bool:
-    """Returns whether a node may have what came to this, which nobody has looked at."""
+    """Returns whether a node may still have the request whose result this is, unread."""
     if isinstance(came_to, Response):
         return came_to.status == 202
     return isinstance(came_to, OutcomeUnknown)

@@ -1,7 +1,6 @@
-"""What carries a client's requests to nodes: connections, attempts, and what is called off when
-nobody waits any more. What users call is in `async_client`, when to try again in `retrying`, what
-is said in `wire`.
-"""
+"""The carrier of a client's requests to nodes: connections, attempts, and cancels of requests that
+nobody waits for any more. Users call `async_client`; `retrying` decides when to try again, and
+`wire` knows the messages."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from typing import Any, TypeVar, cast
 from spillover.client import wire
 from spillover.client.call import Call, Header, Stats, may_go_on
 from spillover.client.nodes import Nodes
-from spillover.client.retrying import Attempts, Retries, RetryBudget
+from spillover.client.retrying import RequestAttempts, Retries, RetryBudget
 from spillover.client.slots import Slots
 from spillover.live.http.blocking import BODY_MAX_BYTES, BlockingClient
 from spillover.live.http.client import HttpClient
@@ -36,28 +35,29 @@ from spillover.policy.backoff import backoff_s
 
 CONNECT_S = 2.0
 IDLE_S_MAX = 4.0
-"""Less than servers keep idle connections (5 s is usual), so that none closes as it is used."""
+"""Servers keep idle connections for longer (5 s is usual), so that none closes as it is used."""
 USER_TIMEOUT_S = 10.0
 ANSWER_LIMIT_BYTES = 1 << 30
-"""Nodes bound their answers; this is for what is none."""
+"""Nodes bound their answers; this bounds those of other servers."""
 
 GRACE_S = 1.0
-"""Beyond the deadline, for the node's own word that it has passed."""
+"""The client waits so long beyond the deadline for the node's own answer that it has passed."""
 ASK_S = 5.0
-"""For an answer to a look-up, beyond the time that it may wait, and to a cancel, which waits 1 s
-for another cluster."""
+"""A look-up is answered within this time, beyond the time that it may wait; so is a cancel, which
+waits 1 s for another cluster."""
 PARTING_S = 5.0
-"""For what is called off, all together."""
+"""All cancels together get so long when the client is closed."""
 FIRST_PARTING_WAIT_S = 0.02
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Read = Callable[[str, Response], T]
-"""What an answer of a node means. Raises PeerError for what is none."""
+"""A function (url, response) that returns the meaning of a node's answer, and raises PeerError for
+an answer of no node."""
 
 
-class Calls:
-    """The calls of one client. Belongs to the loop in which its first one is made."""
+class ClientCalls:
+    """The calls of one client. They belong to the loop in which the first one is made."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Calls:
         self._partings: set[asyncio.Task[None]] = set()
         self._closed = False
         self.on_begin: Callable[[], None] = lambda: None
-        """Called in the loop of the first call, before it."""
+        """This is called in the loop of the first call, before it."""
         self._requests = self._answered = self._retried = self._failed = self._called_off = 0
 
     @property
@@ -91,7 +91,7 @@ class Calls:
         return Stats(*counts, len(self._under_way))
 
     async def carry(self, call: Call, read: Read[T]) -> T:
-        """Have a node take it, by as many attempts as it may have. Raises PeerError."""
+        """Have a node take the request, by as many attempts as it may have. Raises PeerError."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._closed:
             self._begin(loop)
@@ -101,8 +101,9 @@ class Calls:
         return await self._carry_on(url, call, read)
 
     def carry_here(self, call: Call, read: Read[T], run: Run) -> T:
-        """As `carry`, for a thread that waits. Where nothing is in its way, the first attempt is
-        made here, over a socket that blocks; all that may come after it is `run` in the loop."""
+        """Do the same as `carry` for a thread that waits. Where nothing is in its way, the first
+        attempt is made here, over a socket that blocks; `run` has the loop do all that may come
+        after it."""
         if self._loop is None:
             run(self._begin_once())
         url = self.nodes.current
@@ -135,7 +136,8 @@ class Calls:
     async def _carry_on(
         self, url: str, call: Call, read: Read[T], came_to: Response | BaseException | None = None
     ) -> T:
-        """`came_to` is what has come of the first attempt, if that was made."""
+        """Make the attempts that are left; `came_to` is the result of the first, if that was
+        made."""
         try:
             return await self._carry(url, call, read, came_to)
         except asyncio.CancelledError:
@@ -148,8 +150,8 @@ class Calls:
     async def look(
         self, node: str, method: str, path: str, read: Read[T], *, wait_s: float = 0.0
     ) -> T:
-        """Ask a node about a request, which may be done any number of times. Raises what `read`
-        does, and OutcomeUnknown where it gives no answer for `comeback_s`."""
+        """Ask a node about a request, which may be done any number of times. Raises the errors of
+        `read`, and OutcomeUnknown where the node gives no answer for `comeback_s`."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._closed:
             self._begin(loop)
@@ -196,7 +198,7 @@ class Calls:
         return self._process not in (None, os.getpid())
 
     def close_copies(self) -> None:
-        """As `AsyncSpillover.close` does in a forked process."""
+        """Close the copies of the connections in a forked process."""
         self._closed = True
         for client in self._clients.values():
             client.close_copies()
@@ -204,7 +206,7 @@ class Calls:
             blocking.close_copies()
 
     async def close(self) -> None:
-        """End what is under way, and let go of all connections."""
+        """End requests under way, and close all connections."""
         self._closed = True
         for call in list(self._under_way):
             exchange = call.exchange
@@ -250,8 +252,8 @@ class Calls:
             )
         return client
 
-    def _attempts(self, call: Call) -> Attempts:
-        return Attempts(
+    def _attempts(self, call: Call) -> RequestAttempts:
+        return RequestAttempts(
             self.nodes,
             self._budget,
             self._retries,
@@ -263,7 +265,7 @@ class Calls:
     async def _carry(
         self, url: str, call: Call, read: Read[T], came_to: Response | BaseException | None
     ) -> T:
-        attempts: Attempts | None = None
+        attempts: RequestAttempts | None = None
         while True:
             if came_to is None:
                 came_to = await self._send(url, call)
@@ -285,7 +287,7 @@ class Calls:
             came_to = None
 
     async def _send(self, url: str, call: Call) -> Response | BaseException:
-        """Returns what came of one attempt. Raises Expired if there was no time for it."""
+        """Returns the result of one attempt. Raises Expired if there was no time for it."""
         slots = self._slots
         assert slots is not None  # noqa: S101 - it is in the loop
         if not slots.take():
@@ -310,7 +312,7 @@ class Calls:
             slots.give_back()
 
     def _send_here(self, url: str, call: Call) -> Response | BaseException:
-        """Returns what came of one attempt, in this thread."""
+        """Returns the result of one attempt, made in this thread."""
         client = self._blocking.get(url)
         if client is None:
             made = BlockingClient(
@@ -343,8 +345,9 @@ class Calls:
             )
             raise Expired(message, surely_did_not_run=not call.may_have_run) from None
 
-    async def _next(self, attempts: Attempts, call: Call) -> str:
-        """Wait until another attempt may be made; returns where. Raises what ends the request."""
+    async def _next(self, attempts: RequestAttempts, call: Call) -> str:
+        """Wait until another attempt may be made, and return its node. Raises the error that ends
+        the request."""
         while not isinstance(step := attempts.choose(time.monotonic()), str):
             await asyncio.sleep(step)
             if self._closed:
@@ -352,8 +355,8 @@ class Calls:
         return step
 
     def _abandon(self, call: Call) -> None:
-        """Nobody waits for it any more. What has a name of its user's goes on, and what has none at
-        all ends with its connection."""
+        """Let go of a request that nobody waits for any more. It goes on under a name of its
+        user's; one without any name ends with its connection."""
         exchange = call.exchange
         under_way = exchange is not None and exchange.connection is not None
         if call.ours and (under_way or call.may_have_run or may_go_on(call.came_to)):
@@ -370,8 +373,8 @@ class Calls:
         exchange: OutgoingRequest | None,
         answered: asyncio.Future[object],
     ) -> None:
-        """Ask for it until it has ended: a cancel may come to the node before the request does, and
-        another cluster may take its time."""
+        """Cancel it again and again until it has ended: a cancel may come to the node before the
+        request does, and another cluster may take its time."""
         pause_s = FIRST_PARTING_WAIT_S
         try:
             with suppress(PeerError, TimeoutError):
@@ -384,7 +387,8 @@ class Calls:
                 exchange.cancel()
 
     async def _is_cancelled(self, node: str, name: str, *, is_there: bool) -> bool:
-        """Ask for it. What is there is known at its node, unless that has forgotten it."""
+        """Send a cancel, and return whether the request has ended. A request that is there is known
+        at its node, unless that has forgotten it."""
         path = wire.job_path(name)
         answer = await self._client(node).request("DELETE", path, timeout_s=PARTING_S)
         return answer.status == 200 or (is_there and answer.status != 202)
@@ -408,6 +412,6 @@ class Calls:
 
 
 def _settle(future: asyncio.Future[object], came_to: Response | BaseException) -> None:
-    """As an exchange's `on_end`."""
+    """Take the result of an exchange, as its `on_end`."""
     if not future.done():
         future.set_result(came_to)

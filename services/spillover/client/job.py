@@ -1,4 +1,4 @@
-"""A request that goes on while nobody waits for it: asked for by its name, at its node."""
+"""A job is a request that goes on while nobody waits for it; its name finds it at its node."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ import time
 from collections.abc import Callable
 
 from spillover.client import wire
-from spillover.client.calls import Calls
+from spillover.client.calls import ClientCalls
 from spillover.client.wire import Answer, JobState
 from spillover.live.engine.loop_thread import LoopThread
 from spillover.live.http.connection import Response
 from spillover.model.arguments import checked_seconds
 
 WAIT_S_MAX = 60.0
-"""Of one look-up, as nodes have it; who waits longer asks again."""
+"""A look-up waits at most so long at a node; a caller that waits longer asks again."""
 PAUSE_S = 0.5
-"""Before the next look-up where a node had it not wait: too many wait for the same job."""
+"""The pause before the next look-up, where a node let it not wait because too many wait for the
+same job."""
 
 
 class AsyncJob:
-    """A submitted request. Its `id` and its `node` are all it takes to find it again, from another
-    process as well: `spillover.job(id, node=node)`."""
+    """A submitted request. Its `id` and its `node` suffice to find it again, from another process
+    as well: `spillover.job(id, node=node)`."""
 
     def __init__(
-        self, calls: Calls, id: str, node: str, on_end: Callable[[str], object] | None = None
+        self, calls: ClientCalls, id: str, node: str, on_end: Callable[[str], object] | None = None
     ) -> None:
         self._calls = calls
         self._on_end = on_end
@@ -59,17 +60,18 @@ class AsyncJob:
                 await asyncio.sleep(min(PAUSE_S, until_s - now_s))
 
     async def state(self) -> JobState:
-        """Returns where it is, or how it ended; "unknown" if its node does not know it. Raises
-        OutcomeUnknown if that cannot be asked."""
+        """Returns where the job is, or how it ended; "unknown" if its node does not know it. Raises
+        OutcomeUnknown if its node gives no answer."""
         return await self._look("GET")
 
     async def cancel(self) -> JobState:
-        """Have it cancelled, wherever it is. Returns how it ended, which may be "done" if that was
+        """Cancel the job, wherever it is. Returns how it ended, which may be "done" if that was
         first, or where it is if another cluster has not yet confirmed the end."""
         return await self._look("DELETE")
 
     async def _wait(self, wait_s: float) -> Answer | JobState:
-        """Returns its answer, or its state if it has not ended by then. Raises any other end."""
+        """Returns the answer, or the state if the job has not ended by then. Raises any other
+        end."""
         path = f"{wire.job_path(self.id)}?wait_ms={wait_s * 1e3:.0f}"
 
         def read(node: str, response: Response) -> Answer | JobState:
@@ -93,7 +95,7 @@ class AsyncJob:
 
 
 class Job:
-    """As AsyncJob, for code that never awaits."""
+    """An AsyncJob for code that never awaits."""
 
     def __init__(self, job: AsyncJob, thread: LoopThread) -> None:
         self._job = job
@@ -105,13 +107,13 @@ class Job:
         return f"<Job {self.id!r} at {self.node}>"
 
     def result(self, timeout_s: float | None = None) -> Answer:
-        """As `AsyncJob.result`."""
+        """Do the same as `AsyncJob.result`."""
         return self._thread.run(self._job.result(timeout_s))
 
     def state(self) -> JobState:
-        """As `AsyncJob.state`."""
+        """Do the same as `AsyncJob.state`."""
         return self._thread.run(self._job.state())
 
     def cancel(self) -> JobState:
-        """As `AsyncJob.cancel`."""
+        """Do the same as `AsyncJob.cancel`."""
         return self._thread.run(self._job.cancel())

@@ -1,6 +1,5 @@
-"""Many payloads at once, within bounds: `map` of both clients. `Window` says what may start and
-what may be handed out; how one payload is run is not known here.
-"""
+"""`map` of both clients runs many payloads at once, within bounds. `Window` says what may start and
+what may be handed out; callers know how one payload is run."""
 
 from __future__ import annotations
 
@@ -29,23 +28,24 @@ from spillover.model.errors import SpilloverError
 P = TypeVar("P")
 
 AHEAD = 8
-"""In order: answers that wait for an earlier one, for each request that may be under way."""
+"""So many answers may wait for an earlier one, for each request that may be under way, where
+answers come in order."""
 
 Outcome: TypeAlias = Answer | SpilloverError
 Run: TypeAlias = Callable[[P], Coroutine[Any, Any, Answer]]
 
 
 class Progress(NamedTuple):
-    """How far a map has come."""
+    """The progress of a map."""
 
     started: int
-    """Payloads taken so far."""
+    """The number of payloads taken so far."""
     done: int
-    """Of them, those that came to an answer ..."""
+    """How many of them came to an answer."""
     failed: int
-    """... and those that came to an error."""
+    """How many of them came to an error."""
     total: int | None
-    """How many there are, where the payloads have a length."""
+    """The number of all payloads, where they have a length."""
 
     @property
     def under_way(self) -> int:
@@ -56,8 +56,8 @@ OnProgress: TypeAlias = Callable[[Progress], object]
 
 
 class Window:
-    """At most `at_most` are under way. In order, no more than AHEAD times as many wait for an
-    earlier one, or for whoever takes the answers."""
+    """The bounds of a map: at most `at_most` payloads are under way. In order, no more than AHEAD
+    times as many wait for an earlier one, or until the caller takes the answers."""
 
     def __init__(self, at_most: int, total: int | None, *, ordered: bool) -> None:
         checked_count("at_most", at_most)
@@ -83,12 +83,12 @@ class Window:
         return self.under_way < self._at_most and self._started - self._handed < waiting_max
 
     def start(self) -> int:
-        """Another one; returns its number."""
+        """Start another payload, and return its number."""
         self._started += 1
         return self._started - 1
 
     def end(self, number: int, outcome: Outcome) -> None:
-        """What it came to."""
+        """Note the result of one payload."""
         self._ended[number] = outcome
         if not self._ordered:
             self._as_completed.append(number)
@@ -98,7 +98,7 @@ class Window:
             self._failed += 1
 
     def take(self) -> Outcome | None:
-        """Returns the next outcome to hand out, None if it is not there yet."""
+        """Returns the next outcome to hand out, or None if it is not there yet."""
         if self._ordered:
             number = self._handed
         elif self._as_completed:
@@ -117,7 +117,7 @@ async def map_async(
     window: Window,
     progress: OnProgress | None,
 ) -> AsyncGenerator[Outcome, None]:
-    """Hands out what each payload comes to. Left early, it cancels what is under way."""
+    """Yield the outcome of each payload. A caller that leaves early cancels what is under way."""
     tasks: dict[int, asyncio.Task[Answer]] = {}
     news = asyncio.Event()
     source = _Source(payloads, news)
@@ -155,7 +155,7 @@ async def map_async(
 
 
 class _Source:
-    """Payloads, whether they have to be awaited or not. `news` is set when one has come."""
+    """Payloads, awaited or not. `news` is set when one has come."""
 
     def __init__(self, payloads: Iterable[P] | AsyncIterable[P], news: asyncio.Event) -> None:
         self.is_empty = False
@@ -169,7 +169,7 @@ class _Source:
             self._plain = iter(payloads)
 
     def take(self) -> tuple[Any] | None:
-        """Returns the next payload, None if there is none or none yet. Raises what they raise."""
+        """Returns the next payload, or None if there is none or none yet. Raises their errors."""
         if self._plain is not None:
             try:
                 return (next(self._plain),)
@@ -204,7 +204,8 @@ def map_here(
     window: Window,
     progress: OnProgress | None,
 ) -> Generator[Outcome, None, None]:
-    """As `map_async`, in a thread that does not await: it takes the payloads and hands out."""
+    """Do the same as `map_async` in a thread that does not await: it takes the payloads and hands
+    out their outcomes."""
     futures: dict[int, concurrent.futures.Future[Answer]] = {}
     news: queue.SimpleQueue[int] = queue.SimpleQueue()
     broken: list[BaseException] = []
@@ -247,7 +248,7 @@ def _settle(
     ended: asyncio.Task[Answer] | concurrent.futures.Future[Answer],
     broken: list[BaseException],
 ) -> None:
-    """Note what one came to; what is no error of ours ends the whole."""
+    """Note the outcome of one payload; an error that is none of ours ends the whole map."""
     if ended.cancelled():
         broken.append(asyncio.CancelledError())
         return
@@ -261,13 +262,13 @@ def _settle(
 
 
 def checked_payloads(payloads: object, *, awaited: bool) -> None:
-    """Raises InputError for what is no number of payloads, in time to be understood. `awaited`:
-    they may have to be."""
+    """Returns the payloads. Raises InputError at once for an object that holds none; `awaited` ones
+    may be asynchronous."""
     kinds = (Iterable, AsyncIterable) if awaited else (Iterable,)
     if not isinstance(payloads, kinds):
         raise wrong("payloads", "payloads to go through", payloads)
 
 
 def length_of(payloads: object) -> int | None:
-    """Returns how many there are, where they know."""
+    """Returns how many payloads there are, or None where they do not know."""
     return len(payloads) if isinstance(payloads, Sized) else None

@@ -1,8 +1,6 @@
-"""Which of several nodes is asked: the current one, then the rest in order, and for a while none
-that failed. No I/O: time and draws are passed in.
-
-Whoever knows more than a list, such as a session that follows membership, says so by `replace` and
-`use`.
+"""The choice among several nodes: the current one is asked, then the rest in order, and for a while
+none that failed. There is no I/O here: time and draws are arguments. A session that follows
+membership changes the list by `replace` and `use`.
 """
 
 from __future__ import annotations
@@ -36,21 +34,21 @@ class Nodes:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """All of them, as they were given."""
+        """Returns all of them, in the order in which they were given."""
         return self._urls
 
     @property
     def current(self) -> str:
-        """The one that is asked while it does not fail."""
+        """Returns the node that is asked while it does not fail."""
         return self._current
 
     @property
     def is_calm(self) -> bool:
-        """Returns whether the current one is asked, since none has failed."""
+        """Returns whether the current node is asked, since none has failed."""
         return not self._pauses
 
     def replace(self, urls: Sequence[str]) -> None:
-        """Take another list. The current one stays if it is in there, else the first is it."""
+        """Take another list. The current node stays if it is in there, else the first one is it."""
         if not urls:
             raise ValueError("expected at least one node")
         self._urls = tuple(dict.fromkeys(urls))
@@ -61,7 +59,7 @@ class Nodes:
             self._current = self._urls[0]
 
     def use(self, url: str) -> None:
-        """Make it the current one; it is listed if it was not."""
+        """Make this the current node; it joins the list if it was not there."""
         if url not in self._urls:
             self._urls = (url, *self._urls)
         self._current = url
@@ -86,13 +84,13 @@ class Nodes:
         return min(resting)[1] if resting else None
 
     def succeeded(self, url: str) -> None:
-        """It answered as it should."""
+        """Note that the node answered as it should."""
         if self._pauses:
             self._pauses.pop(url, None)
 
     def failed(self, url: str, now_s: float, at_least_s: float = 0.0) -> None:
-        """It was not reached, or does not take requests now. Many that fail together, because one
-        thing happened, count once."""
+        """Note that the node was not reached, or does not take requests now. Many failures at the
+        same time, for one reason, count once."""
         if url not in self._urls:
             return
         pause = self._pauses.get(url)

@@ -1,5 +1,6 @@
-"""When a request is sent again, and to whom; when it is not, and why. No I/O: time and draws are
-passed in. What errors mean is in `wire`, how requests are sent in `calls`.
+"""The rules of when a request is sent again, and to which node; when it is not, and why. There is
+no I/O here: time and draws are arguments. `wire` knows the meaning of errors, and `calls` sends
+requests.
 
 * What surely did not run goes to the next node at once. When all have been asked a round is over,
   and the next one begins after a wait: what they asked for by Retry-After, or longer each time.
@@ -27,36 +28,39 @@ from spillover.model.errors import (
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 5.0
 LONGEST_HOME_WAIT_S = 1.0
-"""For a node that may have run it: what it knows it forgets in minutes, and somebody waits."""
+"""A node that may have run the request is asked again after at most so long: it forgets the answer
+in minutes, and a caller waits."""
 TOKENS_MAX = 100.0
 
 PAUSED_BY = frozenset({"draining", "no_servers", "not_ready", "reconnect_limit"})
-"""Refusals that the next request to that node would get as well. A full queue has places again."""
+"""Reasons of refusals that the next request to that node would get as well. A full queue is none of
+them: it has places again soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often a client may send again what it has sent."""
+    """How often a client may send requests again."""
 
     share: float = 0.2
-    """Retries for each request, in the long run ..."""
+    """The number of retries for each request, in the long run."""
     floor_per_s: float = 10.0
-    """... and so many a second besides, for clients that ask seldom."""
+    """The number of retries per second on top of that, for clients that ask seldom."""
     rounds: int = 5
-    """How often all nodes are asked at most. 1: nothing is waited for."""
+    """How often all nodes are asked at most. With 1 the client waits for nothing."""
     comeback_s: float = 10.0
-    """How long a node may be gone that may have run a request, before the outcome is unknown."""
+    """The seconds for which a node that may have run a request may be gone before the outcome is
+    unknown."""
 
     def __post_init__(self) -> None:
-        """Raises InputError for what cannot be meant."""
+        """Raise InputError for values that make no sense."""
         for name in ("share", "floor_per_s", "comeback_s"):
             checked_number(name, getattr(self, name), source="retries")
         checked_count("rounds", self.rounds, source="retries")
 
 
 class RetryBudget:
-    """Tokens, one for each retry that a node has to do with: requests bring a share of one each,
-    and time brings the floor."""
+    """Tokens, one for each retry of a request that a node has seen: each request brings a share of
+    one, and time brings the floor."""
 
     def __init__(self, retries: Retries, now_s: float) -> None:
         self._share = retries.share
@@ -65,7 +69,7 @@ class RetryBudget:
         self._seen_s = now_s
 
     def earn(self) -> None:
-        """A request is sent for the first time."""
+        """Count a request that is sent for the first time."""
         if self._tokens < TOKENS_MAX:
             self._tokens += self._share
 
@@ -79,9 +83,9 @@ class RetryBudget:
         return True
 
 
-class Attempts:
-    """The attempts at one request after its first has failed: `failed` says with what, `choose`
-    where the next one goes."""
+class RequestAttempts:
+    """The attempts at one request after its first has failed: `failed` takes an error, and `choose`
+    returns where the next attempt goes."""
 
     def __init__(
         self,
@@ -100,7 +104,7 @@ class Attempts:
         self._until_s = until_s
         self._repeatable = repeatable
         self._asked: dict[str, PeerError] = {}
-        """In this round, and what came of it; not of those that came after an unknown one."""
+        """The nodes asked in this round, and their errors; none after an unknown outcome."""
         self._waits = 0
         self._rounds = 0
         self._error: PeerError = Unreachable("")
@@ -108,11 +112,11 @@ class Attempts:
         self._earliest_s = 0.0
         self._comeback_until_s = math.inf
         self.home: str | None = None
-        """The node that may have run it, or may yet."""
+        """The node that may have run the request, or may yet."""
 
     def failed(self, url: str, error: PeerError, now_s: float, *, answered: bool) -> None:
-        """An attempt there ended so, by an answer or without one. Raises the error if it is the
-        end of the request."""
+        """Note that an attempt at that node has failed, by an answer or without one. Raises the
+        error if it is the end of the request."""
         if not isinstance(error, (NotDelivered, OutcomeUnknown)):
             raise error
         refused = error if isinstance(error, Refused) else None
@@ -157,7 +161,7 @@ class Attempts:
         self._check_time(self._earliest_s)
 
     def _end_round(self, now_s: float) -> None:
-        """Begin another one after a wait. Raises what the nodes said if there is none."""
+        """Begin another round after a wait. Raises the nodes' error if this was the last one."""
         self._rounds += 1
         self._error = _of_round(self._asked)
         if self._rounds >= self._retries.rounds:
@@ -170,19 +174,19 @@ class Attempts:
         self._check_time(self._earliest_s)
 
     def _check_time(self, next_s: float) -> None:
-        """Do not wait in vain."""
+        """Raise the last error where the next attempt would come too late."""
         if next_s >= min(self._until_s, self._comeback_until_s):
             raise self._error
 
     def _jittered_s(self, longest_s: float = LONGEST_WAIT_S) -> float:
-        """Full jitter: evenly from nothing to a bound that doubles."""
+        """Returns a wait with full jitter: evenly from nothing to a bound that doubles."""
         bound_s = min(FIRST_WAIT_S * 2.0**self._waits, longest_s)
         self._waits += 1
         return float(bound_s * self._rng.random())
 
 
 def _of_round(asked: dict[str, PeerError]) -> PeerError:
-    """Returns what is said for all of them: a node that refused could at least be reached."""
+    """Returns one error for all of them: a node that refused could at least be reached."""
     refused = [error for error in asked.values() if isinstance(error, Refused)]
     if refused:
         return min(refused, key=lambda error: error.retry_after_s or math.inf)

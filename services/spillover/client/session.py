@@ -1,8 +1,7 @@
-"""A client that follows the federation: it has a session at one node, is told there which nodes
-there are, and goes where the rule says (decision 0041). Requests go to the node of the session; the
-others are where they go when it fails. Given the Redis in which nodes keep the configuration, it
-reads there, too, which nodes there are.
-"""
+"""A client that follows the federation has a session at one node, which sends it the list of nodes,
+and goes where the rule says (decision 0041). Requests go to the node of the session, and to the
+others when it fails. Given the Redis in which nodes keep their configuration, it reads the list
+from there, too."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ CONNECT_S = 2.0
 USER_TIMEOUT_S = 10.0
 
 
-class Following:
-    """Keeps `nodes` as the federation has them, from `start` to `close`. `headers` go with what is
-    asked for. With a `store` it hears from there, too, until it is closed."""
+class FederationFollower:
+    """This keeps `nodes` as the federation has them, from `start` to `close`. `headers` go with
+    each request of the session. With a `store` it reads from there, too, until it is closed."""
 
     def __init__(
         self,
@@ -52,11 +51,11 @@ class Following:
 
     @property
     def session(self) -> SessionShell | None:
-        """The session, once it has begun."""
+        """Returns the session, once it has begun."""
         return self._session
 
     def start(self) -> None:
-        """Begin, in the running loop."""
+        """Begin to follow, in the running loop."""
         name = secrets.token_hex(12)
         urls = self._nodes.urls
         self._session = session_of(name, urls, self._random, self._client, self._changed)
@@ -66,7 +65,7 @@ class Following:
             self._listening = asyncio.create_task(listening, name="the configuration in Redis")
 
     async def close(self) -> None:
-        """Leave the node, and the store."""
+        """End the session at the node, and stop reading from the store."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait([self._listening])
@@ -78,7 +77,7 @@ class Following:
             await client.close()
 
     def close_copies(self) -> None:
-        """As `AsyncSpillover.close` does in a forked process."""
+        """Close the copies of the connections in a forked process."""
         for client in self._clients.values():
             client.close_copies()
 

@@ -1,4 +1,5 @@
-"""How many requests of a client may be under way: places, taken in its loop or in any thread."""
+"""Slots limit how many requests of a client are under way; they are taken in its loop or in any
+thread."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from threading import Lock
 
 
 class Slots:
-    """So many places, for this loop and other threads. Who waits in the loop is first."""
+    """A number of slots, for this loop and other threads. A waiter in the loop comes first."""
 
     def __init__(self, places: int, loop: asyncio.AbstractEventLoop) -> None:
         self._free = places
@@ -17,7 +18,7 @@ class Slots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take(self) -> bool:
-        """Returns whether there was a place, which is taken now."""
+        """Returns whether there was a free slot, which is taken now."""
         with self._lock:
             if self._free == 0 or self._waiting:
                 return False
@@ -25,7 +26,7 @@ class Slots:
             return True
 
     async def wait(self) -> None:
-        """Take a place, once there is one."""
+        """Take a slot, once there is a free one."""
         if self.take():
             return
         turn = self._loop.create_future()
@@ -47,7 +48,7 @@ class Slots:
             self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        """Only in the loop."""
+        """Wake a waiter; this runs only in the loop."""
         with self._lock:
             while self._free and self._waiting:
                 turn = self._waiting.popleft()

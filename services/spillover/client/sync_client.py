@@ -1,4 +1,4 @@
-"""The client for code that never awaits: the asynchronous one, in a loop of its own."""
+"""The client for code that never awaits: it runs the asynchronous one in a loop of its own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ P = TypeVar("P")
 
 
 class Spillover:
-    """As AsyncSpillover, for code that never awaits: scripts, threads, notebooks.
+    """An AsyncSpillover for code that never awaits: scripts, threads, notebooks.
 
         with Spillover("http://127.0.0.1:8101") as spillover:
             print(spillover.run({"text": "again and again"}).result)
@@ -76,12 +76,12 @@ class Spillover:
 
     @property
     def nodes(self) -> Nodes:
-        """As `AsyncSpillover.nodes`."""
+        """The nodes of this client, and the one that is asked."""
         return self._client.nodes
 
     @property
     def stats(self) -> Stats:
-        """As `AsyncSpillover.stats`."""
+        """Returns counts of the requests so far."""
         return self._client.stats
 
     def run(
@@ -94,7 +94,7 @@ class Spillover:
         priority: int = 0,
         at_most_once: bool = False,
     ) -> Answer:
-        """As `AsyncSpillover.run`. Ctrl-C cancels it."""
+        """Do the same as `AsyncSpillover.run`. Ctrl-C cancels the request."""
         thread, client = self._loop_thread(), self._client
         thread.check_process()
         call = client._call(  # noqa: SLF001 - one rule for both
@@ -111,7 +111,7 @@ class Spillover:
         deadline_s: float = DEADLINE_S,
         priority: int = 0,
     ) -> Job:
-        """As `AsyncSpillover.submit`."""
+        """Do the same as `AsyncSpillover.submit`."""
         thread = self._loop_thread()
         submitting = self._client.submit(
             payload, type=type, key=key, deadline_s=deadline_s, priority=priority
@@ -119,7 +119,7 @@ class Spillover:
         return Job(thread.run(submitting), thread)
 
     def job(self, key: str, *, node: str | None = None) -> Job:
-        """As `AsyncSpillover.job`."""
+        """Do the same as `AsyncSpillover.job`."""
         return Job(self._client.job(key, node=node), self._loop_thread())
 
     @overload
@@ -168,8 +168,8 @@ class Spillover:
         return_errors: bool = False,
         progress: OnProgress | None = None,
     ) -> Generator[Answer | SpilloverError, None, None]:
-        """As `AsyncSpillover.map`. Payloads are taken, and `key` and `progress` are called, in the
-        thread that takes the answers."""
+        """Do the same as `AsyncSpillover.map`. Payloads are taken, and `key` and `progress` are
+        called, in the thread that takes the answers."""
         thread = self._loop_thread()
 
         def begin(payload: P) -> concurrent.futures.Future[Answer]:
@@ -195,7 +195,7 @@ class Spillover:
                 yield outcome
 
     def close(self) -> None:
-        """As `AsyncSpillover.close`. Does nothing the second time."""
+        """Do the same as `AsyncSpillover.close`. The second call does nothing."""
         self._end(None)
 
     def __enter__(self) -> Self:

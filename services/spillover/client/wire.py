@@ -1,7 +1,6 @@
-"""What clients say to nodes over HTTP, and what the answers mean (contract, section 4). What
-follows from an error, and sending, are not known here.
-
-Messages say who is to blame (the client, the node, the handler, the network) and what to do.
+"""The messages between clients and nodes over HTTP, and the meaning of answers (docs/http.md).
+Other modules send them and decide what follows from an error. Messages of errors say who is to
+blame (the client, the node, the handler, the network) and what to do.
 """
 
 from __future__ import annotations
@@ -37,43 +36,45 @@ ASYNCHRONOUS = (b"prefer", b"respond-async")
 
 DEADLINE_S_MAX = 7 * 24 * 3600.0
 SAID_LENGTH_MAX = 400
-"""Of what an answer says of itself."""
+"""Errors quote at most so many characters of an answer."""
 
 JobState: TypeAlias = Literal[
     "queued", "running", "forwarded", "done", "failed", "expired", "cancelled", "unknown"
 ]
-"""Where a job is, or how it ended. Of one that is *unknown* its node has never heard, or it has
-forgotten it: after `result_ttl_s`, or with a restart."""
+"""The state of a job, or how it ended. A node that has never seen a job, or has forgotten it, calls
+it *unknown*: after `result_ttl_s`, or with a restart."""
 
 ENDS = frozenset({"done", "failed", "expired", "cancelled"})
 
 _REFUSED = frozenset({408, 429, 503})
-"""Statuses of a node that say: not now, and it has not run."""
+"""A node refuses for now with these statuses, and the request has not run."""
 
 _NEVER_PASSED_ON = frozenset({501, 505})
-"""Statuses of a server that knows no POST, or no HTTP like ours: it stands before no node."""
+"""A server that knows no POST, or no HTTP like ours, answers with these: it stands before no
+node."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request came to."""
+    """The answer to a request."""
 
     id: str
-    """Its name: the key, where one was given."""
+    """The name of the request: the key, where one was given."""
     result: Any
-    """What the handler returned."""
+    """The value that the handler returned."""
     cluster: str
     """The cluster that did the work."""
     path: tuple[str, ...]
-    """The clusters that it was at, the home first."""
+    """The clusters that the request was at, the home first."""
     hops: int
     timing_ms: Mapping[str, float]
-    """`queued`, `network`, `service`, their sum `total`, and `return`, the way back."""
+    """Times in milliseconds: `queued`, `network`, `service`, their sum `total`, and `return`, the
+    way back."""
     replayed: bool = False
-    """Whether it is the answer of an earlier request of the same name."""
+    """True where this is the answer to an earlier request of the same name."""
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """An answer that is no result: problem+json with a reason."""
+class ProblemBody(msgspec.Struct, frozen=True):
+    """An answer without a result: problem+json with a reason."""
 
     reason: str
     detail: str = ""
@@ -83,16 +84,16 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class _Said(msgspec.Struct):
-    """What is told of a request."""
+    """The fields of a request in an answer."""
 
     id: str
     state: JobState
-    problem: Problem | None = None
+    problem: ProblemBody | None = None
 
 
 _encode = msgspec.json.Encoder().encode
 _decode_answer = msgspec.json.Decoder(Answer).decode
-_decode_problem = msgspec.json.Decoder(Problem).decode
+_decode_problem = msgspec.json.Decoder(ProblemBody).decode
 _decode_said = msgspec.json.Decoder(_Said).decode
 
 _BLAMED = {
@@ -104,7 +105,7 @@ _BLAMED = {
     "unknown_type": "Use a type that is served.",
     "not_found": "Check the url: its path is none of a node's.",
 }
-"""What a client can do about a request that is at fault, where the detail does not say it."""
+"""Advice to the client for a request that is at fault, where the detail gives none."""
 
 
 _ENDED: dict[str, tuple[str, type[PeerError]]] = {
@@ -115,7 +116,7 @@ _ENDED: dict[str, tuple[str, type[PeerError]]] = {
 
 
 def encode_payload(payload: object) -> bytes:
-    """Returns the body of a request. Raises InputError for what JSON cannot say."""
+    """Returns the body of a request. Raises InputError for a payload that JSON cannot express."""
     try:
         body = b'{"payload":%b}' % _encode(payload)
         if b"null" in body:  # what is no number would be it, in silence
@@ -127,7 +128,7 @@ def encode_payload(payload: object) -> bytes:
 
 
 def _check_numbers(payload: object) -> None:
-    """Raises ValueError for a float that JSON cannot say."""
+    """Raise ValueError for a float that JSON cannot express."""
     if isinstance(payload, float):
         if not math.isfinite(payload):
             raise ValueError(f"{payload} is no number there")
@@ -147,12 +148,13 @@ def key_header(key: str) -> tuple[bytes, bytes]:
 
 
 def deadline_header(left_s: float) -> tuple[bytes, bytes]:
-    """Returns the header that says how long its client waits."""
+    """Returns the header with the time that the client waits."""
     return (b"spillover-deadline-ms", b"%d" % max(left_s * 1e3, 1.0))
 
 
 def option_headers(type_: object, priority: object) -> tuple[tuple[bytes, bytes], ...]:
-    """Returns what else is said of a request. Raises InputError for what cannot be meant."""
+    """Returns the headers of a request's other options. Raises InputError for values that make no
+    sense."""
     headers = []
     if type_ != "default":
         if not isinstance(type_, str) or not is_name(type_, TYPE_LENGTH_MAX):
@@ -166,19 +168,20 @@ def option_headers(type_: object, priority: object) -> tuple[tuple[bytes, bytes]
 
 
 def checked_key(key: object) -> str:
-    """Raises InputError for what cannot be a name, numbers among it."""
+    """Returns the key. Raises InputError for values that cannot be a name, such as numbers."""
     if not isinstance(key, str) or not is_name(key, NAME_LENGTH_MAX):
         raise InputError("key", "", _name_expected(NAME_LENGTH_MAX, key))
     return key
 
 
 def job_path(name: str) -> str:
-    """Returns where one asks for a request, and cancels it."""
+    """Returns the path at which a request is looked up and cancelled."""
     return f"{PATH}/{quote(name, safe='')}"
 
 
 def read_answer(node: str, name: str, response: Response) -> Answer:
-    """Returns the answer of a 200. Raises what any other means, and NotANode for what is none."""
+    """Returns the answer in a 200. Raises the error that any other response means, and NotANode for
+    a response that no node gives."""
     if response.status == 200:
         try:
             answer = _decode_answer(response.body)
@@ -192,7 +195,7 @@ def read_answer(node: str, name: str, response: Response) -> Answer:
 
 def read_accepted(node: str, name: str, response: Response) -> str:
     """Returns the node of a request that it has accepted, or that has ended there before. Raises
-    what any other answer means."""
+    the error that any other response means."""
     if response.status in (200, 202) or b"spillover-replayed" in response.headers:
         if b"spillover-request-id" in response.headers:
             return node
@@ -201,7 +204,8 @@ def read_accepted(node: str, name: str, response: Response) -> str:
 
 
 def read_state(node: str, name: str, response: Response) -> JobState:
-    """Returns what a look-up or a cancel says. Raises what any other answer means."""
+    """Returns the state in the response to a look-up or a cancel. Raises the error that any other
+    response means."""
     if response.status in (200, 202):
         return _said(node, name, response).state
     problem = _problem_of(response)
@@ -211,8 +215,8 @@ def read_state(node: str, name: str, response: Response) -> JobState:
 
 
 def read_end(node: str, name: str, state: JobState, response: Response) -> Answer | JobState:
-    """Returns the answer of a job that is done, or the state of one that has not ended. Raises what
-    any other end means."""
+    """Returns the answer of a job that is done, or the state of one that has not ended. Raises the
+    error that any other end means."""
     if state == "done":
         return read_answer(node, name, response)
     if state == "unknown":
@@ -230,7 +234,7 @@ def read_end(node: str, name: str, state: JobState, response: Response) -> Answe
 
 
 def error_of(node: str, name: str | None, response: Response) -> PeerError:
-    """Returns what an answer means that is no result."""
+    """Returns the error that a response without a result means."""
     problem = _problem_of(response)
     if problem is None:
         return named(_of_stranger(node, response), node, name)
@@ -239,7 +243,7 @@ def error_of(node: str, name: str | None, response: Response) -> PeerError:
 
 
 def without_answer(node: str, name: str | None, error: PeerError) -> PeerError:
-    """Returns what it means that a call had no answer."""
+    """Returns the error that a call without an answer means."""
     if isinstance(error, NotDelivered):
         message = f"no node can be reached at {node}: {_why(node, error)}. Nothing was sent"
         return named(Unreachable(message), node, name)
@@ -251,12 +255,12 @@ def without_answer(node: str, name: str | None, error: PeerError) -> PeerError:
 
 
 def named(error: PeerError, node: str, name: str | None) -> PeerError:
-    """Returns the error, which says now whose it is."""
+    """Returns the error, which names its node and request now."""
     error.node, error.id = node, name
     return error
 
 
-def _error(node: str, status: int, problem: Problem, retry_after_s: float | None) -> PeerError:
+def _error(node: str, status: int, problem: ProblemBody, retry_after_s: float | None) -> PeerError:
     reason, detail = problem.reason, problem.detail[:SAID_LENGTH_MAX].rstrip(".")
     said = f"{detail or 'without a detail'} ({reason})"
     match reason:
@@ -287,7 +291,8 @@ def _error(node: str, status: int, problem: Problem, retry_after_s: float | None
 
 
 def _of_stranger(node: str, response: Response) -> PeerError:
-    """Who answers without a reason is not a node, but may stand in front of one."""
+    """Returns the error of an answer without a reason: it is not a node's, but may come from a
+    server in front of one."""
     if response.status == 429:
         message = f"what stands before node {node} takes nothing now (status 429). It has not run"
         return Refused(message, "rate_limited", _retry_after_s(response))
@@ -319,7 +324,7 @@ def _said(node: str, name: str, response: Response) -> _Said:
         raise named(_no_node(node, response), node, name) from None
 
 
-def _problem_of(response: Response) -> Problem | None:
+def _problem_of(response: Response) -> ProblemBody | None:
     try:
         return _decode_problem(response.body)
     except UNREADABLE:
@@ -332,7 +337,7 @@ def _retry_after_s(response: Response) -> float | None:
 
 
 def _why(node: str, error: PeerError) -> str:
-    """What HTTP's client says, without the call and the url that stand before it."""
+    """Returns the words of HTTP's client, without the call and the url before them."""
     text = str(error)
     at = text.find(node)
     return text[at + len(node) :].partition(": ")[2] or text if at >= 0 else text

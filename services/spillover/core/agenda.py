@@ -1,4 +1,5 @@
-"""What a machine is to do later: reactions with the instants at which they are due, in a heap."""
+"""The agenda of a machine: its later reactions with the instants at which they are due, in a
+heap."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class Agenda:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []
         self._living: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
-        """By number, what is to come."""
+        """What is to come, by number."""
         self._made = 0
 
     def __len__(self) -> int:

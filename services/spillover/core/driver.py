@@ -55,11 +55,10 @@ class Driver(Generic[E, C]):
 
     What is due rings before an event is handled, so that the machine sees things in the order in
     which they were meant to happen even when the loop comes late. Events that come up while
-    commands are carried out wait their turn, but for the `answer` to a command that asks something:
-    the machine is never entered twice.
+    commands are carried out wait their turn: the machine is never entered twice.
 
-    `on_failure` is told when the machine or an interpreter raises. What state they are in is then
-    anybody's guess, so nothing is handed in any more; the error comes out of `feed` as well.
+    `on_failure`, if given, is told when the machine or an interpreter raises. What state they are
+    in is then anybody's guess, so nothing is handed in any more; the error comes out of `feed`.
     `on_late` makes the event that tells the machine that it is woken late, by `late_s_min` or more,
     and by how much; of one pause it is told once. What was due is told as of the instant it was
     meant for, or, if that is more than `catch_up_s_max` ago, as of now.
@@ -72,7 +71,7 @@ class Driver(Generic[E, C]):
         machine: Machine[E, C],
         timers: Timers,
         interpreters: Interpreters[C],
-        on_failure: Callable[[BaseException], None],
+        on_failure: Callable[[BaseException], None] | None = None,
         *,
         journal: Callable[[E, float], None] | None = None,
         on_late: Callable[[float], E] | None = None,
@@ -107,7 +106,7 @@ class Driver(Generic[E, C]):
         self._closed = True
         self._inbox.clear()
 
-    def feed(self, event: E, now_s: float | None = None) -> None:
+    def feed(self, event: E, now_s: float | None = None) -> None:  # noqa: C901 - once per event
         """Hand an event in, at `now_s` if it had a meant instant, else now."""
         if now_s is None:
             now_s = self._clock()
@@ -121,10 +120,17 @@ class Driver(Generic[E, C]):
         self._handling = True
         try:
             while self._inbox:
-                self._handle(*self._inbox.popleft())
+                event, now_s = self._inbox.popleft()
+                if self._journal is not None:
+                    self._journal(event, now_s)
+                for command in self._machine.handle(event, now_s):
+                    self._interpreters[type(command)](command)
+                if event is self._wake_event:
+                    self._see_progress(now_s)
         except BaseException as error:
             self.close()
-            self._on_failure(error)
+            if self._on_failure is not None:
+                self._on_failure(error)
             raise
         finally:
             self._handling = False
@@ -132,30 +138,11 @@ class Driver(Generic[E, C]):
         if deadline_s < self._wake_s:
             self._arm(deadline_s)
 
-    def put(self, event: E) -> None:
-        """Hand an event in that is handled before the next one, which follows at once."""
-        now_s = self._clock()
-        if self._timers.next_s <= now_s:
-            self._timers.run_due(now_s)
-        if not self._closed:
-            self._inbox.append((event, now_s))
-
-    def answer(self, event: E) -> None:
-        """Hand in the answer to the command that is just being carried out: it comes before the
-        commands after that."""
-        self._handle(event, self._clock())
-        self._arm(self._machine.next_deadline())
-
-    def _handle(self, event: E, now_s: float) -> None:
-        if self._journal is not None:
-            self._journal(event, now_s)
-        for command in self._machine.handle(event, now_s):
-            self._interpreters[type(command)](command)
-        if event is self._wake_event:
-            deadline_s = self._machine.next_deadline()
-            if deadline_s <= now_s:
-                # It would be woken again at once, and so on for ever.
-                raise RuntimeError(f"woken at {now_s}, the machine is still due at {deadline_s}")
+    def _see_progress(self, now_s: float) -> None:
+        """Raise RuntimeError if the machine would be woken again at once, and so on for ever."""
+        deadline_s = self._machine.next_deadline()
+        if deadline_s <= now_s:
+            raise RuntimeError(f"woken at {now_s}, the machine is still due at {deadline_s}")
 
     def _arm(self, deadline_s: float) -> None:
         """Have the machine woken at its deadline. If that moves back, the earlier wake stays: it

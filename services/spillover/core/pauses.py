@@ -16,7 +16,7 @@ REFUSED_PAUSE_S_MAX = 0.5
 
 
 class Pauses(ABC):
-    """Of one pool, which sets the fields."""
+    """The pauses of one pool, which sets the fields."""
 
     __slots__ = ("refusals", "rest_until_s", "resting", "total")
 

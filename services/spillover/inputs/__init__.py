@@ -1,4 +1,3 @@
-"""Reading what users write: topology files and the built-in topologies.
-
-Text goes in, checked values of `spillover.model` come out. Nothing here decides or runs anything.
+"""Readers of files that users write: topologies, pools, faults and API tokens. Text goes in, and
+checked values of `spillover.model` come out. Nothing here decides or runs anything.
 """

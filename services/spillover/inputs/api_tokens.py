@@ -30,7 +30,7 @@ from spillover.model.nearest import nearest
 
 LIMIT_BYTES = 1_048_576
 ENTRIES_MAX = 2_000
-"""Of one file: it is read anew while a node runs."""
+"""One file may have so many entries: it is read anew while a node runs."""
 
 SECRET_PREFIX = "spillover_"  # noqa: S105 - what all secrets begin with
 
@@ -59,8 +59,7 @@ def load_api_tokens(paths: Iterable[str]) -> tuple[ApiToken, ...]:
 
 
 def parse_api_tokens(texts: Mapping[str, str]) -> tuple[ApiToken, ...]:
-    """Returns the API tokens that texts hold, by the files that they are from. Raises
-    InputError."""
+    """Returns the API tokens in these texts, which are given by their files. Raises InputError."""
     found: list[ApiToken] = []
     names: set[str] = set()
     digests: set[bytes] = set()
@@ -94,7 +93,7 @@ def new_api_token(name: str, secret: str, tenant: str, roles: Iterable[Role]) ->
 
 
 def dump_api_token(token: ApiToken) -> str:
-    """Returns its entry in a file."""
+    """Returns the entry of a token in a file."""
     tenant = f"  tenant: {_quoted(token.tenant)}\n" if token.tenant else ""
     roles = ", ".join(role.value for role in Role if role in token.roles)
     digest = _quoted(token.sha256.hex())
@@ -102,12 +101,12 @@ def dump_api_token(token: ApiToken) -> str:
 
 
 def _quoted(text: str) -> str:
-    """So that YAML takes it for text, whatever it looks like."""
+    """Returns a scalar that YAML takes for text, whatever it looks like."""
     return f'"{text}"'
 
 
 class _FaultError(Exception):
-    """Of one entry: in which field, and what was expected there."""
+    """A fault in one entry: the field, and what was expected there."""
 
     def __init__(self, field: str, expected: str) -> None:
         self.field = field
@@ -149,7 +148,7 @@ def _read_entry(entry: object) -> ApiToken:
 def _check_against(
     one: ApiToken, names: set[str], digests: set[bytes], quotas: dict[str, tuple[str, Quota]]
 ) -> None:
-    """That it goes with those before it."""
+    """Raise an error where a token does not go with those before it."""
     if one.name in names:
         raise _FaultError("name", f"expected each name once, got {one.name!r} again")
     names.add(one.name)

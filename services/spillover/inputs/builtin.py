@@ -16,7 +16,7 @@ from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import PS, REFUSE, JobType, Server, ServerClass
 
 _SIZES_AND_REACHES = {"ring5": (5, 1), "chord5": (5, 2), "chord10": (10, 2), "chord20": (20, 2)}
-"""Name to number of clusters and how many of the following clusters each is linked to."""
+"""The number of clusters by name, and how many of the following clusters each is linked to."""
 
 RINGS = tuple(_SIZES_AND_REACHES)
 BUILTIN_NAMES = (*RINGS, *BUILTIN_POOLS)
@@ -50,8 +50,8 @@ def builtin_topology(name: str) -> Topology:
 
 
 def _one_cluster(pool: Pool) -> Topology:
-    """The pool as a cluster: its rates are jobs of mean size per second, and that is one second at
-    rate 1. Jobs that find no token are blocked, in the paper, and no more is heard of them."""
+    """Returns the pool as a cluster: its rates are jobs of mean size per second, and that is one
+    second at rate 1. As in the paper, jobs that find no token are blocked and do not come back."""
     servers = tuple(Server(id=each.id, rate=each.rate) for each in pool.servers)
     classes = tuple(
         ServerClass(id=each.id, servers=each.servers, tokens=each.tokens) for each in pool.classes

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 
 TOKENS = 6
-"""Per server, in both pools."""
+"""The tokens of each server, in both pools."""
 
 
 def _comte8() -> Pool:
-    """Figure 8: five servers of rate 1 and five of rate 4, one type for all, at load 1."""
+    """Returns the pool of figure 8: five servers of rate 1 and five of rate 4, one type for all, at
+    load 1."""
     rates = (1.0,) * 5 + (4.0,) * 5
     servers = tuple(PoolServer(id=f"s{k}", rate=rate) for k, rate in enumerate(rates, 1))
     classes = _one_class_a_server(servers)
@@ -24,8 +25,8 @@ def _comte8() -> Pool:
 
 
 def _comte11() -> Pool:
-    """Figure 11: six servers of rate 1; type 1 for the first four, at rate 1; type 2 for the last
-    four, at rate 4. That is load 5/6, where the last four become overloaded."""
+    """Returns the pool of figure 11: six servers of rate 1; type 1 for the first four, at rate 1;
+    type 2 for the last four, at rate 4. That is load 5/6, where the last four become overloaded."""
     servers = tuple(PoolServer(id=f"s{k}", rate=1.0) for k in range(1, 7))
     classes = _one_class_a_server(servers)
     ids = tuple(each.id for each in classes)

@@ -9,6 +9,9 @@
       - {at_s: 4.0, action: clock, cluster: c, rate: 1.01, offset_ms: -250}
       - {at_s: 4.5, action: failing, cluster: c, share: 0.4, fail_ms: 2, status: 503}
       - {at_s: 4.9, action: failing, cluster: c, share: 0}   # well again
+      - {at_s: 4.9, action: swallows, cluster: c, share: 1}  # requests of neighbors, on the way
+      - {at_s: 4.9, action: late, cluster: c, late_ms: 4000} # answers to neighbors
+      - {at_s: 4.9, action: hangs, cluster: c, share: 0.5}   # what it has of neighbors
       - {at_s: 4.9, action: down, cluster: d, server: s1}    # one of unlike servers, until: up
       - {at_s: 4.9, action: tokens, cluster: d, classes: {c1: 4}, servers: {s2: out}}   # or: in
       - {at_s: 5.0, action: link, between: [a, b], delay_ms: 80, jitter_ms: 20, loss: 0.05}
@@ -26,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spillover.inputs.random_faults import random_faults
+from spillover.inputs.value_limits import LIMITS
 from spillover.inputs.yaml_file import (
     EXACT_INTEGER_LIMIT,
     describe,
@@ -53,21 +57,26 @@ from spillover.model.nearest import nearest
 from spillover.model.topology import Topology
 
 RANDOM = "random:"
-"""What the name of a random schedule begins with; its seed follows."""
+"""The name of a random schedule begins with this; its seed follows."""
 
 FAULTS_MAX = 10_000
 
-_FILE_LIMIT_BYTES = 16 * 1024 * 1024
+_LIMITS = LIMITS._replace(characters=16 * 1024 * 1024, nodes=500_000, entries=100_000)
+"""The limits of a file. Why: faults are many, and only simulations read them."""
+
 NUMBERS_BY_ACTION = {
     "slow": ("factor",),
     "clock": ("rate", "offset_ms"),
     "failing": ("share", "fail_ms", "status", "retry_after_ms"),
+    "swallows": ("share",),
+    "late": ("late_ms",),
+    "hangs": ("share",),
     "link": ("delay_ms", "jitter_ms", "loss", "duplicate", "reorder"),
 }
 """The numbers that an action takes. `slow` and `failing` need the first, the others at least one of
 theirs."""
 _OF_SERVERS = ("slow", "failing", "down", "up")
-"""Actions that may be of one server, by `server`."""
+"""Actions that may be for one server, by `server`."""
 
 _KNOWN = (
     *("at_s", "action", "cluster", "server", "classes", "servers", "between", "from", "to"),
@@ -89,7 +98,7 @@ def load_faults(name_or_path: str, topology: Topology, duration_s: float) -> Fau
         name_or_path,
         missing=missing,
         wanted="a mapping with the field faults",
-        limit_bytes=_FILE_LIMIT_BYTES,
+        limits=_LIMITS,
     )
     schedule = FaultSchedule(source, _read_faults(source, document))
     schedule.check(topology)
@@ -161,7 +170,7 @@ def places_of(action: str) -> tuple[str, ...]:
 
 
 def _limits(entry: Mapping[Any, Any]) -> tuple[tuple[str, int], ...]:
-    """By class, as PUT /admin/tokens has them."""
+    """Returns limits by class, as PUT /admin/tokens has them."""
     limits = _mapping(entry, "classes")
     for name, tokens in limits.items():
         if isinstance(tokens, bool) or not isinstance(tokens, int):
@@ -171,7 +180,7 @@ def _limits(entry: Mapping[Any, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def _out_and_in(entry: Mapping[Any, Any]) -> tuple[tuple[str, str], ...]:
-    """By server."""
+    """Returns `out` or `in` by server."""
     servers = _mapping(entry, "servers")
     for name, said in servers.items():
         if said not in (OUT, IN):
@@ -212,7 +221,7 @@ def _text(entry: Mapping[Any, Any], name: str) -> str:
 
 
 def _number_of(entry: Mapping[Any, Any], name: str) -> float:
-    """The field's number; finite or not."""
+    """Returns the field's number, finite or not."""
     value = _value_of(entry, name)
     too_large = isinstance(value, int) and abs(value) > EXACT_INTEGER_LIMIT
     if isinstance(value, bool) or not isinstance(value, int | float) or too_large:
@@ -227,7 +236,7 @@ def _value_of(entry: Mapping[Any, Any], name: str) -> object:
 
 
 def _check_names(entry: Mapping[Any, Any], known: Sequence[str], problem: str) -> None:
-    """Refuse a field that is none of `known`, with the closest of them if one is close."""
+    """Refuse a field that is none of `known`, and name the closest of them if one is close."""
     for name in entry:
         if name not in known:
             closest = nearest(str(name), known)
@@ -237,5 +246,5 @@ def _check_names(entry: Mapping[Any, Any], known: Sequence[str], problem: str) -
 
 
 def _wrong(field: str, expected: str) -> InputError:
-    """To be raised for the field; whoever knows the file and the entry puts them in front."""
+    """Returns the error of the field, to be raised; callers put the file and the entry in front."""
     return InputError("", field, expected)

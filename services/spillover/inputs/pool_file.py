@@ -1,4 +1,4 @@
-"""Pools by name: the built-in ones, else YAML files of contract section 3:
+"""Pools by name: the built-in ones, else YAML files:
 
     servers: [{id: s1, rate: 1.0}, {id: s2, rate: 4.0}]        # rate: jobs of mean size per second
     classes: [{id: c1, servers: [s1, s2], tokens: 6}]
@@ -44,7 +44,7 @@ def load_pool(name_or_path: str) -> Pool:
 
 
 def pool_of(document: Mapping[Any, Any], source: str, name: str) -> Pool:
-    """Returns the pool of the fields of a file, called so if they do not say. Raises InputError,
+    """Returns the pool of the fields of a file, called so if they have no name. Raises InputError,
     naming `source`."""
     try:
         return read_values(Pool, {"name": name, **document}, _FORMS)

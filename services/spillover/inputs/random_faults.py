@@ -1,6 +1,5 @@
-"""Random fault schedules: what `--faults random:SEED` and the sweeps over seeds run.
-
-All is healed by the end, so that what must hold after the last fault can be checked.
+"""Random fault schedules, for `--faults random:SEED` and for sweeps over seeds. All is healed by
+the end, so that what must hold after the last fault can be checked.
 """
 
 from __future__ import annotations
@@ -25,23 +24,27 @@ from spillover.model.unlike_servers import UnlikeServers
 
 TROUBLES_MIN = 2
 TROUBLES_MAX = 6
-"""How many things go wrong in one schedule; each is mended by a fault of its own."""
+"""At most so many things go wrong in one schedule; each is mended by a fault of its own."""
 
 LASTS_SHARE_MAX = 0.5
-"""Of the duration: how long one of them lasts at most."""
+"""One of them lasts at most this share of the duration."""
 
-_CLUSTER_TROUBLES = ("crash", "pause", "slow", "clock", "failing")
-_LINK_TROUBLES = ("cut", "cut", "link", "link")
-"""Cuts and bad links come as often as all that can happen to a cluster."""
+_CLUSTER_TROUBLES = (
+    *("crash", "pause", "slow", "clock", "failing"),
+    *("swallows", "late", "hangs"),
+)
+_LINK_TROUBLES = 3 * ("cut", "link")
+"""Cuts and bad links come nearly as often as all that can happen to a cluster."""
 _SERVER_TROUBLES = ("down", "server slow", "server failing", "out")
 _POOL_TROUBLES = (*_SERVER_TROUBLES, "tokens")
-"""Of one of several unlike servers, and of what an operator does with them and their tokens."""
+"""Troubles of one of several unlike servers, and those that an operator makes with servers and
+tokens."""
 
 _TOKENS_MAX = 6
 
 
 def random_faults(topology: Topology, seed: int, duration_s: float) -> FaultSchedule:
-    """Two to six troubles, drawn from the seed, in a run that lasts `duration_s`."""
+    """Returns two to six troubles, drawn from the seed, in a run that lasts `duration_s`."""
     random = Random(f"{seed}/random faults")
     faults: list[Fault] = []
     busy: set[object] = set()
@@ -85,7 +88,7 @@ def _of_pool(
     begins_s: float,
     ends_s: float,
 ) -> list[Fault]:
-    """The place is a cluster, and one of its servers or classes."""
+    """Returns the faults of one trouble at a cluster, or at one of its servers or classes."""
     cluster, one = place
     if kind.startswith("server "):
         of_one = _of_cluster(random, kind.removeprefix("server "), cluster, begins_s, ends_s)
@@ -133,6 +136,12 @@ def _of_cluster(
             "retry_after_ms": random.choice((0.0, random.uniform(0, 2000))),
         }
         return [fault(begins_s, kind, **bad), fault(ends_s, kind, share=0.0)]
+    if kind == "late":
+        late_ms = random.uniform(0, 5000)
+        return [fault(begins_s, kind, late_ms=late_ms), fault(ends_s, kind, late_ms=0.0)]
+    if kind in {"swallows", "hangs"}:
+        share = random.uniform(0.1, 1.0)
+        return [fault(begins_s, kind, share=share), fault(ends_s, kind, share=0.0)]
     return [fault(begins_s, kind), fault(ends_s, "restart" if kind == "crash" else "resume")]
 
 
@@ -155,6 +164,6 @@ def _of_link(
 
 
 def _directions(random: Random, topology: Topology) -> tuple[Direction, ...]:
-    """A link one way or the other, or both ways."""
+    """Returns one direction of a link or both."""
     a, b = random.choice(topology.links).between
     return random.choice((((a, b),), ((b, a),), ((a, b), (b, a))))

@@ -7,8 +7,10 @@ fields, are the dataclass's own business. Every fault becomes one InputError tha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -21,6 +23,9 @@ from pydantic import (
     Discriminator,
     Tag,
     ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -36,7 +41,8 @@ if TYPE_CHECKING:
 Values = TypeVar("Values")
 
 Forms: TypeAlias = Mapping[tuple[type, str], Any]
-"""Dataclass and name of a field to the type, with validators, that its values have in files."""
+"""The types, with validators, that values of a field have in files, by dataclass and name of
+field."""
 
 WHOLE_NUMBER = Annotated[int, pydantic.Field(ge=-EXACT_INTEGER_LIMIT, le=EXACT_INTEGER_LIMIT)]
 
@@ -54,6 +60,12 @@ _EXPECTED_BY_TYPE = {
     "model_type": "a mapping of fields",
     "invalid_key": "a field name",
 }
+
+_LOOKED_AT = 100
+"""The number of faults of one file from which the one to tell is chosen; reading stops after them.
+Why: for each misspelled name a better one is searched, and a file can have 100,000 of them."""
+
+_FAULTS = "faults"
 
 _OF_NUMBERS = ("int_type", "float_type", "number_or_list")
 
@@ -84,7 +96,7 @@ def _check_ids(value: object) -> object:
 
 
 def _bool_of_word(value: object) -> object:
-    """The words that only YAML 1.1 has for it; ids may be called so."""
+    """Returns a bool for words that only YAML 1.1 takes for one; ids may be called so."""
     return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
 
 
@@ -105,7 +117,7 @@ _AS_IN_FILES: dict[object, Any] = {
 }
 
 _NUMBER, _LIST = "a number", "a list"
-"""Which of two types a value is read as; it stands in pydantic's locations."""
+"""The kinds of value where one of two is read; they stand in pydantic's locations."""
 
 
 def _number_or_list(value: object) -> str | None:
@@ -121,7 +133,7 @@ _EITHER = Discriminator(
 
 
 def file_fields(owner: type[Any]) -> list[Field[Any]]:
-    """Returns the fields of a dataclass that files have, which are those that it is compared by."""
+    """Returns the fields of a dataclass that files have: those that it is compared by."""
     return [field for field in fields(owner) if field.compare]
 
 
@@ -131,13 +143,14 @@ def read_values(owner: type[Values], mapping: Mapping[Any, Any], forms: Forms) -
     Raises InputError without a source, of the fault that tells most.
     """
     try:
-        return owner(**dict(_known_schema(owner, forms).model_validate(mapping)))
+        schema = _known_schema(owner, forms)
+        return owner(**dict(schema.model_validate(mapping, context=Counter())))
     except ValidationError as error:
         raise _Telling(owner).first_fault(error) from error
 
 
 _schemas: dict[type[Any], tuple[Forms, type[BaseModel]]] = {}
-"""By the dataclass: to make one takes ten times as long as to read a file."""
+"""Schemas by dataclass: to make one takes ten times as long as to read a file."""
 
 
 def _known_schema(owner: type[Any], forms: Forms) -> type[BaseModel]:
@@ -163,7 +176,8 @@ def _schema(owner: type[Any], forms: Forms) -> type[BaseModel]:
 
 
 def _as_in_files(hint: Any, forms: Forms) -> Any:
-    """The type that values of a field have in files, by the type that they have in memory."""
+    """Returns the type that values of a field have in files, by the type that they have in
+    memory."""
     match get_args(hint):
         case (of, end) if end is NoneType:
             return _as_in_files(of, forms) | None
@@ -173,20 +187,39 @@ def _as_in_files(hint: Any, forms: Forms) -> Any:
             listed: Any = Annotated[_as_in_files(several, forms), Tag(_LIST)]
             return Annotated[_TAGGED_NUMBER | listed, _EITHER]
     if isinstance(hint, type) and is_dataclass(hint):
-        return Annotated[_schema(hint, forms), AfterValidator(lambda parsed: hint(**dict(parsed)))]
+        return Annotated[_schema(hint, forms), WrapValidator(partial(_read_one, hint))]
     return _AS_IN_FILES.get(hint, hint)
 
 
+def _read_one(
+    owner: Any,
+    value: object,
+    read: ValidatorFunctionWrapHandler,
+    info: ValidationInfo[Counter[str]],
+) -> object:
+    """Returns the value as its dataclass. After faults enough it stays as it is: nobody gets it."""
+    faults = info.context
+    if faults[_FAULTS] > _LOOKED_AT:
+        return value
+    try:
+        parsed = read(value)
+    except ValidationError as error:
+        faults[_FAULTS] += error.error_count()
+        raise
+    return owner(**dict(parsed))
+
+
 class _Telling:
-    """What the faults of a mapping are told as: how its fields are called."""
+    """The words for the faults of a mapping, by the names of its fields."""
 
     def __init__(self, owner: type[Any]) -> None:
         self._owner = owner
 
     def first_fault(self, error: ValidationError) -> InputError:
-        """The fault that tells most, and how many more there are: a misspelled field before the
-        one that is missing for it, which does not count."""
-        details = error.errors(include_url=False)
+        """Returns the fault that tells most, and how many more there are. A misspelled field comes
+        before the one that is missing for it, which does not count."""
+        details = error.errors(include_url=False)[:_LOOKED_AT]
+        others = error.error_count() - len(details)
         for detail in details:
             detail["loc"] = _without_tags(detail)
         meant = {
@@ -196,12 +229,13 @@ class _Telling:
         }
         told = [d for d in details if not (d["type"] == "missing" and d["loc"] in meant)]
         told.sort(key=self._told_after)
-        more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+        count = len(told) - 1 + others
+        more = f" (and {count} more)" if count else ""
         return InputError("", _path(told[0]["loc"]), self._expected(told[0]) + more)
 
     def _told_after(self, detail: ErrorDetails) -> int:
-        """Lower first: names for which there are better ones, then all else, then what is
-        missing."""
+        """Returns a rank, lower first: names for which there are better ones, then all else, then
+        fields that are missing."""
         if detail["type"] == "missing":
             return 2
         if detail["type"] != "extra_forbidden":
@@ -231,7 +265,7 @@ class _Telling:
         return f"unknown field, {hint}"
 
     def _meant(self, location: tuple[int | str, ...]) -> str | None:
-        """The field that the unknown one at this place may stand for."""
+        """Returns the field that the unknown one at this place may stand for."""
         return nearest(str(location[-1]), self._names_at(location))
 
     def _names_at(self, location: tuple[int | str, ...]) -> list[str]:
@@ -243,8 +277,8 @@ class _Telling:
 
 
 def _without_tags(detail: ErrorDetails) -> tuple[int | str, ...]:
-    """Where it is, in the user's words. Only an unknown field, which comes last, may be called as a
-    tag is."""
+    """Returns the place in the user's words. Only an unknown field, which comes last, may have the
+    name of a tag."""
     location = detail["loc"]
     own = location[-1:] if detail["type"] == "extra_forbidden" else ()
     rest = location[: len(location) - len(own)]
@@ -252,7 +286,7 @@ def _without_tags(detail: ErrorDetails) -> tuple[int | str, ...]:
 
 
 def _listed(hint: Any) -> Any:
-    """The dataclass in a hint such as `tuple[Link, ...]` or `int | tuple[Server, ...]`."""
+    """Returns the dataclass in a hint such as `tuple[Link, ...]` or `int | tuple[Server, ...]`."""
     for argument in get_args(hint):
         found = argument if is_dataclass(argument) else _listed(argument)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Topologies by name: the built-in ones, else YAML files of contract section 2, read and written.
+"""Topologies by name: the built-in ones, else YAML files (docs/configuration.md), read and written.
 
 Every fault of a file becomes one InputError that names the file and the field. The fields are those
 of `spillover.model.topology`, the forms of their values are in `topology_forms`.
@@ -6,26 +6,31 @@ of `spillover.model.topology`, the forms of their values are in `topology_forms`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from spillover.inputs.builtin import BUILTIN_NAMES, builtin_topology
 from spillover.inputs.schema import read_values
 from spillover.inputs.topology_forms import FORMS
+from spillover.inputs.value_limits import LIMITS, check_size
 from spillover.inputs.yaml_file import mapping_of, read_mapping, shown_path
 from spillover.inputs.yaml_text import dump_yaml
-from spillover.model.errors import InputError
+from spillover.model.errors import UNREADABLE, InputError
 from spillover.model.nearest import nearest
+from spillover.model.ranges import CLUSTERS_MAX
 from spillover.model.topology import OF_PASSING, Topology
 
 POLICY_OF_OLDER_NODES = "paper"
-"""What nodes mean that leave their policy out of what they tell: they are of a version in which it
-was the default. Later ones always tell it."""
+"""The policy of nodes that report none: they are of a version in which it was the default. Later
+ones always report theirs."""
 
 _OF_POOLS = ("classes", "types", "on_block", "discipline", "order")
-"""Fields of clusters that are only along with a list of servers."""
+"""Fields of clusters that need a list of servers beside them."""
 
 
 def load_topology(name_or_path: str) -> Topology:
@@ -46,8 +51,12 @@ def load_topology(name_or_path: str) -> Topology:
 
 
 def topology_of(document: Mapping[Any, Any], source: str, name: str) -> Topology:
-    """Returns the topology of the fields of a file, called so if they do not say. Raises
+    """Returns the topology of the fields of a file, called so if they have no name. Raises
     InputError, naming `source`."""
+    clusters = document.get("clusters")
+    if isinstance(clusters, list) and len(clusters) > CLUSTERS_MAX:
+        expected = f"expected at most {CLUSTERS_MAX} clusters, got {len(clusters)}"
+        raise InputError(source, "clusters", expected)
     try:
         topology = read_values(Topology, {"name": name, **document}, FORMS)
         _check_joined(topology)
@@ -57,31 +66,78 @@ def topology_of(document: Mapping[Any, Any], source: str, name: str) -> Topology
 
 
 def read_topology(text: str, source: str, name: str) -> Topology:
-    """Returns the topology of a file with this text; else as `topology_of`."""
+    """Returns the topology of a file with this text; the rest is as in `topology_of`."""
     return topology_of(mapping_of(text, source), source, name)
 
 
 def read_told(text: str, source: str, name: str) -> Topology:
-    """Returns the topology that a node, or the store of the configuration, has told, which may be
-    of an older version; else as `topology_of`."""
-    document = {"policy": POLICY_OF_OLDER_NODES, **mapping_of(text, source)}
+    """Returns the topology that a node sent, or the store of the configuration has. Older versions
+    write YAML. The rest is as in `topology_of`."""
+    fields_told = _fields_of_json(text, source) if text[:1] == "{" else mapping_of(text, source)
+    return topology_of({"policy": POLICY_OF_OLDER_NODES, **fields_told}, source, name)
+
+
+def read_fields(document: Mapping[str, Any], source: str, name: str) -> Topology:
+    """Returns the topology of fields that came as JSON; the rest is as in `topology_of`."""
+    _check_size(document, source)
     return topology_of(document, source, name)
 
 
+def _fields_of_json(text: str, source: str) -> dict[str, Any]:
+    if text.count(",") > LIMITS.nodes:
+        raise InputError(source, "", f"expected at most {LIMITS.nodes} values, got more")
+    try:
+        document: dict[str, Any] = msgspec.json.decode(text, type=dict)
+    except UNREADABLE as error:
+        raise InputError(source, "", f"expected fields in JSON, got: {error}") from None
+    _check_size(document, source)
+    return document
+
+
+def _check_size(document: object, source: str) -> None:
+    try:
+        check_size(document)
+    except ValueError as error:
+        raise InputError(source, "", str(error)) from None
+
+
 def short_text(topology: Topology) -> str:
-    """Returns the text of a file that says no more than it has to, for people to change: what is as
-    it would be anyway is left out, and a name that is only that of a file. The policy always
-    stands there, since nodes of other versions have another default."""
-    told = _unusual(topology)
+    """Returns the text of a file with no more fields than it needs, for people to change."""
+    return dump_yaml(_short_fields(topology))
+
+
+_UNLIKE_IN_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""Characters that may stand in strings of JSON, but not in YAML, or that it takes for the end of a
+line."""
+
+
+def told_text(topology: Topology) -> str:
+    """Returns the same fields as nodes send them to each other: in JSON, which takes little time to
+    read, and which older nodes read as YAML. Raises InputError where they are too many to be
+    read."""
+    told = _short_fields(topology)
+    text = msgspec.json.encode(told).decode()
+    text = _UNLIKE_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    _check_size(told, "topology")
+    if len(text) > LIMITS.characters:
+        expected = f"expected at most {LIMITS.characters} characters as nodes tell it"
+        raise InputError("topology", "", f"{expected}, got {len(text)}")
+    return text
+
+
+def _short_fields(topology: Topology) -> dict[str, Any]:
+    """Returns the fields without defaults, and without a name that is only that of a file. The
+    policy always stands there, since nodes of other versions have another default."""
+    told: dict[str, Any] = _unusual(topology)
     told["policy"] = topology.policy
     if not topology.is_named:
         told.pop("name", None)
     told.pop("is_named", None)
-    return dump_yaml(told)
+    return told
 
 
 def _unusual(value: Any) -> Any:
-    """The value as files have it, without the fields that have their defaults."""
+    """Returns the value as files have it, without the fields that have their defaults."""
     if is_dataclass(value):
         pairs = [(field, getattr(value, field.name)) for field in fields(value)]
         return {field.name: _unusual(told) for field, told in pairs if told != field.default}
@@ -89,8 +145,8 @@ def _unusual(value: Any) -> Any:
 
 
 def _check_joined(topology: Topology) -> None:
-    """A class that no type may join is nearly always one that was forgotten, and its servers would
-    idle in silence."""
+    """Raise InputError for a class that no type may join: it is nearly always one that was
+    forgotten, and its servers would idle in silence."""
     for place, cluster in enumerate(topology.clusters):
         if (pool := cluster.pool) is None:
             continue
@@ -103,7 +159,7 @@ def _check_joined(topology: Topology) -> None:
 
 
 def dump_topology(topology: Topology) -> str:
-    """YAML text that `load_topology` reads back as an equal topology."""
+    """Returns YAML text that `load_topology` reads back as an equal topology."""
     told = _in_files(asdict(topology))
     del told["is_named"]
     if not topology.version:
@@ -119,7 +175,7 @@ def dump_topology(topology: Topology) -> str:
 
 
 def _in_files(value: Any) -> Any:
-    """The value as files have it: lists, and no fields that are not set."""
+    """Returns the value as files have it: lists, and no fields that are not set."""
     match value:
         case dict():
             return {name: _in_files(part) for name, part in value.items() if part is not None}

@@ -1,4 +1,4 @@
-"""The forms of values in a topology file (contract section 2), where types do not say them.
+"""The forms of values in a topology file (docs/configuration.md), where types do not say them.
 
 The fields themselves, their limits and how they fit together are in `spillover.model.topology`.
 """

@@ -1,6 +1,5 @@
-"""YAML files by path: a mapping of fields and where it came from, every fault told in one line.
-
-Strict YAML is in `yaml_text`; which fields there are, and what they mean, is known to callers.
+"""YAML files by path: a mapping of fields and its source, with every fault in one line. `yaml_text`
+reads strict YAML; callers know the fields and their meaning.
 """
 
 from __future__ import annotations
@@ -8,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from spillover.inputs.value_limits import LIMITS, TextLimits
 from spillover.inputs.yaml_text import parse_yaml, readings_of
 from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
@@ -42,8 +42,8 @@ def describe(value: object) -> str:
 
 
 def describe_as_number(value: object) -> str:
-    """Returns the same of what was expected to be a number; of text that some readers of YAML take
-    for one, with what is to be written instead."""
+    """Returns the same for a value that should be a number. For text that some readers of YAML take
+    for one it adds how to write that."""
     got = describe(value)
     match readings_of(value) if isinstance(value, str) else []:
         case [one]:
@@ -54,21 +54,21 @@ def describe_as_number(value: object) -> str:
 
 
 def read_mapping(
-    path: str, *, missing: str, wanted: str = "a mapping of fields", limit_bytes: int = 1_048_576
+    path: str, *, missing: str, wanted: str = "a mapping of fields", limits: TextLimits = LIMITS
 ) -> dict[Any, Any]:
-    """Returns the mapping of fields in the YAML file at `path`, of at most `limit_bytes`.
-
-    For messages: `missing` is the whole one when there is no such file, `wanted` what the file
-    shall hold. Raises InputError.
+    """Returns the mapping of fields in the YAML file at `path`. `missing` is the whole message when
+    there is no such file, and `wanted` names the expected content. Raises InputError.
     """
-    text = read_text(path, missing=missing, limit_bytes=limit_bytes)
-    return mapping_of(text, shown_path(path), wanted)
+    text = read_text(path, missing=missing, limit_bytes=limits.characters)
+    return mapping_of(text, shown_path(path), wanted, limits)
 
 
-def mapping_of(text: str, source: str, wanted: str = "a mapping of fields") -> dict[Any, Any]:
+def mapping_of(
+    text: str, source: str, wanted: str = "a mapping of fields", limits: TextLimits = LIMITS
+) -> dict[Any, Any]:
     """Returns the mapping of fields that the text is. Raises InputError, naming `source`."""
     try:
-        document = parse_yaml(text)
+        document = parse_yaml(text, limits)
     except ValueError as error:
         raise InputError(source, "", str(error)) from error
     if not isinstance(document, dict):
@@ -78,7 +78,7 @@ def mapping_of(text: str, source: str, wanted: str = "a mapping of fields") -> d
 
 
 def _beside(path: str) -> str:
-    """The file of a name like that, if there is one in the same directory."""
+    """Returns the file of a name like that in the same directory, if there is one."""
     wanted = Path(path)
     try:
         beside = {one.stem: one for one in wanted.parent.iterdir() if one.suffix in _SUFFIXES}
@@ -89,7 +89,7 @@ def _beside(path: str) -> str:
 
 
 def read_text(path: str, *, missing: str, limit_bytes: int) -> str:
-    """Returns what the file says, as `read_mapping` reads it. Raises InputError."""
+    """Returns the text of the file, as `read_mapping` reads it. Raises InputError."""
     source = shown_path(path)
     try:
         with Path(path).open("rb") as file:

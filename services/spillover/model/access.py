@@ -1,4 +1,4 @@
-"""Who may do what at a node: API tokens, their roles, and what tenants may use at once.
+"""Rights at a node: API tokens, their roles, and how much tenants may use at once.
 
 An API token is what a client or an operator shows of itself. It is never called a token alone:
 tokens are what classes of servers have. How a file of them is read is in `inputs.api_tokens`.
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 TENANT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
-"""An id of a tenant, and the name of an API token: what stands in labels and audit lines."""
+"""The form of the id of a tenant, and of the name of an API token, which stand in labels and audit
+lines."""
 
 TENANT_EXPECTED = "1 to 64 letters, digits, dots, dashes and underscores"
 
 
 class Role(StrEnum):
-    """What an API token is for. Who operates may read, too."""
+    """The purpose of an API token. Operators may read, too."""
 
     SUBMIT = "submit"
     READ = "read"
@@ -26,14 +27,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a tenant may use of its home at once; None: as much as there is."""
+    """How much a tenant may use of its home at once; None is as much as there is."""
 
     max_queued: int | None = None
     max_running: int | None = None
-    """Of those that have left the queue: they run here, or a neighbor has them."""
+    """The number of requests that have left the queue: they run here, or a neighbor has them."""
     requests_per_s: float | None = None
     max_sessions: int | None = None
-    """Clients that follow the federation from here."""
+    """The number of clients that follow the federation from here."""
 
 
 NO_QUOTA = Quota()

@@ -1,4 +1,4 @@
-"""What addresses look like that users write, whatever is behind them."""
+"""The forms of addresses that users write, whatever is behind them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection
 from urllib.parse import urlsplit
 
 HOST = r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]"
-"""A regular expression; what matches may still be no `is_host`."""
+"""A regular expression; a text that matches may still be no `is_host`."""
 
 _HOST_AND_PORT = re.compile(rf"({HOST})(?::([0-9]{{1,5}}))?")
 
@@ -67,6 +67,6 @@ def may_be_led_to(url: str, given: Collection[str]) -> bool:
 
 
 def shown(text: str) -> str:
-    """As it may stand in a line of complaint."""
+    """Returns the text as an error message may quote it."""
     quoted = repr(text)
     return quoted if len(quoted) <= SHOWN_MAX else f"{quoted[: SHOWN_MAX - 3]}..."

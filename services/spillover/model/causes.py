@@ -1,6 +1,5 @@
-"""Why a request was not done, in one word of a few that never change: for logs and metrics, and to
-tell clients whether the work may have run. Nothing else is decided by it, and what words are said
-to clients is not known here.
+"""The causes for which requests are not done, each one of a few words that never change: for logs
+and metrics, and to tell clients whether the work may have run. Nothing else is decided by them.
 
 What runs the work, or the machine, says the cause where it is known; `cause_of` has the last word.
 """
@@ -15,37 +14,38 @@ if TYPE_CHECKING:
 
 
 class Cause(StrEnum):
-    """What a request that was not done came to grief over."""
+    """The cause for which a request was not done."""
 
     CONNECTION = "connection"
     """The service could not be reached, or its connection ended before its answer did."""
     UPSTREAM_STATUS = "upstream_status"
     """The service answered with a status that says no."""
     UPSTREAM_ANSWER = "upstream_answer"
-    """The service answered what cannot be read or passed on."""
+    """The service gave an answer that cannot be read or passed on."""
     TIMEOUT = "timeout"
-    """Its service was not done by the deadline, or nothing more of its answer came."""
+    """The service was not done by the deadline, or no more of its answer came."""
     QUEUE = "queue"
-    """It waited in the queue until its deadline."""
+    """The request waited in the queue until its deadline."""
     WORKER = "worker"
     """A Python or Dask handler raised, or the process or thread that ran it is gone."""
     NEIGHBOR = "neighbor"
-    """It was at a neighbor that was lost, broke it off, or had not answered by the deadline.
-    The log there says why."""
+    """The request was at a neighbor that was lost, broke it off, or had not answered by the
+    deadline. The log there says why."""
     CLIENT = "client"
-    """Its client left, did not read the answer, cancelled it, or sent what cannot be passed on."""
+    """The client left, did not read the answer, cancelled the request, or sent one that cannot be
+    passed on."""
     NODE = "node"
     """The node ended, or has a bug."""
 
 
 DONE, REJECTED, STOPPED = "done", "rejected", "stopped"
-"""What a request to a service can come to besides a failure: a stopped one is wanted no longer."""
+"""Ends of a request to a service besides failures; nobody wants a stopped one any longer."""
 
 UPSTREAM_ENDS = (
     *(DONE, REJECTED, STOPPED, Cause.CONNECTION.value, Cause.TIMEOUT.value),
     *(Cause.UPSTREAM_STATUS.value, Cause.UPSTREAM_ANSWER.value),
 )
-"""All that one can come to there."""
+"""All ends of a request at a service."""
 
 
 def cause_of(answer: Answer) -> Cause | None:

@@ -1,4 +1,4 @@
-"""The name of a cluster in certificates. What a certificate is, is not known here."""
+"""The name of a cluster in certificates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 
 NAME_LENGTH_MAX = 253
-"""Of a DNS name."""
+"""The length of a DNS name."""
 
 _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _ONE = re.compile(_LABEL)

@@ -1,6 +1,5 @@
 """A configuration of a federation: its topology, and the stamp that says how new it is (decision
-0040). Which of two counts is said by the order of their stamps, and by nothing else.
-"""
+0040). The order of their stamps alone says which of two configurations counts."""
 
 from __future__ import annotations
 
@@ -11,10 +10,10 @@ from spillover.model.ranges import VERSION_MAX, WHOLE_MAX
 from spillover.model.topology import CLUSTER_ID, Topology
 
 LINEAGE_MAX = 32
-"""Stamps that a configuration remembers of those that it is built on."""
+"""A configuration remembers so many stamps of those that it is built on."""
 
 STAMP_LENGTH_MAX: Final = 128
-"""Of a stamp as it is told."""
+"""The longest text of a stamp."""
 
 NUMBER_DIGITS_MAX: Final = len(str(WHOLE_MAX))
 
@@ -53,8 +52,8 @@ class Stamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What all nodes of a federation go by. `text` is the topology as it travels, and `lineage` the
-    stamps that it is built on, newest first."""
+    """The configuration that all nodes of a federation share. `text` is the topology as it travels,
+    and `lineage` the stamps that it is built on, newest first."""
 
     stamp: Stamp
     topology: Topology

@@ -23,7 +23,7 @@ class DaskTarget:
     """A scheduler, and a function that its workers can import."""
 
     address: str
-    """tcp://HOST:PORT."""
+    """The address of the scheduler, tcp://HOST:PORT."""
     host: str
     port: int
     module: str

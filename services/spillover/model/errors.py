@@ -24,14 +24,14 @@ Refusals between nodes are values, not errors: see `model.request.Refusal`.
 """
 
 UNREADABLE = (ValueError, RecursionError)
-"""What decoding raises: bad JSON, bad fields, bad UTF-8; nested too deep."""
+"""Decoding raises these for bad JSON, bad fields, bad UTF-8, and what is nested too deep."""
 
 
 class SpilloverError(Exception):
     """Base of all errors that Spillover raises on purpose."""
 
     surely_did_not_run = False
-    """Whether what was asked for surely was not done, nor will be: asking again is safe."""
+    """True where the work surely was not done, nor will be: asking again is safe."""
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copies and pickles, as process pools send, are made without the arguments of __init__,
@@ -80,19 +80,19 @@ class NotDelivered(PeerError):
 
 
 class ConnectTimeout(NotDelivered):
-    """No connection was opened in time. What is there may be well, and busy."""
+    """No connection was opened in time. The server may be well, and busy."""
 
 
 class NotBelieved(NotDelivered):
-    """What is there answers, and one of the two does not believe the other's certificate."""
+    """The server answers, and one of the two does not believe the other's certificate."""
 
 
 class Unreachable(NotDelivered):
-    """None of those that might have taken the call could be reached."""
+    """No server that might have taken the call could be reached."""
 
 
 class Refused(NotDelivered):
-    """The other side does not take the call now; `retry_after_s` later it may."""
+    """The other side does not take the call now; it may after `retry_after_s` seconds."""
 
     def __init__(self, message: str, reason: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -105,8 +105,8 @@ class QueueFull(Refused):
 
 
 class Rejected(PeerError):
-    """What was sent is at fault, so that sending it again does not help. `body` is what a handler
-    said of it. It surely did not run unless it was its handler that found the fault."""
+    """The request itself is at fault, so that sending it again does not help. `body` is what a
+    handler said of it. It surely did not run unless its handler found the fault."""
 
     def __init__(
         self,
@@ -125,8 +125,8 @@ class Rejected(PeerError):
 
 
 class Failed(PeerError):
-    """What runs requests failed at this one: it may have been done, wholly or in part.
-    `upstream_status` and `upstream_body` are what a service behind the node answered."""
+    """The handler failed at this request: it may have been done, wholly or in part.
+    `upstream_status` and `upstream_body` are the answer of a service behind the node."""
 
     def __init__(
         self,
@@ -143,7 +143,8 @@ class Failed(PeerError):
 
 
 class Expired(PeerError):
-    """The deadline passed. It will not run any more; it surely did not where it never left."""
+    """The deadline passed. The request will not run any more; it surely did not where it never
+    left."""
 
     def __init__(self, message: str, *, surely_did_not_run: bool = False) -> None:
         super().__init__(message)
@@ -151,16 +152,16 @@ class Expired(PeerError):
 
 
 class Cancelled(PeerError):
-    """Somebody cancelled it, perhaps while it ran."""
+    """Somebody cancelled the request, perhaps while it ran."""
 
 
 class OutcomeUnknown(PeerError):
-    """The call had left and no answer came back: whether it was carried out is not known."""
+    """The call had left and no answer came back: it may or may not have been carried out."""
 
 
 class NotANode(PeerError):
-    """What answered is no node: another service, or a page of one in between. The url is wrong, or
-    what lies on the way; what that did with the request is not known."""
+    """The server that answered is no node: it is another service, or a page of one in between. The
+    url is wrong, or the way to it; the request may or may not have been carried out."""
 
 
 class StoreRefused(NotDelivered):
@@ -174,5 +175,5 @@ class StoreUnreachable(OutcomeUnknown):
 
 
 class GrantLost(SpilloverError):
-    """The grant of an object ended before it was acknowledged: the object goes to somebody else,
-    or has gone there. What was done for it may be done twice."""
+    """The grant of an object ended before it was acknowledged: the object goes to another consumer,
+    or has gone there. Its work may be done twice."""

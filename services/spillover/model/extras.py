@@ -1,6 +1,5 @@
-"""Packages that only some commands need, and the one line that says how to get them.
-
-The extras are declared in pyproject.toml; what is done with the packages is not known here.
+"""Packages that only some commands need, and the one line that says how to get them. The extras are
+declared in pyproject.toml. What is done with the packages is not known here.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ def check_extra(what: str, extra: str, *packages: str) -> None:
 
 
 def missing_extra(what: str, extra: str, package: str) -> InputError:
-    """To be raised where `what` needs a package of `extra` that is not installed."""
+    """Returns the error, to be raised, where `what` needs a package of `extra` that is not
+    installed."""
     return InputError(package, "", f"{what} needs {how_to_get(extra)}")
 
 
@@ -51,7 +51,7 @@ def is_installed(package: str) -> bool:
 
 
 def _checkout() -> str | None:
-    """The directory that this is installed from, editable."""
+    """Returns the directory that this is installed from, editable."""
     try:
         told = json.loads(distribution("spillover").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):

@@ -16,27 +16,29 @@ from spillover.model.limits import FINITE, Limit, above, at_least, check_limits,
 from spillover.model.topology import NOT_RUN_STATUSES, Topology
 from spillover.model.unlike_servers import UnlikeServers
 
-CLUSTER_ACTIONS = ("crash", "restart", "pause", "resume", "slow", "clock", "failing", "down", "up")
+CLUSTER_ACTIONS = (
+    *("crash", "restart", "pause", "resume", "slow", "clock", "failing", "down", "up"),
+    *("swallows", "late", "hangs"),
+)
 TOKEN_ACTIONS = ("tokens",)
 LINK_ACTIONS = ("link", "cut", "heal")
 FAULT_ACTIONS = CLUSTER_ACTIONS + TOKEN_ACTIONS + LINK_ACTIONS
 
 OUT, IN = "out", "in"
-"""What an operator says of a server that is to take no new jobs, and of one that is to again."""
+"""Words of an operator for a server that is to take no new jobs, and for one that is to again."""
 
 GIVEN_UP_AFTER_S = 5.0
-"""How long a message that is due waits for a cut link to heal, emulated and simulated alike: so
-long does the kernel wait for what nobody acknowledges before it gives up a connection.
-"""
+"""A message that is due waits so many seconds for a cut link to heal, emulated and simulated alike:
+so long does the kernel wait for an acknowledgment before it gives up a connection."""
 
 FAILURE = Limit(
     "that is 429, or from 500 to 599",
     lambda status: status == 429 or (500 <= status <= 599 and status == int(status)),
 )
-"""What a status of a backend that fails must be."""
+"""The form of the status of a backend that fails."""
 
 Direction: TypeAlias = tuple[ClusterId, ClusterId]
-"""Of a link: from the first to the second."""
+"""A direction of a link, from the first cluster to the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,12 @@ class ClusterFault:
     does: 429 and 503 say that the work surely was not done, and to be left alone for
     `retry_after_ms`, if that is given. `down`: one server of a pool fails what it runs and cannot
     run anything, until it is `up`. `slow` and `failing` may be of one such server, too.
+
+    By its reports it lives while one of the last three lasts. `swallows`: a `share` of the requests
+    that neighbors hand it never arrives, as on a path that lets only small packets through, and
+    their connections are given up as any on which nothing is acknowledged. `late`: it answers
+    neighbors `late_ms` after it could. `hangs`: it takes a `share` of what neighbors hand it, and
+    neither runs nor answers that; share 0 breaks the connections on which they wait.
     """
 
     at_s: Annotated[float, at_least(0)]
@@ -74,7 +82,8 @@ class ClusterFault:
 
     Why: 0 changes nothing."""
     share: Annotated[float, within(0, 1)] = 0.0
-    """Which part of what starts fails from now on; 0 is none.
+    """Which part of what starts fails, or of what neighbors hand it is swallowed or hangs, from now
+    on; 0 is none.
 
     Why: 0 changes nothing."""
     fail_ms: Annotated[float, at_least(0)] = 0.0
@@ -90,6 +99,10 @@ class ClusterFault:
     """How long a backend that answers 429 or 503 asks to be left alone; 0 asks for nothing.
 
     Why: most say nothing about it."""
+    late_ms: Annotated[float, at_least(0)] = 0.0
+    """How much later than it could it answers neighbors from now on.
+
+    Why: 0 changes nothing."""
 
     def __post_init__(self) -> None:
         _check_numbers_and_action(self, CLUSTER_ACTIONS)
@@ -216,7 +229,7 @@ class FaultSchedule:
     def _check_pool(
         self, field: str, fault: ClusterFault | TokensFault, pool: UnlikeServers | None
     ) -> None:
-        """What it names must be there."""
+        """Raise InputError where a fault names a server or class that is not there."""
         servers: Iterable[str]
         classes: Iterable[str] = ()
         if isinstance(fault, TokensFault):
@@ -278,7 +291,7 @@ _LIFE = {
     "down": (("up",), "down"),
     "up": (("down",), "up"),
 }
-"""Action to the conditions in which it makes sense, and the one that it leads to."""
+"""The conditions in which an action makes sense, and the one that it leads to."""
 
 
 def _expected_id(got: str, ids: set[ClusterId]) -> str:

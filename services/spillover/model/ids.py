@@ -13,7 +13,7 @@ ClusterId = NewType("ClusterId", str)
 RequestId = NewType("RequestId", str)
 
 _BETWEEN = "\0"
-"""What no name and no tenant holds."""
+"""A separator that no name and no tenant contains."""
 
 
 def request_id_of(tenant: str, name: str) -> RequestId:

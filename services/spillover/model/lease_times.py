@@ -1,8 +1,8 @@
 """The five times of the partition leases and what must hold between them.
 
-The times are those of the source document (Henrik's algorithm of 2015), with the defaults of
-contract section 6; what is derived from them for the guarded rule is here too. Who waits how long
-and who may take a partition is decided in `policy.leases`.
+The times, with their defaults, are those of the source document (Henrik's algorithm of 2015); what
+is derived from them for the guarded rule is here too. Who waits how long and who may take a
+partition is decided in `policy.leases`.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ from spillover.model.arguments import is_number, wrong
 from spillover.model.errors import InputError
 
 LEASE_RULES = ("guarded", "blog")
-"""`blog`: steps 1-6 as written, the fastest answer wins. `guarded`: the stored counts decide."""
+"""The rules of leases: `blog` is steps 1-6 as written, where the fastest answer wins; `guarded`
+goes by the stored counts."""
 
 LEASE_BALANCES = ("count", "load")
-"""What nodes are evened out by: how many partitions they serve, or how much work these are."""
+"""Nodes are evened out by one of these: by how many partitions they serve, or by how much work
+these are."""
 
 RENEWALS_PER_LEASE_MIN = 3
 """A maximum lease must outlast this many renewals, so that one or two late ones cost nothing."""
 
 TIME_MS_MAX = 1e9
-"""Eleven days. Instants that are further away than numbers in Redis are wide could not be read."""
+"""No time is longer than eleven days: instants further away are wider than numbers in Redis."""
 
 TIME_MS_MINS = {
     "normal_lease_ms": (10.0, "members would ask Redis faster than it answers"),
     "max_lease_ms": (50.0, "a lease would be over before its renewal is answered"),
 }
-"""What idle members on loopback can just hold, and why not less; for the simulator alike, which has
-no others to try."""
+"""The shortest times that idle members on loopback can just hold, and why not less; for the
+simulator alike, which has no others to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,12 @@ from spillover.model.errors import InputError
 from spillover.model.ranges import WHOLE_MAX
 
 LEAST_ABOVE = 1e-9
-"""By how much something is above a bound at least."""
+"""A value is above its bound by at least so much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a number must be; `expected` is what a message says of it, after "a number"."""
+    """The condition of a number; `expected` follows "a number" in messages."""
 
     expected: str
     holds: Callable[[float], bool]
@@ -44,7 +44,7 @@ def within(least: float, most: float) -> Limit:
 
 
 POSITIVE = Limit("above 0", lambda value: value > 0.0)
-"""However little: of what theory is asked, and no node."""
+"""Any number above 0, however small; theory takes such, and no node."""
 
 FINITE = Limit("that is finite", math.isfinite)
 

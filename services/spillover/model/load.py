@@ -1,4 +1,4 @@
-"""What a cluster tells its neighbors about itself, in reports and with all else."""
+"""The load that a cluster reports to its neighbors, alone and along with all other messages."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from spillover.model.ids import ClusterId
 
 
 class LoadNow(NamedTuple):
-    """What changes from one request to the next. It rides on forwards, answers and refusals: so
-    what is known ages with the traffic, not with the period of the reports.
-
-    It is numbered as the reports are, so that the newer of two is known however they came.
+    """The part of a load that changes from one request to the next. It rides on forwards, answers
+    and refusals: so it ages with the traffic, not with the period of the reports. It is numbered as
+    the reports are, so that the newer of two is known however they came.
     """
 
     epoch: int
     sequence: int
     ahead: int
-    """N less the idle servers: how many must end before a server is free for one more."""
+    """N less the idle servers: so many services must end before a server is free for one more."""
     load: float
-    """What the own clients bring, as a share of what the cluster can do."""
+    """The work that the own clients bring, as a share of the cluster's capacity."""
     accepting: bool
 
 
 class GroupLoad(NamedTuple):
-    """What a report says of one group of types (`type_groups`), where there are several: the same
-    as of the whole cluster, of the servers that fit."""
+    """The part of a report on one group of types (`type_groups`), where there are several: it has
+    the fields of the whole cluster, for the servers that fit."""
 
     id: str
     accept_probability: float
@@ -54,40 +53,41 @@ class LoadReport:
     queue_length: int
     servers: int
     accepting: bool
-    """False while draining or at the queue limit: a forward would be refused."""
+    """False while the cluster drains or is at its queue limit: it would refuse a forward."""
     hears: tuple[ClusterId, ...] = ()
-    """The neighbors that the sender hears. One that it does not hear cannot reach it either: what
-    it sends is lost on a link that is cut in that direction only."""
+    """The neighbors that the sender hears. One that it does not hear cannot reach it either: the
+    link is cut in that direction only, and loses what that neighbor sends."""
     degraded: bool = False
-    """Its work fails more than others': neighbors give it nothing, a probe aside where `accepting`
-    says that it takes one."""
+    """True where its work fails more than others': neighbors give it nothing, a probe aside where
+    `accepting` says that it takes one."""
     failed_share: float = 0.0
-    """Of the work that ended there lately, whosever it was."""
+    """The share of work that failed lately there, whichever cluster's it was."""
     least_failed: float | None = None
-    """Of the work of its clients, the share that fails at the best place that it can reach, itself
-    included; None from those that do not tell, or where nothing has failed."""
+    """The share of its clients' work that fails at the best place that it can reach, itself
+    included; None in reports without it, or where nothing has failed."""
     relay_hops: int = 0
-    """Of one that is degraded, or has no servers: how many hops from it a cluster is that does the
-    work well, and is handed what comes. 0: none, or not told."""
+    """The number of hops from a cluster that is degraded, or has no servers, to one that does the
+    work well and gets its requests. 0 is none, or not reported."""
     relay_by: str = ""
-    """The neighbor by which that is reached, if only by one."""
+    """The neighbor by which that one is reached, if it is only one."""
     invites: bool = False
-    """Of one that hands on: it takes a probe besides."""
+    """True where a cluster that hands on takes a probe besides."""
     ahead: int | None = None
-    """As of `LoadNow`; None from those that do not tell, and are not asked for work."""
+    """The `ahead` of `LoadNow`; None in reports without it, whose senders are not asked for
+    work."""
     load: float = 0.0
     departure_s: float = 0.0
-    """Mean service time by servers: how long the queue takes to become one shorter. 0: not told."""
+    """The mean service time by servers: the queue becomes one shorter in this time. 0 is not
+    reported."""
     residual: float = 1.0
-    """(1 + c2) / 2, c2 the squared coefficient of variation of service times: how much of a service
-    is left, on average, of one under way."""
+    """(1 + c2) / 2, where c2 is the squared coefficient of variation of service times: the share of
+    a service that is left, on average, while it is under way."""
     groups: tuple[GroupLoad, ...] = ()
-    """Those that the sender serves; none where all clusters are plain. One that is not there is
-    not served."""
+    """The groups that the sender serves, and no others; none where all clusters are plain."""
     configuration: str = ""
-    """The stamp of what the sender goes by, as it is told; empty from those that do not tell."""
+    """The stamp of the sender's configuration, as text; empty in reports without it."""
     clients: int | None = None
-    """That have a session at the sender; None from those that do not tell."""
+    """The number of clients with a session at the sender; None in reports without it."""
     passes: bool = False
-    """Requests pass through it to a service as they are: it takes no others, and nobody else takes
-    these."""
+    """True where requests pass through it to a service as they are: it takes no others, and no
+    other cluster takes these."""

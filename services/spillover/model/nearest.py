@@ -1,6 +1,4 @@
-"""The name that somebody may have meant, and how to ask. Which names there are is known to whoever
-asks.
-"""
+"""The name that a user may have meant, and the question for it."""
 
 from __future__ import annotations
 
@@ -8,7 +6,10 @@ import difflib
 from collections.abc import Iterable
 
 BEGINNING_MIN = 3
-"""Letters from which on a beginning stands for the whole name."""
+"""A beginning of at least so many letters stands for the whole name."""
+
+NAME_MAX = 200
+"""A name of at most so many characters may stand for another one. Why: to compare takes time."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -16,6 +17,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     is.
     """
     names = list(known)
+    if len(name) > NAME_MAX:
+        return None
     if len(name) >= BEGINNING_MIN:
         for one in names:
             if one.startswith(name):
@@ -25,7 +28,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Such as `, did you mean status?`; nothing if none of those known is near. What is shown
-    begins with `prefix`."""
+    """Returns a question such as `, did you mean status?`, or nothing if none of those known is
+    near. The name in it begins with `prefix`."""
     found = nearest(name, known)
     return "" if found is None else f", did you mean {prefix}{found}?"

@@ -1,5 +1,5 @@
-"""A request of any method and path, and the head of its answer, as they pass through clusters: what
-came, byte for byte. What is dropped, added or refused of heads is not known here.
+"""A request of any method and path, and the head of its answer, as they pass through clusters, byte
+for byte.
 
 Encoded by MessagePack, which carries bytes as they are, and the body of a request behind that: so a
 request is the `work` of a neighbor's `model.request.Request`; that of a client's is not encoded
@@ -21,7 +21,8 @@ import msgspec
 from spillover.model.errors import UNREADABLE
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
-"""Of a head, or trailers: names as they were written, in their order, repeated ones too."""
+"""The fields of a head, or trailers: names as they were written, in their order, repeated ones
+too."""
 
 if TYPE_CHECKING:
     PassedBody: TypeAlias = bytes | memoryview
@@ -39,11 +40,11 @@ T = TypeVar("T")
 
 
 class MalformedPassed(ValueError):
-    """These bytes are not what they are taken for."""
+    """These bytes are no request or head that passes."""
 
 
 class PassedRequest(msgspec.Struct, array_like=True, frozen=True):
-    """What a client asks: `target` as it stands in the first line, the body whole."""
+    """The request of a client: `target` is as in the first line, and the body is whole."""
 
     method: Method
     target: bytes
@@ -81,7 +82,7 @@ class RequestLines(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PassedHead(msgspec.Struct, array_like=True, frozen=True):
-    """How an answer begins: the final status, not an interim one."""
+    """The beginning of an answer: the final status, not an interim one, and its fields."""
 
     status: Status
     reason: bytes
@@ -120,7 +121,7 @@ def length_at(fields: Fields) -> int | None:
 
 
 _LENGTHS = struct.Struct(">II")
-"""Of the head and the body of a request."""
+"""The lengths of the head and the body of a request."""
 
 
 def encode_lines(method: str, target: bytes, fields: Fields) -> bytes:

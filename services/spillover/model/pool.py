@@ -20,7 +20,7 @@ POOL_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Ids of servers, classes and types end up in labels and headers: plain ones only."""
 
 _SHOWN_MAX = 8
-"""Ids that a message names before it leaves the rest out."""
+"""A message names at most so many ids and leaves the rest out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Pool:
     """
 
     name: str
-    """What the pool is called in results.
+    """The name of the pool in results.
 
     Why: a file mostly has the name already."""
     servers: tuple[PoolServer, ...]
@@ -95,7 +95,7 @@ class Pool:
 
     @property
     def load(self) -> float:
-        """rho: the sum of the types' rates over the sum of the servers' (section IV)."""
+        """Returns rho: the sum of the types' rates over the sum of the servers' (section IV)."""
         return sum(each.rate for each in self.types) / sum(each.rate for each in self.servers)
 
     def at_load(self, rho: float) -> Pool:

@@ -19,31 +19,38 @@ import msgspec
 from spillover.model.ids import ClusterId
 
 WHOLE_MAX: Final = 2**53
-"""Of whole numbers: counts, versions, epochs, sequences. Why: up to here
-all are exact in a float, so in JavaScript, and in Lua, by which records in Redis are compared."""
+"""The largest whole number: count, version, epoch, sequence. Why: up to here all are exact in a
+float, so in JavaScript, and in Lua, by which records in Redis are compared."""
 
 VERSION_MAX: Final = WHOLE_MAX - 1
-"""Of a configuration. Why: the number after it is one, too. It cannot be reached by changes."""
+"""The largest version of a configuration. Why: the number after it is one, too. It cannot be
+reached by changes."""
 
 AHEAD_MAX: Final = 2**31
-"""Of requests that wait less idle servers, to either side."""
+"""The most requests that wait less idle servers, to either side."""
 
 AMOUNT_MAX: Final = 1e9
-"""Of a load, and of the milliseconds of one service. Why: eleven days, and a thousand million times
-what a cluster can do; more is a mistake."""
+"""The largest load, and the most milliseconds of one service. Why: eleven days, and a thousand
+million times what a cluster can do; more is a mistake."""
 
 DURATION_MS_MAX: Final = 1e11
-"""Of a time that something took. Why: three years; a stream that passes through may last weeks."""
+"""The longest duration of anything that was measured. Why: three years; a stream that passes
+through may last weeks."""
 
 RETRY_AFTER_S_MAX: Final = 86_400.0
-"""Of a pause that somebody asks for. Why: whoever is told to wait longer than a day looks again
-after a day."""
+"""The longest pause that a server asks for. Why: whoever is told to wait longer than a day looks
+again after a day."""
+
+CLUSTERS_MAX: Final = 1000
+"""The most clusters of a federation whose topology is read. Why: clients that follow it are told of
+each, and a node goes over to another configuration between two requests."""
 
 CLUSTER_PATTERN: Final = r"[A-Za-z0-9._-]{1,63}"
-"""Of the id of a cluster. Why: it ends up in headers, labels, file names and option values."""
+"""The form of the id of a cluster. Why: it ends up in headers, labels, file names and option
+values."""
 
 PROBLEM_LENGTH_MAX: Final = 4096
-"""Of the words that a node has for why work failed. Why: eight times what a handler's may have."""
+"""The longest words of a node for why work failed. Why: eight times what a handler's may have."""
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_MAX)]
 Version = Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)]

@@ -1,6 +1,5 @@
-"""A request as the clusters see it, and the answer that travels back.
-
-What a payload means is not known here: `work` is carried, never looked into.
+"""A request as the clusters see it, and the answer that travels back. `work` is carried, never
+looked into. What a payload means is not known here.
 """
 
 from __future__ import annotations
@@ -25,47 +24,51 @@ class Outcome(StrEnum):
     DONE = "done"
     FAILED = "failed"
     REJECTED = "rejected"
-    """What runs requests refused this one as its client's fault; the ledger says failed."""
+    """The handler refused this request as its client's fault; the ledger says failed."""
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     UNKNOWN = "unknown"
-    """It was handed on without a key, and whether it ran is not known; the ledger says failed."""
+    """The request was handed on without a key, and it may have run or not; the ledger says
+    failed."""
 
 
 DONE, FAILED = Outcome.DONE, Outcome.FAILED
-"""Bound once, for code on the way of every request: Python 3.11 takes longer to look a member up on
-its enum than to compare it or to count it."""
+"""These members are bound once, for code on the way of every request: Python 3.11 takes longer to
+look a member up on its enum than to compare it or to count it."""
 
 REPLAYED = frozenset({Outcome.DONE, Outcome.CANCELLED, Outcome.REJECTED})
-"""Ends that the same request under the same name is given again. After any other it runs again."""
+"""After these ends a repeat of the request gets the same answer. After any other it runs again."""
 
 
 class Refusal(StrEnum):
-    """Why a cluster does not accept a request: it surely was and will not be run there."""
+    """The reason for which a cluster does not accept a request: it surely was and will not be run
+    there."""
 
     QUEUE_FULL = "queue_full"
     MEMORY_FULL = "memory_full"
-    """With it the cluster would hold more bytes than it may."""
+    """The cluster would hold more bytes than it may with this request."""
     TOO_LARGE = "too_large"
-    """It would so even if it were the only one."""
+    """The cluster would hold more bytes than it may even if this were its only request."""
     DRAINING = "draining"
     NO_SERVERS = "no_servers"
-    """What runs requests here is gone for now, and no neighbor takes them."""
+    """The service here is gone for now, and no neighbor takes the request."""
     DEGRADED = "degraded"
-    """Its work fails, or what runs it asks to be left alone; a neighbor's request is not for it."""
+    """Work fails here, or the service asks to be left alone; a neighbor's request is not for such a
+    cluster."""
     TOO_LATE = "too_late"
-    """It would wait in the queue beyond its deadline."""
+    """The request would wait in the queue beyond its deadline."""
     BLOCKED = "blocked"
-    """No token that it may take is free, and the cluster has nothing wait for one."""
+    """No token that the request may take is free, and requests of the cluster do not wait for
+    one."""
     RATE_LIMITED = "rate_limited"
-    """Its tenant uses as much as it may."""
+    """The tenant of the request uses as much as it may."""
     UNKNOWN_TYPE = "unknown_type"
-    """Neither this cluster nor a neighbor serves its type."""
+    """Neither this cluster nor a neighbor serves the type of the request."""
 
 
 @dataclass(slots=True)
 class Request:
-    """One request. `path` lists the clusters it was at before this one, its home first."""
+    """One request. `path` lists the clusters that it was at before this one, its home first."""
 
     id: RequestId
     keyed: bool
@@ -75,10 +78,10 @@ class Request:
     priority: int = 0
     trace: TraceContext | None = None
     size_bytes: int = field(default=0, compare=False)
-    """What it takes to hold it here; 0 in simulations."""
+    """The memory that it takes here, in bytes; 0 in simulations."""
     kind: str = field(default="", compare=False)
-    """What tells it from others of its type, where that is known here: its method and the beginning
-    of its path."""
+    """A finer kind than the type, where it is known here: the method and the beginning of the
+    path."""
 
     @property
     def hops(self) -> int:
@@ -125,19 +128,20 @@ class Answer:
     service_s: float = 0.0
     return_s: float = 0.0
     upstream_status: int | None = None
-    """What the service behind the handler answered, where there is one and it said no."""
+    """The status of the service behind the handler, where there is one and it said no."""
     upstream_body: Any = None
-    """What it said besides, as JSON, bounded by whoever reads it."""
+    """The rest of that answer, as JSON, bounded by its reader."""
     retry_after_s: float | None = None
-    """When it said that trying again may help."""
+    """The seconds after which that service said that trying again may help."""
     cause: Cause | None = field(default=None, compare=False)
-    """Why it was not done, where whoever gives the answer knows: see `model.causes`."""
+    """The cause for which it was not done, where the node that answers knows: see
+    `model.causes`."""
     upstream: str | None = field(default=None, compare=False)
     """The name of the service that ran it, where that was behind this node."""
     load: LoadNow | None = field(default=None, compare=False)
-    """Of the cluster that hands the answer back, for the one that gets it next."""
+    """The load of the cluster that hands the answer back, for the one that gets it next."""
 
     @property
     def total_s(self) -> float:
-        """System time from receipt at this holder; the way back is not in it."""
+        """Returns the system time from receipt at this holder; the way back is not in it."""
         return self.queued_s + self.network_s + self.service_s

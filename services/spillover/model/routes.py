@@ -1,6 +1,5 @@
-"""What is known of requests that pass through a cluster, by how they begin. What becomes of them is
-not known here.
-"""
+"""Routes say in the configuration what the beginning of a request tells of it, as it passes through
+a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ class Route:
     """Requests that pass through a cluster, by how they begin."""
 
     path: str
-    """What the path of such a request begins with."""
+    """The path of such a request begins with this."""
     methods: tuple[str, ...] = ()
     """Their methods.
 

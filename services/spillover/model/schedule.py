@@ -1,7 +1,6 @@
-"""A schedule: which request is meant to reach which cluster when.
-
-Load generators send it, the simulator replays it; the same schedule makes the two comparable.
-How schedules are drawn or read from files is in `spillover_loadgen`.
+"""A schedule says which request is meant to reach which cluster when. Load generators send it, and
+the simulator replays it; the same schedule makes the two comparable. `spillover.workloads` draws
+schedules and reads them from files.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ class Arrival:
     time_s: float
     cluster: ClusterId
     service_ms: float | None = None
-    """The request's own service time, None for the cluster's."""
+    """The request's own service time, or None for the cluster's."""
     type: str = "default"
     id: str | None = None
 
 
 Schedule = list[Arrival]
-"""In order of time."""
+"""Arrivals in order of time."""

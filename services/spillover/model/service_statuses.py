@@ -1,15 +1,16 @@
-"""What the statuses of a service say of its site, and how it may be asked."""
+"""The meaning of the statuses of a service for its site, and the request that asks it."""
 
 from __future__ import annotations
 
 import re
 
 NO_FAILURES = (501, 505)
-"""Statuses from 500 on by which a service says what it does not do: no failure of its site, unless
+"""Statuses from 500 on that say what a service does not do: they are no failure of its site, unless
 a cluster says otherwise (RFC 9110, sections 15.6.2 and 15.6.6)."""
 
 PROBE = re.compile(r"(GET|HEAD|OPTIONS) (/[!-~]*)")
-"""What a cluster may ask its service by itself: what changes nothing there (RFC 9110, 9.2.1)."""
+"""The form of a request that a cluster may make by itself: it changes nothing there (RFC 9110,
+9.2.1)."""
 
 
 def is_failure(status: int | None, statuses: tuple[int, ...] | None) -> bool:

@@ -12,7 +12,8 @@ SUMMARY_FIELDS = ("mean", "p50", "p99", "max", "min", "std")
 
 
 def summarize(values: Collection[float]) -> dict[str, float | None]:
-    """Mean, p50, p99, max, min and (population) standard deviation, all None without values."""
+    """Returns mean, p50, p99, max, min and (population) standard deviation, all None without
+    values."""
     if not values:
         return dict.fromkeys(SUMMARY_FIELDS)
     ordered = sorted(values)

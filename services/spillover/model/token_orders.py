@@ -1,5 +1,5 @@
-"""In which order the tokens of a pool are taken, by name. What the names mean is in
-`spillover.policy.tokens`."""
+"""The orders in which the tokens of a pool are taken, by name; `spillover.policy.tokens` has their
+rules."""
 
 from __future__ import annotations
 

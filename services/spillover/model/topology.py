@@ -1,7 +1,5 @@
-"""A topology: which clusters there are, what each can do, and which links join them.
-
-The values of contract section 2, checked against each other. Reading them from YAML, and the
-built-in ones, are in `spillover.inputs`.
+"""A topology: the clusters, the capacity of each, and the links that join them. Its values are
+checked against each other. `spillover.inputs` reads them from YAML, and has the built-in ones.
 """
 
 from __future__ import annotations
@@ -33,37 +31,39 @@ from spillover.model.unlike_servers import (
 )
 
 CLUSTER_ID = re.compile(CLUSTER_PATTERN)
-"""Cluster ids end up in headers, labels, file names and option values: plain ones only."""
+"""The form of cluster ids, plain ones only: they end up in headers, labels, file names and option
+values."""
 
 HANDLERS_KNOWN = (
     "sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL[,URL...] or "
     "dask:ADDRESS:MODULE:FUNCTION"
 )
-"""What a cluster's `handler` may be, for messages."""
+"""The handlers that a cluster may have, for messages."""
 
 DEFAULT_POLICY = "adaptive"
-"""The policy of a topology that says none."""
+"""The policy of a topology that names none."""
 
 MEMORY_LIMIT_BYTES_MIN = 64 * 1024 * 1024
-"""A worker process takes some 25 MB before it has imported the handler's module."""
+"""The least limit of a worker process: it takes some 25 MB before it has imported the handler's
+module."""
 
 HELD_LIMIT_BYTES_MIN = 65_536
-"""Less would hold no more than a few requests."""
+"""The least limit of held bytes: less would hold no more than a few requests."""
 
 CLIENT_IDLE_MS_MIN = 60_000.0
-"""Neighbors and clients of ours keep idle connections for up to 30 s."""
+"""The least time for idle connections: neighbors and clients of ours keep them for up to 30 s."""
 
 PASS_HOST, URL_HOST = "pass", "url"
-"""What a cluster's `host` may be besides a name."""
+"""The values of a cluster's `host` besides a name."""
 
 OF_PASSING = (
     *("proxy_url", "host", "passed_body_limit_bytes", "routes", "trusted_proxies"),
     *("passed_idle_ms", "passed_stall_ms", "passed_total_ms"),
 )
-"""Fields of a cluster that mean something along with a `proxy:` handler alone."""
+"""Fields of a cluster that have a meaning with a `proxy:` handler alone."""
 
 NOT_RUN_STATUSES = (429, 503)
-"""What a service behind `http:` answers that surely has not done the work, unless a cluster says
+"""The statuses of a service behind `http:` that surely has not done the work, unless a cluster says
 otherwise (RFC 6585, section 4; RFC 9110, section 15.6.4)."""
 
 
@@ -77,37 +77,38 @@ class Cluster:
     id: ClusterId
     """The name of the cluster, unique in the federation. It stands in paths, logs and metrics."""
     servers: Annotated[int | tuple[Server, ...], at_least(1)]
-    """How many requests run here at the same time: m of the formulas. Or a list of servers that are
-    unlike in speed, in handler, or in the types of requests that they may run."""
+    """The number of requests that run here at the same time: m of the formulas. Or a list of
+    servers that are unlike in speed, in handler, or in the types of requests that they may run."""
     classes: tuple[ServerClass, ...] = ()
-    """Of a list of servers: which of them share requests, and how many requests at a time. A
-    request starts when it takes a token of a class that its type may join, in the `order` given.
-    Every server is in a class.
+    """The classes of a list of servers say which servers share requests, and how many requests at a
+    time. A request starts when it takes a token of a class that its type may join, in the `order`
+    given. Every server is in a class.
 
     Why: without it each server is a class of its own, with its id and one token, so that a request
     goes to the server that has been idle longest."""
     types: tuple[JobType, ...] = ()
-    """Of a list of servers: which types of requests run here, and on which classes. Requests of
-    other types go to neighbors that serve them; where none does they get 422 `unknown_type`.
+    """The types of a list of servers say which types of requests run here, and on which classes.
+    Requests of other types go to neighbors that serve them; where none does they get 422
+    `unknown_type`.
 
     Why: without it there is one type, `default`, that may join all classes. Requests that do not
     say their type are of it."""
     on_block: str = OVERFLOW
-    """Of a list of servers: what becomes of a request that finds no token. `overflow`: it waits
-    here or goes to a neighbor, as the policy says. `queue`: it waits here. `refuse`: it gets 429
+    """The fate of a request that finds no token, with a list of servers. `overflow`: it waits here
+    or goes to a neighbor, as the policy says. `queue`: it waits here. `refuse`: it gets 429
     `blocked`.
 
     Why: it is what clusters with equal servers do."""
     discipline: str = PS
-    """Of a list of servers: how a server runs the requests that hold its tokens. `ps` (processor
+    """The order in which a server of a list runs the requests that hold its tokens. `ps` (processor
     sharing): all at once. `fcfs` (first come, first served): one after another; the others wait.
 
     Why: services that answer several requests at a time share their machine among them. With one
     token for each server there is no difference."""
     order: str = LONGEST_AVAILABLE
-    """Of a list of servers: which available token a request takes. `longest-available`: the one
-    that has lain there longest. `least-loaded`: one of the class with the fewest requests for its
-    speed, which other types need least; that blocks fewer requests.
+    """The available token that a request takes, with a list of servers. `longest-available`: the
+    one that has lain there longest. `least-loaded`: one of the class with the fewest requests for
+    its speed, which other types need least; that blocks fewer requests.
 
     Why: what the longest available one blocks is known exactly (`spillover plan tokens`)."""
     service_ms: Annotated[float, at_least(0)] = 40.0
@@ -118,16 +119,17 @@ class Cluster:
     Why: the service time of the paper's experiments. The guess matters for the first few requests
     only, since the node then uses the mean of what it has measured."""
     handler: str = "sleep"
-    """What runs a request, on servers that have no handler of their own.
+    """The handler of requests, on servers that have none of their own.
 
     Why: it needs nothing installed, so that a topology without handlers can be tried at once."""
     workers: str = "thread"
-    """Where synchronous python handlers run: `thread` or `process`.
+    """The place where synchronous python handlers run: `thread` or `process`.
 
     Why: threads start at once and share what the handler has loaded. Choose processes for
     handlers that compute in Python, since threads of one process take turns."""
     memory_limit_bytes: Annotated[int | None, at_least(MEMORY_LIMIT_BYTES_MIN)] = None
-    """What a worker process may take, itself included; a handler that wants more fails.
+    """The most memory that a worker process may take, itself included; a handler that wants more
+    fails.
 
     Why: only you know what your handler needs, and a limit that is too low breaks good work."""
     kill_after_ms: Annotated[float | None, at_least(0)] = None
@@ -141,14 +143,15 @@ class Cluster:
     Why: a real handler brings its own way. The value is for emulated federations; the paper's
     have 6 ms."""
     queue_limit: Annotated[int, at_least(0)] = 10_000
-    """How many requests may wait here. Requests of neighbors may use nine tenths of it. Beyond it
-    a request goes to a neighbor that accepts; where none does, the client gets 429 `queue_full`.
+    """The number of requests that may wait here. Requests of neighbors may use nine tenths of it.
+    Beyond it a request goes to a neighbor that accepts; where none does, the client gets 429
+    `queue_full`.
 
     Why: deadlines refuse hopeless requests long before the queue is that long. The limit only has
     to bound the memory that small payloads take."""
     held_limit_bytes: Annotated[int | None, at_least(HELD_LIMIT_BYTES_MIN)] = None
-    """How many bytes of payloads and answers the cluster holds at most. Not set: a share of the
-    memory that its node may take. Beyond it a client gets 429 `queue_full`.
+    """The number of bytes of payloads and answers that the cluster holds at most. Not set: a share
+    of the memory that its node may take. Beyond it a client gets 429 `queue_full`.
 
     Why: a node that runs out of memory loses everything that it holds."""
     not_run_statuses: tuple[int, ...] | None = None
@@ -177,13 +180,14 @@ class Cluster:
 
     Why: only you know whether such an answer means that the work can be done."""
     url: str | None = None
-    """Where clients reach the node. `spillover node` listens there unless `--bind` says otherwise.
+    """The address at which clients reach the node. `spillover node` listens there unless `--bind`
+    says otherwise.
 
     Why: `spillover up` and the deployments choose addresses by themselves. Nodes that are started
     one by one need it, for themselves and for their neighbors."""
     client_idle_ms: Annotated[float | None, at_least(CLIENT_IDLE_MS_MIN)] = None
-    """How long the node keeps a client's connection on which nothing is asked, at its `url` and
-    `proxy_url`. Not set: 620 000.
+    """The time for which the node keeps a client's connection on which nothing is asked, at its
+    `url` and `proxy_url`. Not set: 620 000.
 
     Why: it must be longer than a balancer in front keeps it, or the node closes connections that
     a request is just being sent on. Clouds' balancers keep them for up to 600 s."""
@@ -235,10 +239,16 @@ class Cluster:
     Why: a service needs none. Without one a request has the type and the deadline that its
     `Spillover-Type` and `Spillover-Deadline-Ms` say, or the usual ones."""
     peer_url: str | None = None
-    """Where neighbors reach it, if not at `url`.
+    """The address at which neighbors reach it, if not at `url`.
 
     Why: one port is enough while clients and neighbors share a network. Set it where clients
     must not reach what nodes say to each other."""
+
+    @cached_property
+    def is_checked(self) -> bool:
+        """Returns whether it has been part of a topology. Then its parts fit together, and are not
+        looked at again as that changes."""
+        return False
 
     @property
     def server_count(self) -> int:
@@ -306,7 +316,7 @@ class Link:
     between: tuple[ClusterId, ClusterId]
     """The two clusters that may hand requests to each other."""
     delay_ms: Annotated[float, at_least(0)] = 0.0
-    """What the link takes one way. Nodes delay every message between the two clusters by it. In
+    """The delay of the link one way. Nodes delay every message between the two clusters by it. In
     production the network has its own delay, so that 0 is right there; see operations.md.
 
     Why: a node must not slow down a real network unless told so."""
@@ -329,23 +339,23 @@ class Topology:
     """
 
     name: str
-    """What the federation is called in logs and consoles.
+    """The name of the federation in logs and consoles.
 
     Why: a file mostly has the name already."""
     version: Annotated[int, within(0, VERSION_MAX)] = 0
-    """Which version of the configuration this is, where it is changed while nodes run. `spillover
-    config get` writes it, and `config set` goes by it.
+    """The version of the configuration, where it is changed while nodes run. `spillover config get`
+    writes it, and `config set` goes by it.
 
     Why: a federation whose configuration was never changed has no versions."""
     clusters: tuple[Cluster, ...]
     """The clusters of the federation."""
     links: tuple[Link, ...] = ()
-    """Which clusters hand requests to each other.
+    """The links between clusters that hand requests to each other.
 
     Why: a cluster without links works alone, which is a valid start."""
     policy: str = DEFAULT_POLICY
-    """By which rule a cluster decides to keep a request or to hand it on. The built-in topologies
-    say `paper`, the rule of Lai and Polak.
+    """The rule by which a cluster decides to keep a request or to hand it on. The built-in
+    topologies say `paper`, the rule of Lai and Polak.
 
     Why: requests wait least under it, it needs no tuning, and it bears old reports (decision
     0037)."""
@@ -361,8 +371,8 @@ class Topology:
     Why: the paper's value. It is near one service time of the paper's requests, and costs 5 ms of
     processor time per link direction and second."""
     max_hops: Annotated[int, at_least(0)] = 16
-    """How often a request may be handed on; after that it stays where it is. No request visits a
-    cluster twice.
+    """The number of times that a request may be handed on; after that it stays where it is. No
+    request visits a cluster twice.
 
     Why: requests of the largest published federation, 20 clusters, took at most 7 hops. 16 leaves
     room and still ends a journey in a faulty federation."""
@@ -372,31 +382,31 @@ class Topology:
     Why: most clients and proxies give up after a minute, and nobody should work for a client
     that has gone."""
     payload_limit_bytes: Annotated[int, at_least(1)] = 1_048_576
-    """How large the body of a request may be. Larger ones get 413 `too_large`.
+    """The largest body of a request. Larger ones get 413 `too_large`.
 
     Why: 1 MiB is enough for JSON that describes work. Larger data belongs into a store that the
     payload points to, since each hop carries the payload."""
     result_ttl_s: Annotated[float, at_least(0)] = 300.0
-    """How long the home remembers the answers of keyed and asynchronous requests.
+    """The time for which the home remembers the answers of keyed and asynchronous requests.
 
     Why: longer than clients usually keep retrying, short enough to bound memory."""
     result_limit: Annotated[int, at_least(0)] = 100_000
-    """How many such answers the home remembers; the oldest go first.
+    """The number of such answers that the home remembers; the oldest go first.
 
     Why: at 300 s it allows 333 such requests a second. An entry takes about 1 KiB besides its
     result, so that small results take about 100 MB at most."""
     client_connects_per_s: Annotated[float, above(0)] = 100.0
-    """How many clients a second a node lets in that want a session. Others get 503
-    `reconnect_limit` and try again, or elsewhere.
+    """The number of clients that a node lets in per second, of those that want a session. Others
+    get 503 `reconnect_limit` and try again, or elsewhere.
 
     Why: after a change or a failure many come at once, and each costs as much as some requests."""
     client_connects_burst: Annotated[int, at_least(1)] = 50
-    """How many of them it lets in at once.
+    """The number of clients that a node lets in at once, of those that want a session.
 
     Why: half a second's worth, so that a small crowd is served elsewhere at once when its node
     dies."""
     client_sessions_max: Annotated[int, at_least(0)] = 10_000
-    """How many clients may have a session at a node. Others get 503 `too_many_clients`.
+    """The number of clients that may have a session at a node. Others get 503 `too_many_clients`.
 
     Why: each holds a connection and some 20 KB, so that they take 200 MB at most."""
     is_named: bool = field(default=True, compare=False)
@@ -500,14 +510,21 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
             if url is not None and url in urls:
                 _fail(f"{field}.{name}", f"expected urls that differ, got {url} twice")
             urls.add(url)
-        if cluster.workers not in ("thread", "process"):
-            _fail(f"{field}.workers", f"expected thread or process, got {cluster.workers!r}")
-        _check_processes(field, cluster)
-        _check_not_run_statuses(field, cluster)
-        _check_failures(field, cluster)
-        _check_passing(field, cluster)
-        check_limits(cluster, "topology", f"{field}.")
-        _check_pool(field, cluster)
+        if not cluster.is_checked:
+            _check_cluster(field, cluster)
+            cluster.__dict__["is_checked"] = True
+
+
+def _check_cluster(field: str, cluster: Cluster) -> None:
+    """Raise InputError for faults that do not depend on other clusters."""
+    if cluster.workers not in ("thread", "process"):
+        _fail(f"{field}.workers", f"expected thread or process, got {cluster.workers!r}")
+    _check_processes(field, cluster)
+    _check_not_run_statuses(field, cluster)
+    _check_failures(field, cluster)
+    _check_passing(field, cluster)
+    check_limits(cluster, "topology", f"{field}.")
+    _check_pool(field, cluster)
 
 
 def _check_pool(field: str, cluster: Cluster) -> None:
@@ -537,7 +554,8 @@ def _check_not_run_statuses(field: str, cluster: Cluster) -> None:
 
 
 def _check_failures(field: str, cluster: Cluster) -> None:
-    """What is held against a cluster, and how it asks its service."""
+    """Raise InputError for faults in the statuses that count against a cluster, and in its
+    probe."""
     for name in ("failure_statuses", "probe"):
         if getattr(cluster, name) is not None and not cluster.has_service:
             _fail(f"{field}.{name}", "expected only along with an http: or proxy: handler")

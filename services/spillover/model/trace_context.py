@@ -1,7 +1,5 @@
-"""Where a request stands in somebody's trace (W3C Trace Context), as it came and as it goes on.
-
-Nobody who carries it looks into it. What is recorded of a trace is not known here: see
-`live.overflow.tracing`.
+"""The place of a request in a client's trace (W3C Trace Context), as it came and as it goes on. The
+carriers do not look into it; `live.overflow.tracing` records traces.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 STATE_LENGTH_MAX = 4096
-"""Far more than the 512 characters that everybody has to pass on."""
+"""The limit of a state: far more than the 512 characters that everybody has to pass on."""
 
 _PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _STATE = re.compile(rf"[ -~\t]{{0,{STATE_LENGTH_MAX}}}")
@@ -19,7 +17,8 @@ _STATE = re.compile(rf"[ -~\t]{{0,{STATE_LENGTH_MAX}}}")
 
 @dataclass(slots=True)
 class TraceContext:
-    """`parent` is the header traceparent, `state` is tracestate, empty where there is none."""
+    """A trace context: `parent` is the header traceparent, and `state` is tracestate, empty where
+    there is none."""
 
     parent: str
     state: str = ""
@@ -30,7 +29,7 @@ class TraceContext:
         return self
 
     def follow(self, asked: Any) -> None:
-        """The call that was told this: a future of its Response."""
+        """Take the call that got this context: a future of its Response."""
 
 
 def trace_context(parent: str, state: str) -> TraceContext | None:

@@ -1,7 +1,8 @@
-"""Where a client is told whom to believe. What it does with that is in `live.tls`."""
+"""The variable that tells clients which CAs to believe; `live.tls` uses them."""
 
 from __future__ import annotations
 
 CA_VARIABLE = "SPILLOVER_CA_FILE"
-"""Of the environment: a file of the CAs that count where a url is https, in place of the system's.
-It is of a machine, as the file is, and not of a topology, which is the same on all of them."""
+"""The variable of the environment with a file of the CAs that count where a url is https, in place
+of the system's. It belongs to a machine, as the file does, and not to a topology, which is the same
+on all of them."""

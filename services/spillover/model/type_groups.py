@@ -1,6 +1,5 @@
-"""Groups of types: those that may join the same classes in every cluster (decision 0038).
-
-What is told of one type of a group holds for all of them, so that neighbors are told of groups.
+"""Groups of types: those that may join the same classes in every cluster (decision 0038). A report
+on one type of a group holds for all of them, so that neighbors report groups.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.unlike_servers import UnlikeServers
 
 GROUPS_MAX = 64
-"""Each report names them all."""
+"""The most groups of a federation: each report names them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +22,19 @@ class TypeGroup:
     id: str
     types: tuple[str, ...]
     served_by: frozenset[ClusterId]
-    """Clusters that serve them, those with plain servers among them."""
+    """The clusters that serve them, those with plain servers among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeGroups:
-    """Those of one federation; none in one of plain clusters, where every type is served
+    """The groups of one federation; one of plain clusters has none, and serves every type
     everywhere."""
 
     groups: tuple[TypeGroup, ...]
     plain: frozenset[ClusterId]
     """Clusters with plain servers: they serve every type, one that no pool names too."""
     _places: Mapping[str, int] = field(init=False, repr=False, compare=False)
-    """Of each type, its group's place."""
+    """The place of its group, by type."""
 
     def __post_init__(self) -> None:
         places = {kind: index for index, one in enumerate(self.groups) for kind in one.types}

@@ -1,7 +1,8 @@
 """A pool of unlike servers in a cluster: its servers, the classes of jobs that share them, and the
-types of jobs that may join which classes (contract section 2, decision 0038).
+types of jobs that may join which classes (docs/tokens.md, decision 0038). The
+values are complete, and checked against each other.
 
-The values, complete and checked against each other. A pool of the models, with arrival rates, is in
+A pool of the models, with arrival rates, is in
 `pool`; what a running pool does with them, in `spillover.core.tokens`.
 """
 
@@ -18,18 +19,18 @@ from spillover.model.token_orders import LONGEST_AVAILABLE, ORDERS
 
 OVERFLOW, QUEUE, REFUSE = "overflow", "queue", "refuse"
 ON_BLOCK = (OVERFLOW, QUEUE, REFUSE)
-"""What a blocked job does: as the policy says, wait here, or get 429 `blocked`."""
+"""The fates of a blocked job: as the policy says, wait here, or get 429 `blocked`."""
 
 PS, FCFS = "ps", "fcfs"
 DISCIPLINES = (PS, FCFS)
 """How a server serves the jobs that hold its tokens: all at once, or one after another."""
 
 DEFAULT_TYPE = "default"
-"""The type of requests that do not say theirs."""
+"""The type of requests that name none."""
 
 
 TOKENS_MAX = 10_000
-"""Of a class: each token is an object, each job a connection or thread."""
+"""The most tokens of a class: each token is an object, each job a connection or thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Server:
 
     Why: where servers are alike but for what they hold, no rate needs to be given."""
     handler: str | None = None
-    """What runs a request on this server, if not the cluster's handler.
+    """The handler of requests on this server, if not the cluster's handler.
 
     Why: emulated servers differ in their rates only."""
 
@@ -65,7 +66,7 @@ class ServerClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobType:
-    """Jobs that say this `type` with their request."""
+    """Jobs whose requests say this `type`."""
 
     id: str
     """The type, as requests name it."""
@@ -75,8 +76,8 @@ class JobType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlikeServers:
-    """A pool; every class has its number of tokens. Make it with `of`, which fills in what was left
-    out."""
+    """A pool, in which every class has its number of tokens. Make it with `of`, which fills in what
+    was left out."""
 
     servers: tuple[Server, ...]
     classes: tuple[ServerClass, ...]

@@ -1,5 +1,4 @@
-"""The services that a handler `http:URL[,URL...]` or `proxy:URL[,URL...]` stands in front of, as it
-names them.
+"""The services behind a handler `http:URL[,URL...]` or `proxy:URL[,URL...]`, as it names them.
 
 Calling them is in `spillover.live.handlers`.
 """
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from spillover.model.addresses import HOST, is_host, shown
 
 UPSTREAMS_MAX = 64
-"""Each start looks at all of them."""
+"""The most upstreams: each start looks at all of them."""
 
 _URL = re.compile(
     rf"(?P<scheme>(?i:https?))://(?P<host>{HOST})(:(?P<port>[0-9]{{1,5}}))?"
@@ -32,7 +31,7 @@ class UpstreamUrl:
 
     @property
     def name(self) -> str:
-        """For people. Without the query, which may hold what is nobody's business."""
+        """Returns the name for people, without the query, which may hold secrets."""
         return self.origin + self.target.partition("?")[0]
 
 

@@ -32,10 +32,15 @@ import math
 from collections.abc import Sequence
 
 WAIT_READINGS = {"halves": (0.5, 0.5), "sentences": (0.5, 1.0), "parentheses": (1.0, 0.5)}
-"""Step 2 of the blog's rule: what the holder takes off and what the rival adds, in delays."""
+"""The readings of step 2 of the blog's rule: the delays that the holder takes off and the rival
+adds."""
+
+EPOCH_MAX = 999_999_999_999_999
+"""The largest epoch. Why: fifteen digits are exact in Lua, and a longer number is not read
+there."""
 
 LOAD_SMOOTHING = 0.25
-"""How much a new measurement counts (KCL 3: 0.5; measurements here are told in steps, which are
+"""The weight of a new measurement (KCL 3: 0.5; measurements here are reported in steps, which are
 taken up to a quarter as often by this: decision 0023)."""
 
 LOAD_BAND = 0.1
@@ -45,28 +50,28 @@ LOAD_DAMPING = 0.7
 """A move closes at most this share of the gap between two nodes (KCL 3: 0.6 to 0.8)."""
 
 LOAD_LEAST = 1.0
-"""What a partition counts for at least, in units of work per normal lease time: one whose handler
-reports nothing, or that idles, is still one partition. Among such, loads are counts."""
+"""The least work of a partition, in units of work per normal lease time: one whose handler reports
+nothing, or that idles, is still one partition. Among such, loads are counts."""
 
 LOAD_STEP = 0.25
-"""A load that is told stays as it is until what is measured strays from it by more than this share:
+"""A reported load stays as it is until the measured one strays from it by more than this share:
 measurements that are wrong by up to 11 % either way ((1 + 0.11) / (1 - 0.11) < 1.25) never change
 it, so that they cannot move anything."""
 
 LOAD_STALE_LEASES = 2.0
-"""A load that nobody has told anew for so many maximum leases is not known any more."""
+"""A load that was not reported anew for so many maximum leases is not known any more."""
 
 PERIODS_TO_EVEN = 4
 """A newcomer gets its share in about so many normal lease times: see `move_budget`."""
 
 
 def holder_wait_ms(held: int, held_delay_ms: float, less: float = 0.5) -> float:
-    """(a - 1/2) d: the wait of the node that serves the partition (step 2)."""
+    """Returns (a - 1/2) d: the wait of the node that serves the partition (step 2)."""
     return (held - less) * held_delay_ms if held > 0 else 0.0
 
 
 def rival_wait_ms(held: float, held_delay_ms: float, more: float = 0.5) -> float:
-    """(c + 1/2) d: the wait of a node that does not serve the partition (step 2)."""
+    """Returns (c + 1/2) d: the wait of a node that does not serve the partition (step 2)."""
     return (held + more) * held_delay_ms
 
 
@@ -76,17 +81,18 @@ def spread_wait_ms(held: float, held_delay_ms: float, longest_ms: float) -> floa
 
 
 def is_abandoned(since_challenge_ms: float, max_lease_ms: float) -> bool:
-    """Step 1: no challenge heard of for so long is taken for a node that died in the middle.
-
-    It measures the channel, not the life of a node: a lost message looks the same (errata).
+    """Returns whether a challenge that was silent for so long counts as one of a node that died in
+    the middle (step 1). It measures the channel, not the life of a node: a lost message looks the
+    same (errata).
     """
     return since_challenge_ms > max_lease_ms
 
 
 def next_epoch(previous: int, store_clock_ms: int) -> int:
     """Returns the fencing number of a new owner: grows with each, also after the store lost its
-    data."""
-    return max(previous + 1, store_clock_ms)
+    data. One behind EPOCH_MAX follows none that was ever given, and begins anew."""
+    epoch = max(previous + 1, store_clock_ms)
+    return epoch if epoch <= EPOCH_MAX else store_clock_ms
 
 
 def may_receive(held: int, above: int, partitions: int, nodes: int) -> bool:
@@ -108,8 +114,9 @@ def may_give(held: int, above: int, partitions: int, nodes: int) -> bool:
 def may_grab_free(
     held: int, above: int, partitions: int, nodes: int, free_for_ms: float, patience_ms: float
 ) -> bool:
-    """Guarded rule, a partition that nobody holds or whose lease is over: within the own share;
-    above it only if nobody with a claim has taken it for `patience_ms`."""
+    """Returns whether a node may take a partition that nobody holds or whose lease is over, by the
+    guarded rule: within its own share; above it only if nobody with a claim has taken it for
+    `patience_ms`."""
     return may_receive(held, above, partitions, nodes) or free_for_ms >= patience_ms
 
 

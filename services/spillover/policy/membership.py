@@ -1,4 +1,5 @@
-"""Where a client goes when the list of servers changes: Shraer & Reed's rules and their rivals.
+"""The server to which a client goes when the list of servers changes: Shraer & Reed's rules and
+their rivals.
 
 "Load-Balancing Clients-Server Connections During Membership Change". Each client decides alone.
 S is the old list, S' the new one, M = S & S' the survivors, O the servers of S alone, which went,
@@ -40,20 +41,22 @@ ELSEWHERE = -1
 
 SURPLUS_MIN = 2
 SURPLUS_SHARE_MIN = 0.02
-"""What of an uneven spread is left as it is."""
+"""A smaller surplus of an uneven spread, as a share of the even part, is left as it is."""
 
 _GOLDEN = 0.6180339887498949
 
 
 def move_quotient(kept: int, gone: int, added: int) -> tuple[int, int]:
-    """With which probability a client of a survivor leaves it: 1 - |S|/|S'| if the list grows
-    (rule 1), else 0 (rule 3). As (numerator, denominator)."""
+    """Returns the probability with which a client of a survivor leaves it: 1 - |S|/|S'| if the list
+    grows (rule 1), else 0 (rule 3). As (numerator, denominator)."""
     return max(0, added - gone), kept + added
 
 
 def survivor_quotient(kept: int, gone: int, added: int) -> tuple[int, int]:
-    """With which probability a client of a server that went goes to a survivor: none if the list
-    grows (rule 2), else |M| (|S| - |S'|) / (|S'| |O|) (rule 4). As (numerator, denominator).
+    """Returns the probability with which a client of a server that went goes to a survivor: none if
+    the list grows (rule 2), else |M| (|S| - |S'|) / (|S'| |O|) (rule 4). As (numerator,
+    denominator). It is 1 if there are no new servers, also where nobody went: see the 0/0 of the
+    module.
 
     It is 1 if there are no new servers, also where nobody went: see the 0/0 of the module.
     """
@@ -141,7 +144,8 @@ def choose_stratified(
 
 
 def _any_short(kept: int, gone: int, added: int, draw: float) -> int:
-    """Of no server: spread over whom rule 2 or 4 would fill, or over all where nobody is short."""
+    """Returns a server for a client of none: spread over the servers that rule 2 or 4 would fill,
+    or over all where nobody is short."""
     old, new = kept + gone, kept + added
     room = max(0, old - new)
     short = kept * room + added * old
@@ -151,8 +155,8 @@ def _any_short(kept: int, gone: int, added: int, draw: float) -> int:
 
 
 def _dealt(at: float, room: int, empty: int, kept: int, added: int) -> int:
-    """The place that is dealt the point `at` of what moves: `room` goes to each survivor, then
-    `empty` to each new server."""
+    """Returns the place that gets the point `at` of all that moves: `room` goes to each survivor,
+    then `empty` to each new server."""
     if at < kept * room or added == 0:
         return min(int(at / room), kept - 1)
     return kept + min(int((at - kept * room) / empty), added - 1)

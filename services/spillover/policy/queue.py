@@ -1,4 +1,4 @@
-"""Where a consumer's request probes next, and what a producer does with it.
+"""The next producer that a consumer's request probes, and the answer of a producer to it.
 
 Johnson, "Designing a Distributed Queue", section 2: a consumer draws a producer from its access
 probabilities and sends it a probe; a producer with an object answers, one without sends the probe
@@ -21,7 +21,7 @@ PARK = 2
 
 
 def meet(buffered: int, hops: int, max_hops: int) -> int:
-    """SERVE, HOP or PARK, for a probe on its `hops`-th hop (the first is 1)."""
+    """Returns SERVE, HOP or PARK, for a probe on its `hops`-th hop (the first is 1)."""
     if buffered > 0:
         return SERVE
     return HOP if hops < max_hops else PARK
@@ -43,7 +43,9 @@ def pick_producer(reached: Sequence[float], draw: float) -> int:
 
 
 def pick_unvisited(reached: Sequence[float], visited: Sequence[bool], draw: float) -> int:
-    """As `pick_producer`, among those not visited, in proportion to their probabilities.
+    """Returns a producer as `pick_producer` does, among those not visited, in proportion to their
+    probabilities. Where every producer with a probability has been visited, all of them count
+    again.
 
     Where every producer with a probability has been visited, all of them count again.
     """
@@ -72,8 +74,8 @@ def pick_unvisited(reached: Sequence[float], visited: Sequence[bool], draw: floa
 
 
 LEARNED_SHARE = 0.9
-"""Of a consumer's access probabilities that follow what it has seen; the rest goes to all alike, so
-that a producer that was slow, or new, is seen again."""
+"""The share of a consumer's access probabilities that follows what it has seen; the rest goes to
+all alike, so that a producer that was slow, or new, is seen again."""
 
 
 def learned_access(objects: Sequence[float], access: MutableSequence[float]) -> None:

@@ -1,4 +1,4 @@
-"""When a server counts as down since no connection to it could be opened.
+"""The rule by which a server counts as down since no connection to it could be opened.
 
 One attempt that gets no answer says little: a packet was lost, or more came at once than the server
 accepts at a time. A refusal says much, but not while the same server answers others: then it is one
@@ -10,25 +10,25 @@ from __future__ import annotations
 import math
 
 SILENT_S = 3.0
-"""An attempt that is not answered counts for nothing until there was no sign of life for so long:
-what is lost is sent again after a second, and may be lost again."""
+"""An attempt that is not answered counts for nothing until there was no sign of life for so long: a
+lost packet is sent again after a second, and may be lost again."""
 
 LIVELY_S = 0.25
 """A sign of life so long ago speaks against a refusal."""
 
 REFUSING_S = 1.0
-"""The longest that refusals are borne in a row: a server that ends answers what it has, and refuses
-what is new."""
+"""The longest that refusals are borne in a row: a server that ends answers its requests, and
+refuses new ones."""
 
 
 class Reach:
-    """What is known of one server."""
+    """The signs of life of one server, and the refusals."""
 
     __slots__ = ("_refusing_s", "_trouble_s", "alive_s")
 
     def __init__(self) -> None:
         self.alive_s = -math.inf
-        """When there was a sign of life: an answer, or a connection that was opened."""
+        """The time of the last sign of life: an answer, or a connection that was opened."""
         self._trouble_s: float | None = None
         self._refusing_s: float | None = None
 
@@ -47,5 +47,6 @@ class Reach:
         return not is_alive or now_s - self._refusing_s >= REFUSING_S
 
     def forget(self) -> None:
-        """It counts as down from now on: the attempts up to here say nothing of what comes."""
+        """Let the server count as down from now on: the attempts up to here say nothing of those to
+        come."""
         self._trouble_s = self._refusing_s = None

@@ -14,11 +14,11 @@ import math
 from typing import NamedTuple
 
 REST_S = 0.1
-"""How long a connection has to stay open after an answer to count as kept by the other end. A busy
-machine can take some milliseconds between writing an answer and closing."""
+"""A connection has to stay open for so long after an answer to count as kept by the other end. A
+busy machine can take some milliseconds between writing an answer and closing."""
 
 REST_MAX_S = 0.5
-"""The longest that is waited for that, where the other end takes its time to close."""
+"""The longest wait for that, where the other end takes its time to close."""
 
 KEPT_IN_A_ROW = 16
 """So many in a row have to stay open before connections are used again, where none was seen to be
@@ -28,19 +28,19 @@ were asked for."""
 KEPT_IN_A_ROW_MAX = 1024
 
 SOON_S = 10.0
-"""A connection that is closed so soon after the server was trusted tells that; later, the server
-may as well have been started again."""
+"""A connection that is closed so soon after the server became trusted shows that too few were asked
+for; later, the server may as well have been started again."""
 
 RESTING_MAX = 64
-"""Connections that rest at the same time."""
+"""At most so many connections rest at the same time."""
 
 AT_ONCE_S = 0.25
-"""Who closes sooner than this after an answer closes because of it; who closes later has a limit
-for idle connections."""
+"""A server that closes sooner than this after an answer closes because of it; one that closes later
+has a limit for idle connections."""
 
 IDLE_KNOWN_S = 60.0
-"""How long a limit for idle connections is believed that was seen and not said: a restart looks
-the same."""
+"""A limit for idle connections that was seen, and not announced, is believed for so long: a restart
+looks the same."""
 
 MARGIN = 0.5
 """The part of a time limit of the other end that is used: it counts from an earlier moment, and
@@ -55,10 +55,11 @@ time would stay with whoever was there when it was opened. A new one each half m
 and is even seldom beside a handshake."""
 
 USES_MAX = 10_000
-"""Requests on one connection, for servers that count them to go easy on what they leak."""
+"""The most requests on one connection, for servers that count them to go easy on what they leak."""
 
 JITTER = 0.25
-"""Of both, so that connections that were opened together do not end together."""
+"""Age and uses are drawn up to so much shorter or longer, so that connections that were opened
+together do not end together."""
 
 
 class Keeping(NamedTuple):
@@ -72,7 +73,7 @@ class Keeping(NamedTuple):
 
 
 KEEPING = Keeping()
-"""Where nothing else is said."""
+"""The rules that hold unless others are given."""
 
 
 def spread(most: float, draw: float) -> float:
@@ -81,17 +82,17 @@ def spread(most: float, draw: float) -> float:
 
 
 class Reuse:
-    """What is known of one server, after one kind of answer. `is_trusted`: whether connections may
-    be used again before any was seen to stay open."""
+    """The closings of one server, after one kind of answer. `is_trusted` is True where connections
+    may be used again before any was seen to stay open."""
 
     __slots__ = ("_kept", "_needed", "_trusted_s", "closings", "is_trusted", "rest_s")
 
     def __init__(self, *, is_trusted: bool) -> None:
         self.is_trusted = is_trusted
         self.rest_s = REST_S
-        """How long a connection rests while this is not trusted."""
+        """The time for which a connection rests while the server is not trusted."""
         self.closings = 0
-        """How often the other end has closed one."""
+        """The number of connections that the other end has closed."""
         self._needed = KEPT_IN_A_ROW
         self._kept = 0
         self._trusted_s = -math.inf
@@ -102,8 +103,9 @@ class Reuse:
         return min(self._needed - self._kept, RESTING_MAX)
 
     def kept(self, closings: int, now_s: float) -> None:
-        """A connection is open that began to rest when there had been so many closings. Those that
-        rested beside one that was closed tell nothing: the others of their row are gone."""
+        """Note a connection that is still open, and began to rest when there had been so many
+        closings. Those that rested beside one that was closed prove nothing: the others of their
+        row are gone."""
         if closings != self.closings:
             return
         self._kept += 1
@@ -111,8 +113,8 @@ class Reuse:
             self.is_trusted, self._trusted_s = True, now_s
 
     def closed(self, after_s: float, now_s: float) -> None:
-        """The other end has closed a connection so soon after an answer, or has lost a request on
-        one that was used again (0)."""
+        """Note that the other end has closed a connection so soon after an answer, or has lost a
+        request on one that was used again (0)."""
         if self.is_trusted or not self.closings:
             is_soon = now_s - self._trusted_s < SOON_S
             needed = self._needed if is_soon else KEPT_IN_A_ROW
@@ -125,8 +127,8 @@ class Reuse:
 
 
 class IdleLimit:
-    """How long a connection may have been idle and be used: `most_s`, or less where the other end
-    says so, or was seen to close sooner."""
+    """The time for which a connection may have been idle and be used: `most_s`, or less where the
+    other end announces it, or was seen to close sooner."""
 
     __slots__ = ("_most_s", "_seen_until_s", "limit_s")
 
@@ -136,17 +138,17 @@ class IdleLimit:
         self.limit_s = most_s
 
     def said(self, timeout_s: float) -> None:
-        """The other end closes what is idle for so long, says it."""
+        """Note that the other end announces to close connections that are idle for so long."""
         self._most_s = min(self._most_s, timeout_s * MARGIN)
         self.limit_s = min(self.limit_s, self._most_s)
 
     def closed(self, idle_s: float, now_s: float) -> None:
-        """It has closed a connection that was idle for so long."""
+        """Note that the other end has closed a connection that was idle for so long."""
         self.limit_s = min(self.limit_s, idle_s * MARGIN)
         self._seen_until_s = now_s + IDLE_KNOWN_S
 
     def look(self, now_s: float) -> None:
-        """Forget what was seen long ago. To be called now and then."""
+        """Forget what was seen long ago. This is to be called now and then."""
         if now_s >= self._seen_until_s:
             self.limit_s = self._most_s
             self._seen_until_s = math.inf

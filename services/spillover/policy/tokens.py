@@ -36,10 +36,11 @@ from collections.abc import Iterable, MutableSequence, Sequence
 
 BLOCKED = -1
 NONE = 2**62
-"""Stands for the number of a token that is not there: later than every release."""
+"""This number stands for a token that is not there: it is later than every release."""
 
 IDLE = 0.01
-"""Jobs that a class without any counts for: of two of them, the faster one is taken."""
+"""A class without any job counts as having so many: of two such classes, the faster one is
+taken."""
 
 
 def fill(
@@ -50,7 +51,8 @@ def fill(
     available: MutableSequence[int],
     oldest: MutableSequence[int],
 ) -> int:
-    """Put all tokens into the bucket, the classes taking turns; the number of the next release."""
+    """Put all tokens into the bucket, the classes taking turns, and return the number of the next
+    release."""
     number = 0
     place = 0
     found = True
@@ -96,7 +98,8 @@ def seize(
     available: MutableSequence[int],
     oldest: MutableSequence[int],
 ) -> int:
-    """Take class i's longest available token, of which there must be one; its release number."""
+    """Take class i's longest available token, of which there must be one, and return its release
+    number."""
     taken = oldest[i]
     heads[i] = heads[i] + 1 if heads[i] + 1 < limits[i] else 0
     available[i] -= 1

@@ -41,7 +41,7 @@ from spillover.sim.theory.tokens.static import static_split
 STATIC_POLICIES = ("static-best", "static-uniform")
 
 INTERRUPTIONS = 10.0
-"""Of a job of mean size on its way through FCFS service, unless told otherwise."""
+"""The interruptions of a job of mean size on its way through FCFS service, by default."""
 
 INTERRUPTIONS_MAX = 10_000.0
 
@@ -50,10 +50,10 @@ STUDENT_T = 2.0395
 """The 97.5 % quantile for BATCHES - 1 degrees of freedom."""
 
 JOBS_FOR_INTERVALS = 10 * BATCHES
-"""With fewer, there is one batch and no interval."""
+"""With fewer jobs than this, there is one batch and no interval."""
 
 JOBS_AT_ONCE = 250_000
-"""Between two calls of `on_progress`; fewer where jobs are interrupted often."""
+"""The number of jobs between two calls of `on_progress`; fewer where jobs are interrupted often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRun:
-    """What came of a run. `jobs` are those measured, after `warm_up_jobs`; blocked ones count."""
+    """The result of a run. `jobs` are those measured, after `warm_up_jobs`; blocked ones count."""
 
     pool: str
     policy: str
@@ -83,7 +83,7 @@ class TokenRun:
     wall_s: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the object of contract section 3, `sim tokens`; `ci95` has half-widths."""
+        """Returns the object that `sim tokens --json` prints; `ci95` has half-widths."""
         return {
             "pool": self.pool,
             "policy": self.policy,
@@ -189,7 +189,8 @@ def _measure(
     at_once: int,
     on_progress: Callable[[float], None] | None,
 ) -> list[Counts]:
-    """What happened in each batch; the batches have equal numbers of jobs, as nearly as can be."""
+    """Returns the counts of each batch; the batches have equal numbers of jobs, as nearly as can
+    be."""
     count = BATCHES if jobs >= JOBS_FOR_INTERVALS else 1
     done = 0
 

@@ -1,4 +1,4 @@
-"""What nodes of a testbed say of themselves over HTTP, however they are just now."""
+"""Questions to nodes of a testbed over HTTP, in whatever state they are just now."""
 
 from __future__ import annotations
 

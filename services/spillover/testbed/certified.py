@@ -28,7 +28,7 @@ Certify: TypeAlias = Callable[[Path, Topology, ClusterId], Path]
 
 
 class Certified:
-    """Of one testbed; without `certify` there are none, and all is http."""
+    """The certificates of one testbed; without `certify` there are none, and all is http."""
 
     def __init__(self, certify: Certify | None) -> None:
         self._certify = certify

@@ -26,8 +26,9 @@ DRAINED_POLL_S = 0.2
 Seen = tuple[int, str]
 
 
-class Following:
-    """Of one testbed that is up. `say` is told in lines what happens."""
+class ConfigurationFollower:
+    """This keeps the nodes of a running testbed as the configuration has clusters. `say` gets a
+    line for each event."""
 
     def __init__(self, bed: Testbed, say: Callable[[str], None]) -> None:
         self._bed = bed
@@ -103,8 +104,8 @@ class Following:
         return f"cluster {cluster.id} is added at {cluster.url}"
 
     async def _end(self, cluster: ClusterId) -> None:
-        """Of a cluster that was removed: once it has drained and its clients have gone, each in
-        its own time; at the latest when it would be ended anyway."""
+        """End the node of a cluster that was removed: once it has drained and its clients have
+        gone, each in its own time; at the latest when it would be ended anyway."""
         bed = self._bed
         node = bed.nodes[cluster]
         until_s = time.monotonic() + bed.drain_timeout_s
@@ -121,7 +122,7 @@ class Following:
 
 
 def _is_left(state: Mapping[str, Any]) -> bool:
-    """Whether nobody has to do with this node any more."""
+    """Returns whether no client or neighbor uses this node any more."""
     clients = state.get("clients") or {}
     return bool(state.get("drained")) and not (state.get("neighbors") or clients.get("connected"))
 

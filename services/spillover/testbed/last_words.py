@@ -1,4 +1,4 @@
-"""What a process said last in its log, for one-line reports. Who it was is not known here."""
+"""The last words of a process in its log, for one-line reports."""
 
 from __future__ import annotations
 

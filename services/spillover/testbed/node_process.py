@@ -25,7 +25,7 @@ class NodeProcess:
     log_began_at: int
     """Where in the file its own words begin: those in whose place it is wrote there too."""
     started_s: float
-    """On the monotonic clock."""
+    """The instant of its start, on the monotonic clock."""
     starts_again_in_s: float | None = None
     """Once it has ended: when another one takes its place; None if nobody will, unasked."""
     is_returning: bool = False
@@ -45,13 +45,15 @@ class NodeProcess:
 
     @property
     def was_drained(self) -> bool:
-        """By an operator, who then had it end: by its exit status, and by what it said."""
+        """Returns whether an operator had drained it before it ended: its exit status and what it
+        said tell."""
         lines = tail_of(self.log, self.log_began_at)
         return self.process.returncode == 0 and any(ENDING + DRAINED in line for line in lines)
 
     @property
     def was_killed(self) -> bool:
-        """By a signal, so that what it said last has nothing to do with its end."""
+        """Returns whether a signal has killed it, so that what it said last has nothing to do with
+        its end."""
         code = self.process.returncode
         return code is not None and code < 0
 

@@ -27,11 +27,11 @@ FIRST_PORT = 8301
 READY_WITHIN_S = 60.0
 READY_POLL_S = 0.05
 QUEUE = "queue"
-"""In the names of their certificates."""
+"""The name of the queue in the producers' certificates."""
 TENANT = "up"
-"""Of the API token that producers of a testbed show each other."""
+"""The tenant of the API token that producers of a testbed show each other."""
 SPARE_S = 3.0
-"""For the rest of an orderly end."""
+"""The time for the rest of an orderly end."""
 
 
 class ProducerBed:
@@ -147,7 +147,7 @@ class ProducerBed:
 
     @property
     def _as_clusters(self) -> Topology:
-        """What their certificates are made for."""
+        """Returns the producers as clusters, for which certificates are made."""
         urls = self.urls.items()
         clusters = (Cluster(id=ClusterId(name), servers=1, url=url) for name, url in urls)
         return Topology(name=QUEUE, clusters=tuple(clusters))

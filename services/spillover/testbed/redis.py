@@ -51,7 +51,7 @@ class RedisPlace:
     url: str
     version: str
     is_own: bool
-    """Whether it was started here, and ends with whoever wanted it."""
+    """True where it was started here, and ends with the object."""
 
     @property
     def place(self) -> str:
@@ -189,7 +189,8 @@ def _free_port() -> int:
 
 
 def _is_up(server: _Server) -> bool:
-    """Whether it answers within the limit; not if somebody was faster at its port."""
+    """Returns whether it answers within the limit; it does not if another process was faster at its
+    port."""
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     limit_s = time.monotonic() + READY_WITHIN_S

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Before the first start in its place, the second, ...: after the last one nobody tries again."""
+"""The pauses before the first start in its place, the second, ...: after the last one nobody tries
+again."""
 
 WELL_AFTER_S = 30.0
-"""Who has lived so long did not die of its start: the next delay is the first one again."""
+"""A node that has lived so long did not die of its start: the next delay is the first one again."""
 
 
 class Revival:
@@ -16,7 +17,8 @@ class Revival:
         self._deaths = 0
 
     def delay_s(self, lived_s: float) -> float | None:
-        """After one that has lived so long: how long until the next start, None for never."""
+        """Returns how long it is until the next start after one that has lived so long; None for
+        never."""
         if lived_s >= WELL_AFTER_S:
             self._deaths = 0
         self._deaths += 1

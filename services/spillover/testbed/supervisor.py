@@ -77,7 +77,7 @@ class Testbed:
         """Where the nodes' logs are, from the start to the end."""
         self._owned: OwnedDirectory | None = None
         self.keeps_logs = False
-        """Whether the logs outlive the testbed: so if a node ended by itself."""
+        """True where the logs outlive the testbed: a node has ended by itself."""
         self.nodes: dict[ClusterId, NodeProcess] = {}
         self._source, self._seed = topology.name if source is None else source, seed
         self.drain_timeout_s = drain_timeout_s
@@ -86,15 +86,15 @@ class Testbed:
         self._on_death = on_death
         self._on_ending = on_ending
         self._told: dict[ClusterId, str] = {}
-        """What `on_ending` was last told of each node."""
+        """The words that `on_ending` got last for each node."""
         self.restarts = restart
-        """Whether a node that ends is started again, of which nobody has asked that."""
+        """True where a node that ends unasked is started again."""
         self._on_return, self._first_port = on_return, first_port
         self._config_redis, self._otel = config_redis, otel
         self.certified = Certified(certify)
         self._tokens, self.shown = tokens, dict[str, str]()  # the latter is told to nodes
         self._numbers: dict[ClusterId, int] = {}
-        """Of the files of their logs."""
+        """Numbers of log files, by cluster."""
         self._let_go: set[ClusterId] = set()
         """Their nodes end for good."""
         self._wanted: dict[ClusterId, asyncio.Event] = {}

@@ -20,7 +20,8 @@ END_WITHIN_S = 5.0
 
 
 class Watchdog:
-    """As a context manager: it watches from entry to exit. It ends with this process, or before."""
+    """Watches this process, as a context manager, from entry to exit. It ends with this process, or
+    before."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(

@@ -9,13 +9,13 @@ import pytest
 
 from spillover.core.membership.changes import (
     Changes,
-    changes_at,
     differences,
     filled,
     kept,
     refuse_fixed,
     unusual,
 )
+from spillover.core.membership.changes import changes_at as changes_of_links
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Link, Topology
@@ -42,6 +42,11 @@ THREE = Topology(
 def changed(topology: Topology, name: ClusterId, **fields: Any) -> Topology:
     parts = tuple(replace(c, **fields) if c.id == name else c for c in topology.clusters)
     return replace(topology, clusters=parts)
+
+
+def changes_at(before: Topology, after: Topology, name: ClusterId) -> Changes:
+    """All clusters that are linked before are neighbors then."""
+    return changes_of_links(before, after, name, [one.id for one in before.neighbors(name)])
 
 
 def test_nothing_is_to_do_where_nothing_is_different() -> None:

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from spillover.core.membership import events as ev
-from spillover.core.membership.configuration import PAUSE_S, ConfigurationMachine
+from spillover.core.membership.configuration import (
+    COSTS_PAUSED,
+    PAUSE_S,
+    ConfigurationMachine,
+)
 from spillover.core.membership.events import Reason
 from spillover.model.configuration import LINEAGE_MAX, Configuration, Stamp, of_file
 from spillover.model.ids import ClusterId
@@ -130,6 +134,16 @@ def test_an_answer_of_no_use_is_not_asked_for_again_at_once() -> None:
         assert one.handle(ev.StampHeard("c", Stamp(2, "c")), PAUSE_S / 2) == [ev.Ask("c")]
         assert one.handle(ev.NotReceived("c"), PAUSE_S / 2) == []
         one = machine()
+
+
+def test_whose_answer_takes_long_to_read_is_asked_seldom() -> None:
+    """Also where it is news each time: what a neighbor says costs a share of a processor."""
+    for come_to in (ev.NotReceived("b", 0.5), ev.Received(chain("b", 3), "b", 0.5)):
+        one = machine()
+        assert one.handle(ev.StampHeard("b", Stamp(2, "c")), 0.0) == [ev.Ask("b")]
+        one.handle(come_to, 0.0)
+        assert one.handle(ev.StampHeard("b", Stamp(2, "c")), 0.45 * COSTS_PAUSED) == []
+        assert one.handle(ev.StampHeard("b", Stamp(2, "c")), 0.5 * COSTS_PAUSED) == [ev.Ask("b")]
 
 
 def test_who_loses_a_race_is_told_and_keeps_its_text() -> None:

@@ -13,7 +13,6 @@ from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadReport
 from spillover.model.request import Outcome, Request
 
-KEEP_DRAW = 0.0
 FORWARD_DRAW = 0.99
 
 

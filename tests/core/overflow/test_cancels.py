@@ -7,7 +7,6 @@ The machines here are joined directly: what one sends, the next one is handed in
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections import deque
 from random import Random
@@ -15,15 +14,12 @@ from random import Random
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.deadlines import STALE_MAX
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 LINE = "abc"
-WAVES = 10 if "SPILLOVER_SOAK_S" in os.environ else 3
-"""Of ten thousand requests each."""
 
 
 class AlwaysOn(Random):
@@ -213,39 +209,6 @@ def visits():
     """All that there are in this process."""
     gc.collect()
     return [held for held in gc.get_objects() if type(held) is Visit]
-
-
-@pytest.mark.slow
-def test_tens_of_thousands_of_cancellations_leave_nothing():
-    """Waves through a long queue at c, from its clients and over two hops, in any order, confirmed
-    or not: no visit, place, alarm or record stays beyond its bound."""
-    of_others = visits()  # held by tests that ran before in this process, and so from now on
-    line, random = Line(queue_limit=20_000, records_max=64), Random(3)
-    machines = line.machines
-    c, last = machines["c"], line.submit("c")
-    for _ in range(WAVES):
-        refs = [("a", line.submit("a")) for _ in range(500)]
-        refs += [("c", line.submit("c")) for _ in range(9500)]
-        assert c.queue_length == len(refs)
-        c.check()
-        random.shuffle(refs)
-        for number, (cluster, ref) in enumerate(refs):
-            line.feed(cluster, ev.CancelAsked(ref) if number % 2 else ev.Cancelled(ref))
-        assert c.queue_length == 0
-    assert {line.outcome(ref) for ref in line.answers} == {Outcome.CANCELLED}
-    assert len(line.answers) == 10_000 * WAVES
-    line.answers.clear()
-    line.submit("a")  # comes by everywhere, and old alarms are swept when a new one is set
-    for machine in machines.values():
-        assert len(machine.servers._fifo._places) < 100
-        assert len(machine.register.deadlines) <= STALE_MAX + 2 * len(machine.register.visits)
-        assert len(machine.decider.log) <= 64
-    assert len(visits()) == len(of_others) + 5 + 3
-    line.end()
-    assert line.outcome(last) is Outcome.DONE
-    ledgers = [machines[cluster].ledger for cluster in LINE]
-    assert [ledger.home["cancelled"] for ledger in ledgers] == [500 * WAVES, 0, 9_500 * WAVES]
-    assert [ledger.foreign["cancelled"] for ledger in ledgers] == [0, 500 * WAVES, 500 * WAVES]
 
 
 def seconds_to_leave(length, leaving):

@@ -132,8 +132,8 @@ def test_a_refusal_that_comes_back_after_the_deadline_ends_the_request(story):
     assert node.tell(ev.ForwardRefused(3), 1.0) == [ev.Reply(3, ev.HOME, expired, 0.0)]
 
 
-def test_a_lost_keyed_request_is_decided_again(story):
-    """The neighbor died with it. Its client gave it a key, so running it twice is allowed."""
+def test_a_keyed_request_whose_neighbor_dies_is_decided_again(story):
+    """The client gave it a key, so running it twice is allowed."""
     node = story()
     node.hear(0, 1)
     node.fill(1, 2)
@@ -142,7 +142,7 @@ def test_a_lost_keyed_request_is_decided_again(story):
     assert node.tell(ev.ForwardLost(3), 1.0) == [node.forward(3, 0)]
 
 
-def test_a_lost_request_without_a_key_is_never_run_twice(story):
+def test_a_request_without_a_key_whose_neighbor_dies_is_never_run_twice(story):
     """It may have run there: the client is told that nobody knows, the ledger says failed, and a
     late answer changes nothing."""
     node = story()

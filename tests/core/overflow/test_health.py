@@ -31,7 +31,8 @@ from spillover.core.overflow.health import (
     WELL,
     Health,
 )
-from spillover.core.overflow.standing import FAILS_EVERYWHERE, SHARE_FORGET_S, Share
+from spillover.core.overflow.standing import FAILS_EVERYWHERE
+from spillover.core.share import SHARE_FORGET_S, Share
 from spillover.policy.overflow.degradation import RUN_MAX, RUN_MIN
 
 

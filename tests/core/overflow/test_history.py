@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.history import History, Note
+from spillover.core.overflow.history import Ending, History, Note
 from spillover.model.request import Answer, Outcome
 
 
@@ -122,7 +122,9 @@ def test_only_the_last_records_are_held(limit):
     story = History(limit)
     for number in range(100):
         story.add(Note(float(number), f"r{number // 2}", "lost_at", 1, "broken"))
-        story.end(f"r{number // 2}", Answer(Outcome.DONE, ("a",)), float(number))
+        took_s = 0.0, 0.0, 0.0
+        ended = Ending(number, f"r{number // 2}", Outcome.DONE, ("a",), *took_s, None, None)
+        story.add_end(ended)
         assert len(story) <= limit
     assert len(story) == limit
     assert [line["event"] for line in story.tell("r49")] == (

@@ -36,11 +36,13 @@ class LinkUnderTest(RuleBasedStateMachine):
         assert ref not in self.ends
         self.ends[ref] = how
 
-    @rule()
-    def hand_over(self):
+    @rule(has_left=st.booleans())
+    def hand_over(self, has_left):
         self.next_ref += 1
-        self.machine.hand_over(self.next_ref)
+        self.machine.hand_over(self.next_ref, has_left=has_left)
         self.away.append(self.next_ref)
+        if has_left:
+            self.left.add(self.next_ref)
 
     @rule(ref=refs)
     def leave(self, ref):
@@ -121,37 +123,32 @@ class LinkUnderTest(RuleBasedStateMachine):
             self.tell(link.StreamHeard(), [])
         self.has_heard = speaks
 
-    @rule(recalled=refs)
-    def a_stream_ends(self, recalled):
+    @rule()
+    def a_stream_ends(self):
         """One that spoke only makes the neighbor unknown; after one that did not, what the neighbor
-        holds is lost and what has not left is refused, but for what is recalled in between."""
+        holds is lost and what has not left is refused."""
         *commands, last = self.machine.handle(link.StreamEnded())
         assert isinstance(last, link.Reconnect)
         assert 0.0 <= last.pause_s <= 1.0
         if self.has_heard:
             assert commands == [link.Tell(ev.LinkDown(NEIGHBOR))]
             return
-        self.give_up(commands, recalled)
+        self.give_up(commands)
 
-    @rule(recalled=refs)
-    def the_neighbor_is_none_any_more(self, recalled):
+    @rule()
+    def the_neighbor_is_none_any_more(self):
         """As after a stream that did not speak, but nobody asks for another one."""
-        self.give_up(self.machine.handle(link.Disconnected()), recalled)
+        self.give_up(self.machine.handle(link.Disconnected()))
 
-    def give_up(self, commands, recalled):
-        """All that is away, one at a time."""
-        assert commands == [link.GiveUp(ref) for ref in self.away]
-        for number, command in enumerate(commands):
-            ref = command.ref
-            if number == 1:
-                self.recall(recalled)
-            if ref not in self.away:
-                self.tell(link.GivenUp(ref), [])
-                continue
+    def give_up(self, commands):
+        """All is let go of, then it ends in the order in which it was handed over."""
+        expected = [link.LetGo(ref) for ref in self.away]
+        for ref in list(self.away):
             how = link.LOST if ref in self.left else link.REFUSED
             event = (ev.ForwardLost if ref in self.left else ev.ForwardRefused)(ref)
-            self.tell(link.GivenUp(ref), [link.LetGo(ref), link.Ended(ref, how, event)])
+            expected.append(link.Ended(ref, how, event))
             self.end(ref, how)
+        assert commands == expected
 
     @invariant()
     def it_knows_what_is_away(self):

@@ -49,8 +49,9 @@ loads = st.none() | st.builds(
 class Known:
     """What the model knows of one accepted visit."""
 
-    def __init__(self, event):
+    def __init__(self, event, now_s):
         self.event = event
+        self.came_s = now_s
         self.state = "arrived"
         self.asked = []
         """Neighbors that it was handed to."""
@@ -63,6 +64,8 @@ class Known:
         """When it queued, the last time."""
         self.has_waited = False
         """Before it was handed on."""
+        self.looks = 0
+        """How often it left since it would have been late."""
 
     @property
     def is_home(self):
@@ -93,6 +96,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.issued = neighbor_count
         self.now_s = 0.0
         self.refs = 0
+        self.started_s = 0.0
+        """When a service last began."""
         self.visits = {}
         self.queue = []
         self.stuck = set()
@@ -494,6 +499,35 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def time_passes(self, step_s):
         self.now_s += step_s
 
+    @precondition(
+        lambda self: self.neighbors and not self.down and not self.machine.health.degraded
+    )
+    @rule(
+        from_neighbor=st.booleans(),
+        share=st.sampled_from([0.5, 0.25, 0.125]),
+        waiting=st.sampled_from([0, 9, 300]),
+    )
+    def some_wait_for_long(self, *, from_neighbor, share, waiting):
+        """More than can run, until so much of their time is left; then neighbors accept."""
+        for _ in range(self.settings.servers + 2):
+            self.a_request_arrives(
+                from_neighbor=from_neighbor, keyed=True, hops=0, lifetime_s=2.0, size_bytes=0
+            )
+        self.now_s += (1.0 - share) * 2.0
+        self.all_say(accepting=True, waiting=waiting)
+        self.feed(ev.TimerFired())
+        self.all_say(accepting=False, waiting=waiting)
+
+    def all_say(self, *, accepting, waiting):
+        """Each neighbor reports anew, and hears us."""
+        for y in sorted(self.neighbors):
+            epoch, sequence = max(self.newest[y], (1, 0))
+            self.newest[y] = (epoch, sequence + 1)
+            self.open[y] = accepting
+            told = (epoch, sequence + 1, 1.0, 1.0, waiting, 2, accepting, ("a",))
+            report = LoadReport(*told, departure_s=0.02)
+            self.feed(ev.ReportReceived(y, report))
+
     @rule(late_s=st.sampled_from([0.0, 0.0, 0.001, 0.7]))
     def the_alarm_rings(self, late_s):
         self.now_s = max(self.now_s, self.machine.next_deadline()) + late_s
@@ -574,7 +608,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.ref == event.ref
         assert command.ref not in {*self.visits, *self.ended, *self.refused, *self.given_back}
         assert not self.draining or event.origin == ev.HOME
-        visit = self.visits[command.ref] = Known(event)
+        visit = self.visits[command.ref] = Known(event, self.now_s)
         assert self.room_bytes(event.origin) >= 0, "more bytes than may be held"
         if not visit.is_home and event.deadline_s > self.now_s and not self.elsewhere_first():
             assert self.takes_foreign(), "taken from a neighbor beyond its share"
@@ -638,6 +672,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert self.rest_until_s == -math.inf, "started while it rests"
         assert self.busy() < self.settings.servers, "started on a server that is to go"
         visit.state = "running"
+        self.started_s = command.at_s
 
     def on_began(self, command, event):
         visit = self.visits[command.ref]
@@ -673,7 +708,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
         assert self.policy != "isolated"
         leaving = self.emptying or self.down or self.elsewhere_first()
-        if not (leaving and isinstance(event, ev.ReportReceived | ev.ForwardAnswered)):
+        again = leaving and isinstance(event, ev.ReportReceived | ev.ForwardAnswered)
+        if not again and not isinstance(event, ev.TimerFired):
             assert y not in visit.asked, "asked twice"
         assert y in self.neighbors, "handed to one that has left"
         assert y not in self.parting_s, "handed to one that is parted from"
@@ -692,9 +728,29 @@ class ClusterUnderTest(RuleBasedStateMachine):
         if self.emptying or self.down or self.elsewhere_first():
             return
         assert self.policy in BY_LOAD
+        if isinstance(event, ev.TimerFired):
+            self.judge_look(visit)
+            return
         assert isinstance(event, ev.Arrived)
         assert event.origin == ev.HOME
         assert visit.is_home
+
+    def judge_look(self, visit):
+        """It leaves unasked after a half, three quarters and so on of its time, at most four times,
+        and where those that wait before it would not have begun in time."""
+        left_s = visit.event.deadline_s - self.now_s
+        looks_s = [(visit.event.deadline_s - visit.came_s) / 2**k for k in (1, 2, 3, 4)]
+        reached = sum(left_s <= look_s + 1e-9 for look_s in looks_s)
+        visit.looks += 1
+        assert visit.looks <= reached, "looked at too soon, or too often"
+        ref = next(ref for ref, one in self.visits.items() if one is visit)
+        servers = self.machine.servers
+        still_s = self.now_s - self.started_s
+        departure_s = servers.departure_s
+        if still_s > 8.0 * servers.service_s:
+            departure_s = max(departure_s, still_s)
+        wait_s = (self.queue.index(ref) + 1) * departure_s
+        assert wait_s + servers.service_s >= left_s - 1e-9, "it would have been in time"
 
     def leave_queue(self, ref):
         self.queue.remove(ref)

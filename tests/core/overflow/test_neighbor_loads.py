@@ -132,7 +132,7 @@ def test_who_takes_no_more_takes_no_probe_either():
 def test_what_was_sent_counts_until_it_can_be_told_of(table):
     """A load that is heard now was told 35 ms ago, when what had left 70 ms ago was there."""
     for at_s in (0.10, 0.13, 0.14):
-        table.sent(0, at_s)
+        table.sent(0, at_s, 0)
     assert table.unreported() == (3,)
     table.heard_load(0, load(6), 0.2)
     assert table.unreported() == (1,)
@@ -141,14 +141,14 @@ def test_what_was_sent_counts_until_it_can_be_told_of(table):
 
 
 def test_an_old_load_tells_of_nothing_that_was_sent(table):
-    table.sent(0, 0.1)
+    table.sent(0, 0.1, 0)
     table.heard_load(0, load(5), 10.0)
     assert table.unreported() == (1,)
 
 
 def test_what_was_sent_is_counted_up_to_a_bound(table):
     for number in range(2 * SENDS_MAX):
-        table.sent(0, 0.1 + number * 1e-6)
+        table.sent(0, 0.1 + number * 1e-6, 0)
     assert table.unreported() == (SENDS_MAX,)
 
 

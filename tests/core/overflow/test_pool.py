@@ -52,6 +52,7 @@ class UnlikeServers:
     next_s = property(lambda self: min([self.rest_until_s, *self.cool_s.values()]))
 
     on_block = OVERFLOW
+    is_alike = False
     up = property(lambda _: len(FITS))
     jobs = property(lambda self: self.busy)
     idle = property(lambda self: len(self.free) if self.ready else 0)

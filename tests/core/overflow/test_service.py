@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from random import Random
 from statistics import mean
 
@@ -15,15 +14,6 @@ from spillover.model.request import Answer, Outcome, Refusal
 
 def reply(ref, outcome, delay_s=0.0, origin=ev.HOME, path=("a",), **costs):
     return ev.Reply(ref, origin, Answer(outcome, path, **costs), delay_s)
-
-
-def test_with_a_free_server_a_request_starts_at_once(story):
-    """Two servers, two requests: neither waits, whatever the draw would say."""
-    node = story(servers=2)
-    assert node.arrive(1, 1.0, away=True) == [ev.Accepted(1), node.start(1, 1.0)]
-    assert node.arrive(2, 2.0, away=True) == [ev.Accepted(2), node.start(2, 2.0)]
-    assert node.machine.servers.busy == 2
-    assert node.ledger == {"home.accepted": 2, "home.running": 2}
 
 
 def test_what_waits_starts_in_the_order_it_came(story):
@@ -42,17 +32,6 @@ def test_what_waits_starts_in_the_order_it_came(story):
     ]
     assert node.end(3, 3.0, service_s=1.0) == [reply(3, Outcome.DONE, queued_s=1.25, service_s=1.0)]
     assert node.ledger == {"home.accepted": 3, "home.done": 3}
-
-
-def test_a_handler_that_fails_is_an_answer_too(story):
-    """The problem reaches the client, the result does not."""
-    node = story()
-    node.fill(1)
-    ended = ev.ServiceEnded(1, Outcome.FAILED, 9.0, result="half", problem="division by zero")
-    assert node.tell(ended, 9.0) == [
-        reply(1, Outcome.FAILED, problem="division by zero", service_s=9.0)
-    ]
-    assert node.ledger == {"home.accepted": 1, "home.failed": 1}
 
 
 def test_delivery_does_not_occupy_the_server(story):
@@ -134,14 +113,6 @@ def test_deadlines_that_pass_together_all_end(story):
     assert 5.0 < node.machine.next_deadline() <= 9.0
 
 
-def test_without_a_deadline_nothing_expires(story):
-    """Infinity is a deadline that never comes."""
-    node = story(neighbors=())
-    node.arrive(1, deadline_s=math.inf)
-    node.arrive(2, deadline_s=math.inf)
-    assert node.wake(1e9) == []
-
-
 def test_cancel_in_the_queue(story):
     """The place is given up; those behind move on."""
     node = story()
@@ -165,16 +136,6 @@ def test_cancel_while_running(story):
     assert node.end(1, 0.5, Outcome.CANCELLED) == [node.start(2, 0.5)]
 
 
-def test_cancel_after_the_end_changes_nothing(story):
-    """Finished stays finished, and cancelling twice is cancelling once."""
-    node = story()
-    node.fill(1)
-    node.end(1)
-    assert node.tell(ev.Cancelled(1)) == []
-    assert node.tell(ev.Cancelled(77)) == []
-    assert node.ledger == {"home.accepted": 1, "home.done": 1}
-
-
 def test_a_handler_that_gives_up_by_itself_is_cancelled(story):
     """An async handler may cancel itself: an end like others, with no Stop before it."""
     node = story()
@@ -193,15 +154,6 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(story):
     node.end(1, 1.0)
     assert node.machine.accepting
     assert node.machine.accept_probability == 2 / (1 + 2)
-
-
-def test_a_cluster_without_a_queue_runs_or_refuses(story):
-    """queue_limit 0: with a free server it accepts, P = 1, else it does not, P = 0."""
-    node = story(queue_limit=0)
-    assert node.machine.accept_probability == 1.0
-    node.fill(1)
-    assert (node.machine.accepting, node.machine.accept_probability) == (False, 0.0)
-    assert node.arrive(2) == [ev.Refuse(2, ev.HOME, Refusal.QUEUE_FULL, 0.04)]
 
 
 def test_a_late_event_counts_at_the_instant_it_was_meant_for(story):

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.core.fifo import Fifo
-from spillover.core.overflow.deadlines import STALE_MAX, Deadlines
 from spillover.core.overflow.events import HOME
 from spillover.core.overflow.ledger import Ledger
 from spillover.core.overflow.neighbor import Neighbor
-from spillover.core.overflow.register import Register
+from spillover.core.overflow.register import STALE_MAX, Register
 from spillover.core.overflow.visit import AWAY, QUEUED, Visit
 from spillover.model.request import Outcome, Request
 
@@ -67,33 +66,46 @@ def test_holes_do_not_pile_up():
 @given(st.lists(st.floats(0, 100) | st.just(math.inf), max_size=40), st.sets(st.integers(0, 39)))
 def test_due_deadlines_come_out_in_order_and_only_of_the_living(times, dead):
     """Against sorting: what has ended meanwhile never comes up, infinity never does."""
-    living = set(range(len(times)))
-    deadlines = Deadlines(living)
-    for ref, time_s in enumerate(times):
-        deadlines.add(time_s, ref)
-    living -= dead
-    deadlines.find_next()
+    register = Register(1)
+    visits = [accepted(register, ref, time_s) for ref, time_s in enumerate(times)]
+    for ref in dead.intersection(register.visits):
+        register.end(visits[ref], Outcome.DONE)
+    living = list(register.visits)
     expected = sorted((times[ref], ref) for ref in living if times[ref] <= 50)
-    assert deadlines.next_s == min((times[ref] for ref in living), default=math.inf)
+    assert register.next_s == min((times[ref] for ref in living), default=math.inf)
     popped = []
-    while (ref := deadlines.pop_due(50.0)) is not None:
-        popped.append((times[ref], ref))
-        living.remove(ref)
-        deadlines.find_next()
+    while (visit := register.pop_due(50.0)) is not None:
+        popped.append((visit.deadline_s, visit.ref))
+        register.end(visit, Outcome.EXPIRED)
     assert popped == expected
-    assert deadlines.next_s > 50
+    assert register.next_s > 50
+
+
+def accepted(register, ref, deadline_s):
+    visit = Visit(ref, Request(f"r{ref}", True, None), HOME, True, deadline_s, 0.0)
+    register.accept(visit)
+    return visit
+
+
+def test_what_is_looked_at_comes_up_again_when_it_is_to_be_looked_at_again():
+    register = Register(1)
+    first, second = (accepted(register, ref, 10.0 + ref) for ref in range(2))
+    assert register.pop_due(10.0) is first
+    register.look_again(first, 10.5)
+    assert (register.next_s, register.pop_due(10.4)) == (10.5, None)
+    assert [register.pop_due(20.0) for _ in range(3)] == [first, second, None]
 
 
 def test_stale_deadlines_are_bounded():
     """Requests with an hour to live that end at once do not fill the heap."""
-    living = set()
-    deadlines = Deadlines(living)
+    register = Register(1)
+    visits = []
     for ref in range(20_000):
-        living.add(ref)
-        deadlines.add(3600.0, ref)
-        assert len(deadlines) <= STALE_MAX + 2 * len(living)
-        living.discard(ref - 10)
-    assert len(deadlines) > 0
+        visits.append(accepted(register, ref, 3600.0 + ref % 7))
+        assert len(register.due) <= STALE_MAX + 2 * len(register.visits)
+        if ref >= 10:
+            register.end(visits[ref - 10], Outcome.DONE)
+    assert len(register.due) > 0
 
 
 @pytest.mark.parametrize(
@@ -107,11 +119,11 @@ def test_stale_deadlines_are_bounded():
     ],
 )
 def test_every_end_has_its_entry(outcome, home, foreign):
-    """The names of the contract, section 4; both sides balance."""
+    """The names of the ledger in `/state`; both sides balance."""
     register = Register(3)
     ledger = register.ledger
     for ref, origin in ((1, HOME), (2, 0)):
-        visit = Visit(ref, Request("r", True, None), origin, 60.0, 0.0)
+        visit = Visit(ref, Request("r", True, None), origin, origin == HOME, 60.0, 0.0)
         visit.target = Neighbor(0, "b", 0.0, 0.25)
         register.accept(visit)
         register.enter(visit, AWAY, 0.0)
@@ -154,7 +166,7 @@ def test_a_check_finds_a_ledger_that_lies():
     """Balanced, but with other states than the requests really have."""
     register = Register(1)
     ledger = register.ledger
-    visit = Visit(1, Request("r", True, None), HOME, 60.0, 0.0)
+    visit = Visit(1, Request("r", True, None), HOME, True, 60.0, 0.0)
     register.accept(visit)
     register.enter(visit, QUEUED, 0.0)
     ledger.check(Counter(queued=1), Counter())

@@ -344,7 +344,7 @@ def test_when_all_servers_are_up_again_none_rests():
 
 
 def test_a_rejection_is_final_and_taken_note_of():
-    """The client's fault (contract, section 2): no other server is tried, none is left alone."""
+    """The client's fault: no other server is tried, none is left alone."""
     a = site()
     for ref in range(1, 40):
         ((_, server),) = started(a.arrive(ref, "any", ref / 10))

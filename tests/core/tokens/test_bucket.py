@@ -16,51 +16,6 @@ def test_at_first_the_classes_take_turns():
     assert bucket.choose((0, 1, 2)) == BLOCKED
 
 
-def test_what_comes_back_late_or_twice_changes_nothing():
-    """Neither its first holder nor another can give back what somebody else has by now."""
-    bucket = Bucket([("A", 1)], 0.0)
-    token = bucket.seize(0, 1)
-    assert not bucket.give_back(token, 2, True, 1.0)
-    assert bucket.give_back(token, 1, True, 1.0)
-    assert not bucket.give_back(token, 1, True, 2.0)
-    bucket.check()
-    assert bucket.seize(0, 2) is token
-    assert not bucket.give_back(token, 1, True, 3.0)
-    bucket.check()
-    assert bucket.available_now(0) == 0
-
-
-def test_a_retired_token_does_not_come_back():
-    bucket = Bucket([("A", 2)], 0.0)
-    tokens = [bucket.seize(0, ref) for ref in (1, 2)]
-    bucket.set_limit(0, 1, 0.0)
-    assert bucket.give_back(tokens[0], 1, True, 1.0)
-    assert not bucket.give_back(tokens[0], 1, True, 1.0)
-    assert bucket.counts(0) == {"limit": 1, "available": 0, "held": 1, "out": 0, "retiring": 0}
-    bucket.set_limit(0, 3, 2.0)
-    ids = {bucket.seize(0, ref).id for ref in (3, 4)} | {tokens[1].id}
-    assert ids == {"A-1", "A-2", "A-3"}, "ids are used again, each by one token at a time"
-
-
-def test_of_a_lower_limit_those_that_wait_longest_stay():
-    bucket = Bucket([("A", 4)], 0.0)
-    bucket.set_limit(0, 2, 1.0)
-    assert [token.id for token in bucket.tokens(0)] == ["A-1", "A-2"]
-
-
-def test_a_lower_limit_takes_those_first_that_are_not_back_yet():
-    """What is there stays, as long available as it was."""
-    bucket = Bucket([("A", 3)], 0.0)
-    bucket.close(0)
-    bucket.open(0, 1.0)
-    (there,) = bucket.tokens(0)
-    number = there.number
-    bucket.set_limit(0, 1, 2.0)
-    bucket.check()
-    assert bucket.tokens(0) == [there]
-    assert (there.number, there.released_s) == (number, 1.0)
-
-
 def ended(bucket, ref, served):
     """A job comes and ends."""
     bucket.give_back(bucket.seize(0, ref), ref, served, 1.0)

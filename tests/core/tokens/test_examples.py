@@ -35,22 +35,6 @@ def test_the_trace_of_the_notes():
     assert [pool.arrive(6, "x"), pool.arrive(7, "x")] == ["B", "A"]
 
 
-def test_those_that_are_blocked_come_first_of_those_that_a_token_fits():
-    pool = driven(*TWO)
-    for ref in (1, 2):
-        assert pool.arrive(ref, "y") == "B"
-    for ref in (3, 4):
-        assert pool.arrive(ref, "x") == "A"
-    waiting = [(5, "y"), (6, "x"), (7, "y"), (8, "x")]
-    assert {pool.arrive(ref, type_) for ref, type_ in waiting} == {"blocked"}
-    assert [visit.ref for visit in pool.servers] == [5, 6, 7, 8]
-    assert pool.end(3) == [6], "the first is of a type that may not join class A"
-    assert pool.end(1) == [5]
-    pool.leave(7)
-    assert pool.end(2) == [8]
-    assert pool.servers.waiting == 0
-
-
 @given(st.integers(1, 6), st.lists(st.integers(0, 5), max_size=40))
 def test_one_token_per_server_assigns_the_longest_idle(count, steps):
     """With neither classes nor types: as a queue of idle servers does it."""
@@ -68,16 +52,6 @@ def test_one_token_per_server_assigns_the_longest_idle(count, steps):
             idle.append(server)
 
 
-def test_a_job_of_a_class_of_several_servers_goes_to_the_least_busy():
-    """By jobs over rate, then to the one that was idle longest."""
-    pool = driven({"big": 3, "one": 1, "two": 1}, {"all": ("big one two", 9)})
-    assert [pool.arrive(ref) for ref in range(5)] == ["big", "one", "two", "big", "big"]
-    assert pool.arrive(5) == "big", "all have one job by rate, and this one has never ended any"
-    pool.end(2)
-    pool.end(1)
-    assert [pool.arrive(6), pool.arrive(7)] == ["two", "one"]
-
-
 def test_a_server_that_has_ended_its_slow_start_has_ended_it_for_good():
     """More tokens than there were then are shared evenly with the others."""
     pool = driven({"A": 1, "B": 1}, {"all": ("A B", 4)})
@@ -93,85 +67,6 @@ def test_a_server_that_has_ended_its_slow_start_has_ended_it_for_good():
 
 
 # --- one after another --------------------------------------------------------------------------
-
-
-def test_a_server_runs_one_job_and_others_have_their_seats():
-    pool = driven({"A": 1}, {"A": ("A", 3)}, discipline="fcfs")
-    assert [pool.arrive(ref) for ref in range(5)] == ["A", "seat", "seat", "blocked", "blocked"]
-    assert pool.servers.waiting == 4
-    assert pool.end(0) == [1]
-    assert [visit.ref for visit in pool.servers] == [2, 3, 4]
-    assert pool.counts("A")["held"] == 3
-
-
-def test_more_tokens_are_more_seats_at_once():
-    pool = driven({"A": 1}, {"A": ("A", 1)}, discipline="fcfs")
-    assert [pool.arrive(ref) for ref in range(4)] == ["A", "blocked", "blocked", "blocked"]
-    assert pool.limit(A=3) == []
-    assert (pool.servers.seated, pool.servers.blocked.count) == (2, 1)
-    assert pool.counts("A") == {"limit": 3, "available": 0, "held": 3, "out": 0, "retiring": 0}
-
-
-def test_the_token_decides_about_the_server_even_if_another_is_idle():
-    """The longest available one is of a server that is busy: so the job has its seat there."""
-    classes = {"A": ("A", 2), "B": ("B", 1)}
-    pool = driven({"A": 1, "B": 1}, classes, {"x": "A B", "y": "B"}, discipline="fcfs")
-    assert pool.arrive(1, "y") == "B"
-    assert pool.arrive(2, "x") == "A"
-    pool.end(1)
-    assert pool.arrive(3, "x") == "seat"
-    assert not pool.servers.may_start(Visit(4, "z"))
-    assert pool.arrive(4, "x") == "B"
-
-
-def test_whoever_leaves_a_seat_lets_one_in_that_was_blocked():
-    """It may start at once, on the server that the token is for."""
-    classes = {"A": ("A", 2), "B": ("B", 1)}
-    pool = driven({"A": 1, "B": 1}, classes, {"x": "A B", "y": "A"}, discipline="fcfs")
-    assert [pool.arrive(1, "x"), pool.arrive(2, "x")] == ["A", "B"]
-    assert [pool.arrive(3, "y"), pool.arrive(4, "y"), pool.arrive(5, "x")] == [
-        "seat",
-        "blocked",
-        "blocked",
-    ]
-    assert pool.leave(3) == [], "4 waits at A now"
-    assert pool.servers.blocked.count == 1
-    assert pool.end(1) == [4]
-    assert pool.servers.seated == 1, "5 has taken the token of 1"
-    assert pool.leave(5) == []
-    assert pool.counts("A") == {"limit": 2, "available": 1, "held": 1, "out": 0, "retiring": 0}
-
-
-def test_a_popped_visit_that_has_ended_gives_its_token_back():
-    pool = driven({"A": 1}, {"A": ("A", 2)}, discipline="fcfs")
-    for ref in range(4):
-        pool.arrive(ref)
-    pool.visits[1].expired = True
-    assert pool.end(0) == [2]
-    assert pool.counts("A")["held"] == 2
-
-
-def test_after_one_that_has_ended_the_next_in_its_seat_starts():
-    pool = driven({"A": 1}, {"A": ("A", 3)}, discipline="fcfs")
-    assert [pool.arrive(ref) for ref in range(3)] == ["A", "seat", "seat"]
-    pool.visits[1].expired = True
-    assert pool.end(0) == [2]
-
-
-def test_those_in_seats_of_a_server_that_goes_find_another_or_are_blocked():
-    """In the order in which they came, before whoever came later."""
-    classes = {"A": ("A", 3), "B": ("B", 2)}
-    pool = driven({"A": 1, "B": 1}, classes, {"a": "A", "x": "A B"}, discipline="fcfs")
-    assert [pool.arrive(1, "x"), pool.arrive(2, "x"), pool.arrive(3, "a")] == ["A", "B", "seat"]
-    assert pool.arrive(4, "x") == "seat"
-    assert [pool.arrive(5, "x"), pool.arrive(6, "a")] == ["seat", "blocked"]
-    assert pool.end(2) == [4]
-    assert [visit.ref for visit in pool.servers.servers[0].line.values()] == [3, 5]
-    pool.change("A", False)
-    assert [visit.ref for visit in pool.servers.blocked] == [3, 6]
-    assert [visit.ref for visit in pool.servers.servers[1].line.values()] == [5]
-    assert pool.end(1) == []
-    assert pool.change("A", True) == [3]
 
 
 # --- servers come and go ------------------------------------------------------------------------
@@ -196,27 +91,6 @@ def test_a_class_without_servers_has_its_tokens_out_and_gets_them_back_slowly():
         assert pool.counts("A")["available"] == available
 
 
-def test_a_slow_start_goes_on_after_failures():
-    """Their tokens stay out, but for one: else nothing would ever be served."""
-    pool = driven({"A": 1}, {"A": ("A", 4)})
-    pool.put(A=False)
-    pool.put(A=True)
-    for ref in range(1, 9):
-        assert pool.arrive(ref) == "A"
-        pool.end(ref, "failed")
-        assert pool.counts("A")["available"] == 1
-
-
-def test_a_class_with_a_server_left_keeps_its_tokens():
-    pool = driven({"A": 1, "B": 1}, {"all": ("A B", 4)})
-    pool.change("A", False)
-    assert {pool.arrive(ref) for ref in range(4)} == {"B"}
-    assert pool.arrive(5) == "blocked"
-    pool.change("A", True)
-    assert pool.end(0) == [5]
-    assert pool.started[-1] == (5, "A")
-
-
 def test_a_server_that_is_back_gets_few_jobs_where_another_can_take_them():
     """As many as it has served since, and one."""
     pool = driven({"A": 1, "B": 1}, {"all": ("A B", 8)})
@@ -227,44 +101,6 @@ def test_a_server_that_is_back_gets_few_jobs_where_another_can_take_them():
     assert [pool.arrive(ref) for ref in range(4, 7)] == ["A", "A", "B"]
     pool.change("B", False)
     assert pool.arrive(7) == "A", "there is no other"
-
-
-def test_limits_change_under_way():
-    """Nothing is taken from those that run; what is too much retires when it comes back."""
-    pool = driven({"A": 1}, {"A": ("A", 4)})
-    for ref in range(3):
-        pool.arrive(ref)
-    pool.limit(A=1)
-    assert pool.counts("A") == {"limit": 1, "available": 0, "held": 3, "out": 0, "retiring": 2}
-    assert pool.arrive(3) == "blocked"
-    assert [pool.end(0), pool.end(1), pool.end(2)] == [[], [], [3]]
-    pool.arrive(4)
-    pool.arrive(5)
-    assert pool.limit(A=3) == [4, 5]
-
-
-def test_a_rest_holds_all_and_those_that_came_meanwhile_start_after_it():
-    for discipline in ("ps", "fcfs"):
-        pool = driven({"A": 1, "B": 1}, {"A": ("A", 2), "B": ("B", 2)}, discipline=discipline)
-        for ref, is_last in ((8, False), (9, True)):
-            pool.arrive(ref)
-            pool.end(ref, "stopped")
-            assert pool.rest(ref, 1.0) is is_last
-        assert [pool.arrive(ref) for ref in range(3)] == ["blocked"] * 3
-        assert pool.serve() == []
-        assert pool.servers.next_s == 1.0
-        assert pool.wake(1.0) == [0, 1], "one on each: they start slowly"
-
-
-def test_what_cools_keeps_its_token_for_a_while():
-    pool = driven({"A": 1}, {"A": ("A", 1)})
-    pool.arrive(1)
-    pool.arrive(2)
-    assert pool.end(1, "cools", until_s=3.0) == []
-    assert (pool.servers.jobs, pool.servers.cooling, pool.servers.busy) == (1, 1, 1)
-    assert pool.servers.next_s == 3.0
-    assert pool.wake(2.9) == []
-    assert pool.wake(3.0) == [2]
 
 
 def test_a_server_that_fails_more_than_others_is_left_alone():

@@ -3,16 +3,11 @@ shortest queue does (decision 0038)."""
 
 from __future__ import annotations
 
-import math
-from itertools import accumulate
-from random import Random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.core.tokens.bucket import Bucket, Loads
-from spillover.inputs.builtin_pools import BUILTIN_POOLS
 from spillover.model.token_orders import LEAST_LOADED
 from spillover.policy.tokens import BLOCKED
 from support.unlike_pools import DrivenPool, pool_of
@@ -90,47 +85,3 @@ def test_a_grant_says_why():
     assert granted["class"] == "B"
     assert granted["rank"] == pytest.approx(0.01 / (2 / 1.5), abs=1e-4)
     assert granted["others"] == [{"class": "A", "rank": pytest.approx(0.015)}]
-
-
-def blocked(pool, events, random):
-    """Returns the batches' shares of jobs that the order blocks, and that the shortest queue does,
-    ties at random: jobs are memoryless, so that both may meet the same events."""
-    number = {each.id: kind for kind, each in enumerate(pool.classes)}
-    joins = [tuple(number[id_] for id_ in kind.classes) for kind in pool.types]
-    rates, limits = [each.rate for each in pool.servers], [each.tokens for each in pool.classes]
-    bucket, holders = bucket_of(rates, limits, joins), [[] for _ in limits]
-    jobs, arrivals = [0] * len(limits), len(joins)
-    bounds = list(accumulate([*(kind.rate for kind in pool.types), *rates]))
-    counts = [[0, 0, 0] for _ in range(40)]
-    drawn = random.choices(range(len(bounds)), cum_weights=bounds, k=events)
-    for ref, what in enumerate(drawn):
-        if what >= arrivals:
-            kind = what - arrivals
-            jobs[kind] -= jobs[kind] > 0
-            if holders[kind]:
-                bucket.give_back(*holders[kind].pop(), True, 0.0)
-            continue
-        count = counts[ref * len(counts) // events]
-        count[0] += 1
-        if (chosen := bucket.choose(joins[what])) == BLOCKED:
-            count[1] += 1
-        else:
-            holders[chosen].append((bucket.seize(chosen, ref), ref))
-        room = [kind for kind in joins[what] if jobs[kind] < limits[kind]]
-        if not room:
-            count[2] += 1
-        else:
-            least = min(jobs[kind] for kind in room)
-            jobs[random.choice([kind for kind in room if jobs[kind] == least])] += 1
-    return [(ours / came, shortest / came) for came, ours, shortest in counts[2:]]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "load"), [("comte8", 1.0), ("comte11", 0.8)])
-def test_it_blocks_less_than_the_shortest_queue(name, load):
-    """By three standard errors, on the same events."""
-    shares = blocked(BUILTIN_POOLS[name]().at_load(load), 250_000, Random(5))
-    less = [shortest - ours for ours, shortest in shares]
-    mean = sum(less) / len(less)
-    spread = sum((each - mean) ** 2 for each in less) / (len(less) - 1)
-    assert mean > 3.0 * math.sqrt(spread / len(less))

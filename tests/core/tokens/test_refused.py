@@ -14,15 +14,6 @@ def pool(classes=None, types=None, **options):
     return DrivenPool(pool_of({"p": 1, "q": 1}, classes, types, **options))
 
 
-def test_it_does_not_go_back_while_another_server_has_a_token():
-    """Also if the token of the first is there for longer."""
-    one = pool()
-    assert one.arrive(1) == "p"
-    assert one.end(1, "refused") == [1]
-    assert one.started[-1] == (1, "q")
-    assert one.servers.granted(1).as_dict()["left_out"] == ["p"]
-
-
 def test_it_waits_for_another_server_that_is_full_and_nobody_waits_behind_it():
     """Its own class has a token all the time, which those take that came later."""
     one = pool()
@@ -34,46 +25,6 @@ def test_it_waits_for_another_server_that_is_full_and_nobody_waits_behind_it():
     assert one.end(3) == [6], "the older one waits for q"
     assert one.end(2) == [1]
     assert one.started[-1] == (1, "q")
-
-
-def test_of_a_class_with_both_servers_it_is_the_other_one():
-    """However busy that is. Once all have refused it: from the beginning, the last one last."""
-    one = pool({"c": ("p q", 4), "only-q": ("q", 2)}, {"x": "c", "y": "only-q"})
-    assert [one.arrive(ref, "y") for ref in (8, 9)] == ["q", "q"]
-    assert one.arrive(1, "x") == "p"
-    assert one.end(1, "refused") == [1]
-    assert one.started[-1] == (1, "q")
-    assert one.end(1, "refused") == [1]
-    assert one.started[-1] == (1, "p")
-    assert one.end(1, "refused") == [1]
-    assert one.started[-1] == (1, "q")
-
-
-def test_who_refused_it_last_is_tried_last():
-    """Once all have refused it: also if the others have more to do."""
-    one = pool({"c": ("p q", 6), "only-p": ("p", 2)}, {"x": "c", "y": "only-p"})
-    assert one.arrive(1, "x") == "p"
-    assert [one.arrive(ref, "y") for ref in (8, 9)] == ["p", "p"]
-    assert one.end(1, "refused") == [1]
-    assert one.started[-1] == (1, "q")
-    assert one.end(1, "refused") == [1]
-    assert one.started[-1] == (1, "p")
-
-
-def test_what_waits_for_another_server_takes_what_there_is_once_that_is_gone():
-    one = pool()
-    assert [one.arrive(ref) for ref in (1, 2, 3, 4)] == ["p", "q", "p", "q"]
-    assert one.end(1, "refused") == []
-    assert one.change("q", False) == [1]
-    assert one.started[-1] == (1, "p")
-
-
-def test_one_after_another_it_has_its_seat_elsewhere():
-    one = pool(discipline="fcfs")
-    assert [one.arrive(ref) for ref in (1, 2)] == ["p", "q"]
-    assert one.end(1, "refused") == []
-    assert [visit.ref for visit in one.servers.servers[1].line.values()] == [1]
-    assert one.end(2) == [1]
 
 
 # --- rests ----------------------------------------------------------------------------------------

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from prometheus_client.core import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from spillover.live.engine.metric_types import Counters, Histogram, counter, gauges, observe_each
+from spillover.live.engine.metric_types import Counters, Histogram, counter, gauges
 from spillover.model.signals.signal import Signal
 
 COUNTED = Signal("t_requests_total", "counter", "How many.", labels=("kind", "end"))
@@ -49,17 +48,11 @@ def test_what_others_count_is_read_now():
     ]
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_a_histogram_has_each_value_below_its_bound_and_at_it(together):
-    """And in all that are above; whether it is told alone or with others."""
-    histogram, other = Histogram(TIMED), Histogram(TIMED)
+def test_a_histogram_counts_each_value_below_its_bound_and_at_it_and_in_all_above():
+    histogram = Histogram(TIMED)
     for value in (0.0, 0.1, 0.25, 0.5, 0.625, 2.0, 2.5):
-        if together:
-            observe_each((histogram, other), (value, 9.0))
-        else:
-            histogram.observe(value)
+        histogram.observe(value)
     assert (histogram.count, histogram.total) == (7, 5.975)
-    assert (other.count, other.total) == ((7, 63.0) if together else (0, 0.0))
     samples = read(histogram.collect("a"))
     assert samples[:4] == [
         't_wait_seconds_bucket{cluster="a",le="0.1"} 2.0',
@@ -71,8 +64,3 @@ def test_a_histogram_has_each_value_below_its_bound_and_at_it(together):
         't_wait_seconds_count{cluster="a"} 7.0',
         't_wait_seconds_sum{cluster="a"} 5.975',
     ]
-
-
-def test_each_of_several_histograms_needs_a_value():
-    with pytest.raises(ValueError, match="zip"):
-        observe_each((Histogram(TIMED), Histogram(TIMED)), (1.0,))

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import inspect
 import json
 import math
-import time
 import traceback
 from types import SimpleNamespace
 
@@ -16,27 +14,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
+from spillover.core.overflow.events import ServiceEnded, Start
 from spillover.live.handlers import calls
 from spillover.live.handlers.calls import (
-    PROBLEM_LENGTH_MAX,
     RETRY_AFTER_S_MAX,
     SAID_LIMIT_BYTES,
-    Ended,
     as_text,
     call,
     encoded,
     failed,
-    one_line,
     pause_s,
-    rejected_status,
-    said,
-    spin,
 )
 from spillover.live.handlers.ends import event_of
 from spillover.live.handlers.results import as_json
-from spillover.live.http.client import HttpClient
-from spillover.model.request import DONE, Outcome, Request
+from spillover.model.request import Outcome, Request
 
 START = Start(7, Request("r", keyed=False, work=msgspec.Raw(b"{}")), 0.0, 1e9)
 
@@ -67,13 +58,6 @@ def test_a_result_may_be_so_long_and_no_longer(monkeypatch, size, is_result):
     assert (ended.problem is None) == is_result
     if not is_result:
         assert ended.problem == "the handler returned more than 100 bytes of JSON (str)"
-
-
-def test_as_much_as_the_documents_say_and_every_result_can_travel():
-    """A node takes twice as much from a neighbor, where it comes with all else."""
-    assert calls.RESULT_LIMIT_BYTES == 32 * 2**20
-    default = inspect.signature(HttpClient).parameters["body_limit_bytes"].default
-    assert default >= 2 * calls.RESULT_LIMIT_BYTES
 
 
 def test_what_is_no_json_is_a_failure():
@@ -180,14 +164,6 @@ def test_where_memory_is_missing_nothing_is_held_of_the_call(kind):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "status"),
-    [(400, 400), (499, 499), (399, 422), (500, 422), ("409", 422), (None, 422), (409.0, 422)],
-)
-def test_a_rejection_is_told_by_a_status_that_says_so(wanted, status):
-    assert rejected_status(wanted) == status
-
-
-@pytest.mark.parametrize(
     ("asked", "pause"),
     [
         (1, 1.0),
@@ -212,71 +188,9 @@ def test_what_is_too_long_is_cut_to_what_may_be_said(body):
     assert body.decode(errors="replace").startswith(told.removesuffix("..."))
 
 
-def test_of_plain_text_there_is_as_much_as_fits_to_the_last_letter():
-    """What is written as long as it is takes two quotation marks besides."""
-    fits = SAID_LIMIT_BYTES - 2
-    assert as_text(b"x" * fits) == b'"%b"' % (b"x" * fits)
-    for size in (fits + 1, fits + 2, fits + 3, 99_999):
-        assert as_text(b"x" * size) == b'"%b..."' % (b"x" * (fits - 3))
-
-
-def test_what_is_short_enough_is_handed_on_as_it_is():
-    whole = b"[" + b"1," * (SAID_LIMIT_BYTES // 2 - 1) + b"1]"
-    assert len(whole) == SAID_LIMIT_BYTES + 1
-    assert said(whole[:-1] + b"") == whole[:-1]
-    assert json.loads(said(whole)).endswith("...")
-    assert as_text(b'say "a"') == b'"say \\"a\\""'
-
-
 def test_account_of_failure_is_bounded_however_long_its_message_is():
     ended = failed(ValueError("cannot use " + 10_000_000 * "x" + " at all"))
     assert ended.problem.startswith("ValueError: cannot use x")
     assert len(ended.problem) <= calls.PROBLEM_LENGTH_MAX
     assert len(ended.details) < calls.DETAILS_LENGTH_MAX + 100
     assert ended.details.endswith("x at all\n")
-
-
-def test_one_line_of_an_exception():
-    assert one_line(ValueError("two\n lines  of\ttext")) == "ValueError: two lines of text"
-    assert one_line(ValueError("\ud800")) == "ValueError: ?"
-    assert len(one_line(ValueError("x" * 9_999))) == PROBLEM_LENGTH_MAX
-
-
-def test_a_processor_that_spins_does_so_for_as_long_as_was_said():
-    """Of its own time, and told in milliseconds to a millionth."""
-    began_s = time.process_time()
-    ended = spin(0.0123456789)
-    assert time.process_time() - began_s >= 0.0123456789
-    assert (ended.result, ended.problem) == (b'{"service_ms":12.345679}', None)
-
-
-def test_how_long_it_has_run_is_told_of_every_end():
-    """And never less than nothing, whatever the clock says."""
-    now_s = time.monotonic()
-    long, early = (dataclasses.replace(START, at_s=at_s) for at_s in (now_s - 500.0, now_s + 500.0))
-    for ended in (
-        Ended(b"1"),
-        Ended(problem="no"),
-        Ended(problem="no", rejected=True),
-        Ended(problem="no", not_run=True),
-    ):
-        assert 500.0 <= event_of(long, ended).service_s < 600.0
-        assert event_of(early, ended).service_s == 0.0
-
-
-def test_what_the_node_is_told():
-    """Of each end, with all that whoever asked is to learn."""
-    done = event_of(START, Ended(b"[1]"))
-    assert (done.ref, done.outcome, bytes(done.result), done.problem) == (7, DONE, b"[1]", None)
-    assert done.service_s > 0.0
-    broken = event_of(START, Ended(problem="x" * 999, status=500, body=b"{}", retry_after_s=2.0))
-    assert (broken.outcome, len(broken.problem)) == (Outcome.FAILED, PROBLEM_LENGTH_MAX)
-    assert (broken.upstream_status, bytes(broken.upstream_body)) == (500, b"{}")
-    assert broken.retry_after_s == 2.0
-    for is_held in (False, True):
-        ended = Ended(problem="busy", not_run=True, status=503, is_held=is_held, retry_after_s=4.0)
-        event = event_of(START, ended)
-        assert isinstance(event, NotStarted)
-        assert (event.ref, event.problem, event.refused) == (7, "busy", True)
-        assert event.retry_after_s == 4.0
-        assert event.upstream_status == (503 if is_held else None)

@@ -42,13 +42,6 @@ def test_results_are_json_in_the_form_that_users_expect(result, told):
     assert (kind, body.decode(), details) == (call.DONE, told, "")
 
 
-def test_a_result_may_be_as_long_as_was_said():
-    assert call._ended("xy", 4)[0] == call.DONE
-    kind, problem, _ = call._ended("xyz", 4)
-    assert kind == call.FAILED
-    assert problem == "the handler returned more than 4 bytes of JSON (str)"
-
-
 @pytest.mark.parametrize(
     ("function", "takes"),
     [
@@ -146,14 +139,6 @@ class There:
 
     def stop(self):
         return call.stop("k", dask_worker=self.worker)
-
-
-def test_a_worker_is_known_by_one_token_of_its_own(monkeypatch):
-    there = There(monkeypatch, f=len)
-    (token, _), again = (call.greet("functions_there", "f", there.worker) for _ in range(2))
-    assert again == (token, "")
-    other = call.greet("functions_there", "f", SimpleNamespace())
-    assert other[0] != token
 
 
 def test_why_a_worker_cannot_run_a_function(monkeypatch):

@@ -5,17 +5,14 @@ run at once, what stopping does, and what happens when workers and the scheduler
 from __future__ import annotations
 
 import importlib.util
-import signal
 import socket
 import sys
-import time
 from contextlib import ExitStack
 
 import pytest
 
 from spillover.cli import main as spillover
 from spillover.core.overflow.events import NotStarted
-from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
 from spillover.live.handlers.dask import connection as dask_connection
 from spillover.live.handlers.make import make_workers
 from spillover.model.errors import InputError
@@ -65,128 +62,10 @@ def test_a_function_gets_the_payload_and_its_context(dask):
     run(main)
 
 
-ENDS = {
-    "alone": ([7, [1], "AA==", None, None], None),
-    "later": (7, None),
-    "fail": (None, "LookupError: no such thing: 7"),
-    "leave": (None, "SystemExit: 3"),
-    "strange": (None, "the handler returned what JSON cannot hold: object"),
-}
-
-
-@pytest.mark.parametrize("function", ENDS)
-def test_how_functions_end(dask, function):
-    """Results as JSON; whatever a function raises is one line, and the worker lives on."""
-    expected, problem = ENDS[function]
-
-    async def main():
-        async with Rig(dask, function) as rig:
-            event = await rig.run(7)
-            if problem is None:
-                assert result(event) == expected
-            else:
-                assert event.outcome is Outcome.FAILED
-                assert problem in event.problem
-            assert rig.health() == []
-
-    run(main)
-
-
-@pytest.mark.parametrize("over_bytes", [0, 1])
-def test_results_are_bounded_where_they_are_made(dask, over_bytes):
-    """What the node would not take is refused on the worker, which alone knows its type."""
-    body_bytes = RESULT_LIMIT_BYTES + over_bytes
-
-    async def main():
-        async with Rig(dask, "large") as rig:
-            event = await rig.run(body_bytes)
-            if not over_bytes:
-                assert event.outcome is Outcome.DONE
-                assert len(memoryview(event.result)) == body_bytes
-            else:
-                assert event.outcome is Outcome.FAILED
-                limit = f"more than {RESULT_LIMIT_BYTES} bytes of JSON"
-                assert event.problem == f"the handler returned {limit} (str)"
-
-    run(main)
-
-
 # --- slots ------------------------------------------------------------------------------------
 
 
-def test_what_finds_no_slot_waits_for_one(dask, tmp_path, caplog):
-    """It is said how many slots there are; each slot gets a request, and those left start later."""
-
-    async def main():
-        async with Rig(dask, servers=3) as rig:
-            await rig.slots(2)
-            refs = [rig.start({"directory": str(tmp_path)}) for _ in range(3)]
-            await until(lambda: len(runs(tmp_path)) == 2)
-            (tmp_path / "go").touch()
-            assert [result(await rig.end(ref)) for ref in refs] == ["went"] * 3
-        assert len({line.split()[0] for line in runs(tmp_path)[:2]}) == 2
-        assert "slots=2 servers=3" in caplog.text
-        assert "set servers: 2" in caplog.text
-
-    run(main)
-
-
 # --- stopping ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("function", ["hold", "hold_async"])
-def test_what_runs_is_told_that_it_is_not_wanted(dask, tmp_path, function):
-    """Its server is free when it has returned, as it soon does if it looks, or is a coroutine."""
-
-    async def main():
-        async with Rig(dask, function) as rig:
-            ref, began_s = rig.start({"directory": str(tmp_path), "heed": True}), time.monotonic()
-            await until(lambda: runs(tmp_path))
-            rig.workers.stop(ref)
-            event = await rig.end(ref)
-            assert event.outcome is Outcome.CANCELLED
-            assert 0.0 < event.service_s <= time.monotonic() - began_s + 0.01
-            assert (tmp_path / "told-r1").exists()
-            assert [*rig.workers._started, *rig.workers._stopped] == [], "it is forgotten"
-
-    run(main)
-
-
-def test_a_server_is_not_free_before_its_function_has_returned(dask, tmp_path):
-    """Else work would pile up, unseen, on slots whose requests have ended."""
-
-    async def main():
-        async with Rig(dask) as rig:
-            await rig.slots(2)
-            held = [rig.start({"directory": str(tmp_path)}) for _ in range(2)]
-            await until(lambda: len(runs(tmp_path)) == 2)
-            waiting = rig.start({"directory": str(tmp_path)})
-            for ref in held:
-                rig.workers.stop(ref)
-            await until(lambda: len(list(tmp_path.glob("told-*"))) == 2)
-            assert rig.told == []
-            rig.workers.stop(waiting)
-            event = await rig.end(waiting)
-            assert event.outcome is Outcome.CANCELLED
-            assert not any(rig.ended(ref) for ref in held)
-            (tmp_path / "go").touch()
-            ended = [await rig.end(ref) for ref in held]
-            assert [event.outcome for event in ended] == [Outcome.CANCELLED] * 2
-        assert len(runs(tmp_path)) == 2
-
-    run(main)
-
-
-def test_what_runs_is_told_that_its_node_has_gone(dask, tmp_path):
-    """The scheduler drops what nobody wants any more, and the function sees it."""
-
-    async def main():
-        async with Rig(dask) as rig:
-            rig.start({"directory": str(tmp_path), "heed": True})
-            await until(lambda: runs(tmp_path))
-        await until((tmp_path / "told-r1").exists)
-
-    run(main)
 
 
 # --- faults -----------------------------------------------------------------------------------
@@ -252,24 +131,6 @@ def test_the_scheduler_dies_and_comes_back(clusters, tmp_path, caplog):
             assert result(await rig.run({"directory": str(tmp_path)})) == "went"
         assert f"Dask scheduler lost upstream={dask.address}" in caplog.text
         assert f"Dask scheduler is back upstream={dask.address}" in caplog.text
-
-    run(main)
-
-
-def test_a_scheduler_that_says_nothing_counts_as_lost(dask, monkeypatch):
-    """Frozen, or cut off: connections stay open, and no answer ever comes."""
-    monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 0.5)
-    monkeypatch.setattr(dask_connection, "CONNECT_S", 2.0)
-
-    async def main():
-        async with Rig(dask, "tell") as rig:
-            dask.scheduler.send_signal(signal.SIGSTOP)
-            try:
-                await until(lambda: rig.health() == [False])
-            finally:
-                dask.scheduler.send_signal(signal.SIGCONT)
-            await until(lambda: rig.health() == [False, True])
-            assert result(await rig.run(1))["payload"] == 1
 
     run(main)
 

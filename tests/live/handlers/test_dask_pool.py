@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import pickle
 from types import SimpleNamespace
 
 import pytest
 
 from spillover.live.handlers.dask import call
-from spillover.live.handlers.dask import pool as pool_module
 from spillover.live.handlers.dask.pool import Pool, PoolWorker, Shipped
 
 
@@ -36,43 +34,6 @@ def test_the_worker_with_the_most_free_slots_is_next(pool):
     gone.running = 0
     pool.add(gone)
     assert pool.free() is gone
-
-
-@pytest.mark.parametrize(
-    ("servers", "level", "words", "advice"),
-    [
-        (6, logging.INFO, "worker slots", {}),
-        (5, logging.INFO, "worker slots", {}),
-        (
-            7,
-            logging.WARNING,
-            "fewer worker slots than servers",
-            {"advice": "as many as are missing wait for one; set servers: 6"},
-        ),
-    ],
-)
-def test_it_is_said_whether_there_are_enough(
-    pool, servers, level, words, advice, caplog, monkeypatch
-):
-    monkeypatch.setattr(pool_module._log, "filters", [])
-    caplog.set_level(logging.INFO)
-    pool.tell("tcp://d", servers)
-    (record,) = caplog.records
-    assert (record.levelno, record.msg.words) == (level, words)
-    assert record.msg.fields == {"upstream": "tcp://d", "slots": 6, "servers": servers} | advice
-
-
-def test_it_is_said_that_there_are_none(caplog, monkeypatch):
-    monkeypatch.setattr(pool_module._log, "filters", [])
-    pool = Pool()
-    assert pool.free() is None
-    pool.tell("tcp://d", 1)
-    (record,) = caplog.records
-    assert (record.levelno, record.msg.words) == (
-        logging.WARNING,
-        "no worker slots that can be used",
-    )
-    assert record.msg.fields == {"upstream": "tcp://d", "slots": 0, "servers": 1}
 
 
 def test_functions_travel_whole(require):

@@ -1,17 +1,16 @@
 """Workers and the scheduler of a Dask cluster that come and go, and what becomes of the requests
-there: on a cluster that says what a test has it say. Real ones are in `test_dask_restarts`."""
+there, on a cluster that says what a test has it say.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import platform
 import threading
 
 import pytest
 
 from spillover.core.overflow.events import NotStarted
-from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX
 from spillover.live.handlers.dask import call as dask_call
 from spillover.live.handlers.dask import connection as dask_connection
 from spillover.model.errors import InputError
@@ -254,26 +253,6 @@ def test_a_worker_without_slots_is_not_one(play_dask):
     play_dask(main, ScriptedWorker("w1", 0))
 
 
-def test_how_many_slots_there_are_is_said_when_it_changes(play_dask, dask_log):
-    async def main(dask):
-        async with DaskServers(dask, servers=2) as rig:
-            dask.tell({"action": "add-worker", "worker": "w9"})
-            await dask.settled()
-            dask.join(ScriptedWorker("w2"))
-            await rig.slots(2)
-            dask.leave("w1")
-            await rig.slots(1)
-            dask.leave("w2")
-            await rig.slots(0)
-            await until(lambda: rig.health() == [False])
-            dask.join(ScriptedWorker("w1"))
-            await until(lambda: rig.health() == [False, True])
-        slots = [fields["slots"] for words, fields in dask_log() if "slots" in words]
-        assert slots == [1, 2, 1, 0, 1]
-
-    play_dask(main, ScriptedWorker("w1"))
-
-
 # --- the scheduler ----------------------------------------------------------------------------
 
 
@@ -413,22 +392,6 @@ def test_a_node_starts_where_no_worker_is_yet(play_dask, dask_log):
     assert dask_log()[0][0] == "no worker slots that can be used"
 
 
-def test_what_cannot_be_reached_is_let_go_of(play_dask):
-    """A client that has failed would go on trying for ever."""
-
-    async def main(dask):
-        dask.away = OSError("nobody")
-        with pytest.raises(InputError) as raised:
-            DaskServers(dask)
-        assert f"a Dask scheduler at {dask.address}, got: OSError: nobody; start" in str(
-            raised.value
-        )
-        assert [client.status for client in dask.clients] == ["closed"]
-        assert dask.clients[0].options["timeout"] == dask_connection.CONNECT_S
-
-    play_dask(main)
-
-
 def test_after_its_end_nothing_is_told(play_dask):
     """What runs there is the scheduler's business, and what comes too late is nobody's."""
 
@@ -448,18 +411,6 @@ def test_after_its_end_nothing_is_told(play_dask):
     play_dask(main, ScriptedWorker("w1"))
 
 
-def test_why_nothing_can_be_started_is_told_in_few_words(play_dask):
-    """Nodes hand it on."""
-
-    async def main(dask):
-        async with DaskServers(dask) as rig:
-            ref = rig.start(1)
-            rig.workers.not_begun(ref, "x" * 1_000)
-            assert (await rig.end(ref)).problem == "x" * PROBLEM_LENGTH_MAX
-
-    play_dask(main, ScriptedWorker("w1"))
-
-
 def test_what_is_stopped_as_it_comes_back_is_cancelled(play_dask):
     """The node decides nothing more of it."""
 
@@ -471,17 +422,5 @@ def test_what_is_stopped_as_it_comes_back_is_cancelled(play_dask):
             assert (await rig.end(ref)).outcome is Outcome.CANCELLED
             await dask.settled()
             assert (len(rig.told), rig.workers._stopped) == (1, set())
-
-    play_dask(main, ScriptedWorker("w1"))
-
-
-def test_dask_says_nothing_by_itself(play_dask):
-    """What is amiss is told in the node's own words."""
-    logger = logging.getLogger("distributed")
-    logger.setLevel(logging.WARNING)
-
-    async def main(dask):
-        async with DaskServers(dask):
-            assert not logger.isEnabledFor(logging.ERROR)
 
     play_dask(main, ScriptedWorker("w1"))

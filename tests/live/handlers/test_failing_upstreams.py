@@ -117,56 +117,11 @@ def test_a_rejection_reaches_the_client_as_it_was_said(nodes, case):
             assert again.status == 404
             assert problem_of(again)["upstream_body"] == told
             assert service.calls == 1, "replayed"
-            upstream = node.shell.workers.upstreams._all[0]
+            upstream = node.shell.requests.workers.upstreams._all[0]
             assert (upstream.failures, upstream.running) == (0.0, 0)
-            assert node.shell.workers.upstreams._usual_s == 0.02, "it was no success"
+            assert node.shell.requests.workers.upstreams._usual_s == 0.02, "it was no success"
             assert node.machine.servers.cooling == 0
             assert node.machine.health.failed_share(time.monotonic()) == 0.0
-
-    nodes.run(main)
-
-
-@pytest.mark.parametrize("status", [400, 401, 409, 413, 418, 422, 451, 499])
-def test_any_status_of_a_rejection_is_passed_on(nodes, status):
-    """Also one that has no name."""
-
-    async def main():
-        async with (
-            Service((status, b"", {})) as service,
-            in_front_of(nodes, service) as federation,
-        ):
-            answer = await federation["a"].post(1)
-            problem = problem_of(answer)
-            assert (answer.status, problem["status"]) == (status, status)
-            assert problem["reason"] == "handler_rejected"
-            assert "upstream_body" not in problem
-
-    nodes.run(main)
-
-
-LONG = {
-    "letters": b"a" * 100_000,
-    "control characters": b"\x01" * 100_000,
-    "not utf-8": b"\xff" * 100_000,
-    "json": b'["' + b"a" * 100_000 + b'"]',
-}
-
-
-@pytest.mark.parametrize("case", LONG)
-@pytest.mark.parametrize("status", [404, 500])
-def test_what_is_said_is_bounded(nodes, case, status):
-    """16 KiB as JSON, whatever is in it."""
-
-    async def main():
-        async with (
-            Service((status, LONG[case], {})) as service,
-            in_front_of(nodes, service) as federation,
-        ):
-            answer = await federation["a"].post(1)
-            said = problem_of(answer)["upstream_body"]
-            assert isinstance(said, str)
-            assert said.endswith("...")
-            assert len(answer.body) <= SAID_LIMIT_BYTES + 1_000
 
     nodes.run(main)
 
@@ -302,26 +257,6 @@ def test_what_was_not_run_is_decided_again(nodes, status):
     nodes.run(main)
 
 
-def test_the_statuses_of_what_was_not_run_are_those_of_the_cluster(nodes):
-    """404 among them: it is decided again. 503 not: it has failed."""
-
-    async def main():
-        async with (
-            Service((404, b"", {})) as service,
-            in_front_of(nodes, service, ids="ab", not_run_statuses=(404,)) as federation,
-        ):
-            node = federation["a"]
-            answer = await node.post({"service_ms": 1})
-            assert (answer.status, json.loads(answer.body)["path"]) == (200, ["a", "b"])
-            service.says = (503, b"", {})
-            await nodes.until(lambda: node.machine.servers.ready)
-            answer = await node.post({"service_ms": 1})
-            if answer.status != 200:  # unless the neighbor got it at once
-                assert problem_of(answer)["upstream_status"] == 503
-
-    nodes.run(main)
-
-
 @pytest.mark.slow
 def test_an_upstream_is_left_alone_until_its_retry_after(nodes):
     """The other one does all meanwhile; afterwards it is asked again."""
@@ -448,53 +383,11 @@ def test_a_failure_counts_once(nodes, case):
             node = federation["a"]
             await node.post(1)
             assert failing.calls == 1
-            upstream = node.shell.workers.upstreams._all[0]
+            upstream = node.shell.requests.workers.upstreams._all[0]
             assert upstream.running == 1
             assert upstream.failures == pytest.approx(evidence(failed=True, usual=0.0))
 
     nodes.run(main)
 
 
-def test_one_that_is_passed_over_is_asked_again(nodes):
-    """After a second, and gets its share once it works."""
-
-    async def main():
-        async with (
-            Service((500, b"", {})) as failing,
-            Service() as well,
-            in_front_of(nodes, failing, well, servers=4, service_ms=5.0) as federation,
-        ):
-            node = federation["a"]
-            upstream = node.shell.workers.upstreams._all[0]
-            while not upstream.passed_over_until_s:
-                await node.post(1)
-            failing.says = OK
-            calls = failing.calls
-            assert (await node.post(1)).status == 200
-            assert failing.calls == calls
-            await nodes.until(lambda: time.monotonic() > upstream.passed_over_until_s)
-            answers = [await node.post(1) for _ in range(20)]
-            assert [answer.status for answer in answers] == [200] * 20
-            assert 8 <= failing.calls - calls <= 12
-
-    nodes.run(main)
-
-
 # --- Retry-After ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("written", ["-5", "0", "soon", "", "1e9"])
-def test_a_retry_after_that_says_nothing_rests_nobody(nodes, written):
-    async def main():
-        async with (
-            Service((503, b"", {"Retry-After": written})) as service,
-            in_front_of(nodes, service) as federation,
-        ):
-            node = federation["a"]
-            waiting = node.post(1)
-            await nodes.until(lambda: service.calls >= 2)
-            assert not node.machine.servers.resting
-            service.says = OK
-            assert (await waiting).status == 200
-
-    nodes.run(main)

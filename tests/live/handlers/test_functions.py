@@ -8,14 +8,12 @@ import operator
 import sys
 import time
 from functools import partial
-from threading import Event
 
 import msgspec
 import pytest
 
 from spillover.core.overflow.events import Start
 from spillover.live.handlers.python.functions import (
-    Context,
     import_function,
     is_async,
     load_function,
@@ -125,17 +123,6 @@ def test_the_working_directory_is_importable(tmp_path, monkeypatch):
     for _ in range(2):
         assert import_function("python:functions_here:f", "it")(7) == 7
     assert sys.path == [str(tmp_path), *before]
-
-
-def test_a_context_without_anybody_who_could_cancel_never_is():
-    """As in a worker process."""
-    context = Context("r", "t", "a", 5.0)
-    context.cancel()
-    assert not context.cancelled
-    told = Context("r", "t", "a", 5.0, Event())
-    assert not told.cancelled
-    told.cancel()
-    assert told.cancelled
 
 
 def test_what_is_cancelled_on_the_loop_has_taken_the_time_up_to_then():

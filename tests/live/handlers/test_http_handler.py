@@ -23,7 +23,7 @@ from spillover.model.topology import Cluster
 from spillover.model.trace_context import TraceContext
 from support.loop import turn, until
 
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 TRACEPARENT = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 
 
@@ -204,7 +204,7 @@ def test_the_service_gets_the_payload_as_it_came_and_the_headers():
                 await rig.looked()
                 trace = TraceContext(TRACEPARENT, "x=y")
                 given = {"id": "ä 1", "keyed": True, "trace": trace}
-                assert result(await rig.run(b'{ "x": [1] }', deadline_s=0.5, **given)) == [1]
+                assert result(await rig.run(b'{ "x": [1] }', deadline_s=5.0, **given)) == [1]
                 await rig.run(b"null", deadline_s=-1.0)
         keyed, unkeyed = service.calls
         assert keyed.target == "POST /a/b/?mode=x&y HTTP/1.1"
@@ -213,7 +213,7 @@ def test_the_service_gets_the_payload_as_it_came_and_the_headers():
         assert keyed.headers["spillover-request-id"] == keyed.headers["idempotency-key"] == "ä 1"
         assert keyed.headers["traceparent"] == TRACEPARENT
         assert keyed.headers["tracestate"] == "x=y"
-        assert 0 < int(keyed.headers["spillover-deadline-ms"]) < 500
+        assert 0 < int(keyed.headers["spillover-deadline-ms"]) < 5000
         assert unkeyed.headers["spillover-deadline-ms"] == "0"
         assert unkeyed.headers["spillover-request-id"] == "r2"
         assert not {"idempotency-key", "traceparent", "tracestate"} & set(unkeyed.headers)

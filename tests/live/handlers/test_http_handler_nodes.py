@@ -60,7 +60,7 @@ async def in_front_of_a_service(nodes, *ids):
                 await nodes.until(lambda: node.may_send_to("b"))
             assert (await node.post(0)).status == 200
             service.leave()
-            upstream = node.shell.workers.upstreams._all[0]
+            upstream = node.shell.requests.workers.upstreams._all[0]
             await nodes.until(lambda: not (service.connections or upstream.client.idle))
             assert not node.machine.servers.down
             yield node, service
@@ -98,18 +98,6 @@ def test_it_waits_where_there_is_no_neighbor(nodes):
             answer = await waiting
             assert (answer.status, json.loads(answer.body)["result"]) == (200, [1])
             assert service.calls == 2
-
-    nodes.run(main)
-
-
-def test_it_waits_no_longer_than_its_deadline(nodes):
-    """504, and nothing is left of it."""
-
-    async def main():
-        async with in_front_of_a_service(nodes, "a") as (node, _):
-            late = await node.post(1, headers=[(b"Spillover-Deadline-Ms", b"150")])
-            assert (late.status, json.loads(late.body)["reason"]) == (504, "deadline_exceeded")
-            assert (node.machine.queue_length, node.machine.servers.busy) == (0, 0)
 
     nodes.run(main)
 

@@ -12,9 +12,9 @@ import pytest
 from spillover.core.overflow.events import Start
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_workers
-from spillover.live.handlers.service_payload import LARGE_BYTES, SERVICE_MS_MAX, ServiceTimes
+from spillover.live.handlers.service_payload import ServiceTimes
 from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
-from spillover.live.handlers.sleep import SleepWorkers, slept
+from spillover.live.handlers.sleep import SleepWorkers
 from spillover.model.errors import InputError
 from spillover.model.request import DONE, Outcome, Request
 from spillover.model.topology import Cluster
@@ -65,12 +65,6 @@ def test_a_server_that_sleeps_does_so_for_as_long_as_was_said():
         (0.005, {"service_ms": 5.0}),
         (0.0, {"service_ms": 0.0}),
     ]
-
-
-def test_who_is_stopped_in_its_sleep_has_done_nothing():
-    ((event, took_s),) = ended("sleep", b'{"service_ms": 60000}', stop=True)
-    assert (event.outcome, event.service_s, event.ref) == (Outcome.CANCELLED, 0.0, 0)
-    assert 0.0 <= took_s < 10.0
 
 
 def sleeping(rate, timers, on_end):
@@ -148,10 +142,6 @@ def test_a_handler_that_cannot_be_had_is_named(handler, says):
     assert str(error.value).startswith("here: handler: ")
 
 
-def test_how_long_it_slept_is_told_in_milliseconds_to_a_millionth():
-    assert bytes(slept(0.0123456789)) == b'{"service_ms":12.345679}'
-
-
 # --- service times --------------------------------------------------------------------------------
 
 
@@ -189,32 +179,3 @@ def test_what_a_payload_may_not_say_is_told(payload, problem):
     assert read_s(payload).startswith(f"payload.service_ms: {problem}")
     with pytest.raises(ValueError, match=r"^payload\.service_ms: "):
         ServiceTimes(0.0).read_s(msgspec.Raw(payload))
-
-
-def test_the_longest_time_is_a_time_too_and_so_is_none():
-    assert read_s(b"{}", SERVICE_MS_MAX / 1e3) == SERVICE_MS_MAX / 1e3
-    assert read_s(b"{}", 0.0) == 0.0
-
-
-@pytest.mark.parametrize(("size", "is_read"), [(LARGE_BYTES, True), (LARGE_BYTES + 1, False)])
-def test_a_long_payload_is_not_read_behind_its_service_time(size, is_read):
-    """What stands there is nobody's business; where the time comes later all of it is read."""
-    begun = b'{"service_ms": 5, "a": "'
-    broken = begun + b"x" * (size - len(begun))
-    if is_read:
-        assert read_s(broken).startswith("payload.service_ms: ")
-    else:
-        assert read_s(broken) == 0.005
-    later = b'{"a": "%b", "service_ms": 5}' % (b"x" * size)
-    assert read_s(later) == 0.005
-
-
-def test_the_time_of_a_payload_is_its_own_whatever_was_looked_at_before():
-    times = ServiceTimes(0.02)
-    first, second = (msgspec.Raw(b'{"service_ms": %d}' % ms) for ms in (5, 7))
-    bad = msgspec.Raw(b'{"service_ms": -1}')
-    assert times.problem_with(first) is None
-    assert times.problem_with(bad) is not None
-    assert times.read_s(first) == 0.005
-    assert times.problem_with(first) is None
-    assert (times.read_s(second), times.read_s(first), times.read_s(first)) == (0.007, 0.005, 0.005)

@@ -27,7 +27,7 @@ from support import HANDLERS
 pytestmark = pytest.mark.processes
 
 LIMIT_S = 15.0
-CHILD_S = 10.0
+CHILD_S = 20.0
 MEMORY_LIMIT_BYTES = 160 * 1024 * 1024
 
 
@@ -183,7 +183,7 @@ def test_a_process_is_killed_while_it_works():
 
 
 def test_a_process_whose_work_is_not_wanted_runs_on_where_nothing_else_is_said():
-    """The contract's rule: its server is busy until it returns."""
+    """The rule for handlers: its server is busy until it returns."""
 
     async def check(rig):
         process = await rig.result(0)
@@ -253,9 +253,9 @@ def test_a_killed_process_that_leaves_a_child():
         closing_s = time.monotonic()
         closing = asyncio.ensure_future(rig.workers.close())
         await asyncio.wait([closing], timeout=0)
-        assert time.monotonic() - closing_s < JOIN_S / 10, "the loop was held up"
+        assert time.monotonic() - closing_s < JOIN_S / 2, "the loop was held up"
         await closing
-        assert time.monotonic() - closing_s < JOIN_S / 2
+        assert time.monotonic() - closing_s < 0.9 * JOIN_S
 
     with_rig(check, "fork", servers=2, kill_after_ms=300)
 

@@ -16,7 +16,6 @@ from spillover.live.handlers.proxy.framing import (
     ByLength,
     Chunked,
     HeadBytes,
-    Lines,
     Malformed,
     TooLong,
     split_head,
@@ -74,14 +73,6 @@ def test_who_sends_a_line_that_is_no_header_is_told_why(lines, says):
         split_head(START + b"\r\n" + lines)
 
 
-def test_lines_that_are_written_already_are_counted_too():
-    fields = [(b"A", b"b")]
-    two = Lines(2, b"C: d\r\nE: f\r\n")
-    assert write_head(START, fields, two) == START + b"\r\nA: b\r\nC: d\r\nE: f\r\n\r\n"
-    for wrong in (Lines(1, two.written), Lines(3, two.written), Lines(2, b"C: d\r\nE: f\n")):
-        assert write_head(START, fields, wrong) is None
-
-
 @pytest.mark.parametrize("blank", [b" ", b"\t", b" \t", b"\t ", b""])
 def test_blanks_around_a_value_are_none_of_it(blank):
     head = START + b"\r\nA:" + blank + b"b c" + blank + b"\r\nD:" + blank + b"\r\n"
@@ -118,10 +109,6 @@ def test_a_head_ends_where_it_does_in_whatever_pieces_it_comes():
                 found, rest = told
             assert reader.has_begun == (found is None)
         assert (found, rest) == (head, b"\r\n\r\nx")
-
-
-def test_nothing_before_an_empty_line_is_a_head_too():
-    assert HeadBytes().feed(b"\r\n\r\nx") == (b"\r\n", b"x")
 
 
 def long_head(size):

@@ -4,7 +4,6 @@ nothing else written, than of those that come for the first time."""
 from __future__ import annotations
 
 import contextlib
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +21,6 @@ from spillover.live.handlers.proxy.sent_heads import (
     ForeignRequest,
     OwnRequest,
     own_head,
-    upstream_head,
 )
 from spillover.live.http.known_heads import HEAD_BYTES_MAX, KNOWN_MAX, Known
 from spillover.model.passed import PassedHead, PassedRequest, with_length
@@ -58,23 +56,6 @@ def learned(*datas):
         if head.size_bytes in (0, len(rest)):
             known.learn_from(data, head)
     return known
-
-
-def test_what_is_known_means_what_the_reader_makes_of_it():
-    known, found = learned(*WHOLE), 0
-    for data in WHOLE:
-        if (one := known.find(data)) is not None:
-            found += 1
-            head, rest = read(data)
-            assert one[1:] == (head, rest)
-    assert found > 3
-
-
-def test_another_length_is_another_one():
-    known = learned(sized(5))
-    for size in (0, 7, 1234, 12, 5):
-        _, head, body = known.find(sized(size))
-        assert (head, body) == read(sized(size))
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -138,47 +119,6 @@ def test_what_is_known_is_bounded():
 # --- what is written ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("added", [ADDED, ADDED[:1], ()])
-def test_what_goes_to_a_service_is_what_would_be_written_anew(added):
-    known = learned(*WHOLE)
-    for data in [*WHOLE, sized(7), sized(1000), *WHOLE]:
-        for way in (WAY, OTHER_WAY, WAY, WAY):
-            head, body = read(data)
-            found = known.find(data)
-            if found is None:
-                continue
-            new = OwnRequest(head, way, body)
-            same = OwnRequest(found[1], way, found[2], found[0])
-            assert own_head(same, b"u:1", added) == own_head(new, b"u:1", added)
-            assert same.encode() == new.encode()
-
-
-def test_lines_that_are_added_are_no_others_here_too():
-    known = learned(sized(5))
-    entry, head, body = known.find(sized(5))
-    for added in (ADDED, ((b"A", b"b\r\nC: d"),)):
-        request = OwnRequest(head, WAY, body, entry)
-        if added is ADDED:
-            request.head_with(added)
-        else:
-            with pytest.raises(ValueError, match="another one"):
-                request.head_with(added)
-
-
-def test_what_a_neighbor_sends_again_is_written_as_before():
-    known = Known()
-    for data in [*WHOLE, sized(7), sized(1000), *WHOLE]:
-        head, body = read(data)
-        if head.size_bytes not in (0, len(body)):
-            continue
-        work = OwnRequest(head, WAY, body).encode()
-        anew = upstream_head(PassedRequest.decode(work), b"u:1", ADDED)
-        request = ForeignRequest(work, known)
-        assert request.head_with(b"u:1", ADDED) == anew
-        assert (request.method, request.body) == (head.method, body)
-    assert known.meanings
-
-
 @pytest.mark.parametrize(
     "headers",
     [
@@ -238,21 +178,6 @@ def read_whole(data, method="GET"):
 
 def learn_answer(answers, data):
     answers.learn_from(data, *read_whole(data))
-
-
-@pytest.mark.parametrize("lines", [(), (b"Connection: close",), (b"Date: x", b"A: 1", b"a: 2")])
-@pytest.mark.parametrize("status", [b"200 OK", b"500 No", b"299 "])
-def test_a_known_answer_is_what_the_reader_makes_of_it(lines, status):
-    answers = KnownAnswers()
-    for body, again in pairwise((b"{}", b"x" * 1000, b"", b"{}", b"y")):
-        learn_answer(answers, answer_of(body, *lines, status=status))
-        known, found = answers.find(answer_of(again, *lines, status=status))
-        answer, piece = read_whole(answer_of(again, *lines, status=status))
-        head = known.head
-        assert head.headers != answer.head.headers, "its length is left empty"
-        fields = with_length(head.headers, len(found))
-        assert PassedHead(head.status, head.reason, fields) == answer.head
-        assert (found, known.keep_alive) == (piece, answer.keep_alive)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from spillover.live.handlers.proxy.heads import (
     read_request,
 )
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
-from spillover.model.passed import METHOD_LENGTH_MAX
 
 WAY = Way("192.0.2.1", "http", "a-1.spillover")
 HOP = (
@@ -140,11 +139,6 @@ def test_what_is_asked_for_and_of_whom(start, hosts, target, host):
         assert [name.lower() for name, _ in head.fields] == list(head.names)
 
 
-def test_a_method_may_be_so_long():
-    method = "A" * METHOD_LENGTH_MAX
-    assert asked(start=method.encode() + b" / HTTP/1.1").method == method
-
-
 @pytest.mark.parametrize(
     "lines",
     [
@@ -263,15 +257,6 @@ def test_of_an_old_client_the_host_is_told_if_it_is_known():
         (b"X-Forwarded-For", b"192.0.2.1"),
         (b"Via", b"1.0 a-1.spillover"),
         (b"X-Forwarded-Proto", b"http"),
-    )
-
-
-def test_who_asks_may_be_unknown():
-    way = Way("", "https", "b.spillover")
-    assert (way.address, way.element) == (b"unknown", b"for=unknown;proto=https")
-    assert (
-        way.lines
-        == b"X-Forwarded-For: unknown\r\nVia: 1.1 b.spillover\r\nX-Forwarded-Proto: https\r\n"
     )
 
 

@@ -19,15 +19,12 @@ from spillover.live.engine.timers import Timers
 from spillover.live.handlers.calls import Ended
 from spillover.live.handlers.python import handler as handler_module
 from spillover.live.handlers.python import processes as processes_module
-from spillover.live.handlers.python.functions import Context
 from spillover.live.handlers.python.handler import (
     AsyncWorkers,
     SyncWorkers,
-    call_named,
     python_workers,
 )
 from spillover.live.handlers.python.pooled import PooledWorkers
-from spillover.live.handlers.python.processes import ServerProcesses
 from spillover.live.handlers.python.threads import ServerThreads
 from spillover.model.errors import InputError
 from spillover.model.request import Outcome, Request
@@ -330,121 +327,6 @@ class Process:
         self.exitcode = -9
 
 
-class Pipe:
-    """Says what it is to say, after so many looks."""
-
-    def __init__(self, said=None, *, looks=0, then=lambda: None):
-        self.said, self.looks, self.then, self.sent = said, looks, then, []
-
-    def send(self, what):
-        self.sent.append(what)
-
-    def poll(self, for_s=0.0):
-        del for_s
-        self.looks -= 1
-        if self.looks < 0:
-            self.then()
-        return self.looks < 0 and self.said is not None
-
-    def recv(self):
-        return self.said
-
-
-@pytest.fixture
-def of_servers():
-    made = ServerProcesses()
-    yield made
-    made.close()
-
-
-def call_on(of_servers, process, pipe, ref=7):
-    """A call in the process of this thread."""
-    of_servers._own.process, of_servers._own.pipe = process, pipe
-    of_servers.announce(ref)
-    return of_servers.call(ref, len, b"x")
-
-
-def test_a_call_goes_to_the_process_and_its_end_comes_back(of_servers):
-    """Whose process is used again."""
-    process, pipe = Process(), Pipe(Ended(b"1"), looks=2)
-    assert call_on(of_servers, process, pipe) == Ended(b"1")
-    assert pipe.sent == [(len, (b"x",))]
-    assert (process.kills, of_servers._own.process, of_servers._calls) == (0, process, {})
-
-
-def test_a_process_that_was_out_of_memory_is_not_used_again(of_servers):
-    process = Process()
-    ended = call_on(of_servers, process, Pipe(Ended(problem="m", out_of_memory=True)))
-    assert (ended.problem, process.kills, of_servers._own.process) == ("m", 1, None)
-
-
-def test_what_was_killed_as_it_returned_keeps_its_end_and_not_its_process(of_servers):
-    """Nobody knows how far the kill has come."""
-    process = Process()
-    pipe = Pipe(Ended(b"1"), then=lambda: of_servers.kill(7))
-    ended = call_on(of_servers, process, pipe)
-    assert (ended.result, ended.killed) == (b"1", False)
-    assert process.kills >= 1
-    assert of_servers._own.process is None
-
-
-@pytest.mark.parametrize(
-    ("exitcode", "told"),
-    [(7, "exit status 7"), (0, "exit status 0"), (-11, "signal 11"), (None, "how is not known")],
-)
-def test_how_a_process_has_died_is_told(of_servers, exitcode, told):
-    """Though its pipe does not break, where a child holds it."""
-    process = Process(exitcode)
-
-    def die():
-        process.lives = False
-
-    ended = call_on(of_servers, process, Pipe(looks=1, then=die))
-    assert (ended.problem, ended.killed) == (f"the worker process died ({told})", False)
-    assert (of_servers._own.process, of_servers._calls) == (None, {})
-
-
-def test_what_is_killed_while_it_runs_has_not_failed_by_itself(of_servers):
-    process = Process()
-    ended = call_on(of_servers, process, Pipe(looks=1, then=lambda: of_servers.kill(7)))
-    assert (ended.problem, ended.killed) == ("the worker process died (signal 9)", True)
-    kills = process.kills
-    of_servers.kill(7)
-    assert process.kills == kills, "it is over"
-
-
-def test_what_is_killed_before_it_begins_does_not(of_servers):
-    process, pipe = Process(), Pipe(Ended(b"1"))
-    of_servers._own.process, of_servers._own.pipe = process, pipe
-    of_servers.announce(7)
-    of_servers.kill(7)
-    ended = of_servers.call(7, len, b"x")
-    assert (ended.problem, ended.killed) == ("it was ended before it began", True)
-    assert (pipe.sent, process.kills, of_servers._calls) == ([], 0, {})
-
-
-def test_once_the_node_ends_no_process_is_started(of_servers):
-    """Those that live are killed."""
-    living = Process()
-    of_servers._living.add(living)
-    of_servers.close()
-    assert (living.kills, of_servers._living) == (1, set())
-    of_servers.announce(7)
-    ended = of_servers.call(7, len, b"x")
-    assert ended.problem == "no worker process could be started: the node ends"
-    assert (ended.killed, of_servers._calls) == (False, {})
-
-
-def test_who_does_not_go_is_waited_for_so_long(monkeypatch):
-    """In all, and for nobody once all are gone."""
-    monkeypatch.setattr(processes_module, "JOIN_S", 0.05)
-    began_s = time.monotonic()
-    processes_module._await_gone([Process(is_alive=False), Process()])
-    assert time.monotonic() - began_s >= 0.05
-    monkeypatch.setattr(processes_module, "JOIN_S", 3600.0)
-    processes_module._await_gone([Process(is_alive=False)])
-
-
 @pytest.mark.parametrize(
     ("hard", "limit"), [(resource.RLIM_INFINITY, 1_000), (2_000, 1_000), (500, 500)]
 )
@@ -460,15 +342,3 @@ def test_no_more_memory_than_the_system_allows_anyway(monkeypatch, hard, limit):
     monkeypatch.setitem(sys.modules, "resource", limits)
     processes_module._limit_memory(1_000)
     assert asked == [(resource.RLIMIT_DATA, (limit, limit))]
-
-
-def test_in_a_process_functions_are_known_by_name(monkeypatch):
-    """Imported once; one that cannot be had is a failure in one line."""
-    monkeypatch.chdir(HANDLERS)
-    monkeypatch.syspath_prepend(HANDLERS)
-    context = Context("r1", "render", "a", 5.0)
-    told = call_named("python:handlers_of_tests:with_context", b"1", context)
-    assert told.result == b'["r1","render","a",5.0,false]'
-    assert call_named("python:handlers_of_tests:call_me", b"1", context).result == b"1"
-    ended = call_named("python:handlers_of_tests:nothing", b"1", context)
-    assert "worker process: handler: expected a function 'nothing'" in ended.problem

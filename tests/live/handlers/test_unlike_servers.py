@@ -12,10 +12,9 @@ import pytest
 from spillover.core.overflow.events import Start
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_unlike_workers
-from spillover.model.errors import InputError
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
-from spillover.model.unlike_servers import FCFS, Server, UnlikeServers
+from spillover.model.unlike_servers import Server, UnlikeServers
 from support import HANDLERS
 from support.loop import until
 
@@ -113,23 +112,6 @@ def test_what_says_nothing_of_its_work_has_that_of_the_cluster(run):
     run(main())
 
 
-def test_requests_that_share_a_server_slow_each_other_down(run):
-    """0.1 s of work alone for 0.05 s, then half as fast: done 0.1 s later. The other one has had
-    0.05 s by then, and is alone with the rest."""
-
-    async def main():
-        rig = Rig(server("one"), by_hand=True)
-        first = rig.start(0, {"service_ms": 100})
-        rig.move_to(0.05)
-        second = rig.start(0, {"service_ms": 100})
-        rig.move_to(1.0)
-        assert rig.ends[first][1] == pytest.approx(0.15)
-        assert rig.ends[second][1] == pytest.approx(0.2)
-        await close(rig)
-
-    run(main())
-
-
 def ends_by_small_steps(jobs, rate, stops, step_s=1e-4):
     """When jobs (arrival, work) end under processor sharing; `stops` are the ends of the stopped
     ones. Step by step, without any clock of work."""
@@ -199,31 +181,6 @@ def test_a_payload_that_no_emulated_server_can_run_is_told_at_once(run):
     run(main())
 
 
-def test_who_is_stopped_leaves_the_server_to_the_others(run):
-    """Both have had half of their work when the first one is; the rest is done at full speed. And
-    nobody hears of what runs when the servers are closed."""
-
-    async def main():
-        rig = Rig(server("one"), by_hand=True)
-        rig.move_to(5.0)
-        first, second = (rig.start(0, {"service_ms": 100}) for _ in range(2))
-        rig.move_to(5.1)
-        rig.workers.stop(first)
-        event, at_s = rig.ends[first]
-        assert (event.outcome, event.service_s, at_s) == (Outcome.CANCELLED, 0.0, 5.1)
-        rig.move_to(6.0)
-        event, at_s = rig.ends[second]
-        assert event.outcome is Outcome.DONE
-        assert (at_s, event.service_s) == (pytest.approx(5.15), pytest.approx(0.15))
-        third = rig.start(0, {"service_ms": 100})
-        await rig.workers.close()
-        rig.move_to(60.0)
-        assert third not in rig.ends
-        rig.timers.close()
-
-    run(main())
-
-
 def test_what_takes_no_time_ends_at_once(run):
     async def main():
         rig = Rig(server("one"))
@@ -276,33 +233,12 @@ def test_spin_burns_as_much_less_as_the_server_is_faster(run):
     run(main())
 
 
-def test_a_handler_that_cannot_be_had_is_told_with_its_server(run):
-    async def main():
-        with pytest.raises(InputError, match=r"t\.yaml: cluster a: server two: handler"):
-            Rig(server("one"), server("two", 1.0, "python:no_such_module:f"))
-
-    run(main())
-
-
 def test_how_long_a_success_usually_takes_goes_by_the_speed_of_its_server(run):
     async def main():
         handler = "http:http://127.0.0.1:9/"
         rig = Rig(server("one", 4.0, handler), server("two", 0.5, handler), service_ms=40.0)
         usual_s = [one.upstreams._usual_s for one in rig.workers._servers]
         assert usual_s == pytest.approx([0.01, 0.08])
-        await close(rig)
-
-    run(main())
-
-
-def test_whose_upstream_is_gone_is_told_by_its_number(run):
-    async def main():
-        with_none = "http:http://127.0.0.1:9/"
-        rig = Rig(server("one"), server("two", 1.0, with_none), discipline=FCFS)
-        await until(lambda: rig.health == [(1, False)])
-        ref = rig.start(1, {})
-        event, _ = await rig.end(ref)
-        assert "cannot be reached" in event.problem
         await close(rig)
 
     run(main())

@@ -16,7 +16,6 @@ from spillover.live.http.connection import (
     Connection,
     OutgoingRequest,
     Response,
-    StreamRefused,
 )
 from spillover.live.http.known_heads import KnownHeads
 from spillover.model.errors import NotDelivered, OutcomeUnknown
@@ -205,15 +204,6 @@ def test_a_success_that_comes_whole_is_known_the_next_time(status, body, lines, 
     assert (len(talk.idle), talk.gone, len(heads.meanings)) == (2, [], 1)
 
 
-def test_what_is_known_of_a_head_changes_with_no_answer():
-    """Whoever gets one may do with its headers what they like."""
-    talk = Talk(heads=KnownHeads())
-    for _ in range(3):
-        talk.ask()
-        talk.hear(answer(b"ok", lines=b"X: y\r\n"))
-        assert talk.ends[-1].headers.pop(b"x") == b"y"
-
-
 def test_a_body_of_a_known_head_is_bounded_too():
     talk = Talk(heads=KnownHeads())
     for size_bytes in (2, LIMIT):
@@ -241,16 +231,6 @@ def test_what_stands_in_the_midst_of_an_answer_is_no_known_head():
     talk.hear(b"HTTP/1.1 103 X\r\nX-Long: ")
     talk.hear(like_one)
     assert isinstance(talk.ends[-1], OutcomeUnknown), "no parser would take it"
-
-
-def test_a_stream_of_a_known_head_is_handed_on():
-    talk = Talk(heads=KnownHeads())
-    talk.ask()
-    talk.hear(answer(b"ok"))
-    pieces = []
-    talk.ask(on_body=pieces.append)
-    talk.hear(answer(b"ok"))
-    assert (pieces, len(talk.ends), len(talk.idle)) == ([b"ok"], 2, 2)
 
 
 @pytest.mark.parametrize("over", [0, 1])
@@ -288,20 +268,6 @@ def test_an_answer_before_all_was_sent_is_the_last_one():
     talk.hear(answer(b"ok"))
     assert talk.ends[-1].body == b"ok"
     assert (talk.idle, len(talk.gone), talk.wire.closing) == ([], 1, True)
-
-
-def test_times_are_those_of_the_request_and_of_the_last_byte():
-    talk = Talk()
-    before_s = time.monotonic()
-    exchange = talk.ask()
-    sent_s = time.monotonic()
-    talk.hear(answer(b"ok")[:-1])
-    last_s = time.monotonic()
-    talk.hear(b"k")
-    (got,) = talk.ends
-    assert before_s <= got.sent_s == exchange.sent_s <= sent_s
-    assert last_s <= got.received_s == talk.connection.idle_since_s <= time.monotonic()
-    assert talk.wire.written == b"GET /x HTTP/1.1\r\n\r\n"
 
 
 # --- the exchange ---------------------------------------------------------------------------------
@@ -349,26 +315,6 @@ def test_what_has_ended_rings_no_more_and_is_told_once(how):
     asyncio.run(main())
 
 
-def test_reading_is_paused_and_resumed_once():
-    """And not at all where nothing is read any more, or before there is a connection."""
-    unsent = OutgoingRequest("GET", URL, None, LIMIT)
-    unsent.pause()
-    unsent.resume()
-    talk = Talk()
-    exchange = talk.ask()
-    exchange.resume()
-    for _ in range(2):
-        exchange.pause()
-        assert not talk.wire.reading
-    for _ in range(2):
-        exchange.resume()
-        assert talk.wire.reading
-    exchange.pause()
-    talk.wire.closing = True
-    exchange.resume()
-    assert not talk.wire.reading
-
-
 # --- streams --------------------------------------------------------------------------------------
 
 
@@ -394,29 +340,6 @@ def test_an_answer_with_a_length_is_never_a_stream_of_its_head():
         assert talk.ends[-1].body == b"abc"
         assert talk.ends[-1].headers[b"x"] == b"y"
         assert [status for status, _ in told] == [200] * asked
-
-
-def test_a_stream_of_another_status_is_none():
-    talk, pieces = Talk(), []
-    talk.ask(on_body=pieces.append)
-    talk.hear(answer(b"later", status=429, lines=b"Retry-After: 3\r\n"))
-    (refused,) = talk.ends
-    assert isinstance(refused, StreamRefused)
-    assert (refused.status, refused.headers[b"retry-after"], pieces) == (429, b"3", [])
-    assert str(refused) == f"GET {URL}: expected status 200, got 429"
-    assert talk.wire.closing
-
-
-def test_what_takes_a_stream_may_fail():
-    talk = Talk()
-    bug = KeyError("a bug")
-
-    def take(_):
-        raise bug
-
-    talk.ask(on_body=take)
-    talk.hear(answer(b"abc", framing="chunks"))
-    assert (talk.ends, talk.wire.closing) == ([bug], True)
 
 
 # --- what is counted ------------------------------------------------------------------------------

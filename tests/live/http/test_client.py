@@ -13,7 +13,7 @@ import pytest
 from spillover.live.http.client import HttpClient
 from spillover.live.http.keepalive import keep_alive
 from spillover.model.errors import NotDelivered, OutcomeUnknown
-from support.loop import turn, until
+from support.loop import until
 
 LIMIT_S = 20.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -167,27 +167,6 @@ def test_only_connections_that_stay_open_are_reused(run):
     run(main())
 
 
-def test_single_bytes_make_the_same_answer(run):
-    """An answer that comes one byte at a time over a real socket is read like any other."""
-
-    async def dribble(peer):
-        for byte in b"HTTP/1.1 103 Hints\r\n\r\n" + OK:
-            peer.send(bytes([byte]))
-            await turn()
-
-    async def main():
-        tasks = []
-
-        def script(peer):
-            tasks.append(asyncio.create_task(dribble(peer)))
-
-        async with serving(script) as (_, client):
-            assert (await get(client)).body == b"ok"
-            await tasks[0]
-
-    run(main())
-
-
 FAILURES = {
     "closed without an answer": (lambda peer: peer.transport.close(), "closed the connection"),
     "closed in the head": (lambda peer: peer.send_and_close(OK[:20]), "closed the connection"),
@@ -331,49 +310,6 @@ def test_connections_are_reused_last_in_first_out(run):
             for _ in range(3):
                 await get(client)
             assert [len(peer.requests) for peer in order] == [1, 1, 4]
-
-    run(main())
-
-
-def test_idle_connections_grow_old(run):
-    """Idle connections close after their time, by the sweep or when looked at, busy ones do not."""
-
-    async def main():
-        async with serving(lambda _peer: None, idle_s_max=0.05) as (server, client):
-            await client.warm(300)
-            held = get(client)
-            await until(lambda: client.idle == 0 and server.open == 1)
-            await until(lambda: any(peer.requests for peer in server.peers))
-            next(peer for peer in server.peers if peer.requests).send(OK)
-            assert (await held).body == b"ok"
-            assert len(server.peers) >= 300
-        async with serving(lambda peer: peer.send(OK)) as (server, client):
-            await client.warm(2)
-            for connection in client._kept.idle:
-                connection.idle_since_s -= 31
-            await get(client)
-            assert len(server.peers) == 3
-            assert client.idle == 1
-
-    run(main())
-
-
-@pytest.mark.slow
-def test_a_thousand_parallel_requests_share_connections(run):
-    """Each parallel request has its own connection; the next thousand reuse them."""
-
-    async def main():
-        def script(peer):
-            path = peer.requests[-1].split()[1]
-            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(path), path))
-
-        async with serving(script) as (server, client):
-            client._connect_timeout_s = LIMIT_S
-            for _ in range(2):
-                answers = await asyncio.gather(*(get(client, f"/{i}") for i in range(1000)))
-                assert [answer.body for answer in answers] == [b"/%d" % i for i in range(1000)]
-                assert (client.idle, client.busy) == (1000, 0)
-            assert len(server.peers) == 1000
 
     run(main())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,9 +50,6 @@ ANSWERS = {
         False,
     ),
 }
-each_answer = pytest.mark.parametrize(
-    ("answer", "status", "body", "reused"), ANSWERS.values(), ids=ANSWERS
-)
 
 
 class Wire(asyncio.Transport):
@@ -124,25 +120,6 @@ def read(segments):
     wire.deliver(segments)
     [answer] = ends
     return answer, owner.told[:1] == ["released"] and not wire.closing
-
-
-@each_answer
-def test_every_framing_is_read(answer, status, body, reused):
-    """Each form of answer gives its status, body and headers, and tells if it was the last."""
-    got, reusable = read([answer])
-    assert (got.status, got.body, reusable) == (status, body, reused)
-    assert b"x-late" not in got.headers
-    assert (
-        {b"content-length", b"transfer-encoding"} & set(got.headers) or status == 204 or not reused
-    )
-
-
-@each_answer
-def test_single_bytes_make_the_same_answer(answer, status, body, reused):
-    """An answer that comes byte by byte is the same answer."""
-    got, _ = read([bytes([byte]) for byte in answer])
-    whole, _ = read([answer])
-    assert (got.status, got.headers, got.body) == (whole.status, whole.headers, whole.body)
 
 
 @given(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.live.http.lines import LineSplitter, Pace, PacedLines
+from spillover.live.http.lines import LINE_BYTES, LineSplitter, Pace, PacedLines
 from spillover.model.errors import PeerError
 from support.loop import until
 
@@ -132,6 +132,19 @@ def test_what_a_line_raises_ends_the_stream_also_later():
         lines.feed(b"".join(b"%d\n" % n for n in range(60)))
         await until(lambda: len(lines.source.told) == 2)
         assert lines.source.told == ["pause", error]
+        lines.close()
+
+    asyncio.run(main())
+
+
+def test_a_long_line_counts_as_several():
+    async def main():
+        got = []
+        lines = PacedLines("a stream", got.append, 9 * LINE_BYTES, Pace(per_s=10.0, burst=10.0))
+        lines.source = Source()
+        lines.feed((b"x" * 5 * LINE_BYTES + b"\n") * 3)
+        assert len(got) == 2
+        await until(lambda: len(got) == 3)
         lines.close()
 
     asyncio.run(main())

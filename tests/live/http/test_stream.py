@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from spillover.live.http.client import HttpClient
-from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
+from spillover.model.errors import OutcomeUnknown, PeerError
 from support.loop import turn
 
 LIMIT_S = 20.0
@@ -52,31 +52,6 @@ async def streaming(*pieces, stays_open=False, drips=b""):
 
 def chunk(data):
     return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-@pytest.mark.parametrize(
-    "pieces",
-    [
-        [CHUNKED, *(chunk(bytes([byte])) for byte in b"one\n\ntwo\n"), chunk(b"")],
-        [CHUNKED + chunk(b"one\n\ntw"), chunk(b"o\n") + chunk(b"")],
-        [CHUNKED + chunk(b"one\n\ntwo\n")[:6], chunk(b"one\n\ntwo\n")[6:] + chunk(b"")],
-        [TO_THE_END + b"one\n\n", b"two\n"],
-        [CHUNKED[:20], CHUNKED[20:], chunk(b"one\n\ntwo\n") + chunk(b"")],
-        [b"HTTP/1.1 103 Early Hints\r\n\r\n", TO_THE_END, b"one\n\ntwo\n"],
-    ],
-    ids=["bytes", "chunks", "cut chunk", "to the end", "cut head", "hints first"],
-)
-def test_lines_come_whole_and_in_order(run, pieces):
-    """Each line comes once, however it was cut on the way; the stream's end is the return."""
-
-    async def main():
-        lines = []
-        async with streaming(*pieces) as (client, _):
-            await client.stream_lines("/state", lines.append, silence_s=LIMIT_S)
-            assert client.busy == 0
-        assert lines == [b"one", b"", b"two"]
-
-    run(main())
 
 
 ENDS = {
@@ -123,22 +98,6 @@ def test_silence_ends_a_stream(run, pieces, drips):
     run(main())
 
 
-def test_silence_counts_from_the_last_line(run):
-    """However long ago the stream was asked for."""
-
-    async def main():
-        heard = asyncio.Event()
-        async with streaming(CHUNKED, stays_open=True, drips=chunk(b"a\n")) as (client, _):
-            lines = client.stream_lines("/", lambda _: heard.set(), silence_s=0.2)
-            reading = asyncio.ensure_future(lines)
-            await heard.wait()
-            assert not (await asyncio.wait([reading], timeout=0.5))[0]
-            reading.cancel()
-            await asyncio.wait([reading])
-
-    run(main())
-
-
 def test_what_the_reader_raises_comes_out(run):
     """An error of the caller's own ends the stream and is not mistaken for one of the peer."""
 
@@ -169,18 +128,6 @@ def test_cancelling_a_stream_closes_it(run):
                 await stream
             await gone.wait()
             assert (client.idle, client.busy) == (0, 0)
-
-    run(main())
-
-
-def test_a_stream_of_a_closed_client_is_not_delivered(run):
-    """Streams fail like requests where no connection can be had."""
-
-    async def main():
-        async with streaming() as (client, _):
-            await client.close()
-            with pytest.raises(NotDelivered, match="closed"):
-                await client.stream_lines("/s", lambda _line: None, silence_s=1)
 
     run(main())
 

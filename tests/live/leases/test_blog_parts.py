@@ -4,7 +4,6 @@ watches over, and what the store makes of answers that cross; and what any membe
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 from random import Random
@@ -35,24 +34,6 @@ def machine(**times):
     return BlogMachine(settings, Random(1))
 
 
-def test_it_asks_to_join_until_there_is_an_answer():
-    """Half a second after each that failed, the shortest of its times; whatever is answered."""
-    one = machine()
-    assert (one.state, one.next_deadline(), one.held()) == (Phase.NEW, math.inf, {})
-    assert one.handle(ev.TimerFired(), 9.0) == []
-    assert one.handle(ev.Started(), 10.0) == [ev.AskJoin(0, 10.0)]
-    assert (one.state, one.next_deadline()) == (Phase.JOINING, math.inf)
-    failed = ev.AskFailed(ev.AskJoin(0, 10.0), "no way")
-    assert one.handle(failed, 11.0) == [ev.Tell(ev.REDIS_DOWN)]
-    assert (one.is_down, one.problem, one.next_deadline()) == (True, "no way", 11.5)
-    assert one.handle(ev.TimerFired(), 11.25) == []
-    assert one.handle(ev.TimerFired(), 11.5) == [ev.AskJoin(0, 11.5)]
-    assert one.next_deadline() == math.inf
-    told = one.handle(ev.Answered(ev.AskJoin(0, 11.5), object()), 12.0)
-    assert (told, one.state, one.is_down) == ([ev.Tell(ev.REDIS_UP)], Phase.MEMBER, False)
-    assert 12.0 <= one.next_deadline() <= 15.0, "each partition is looked at within a period"
-
-
 @pytest.mark.parametrize("began", [False, True])
 def test_a_member_that_is_not_one_yet_leaves_at_once(began):
     one = machine()
@@ -62,23 +43,6 @@ def test_a_member_that_is_not_one_yet_leaves_at_once(began):
     assert one.handle(ev.Drain(), 10.1) == [ev.Finished()]
     assert (one.state, one.next_deadline()) == (Phase.FINISHED, math.inf)
     assert one.handle(ev.TimerFired(), 99.0) == []
-
-
-def test_a_member_that_serves_nothing_leaves_at_once_and_does_nothing_more():
-    one = machine()
-    one.handle(ev.Started(), 0.0)
-    one.handle(ev.Answered(ev.AskJoin(0, 0.0), object()), 0.0)
-    assert one.handle(ev.Drain(), 0.0)[-1] == ev.Finished()
-    assert (one.state, one.next_deadline()) == (Phase.FINISHED, math.inf)
-    assert one.handle(ev.TimerFired(), 60.0) == []
-
-
-def test_without_an_answer_it_asks_again_no_later_than_each_period():
-    """A minimum grab time is always shorter than that; the wait goes by it."""
-    one = machine(normal_lease_ms=3_000.0, min_grab_ms=2_000.0)
-    one.handle(ev.Started(), 0.0)
-    one.handle(ev.AskFailed(ev.AskJoin(0, 0.0), "no way"), 0.0)
-    assert one.next_deadline() == 2.0
 
 
 # --- leases -----------------------------------------------------------------------------------
@@ -169,41 +133,3 @@ def test_an_ask_is_answered_or_has_failed_and_a_bug_is_logged_in_full(caplog):
     assert asyncio.run(story(bug)) == ([], [(ASK, bug)])
     (record,) = caplog.records
     assert (record.getMessage(), record.exc_info[1]) == ("ask failed ask=AskJoin", bug)
-
-
-def test_a_hint_that_could_not_be_sent_is_no_more_than_a_note(caplog):
-    caplog.set_level(logging.DEBUG, asks.__name__)
-
-    async def publishing():
-        raise StoreUnreachable("away")
-
-    async def story():
-        told = Told(None)
-        told.asks.publish(publishing())
-        await told.asks.close()
-        assert (told.answers, told.failures) == ([], [])
-
-    asyncio.run(story())
-    told = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert told == [("DEBUG", "hint was not sent reason=away")]
-
-
-def test_what_never_ends_is_given_up_at_the_end(monkeypatch):
-    monkeypatch.setattr(asks, "CLOSE_S", 0.01)
-    ended = []
-
-    async def operation(ask):
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(ask)
-
-    async def story():
-        async with asyncio.timeout(LIMIT_S):
-            told = Told(operation)
-            told.asks.ask(ASK)
-            await told.asks.close()
-            await turn(0)
-            assert ended == [ASK]
-
-    asyncio.run(story())

@@ -8,8 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from spillover.core.leases.machine import Phase
-from spillover.live.leases.completion import Completion, FailedMachine, MemberFailed
+from spillover.live.leases.completion import Completion, MemberFailed
 from spillover.live.leases.group import LeaseGroup
 from spillover.model.errors import InputError, RunError
 from support.loop import turn
@@ -89,33 +88,6 @@ def test_giving_up_is_logged_unless_somebody_waits(caplog):
     runs(story)
 
 
-def test_whoever_waits_is_told_in_place_of_the_log(caplog):
-    async def story(one):
-        waiting = [asyncio.create_task(one.wait()) for _ in range(2)]
-        await turn()
-        one.left("its id is taken")
-        told = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [str(error) for error in told] == ["n1: its id is taken"] * 2
-        assert told[0] is not told[1], "each has a traceback of its own"
-        assert logged(caplog) == []
-        one.raise_unless_told()
-
-    runs(story)
-
-
-def test_leaving_as_it_was_told_to_is_no_error(caplog):
-    async def story(one):
-        one.raise_unless_told()
-        one.left()
-        await one.wait()
-        one.raise_unless_told()
-        one.left("too late to be one")
-        await one.wait()
-        assert logged(caplog) == []
-
-    runs(story)
-
-
 def test_an_error_of_its_own_is_always_logged_with_where_it_was(caplog):
     """The first one is told to whoever waits."""
 
@@ -134,12 +106,6 @@ def test_an_error_of_its_own_is_always_logged_with_where_it_was(caplog):
             await one.wait()
 
     runs(story)
-
-
-def test_a_machine_that_failed_says_why_and_that_it_is_over():
-    machine = FailedMachine("LookupError: a bug")
-    assert (machine.state, machine.is_down) == (Phase.FINISHED, False)
-    assert machine.problem == "LookupError: a bug"
 
 
 def test_whoever_waits_for_a_member_that_was_left_while_it_entered_is_not_kept():

@@ -4,7 +4,6 @@ with, and leaves behind. Without Redis."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 
 import pytest
@@ -12,14 +11,11 @@ import pytest
 from spillover.core.leases import events as ev
 from spillover.core.leases.records import Joined
 from spillover.live.leases.group import LeaseGroup
-from spillover.live.leases.handlers import EXPECTED, HandlerRunner, check_handler, load_handler
+from spillover.live.leases.handlers import EXPECTED, HandlerRunner, load_handler
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.held import HeldLeases
 from spillover.live.leases.renewal.lease import Fenced, current_lease
-from spillover.live.leases.store import RedisLeaseStore
-from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import InputError
-from spillover.model.lease_times import LeaseTimes
 from support import waiting
 from support.loop import turn, until
 from support.scripted_redis import bulk, rows, scripted_redis
@@ -61,11 +57,6 @@ def module(tmp_path, monkeypatch):
     return "handlers_to_load"
 
 
-def test_a_handler_is_a_function_that_takes_three(module):
-    assert load_handler(f"python:{module}:handle", "--handler").__name__ == "handle"
-    assert load_handler(f"python:{module}:more", "--handler").__name__ == "more"
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -84,11 +75,6 @@ def test_what_is_no_handler_is_told_in_one_line(module, name, said):
     with pytest.raises(InputError) as raised:
         load_handler(name.format(module), "--handler")
     assert str(raised.value) == said
-
-
-def test_a_function_that_does_not_tell_what_it_takes_is_believed():
-    """Some of Python's own."""
-    check_handler(max, "handler")
 
 
 # --- its life ---------------------------------------------------------------------------------
@@ -207,47 +193,12 @@ def test_where_there_is_no_room_for_a_thread_the_handler_has_failed():
     runs(main)
 
 
-def test_a_handler_that_outlives_its_member_ends_without_a_word(caplog):
-    free, done = threading.Event(), threading.Event()
-    threads = []
-
-    def handle(*_):
-        threads.append(threading.current_thread())
-        free.wait(LIMIT_S)
-        done.set()
-
-    async def main():
-        Runs(handle)
-        await until(lambda: len(threads) == 2)
-
-    runs(main)
-    free.set()
-    for thread in threads:
-        thread.join(LIMIT_S)
-    assert done.is_set()
-    assert caplog.records == []
-
-
 # --- what a member is made with ---------------------------------------------------------------
 
 
 def member(node="a", kind=LeaseGroup, url=NOWHERE, **given):
     given = {"partitions": 3, "handler": lambda *_: None, **given}
     return kind(url, "g", node=node, **given)
-
-
-def test_a_seed_says_how_a_member_draws_and_ids_tell_members_apart():
-    """Each its own way; without one, each anew."""
-
-    def draws(one):
-        return one.machine._agenda.random.random()
-
-    assert draws(member(seed=3)) == draws(member(seed=3))
-    told = [draws(member(seed=3)), draws(member("b", seed=3)), draws(member(seed=4))]
-    told += [draws(member()), draws(member())]
-    assert len(set(told)) == 5
-    drawn = member(seed=0)
-    assert draws(drawn) == draws(member(seed=0))
 
 
 @pytest.mark.parametrize("rule", ["guarded", "blog"])
@@ -275,66 +226,6 @@ def test_each_member_is_another_process_of_its_id(rule):
     assert len(first) >= 16
 
 
-def test_what_renews_knows_all_that_the_store_does():
-    """It speaks for the same process of the same member of the same group."""
-    events, lags = [], []
-
-    async def main():
-        given = {"balance": "load", "max_progress_ms": 2_500.0, "renewer": "thread"}
-        parts = member(url=server.url, **given)._parts
-        await parts.operations[ev.AskJoin](ev.AskJoin(0, 0.0))
-        leases = parts.make_leases(events.append, lags.append)
-        (joined,) = server.asked
-        incarnation, longest = joined[-2:]
-        assert longest == "180000"
-        plan = leases._plan
-        told = ["3", "guarded", "load", longest, "a", incarnation, longest]
-        assert plan.arguments[1:] == told
-        assert (plan.max_progress_s, plan.partitions, leases.kind) == (2.5, 3, "thread")
-        assert joined[3:7] == plan.keys
-        leases._heard({"sent_s": 1.0, "late_s": 0.5, "problem": "away"})
-        leases.close()
-        await parts.close()
-
-    with scripted_redis(lambda _: rows(b":1\r\n", b":40\r\n", bulk("e"))) as server:
-        runs(main)
-    assert events[-1] == ev.RenewalFailed("away", 1.0)
-    assert lags == [0.5]
-
-
-def test_listening_goes_to_the_group_and_its_pauses_are_of_each_process_alone():
-    """Many that failed together do not come back together."""
-    ways = dict.fromkeys(("on_challenge", "on_allocated", "on_resync"), print)
-    hints = [member(seed=1)._parts.make_hints(**ways) for _ in range(2)]
-    assert {one._address.url for one in hints} == {NOWHERE}
-    channels = ["{spillover:g}:grab-lease", "{spillover:g}:allocated-lease"]
-    assert [list(one._reactions) for one in hints] == [channels] * 2
-    assert hints[0]._random.random() != hints[1]._random.random()
-
-
-def test_a_store_waits_for_half_a_renewal_period_at_most():
-    """And never longer than 5 s, unless it is told how long."""
-    times = LeaseTimes(normal_lease_ms=900.0, min_grab_ms=200.0)
-
-    def waits_s(times, **given):
-        return RedisLeaseStore(NOWHERE, "g", 1, times, **given)._link._timeout_s
-
-    assert waits_s(times) == 0.45
-    assert waits_s(LeaseTimes()) == 5.0
-    assert waits_s(LeaseTimes(), timeout_s=0.5) == 0.5
-
-
-@pytest.mark.parametrize("incarnation", ["", "a|b"])
-def test_the_mark_of_a_process_fits_into_values_too(incarnation):
-    async def main():
-        store = RedisLeaseStore(NOWHERE, "g", 1, LeaseTimes())
-        with pytest.raises(InputError, match="lease group: incarnation"):
-            await store.join("a", incarnation)
-        assert store.round_trips == 0
-
-    runs(main)
-
-
 def test_a_member_that_is_given_up_while_it_enters_leaves_nothing_behind():
     """No thread, no task, no timer of its loop's lag; leases of nobody."""
     before = set(threading.enumerate())
@@ -354,29 +245,3 @@ def test_a_member_that_is_given_up_while_it_enters_leaves_nothing_behind():
 
     runs(main)
     waiting.until(lambda: set(threading.enumerate()) <= before)
-
-
-def test_a_member_that_was_told_to_leave_before_it_entered_leaves(caplog):
-    """Without a word with Redis, in a thread of its own too."""
-    caplog.set_level(logging.ERROR)
-
-    async def main():
-        one = member(renewer="thread")
-        assert not one.draining
-        one.drain_soon()
-        assert one.draining
-        async with one:
-            await one.wait()
-            assert one.state == "finished"
-
-    runs(main)
-    one = member(kind=LeaseGroupThread, renewer="thread")
-    assert (one.held, one.state) == ({}, "new")
-    assert not one.wait(0.0)
-    one._member.drain_soon()
-    with one:
-        assert one.wait(LIMIT_S)
-        assert one._thread.daemon
-    assert not one._thread.is_alive()
-    assert (one.held, one.state) == ({}, "finished")
-    assert caplog.records == []

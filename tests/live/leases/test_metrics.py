@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from spillover.core.leases import events as ev
 from spillover.live.leases.group import LeaseGroup
@@ -75,13 +72,5 @@ def test_what_is_held_is_told_with_its_epochs_and_what_the_store_is_like():
         assert value(metrics, "epoch", partition="0") is None
         member.machine.handle(ev.RenewalFailed("no way", 1.0), 1.0)
         assert value(metrics, "redis_up") == 0.0
-
-    with_member(look)
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="the library knows its process there alone")
-def test_the_usual_metrics_of_the_process_are_there_too():
-    def look(_, metrics):
-        assert metrics.registry.get_sample_value("process_resident_memory_bytes") > 1e6
 
     with_member(look)

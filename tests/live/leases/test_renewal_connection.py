@@ -11,10 +11,7 @@ from contextlib import closing
 import pytest
 
 from spillover.live.leases.renewal.resp import ErrorReply, RedisFailed, RespConnection, pack
-from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.redis.address import parse_address
-from spillover.model.errors import InputError
-from spillover.model.lease_times import LeaseTimes
 
 PASSWORD = "swordfish"  # noqa: S105 - of a server that lives as long as a test
 
@@ -25,40 +22,6 @@ def connect(url, timeout_s=5.0):
 
 def ask(connection, *words):
     return connection.call(pack([str(word).encode() for word in words]))
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("redis://h", {"host": "h", "port": 6379, "number": 0, "tls": False, "password": ""}),
-        ("redis://:p%40@h:1/3", {"port": 1, "number": 3, "user": "", "password": "p@"}),
-        ("rediss://u:p@[::1]:1", {"host": "::1", "tls": True, "user": "u", "verify": True}),
-        ("rediss://h?ssl_cert_reqs=none&db=2", {"verify": False, "number": 2}),
-        ("redis://h?username=u&password=p", {"user": "u", "password": "p"}),
-        ("unix:///run/redis.sock?db=4", {"path": "/run/redis.sock", "number": 4}),
-        ("unix://:p@/run/redis.sock", {"path": "/run/redis.sock", "password": "p"}),
-    ],
-)
-def test_urls_mean_what_they_mean_to_the_library(url, expected):
-    assert expected.items() <= parse_address(url).items()
-
-
-@pytest.mark.parametrize(
-    "url", ["", "h:1", "http://h", "unix://", "redis://[::1", "redis://h:x", "redis://h/x"]
-)
-def test_what_is_no_url_is_refused(url):
-    with pytest.raises(InputError, match="redis: url: expected redis://"):
-        parse_address(url)
-
-
-@pytest.mark.parametrize(
-    "given", [{"node": "a|b"}, {"incarnation": ""}, {"group": "{"}, {"max_progress_ms": 0.0}]
-)
-def test_plans_are_checked(given):
-    given = {"group": "g", "node": "a", "incarnation": "i"} | given
-    group = given.pop("group")
-    with pytest.raises(InputError):
-        make_plan("redis://h", group, 1, LeaseTimes(), **given)
 
 
 def test_answers_of_all_kinds_are_read(redis_server, redis_servers):

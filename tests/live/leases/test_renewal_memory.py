@@ -4,7 +4,6 @@ either of two maps of the same file, and of each partition for itself."""
 from __future__ import annotations
 
 import math
-import os
 from random import Random
 
 import pytest
@@ -140,17 +139,6 @@ def test_both_maps_show_what_was_written_of_each_partition(seed):
         assert seen(member, now_s) == expected, operation
         assert seen(renewer, now_s) == expected, operation
     member.close()
-
-
-def test_the_file_is_as_large_as_its_partitions_take_and_closed_once():
-    """A header and a slot for each, of 8 words of 8 bytes; who still looks at it may go on."""
-    memory = LeaseMemory(5)
-    assert os.fstat(memory.fd).st_size == 6 * 64
-    memory.grant(4, 1, 9.0, THREAD)
-    memory.close()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(memory.fd)
-    assert memory.deadline_s(4, 1) == 9.0
 
 
 # --- who hangs --------------------------------------------------------------------------------

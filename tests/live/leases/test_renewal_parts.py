@@ -3,7 +3,6 @@ their memory, who hangs, what is said over the link, how a lease ends."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import socket
@@ -14,7 +13,7 @@ import pytest
 from spillover.live.leases.renewal import child
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import BLOCKED_LEASES, ProgressGuard
-from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent, current_lease
+from spillover.live.leases.renewal.lease import Fenced, Lease
 from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent
 from spillover.live.leases.renewal.rounds import Rounds
@@ -22,7 +21,6 @@ from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.renewal.supervisor import Stillness
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
-from support.loop import until
 
 LEASE_S = 10.0
 
@@ -148,14 +146,6 @@ def test_a_renewer_stands_still_that_has_not_moved_for_two_fifths_of_a_lease():
     assert looks_until_too_long(Stillness(20.0, 0.25, 7.0, 100.0), 7.0, 100.0) == 33
 
 
-def test_a_stop_of_who_watches_says_nothing_of_the_renewer():
-    """As of a machine that slept: both were stopped, and it counts for two looks."""
-    stillness = Stillness(LEASE_S, 0.25, 7.0, 100.0)
-    assert not stillness.is_too_long(100.2, 100.25)
-    assert not stillness.is_too_long(100.2, 3_600.0)
-    assert looks_until_too_long(stillness, 100.2, 3_600.0) == 15
-
-
 # --- what is said -----------------------------------------------------------------------------
 
 
@@ -243,16 +233,6 @@ def test_what_was_slept_through_is_not_held_against_handlers(ends, memory):
     assert guard.hung(memory.held(), long_s, 0.0) == [(0, 1)], "it would be else"
 
 
-def test_nobody_is_late_while_stopped(in_vain):
-    """Lateness is told from when the member goes on."""
-    renewal, said = in_vain
-    now_s = lease_now_s()
-    for resumed_s, late_s in ((0.0, 5.0), (now_s - 0.5, 0.5)):
-        renewal._due_s, renewal._resumed_s = now_s - 5.0, resumed_s
-        renewal._work(now_s)
-        assert said()["late_s"] == pytest.approx(late_s)
-
-
 class Waits:
     """`select.poll` as far as a renewer uses it: notes how long is waited, and ends it."""
 
@@ -269,34 +249,6 @@ class Waits:
         return [True]
 
 
-def test_a_renewal_that_is_due_soon_is_waited_for_no_longer(ends, monkeypatch):
-    """The looks in between, an eighth of a period apart, do not put it off."""
-    renewal, ours = ends
-    waits = Waits(ours)
-    monkeypatch.setattr(child.select, "poll", lambda: waits)
-    for soon_s, at_most_s in ((3600.0, child.LOOK_S_MAX), (0.2, 0.2), (0.0, 0.0)):
-        renewal._due_s = lease_now_s() + soon_s
-        renewal._work = lambda _: None
-        renewal.run()
-        assert waits.asked_ms.pop() <= at_most_s * 1e3
-
-
-@pytest.mark.parametrize(
-    ("normal_ms", "max_progress_ms", "look_s"),
-    [(800.0, None, 0.1), (60_000.0, None, 0.5), (60_000.0, 1_000.0, 0.25), (800.0, 1e6, 0.1)],
-)
-def test_how_often_a_renewer_looks(memory, normal_ms, max_progress_ms, look_s):
-    """An eighth of a period, a fourth of what a handler may take, half a second at most."""
-    times = LeaseTimes(
-        normal_lease_ms=normal_ms, max_lease_ms=180_000.0, min_grab_ms=200.0, held_delay_ms=1.0
-    )
-    given = {"node": "a", "incarnation": "i", "max_progress_ms": max_progress_ms}
-    plan = make_plan("redis://h", "g", 2, times, **given)
-    theirs, ours = socket.socketpair()
-    with theirs, ours:
-        assert child.Renewal(plan, memory, theirs, NoParent())._look_s == look_s
-
-
 class Sleeper(NoParent):
     """A member that is stopped, or gone, as a test wants it."""
 
@@ -307,23 +259,6 @@ class Sleeper(NoParent):
 
     def is_stopped(self):
         return self.stopped
-
-
-def test_a_renewer_takes_note_of_when_it_or_its_member_stood_still(ends):
-    """Seven seconds without a look are still none: four looks of 0.5 s, and a call of 5 s."""
-    renewal, _ = ends
-    parent = renewal._parent = Sleeper()
-    renewal._looked_s, renewal._awake_since_s = 100.0, 50.0
-    renewal._look(107.0)
-    assert (renewal._awake_since_s, renewal._resumed_s) == (50.0, 0.0)
-    renewal._look(114.25)
-    assert (renewal._awake_since_s, renewal._resumed_s) == (114.25, 0.0)
-    parent.stopped = True
-    renewal._look(115.0)
-    renewal._look(116.0)
-    parent.stopped = False
-    renewal._look(117.0)
-    assert (renewal._awake_since_s, renewal._resumed_s) == (116.0, 116.0)
 
 
 def test_nothing_is_renewed_for_a_member_that_is_stopped_or_gone(ends, monkeypatch):
@@ -340,43 +275,6 @@ def test_nothing_is_renewed_for_a_member_that_is_stopped_or_gone(ends, monkeypat
     parent.stopped, parent.gone = False, True
     renewal.run()
     assert (worked, waits.asked_ms) == ([], [500.0])
-
-
-def test_all_that_was_said_at_once_is_heard_in_turn(ends):
-    """Nothing said is no end of the link; one that is broken is."""
-    renewal, ours = ends
-    assert renewal._heard()
-    ours.send(child.BEGIN + child.END)
-    assert renewal._heard()
-    assert renewal._due_s is None
-    ours.send(child.END + child.BEGIN)
-    assert renewal._heard()
-    assert renewal._due_s <= lease_now_s()
-    renewal._link.close()
-    assert not renewal._heard()
-
-
-def test_a_plan_is_read_as_it_was_packed_or_not_at_all():
-    """A member may end before it has said it all."""
-    plan = make_plan("redis://h", "g", 2, LeaseTimes(), node="a", incarnation="i")
-    packed = child.pack_plan(plan)
-    assert int(packed[:10]) == len(packed) - 10
-    for size in (0, 9, 10, len(packed) - 1, len(packed)):
-        theirs, ours = socket.socketpair()
-        with theirs:
-            with ours:
-                ours.sendall(packed[:size])
-            if size == len(packed):
-                assert child.read_plan(theirs).as_dict() == plan.as_dict()
-            else:
-                with pytest.raises(EOFError):
-                    child.read_plan(theirs)
-
-
-def test_draws_are_from_0_on_and_below_1():
-    draws = [child._random() for _ in range(4_000)]
-    assert 0.0 <= min(draws) < 0.1
-    assert 0.9 < max(draws) < 1.0
 
 
 # --- a lease ----------------------------------------------------------------------------------
@@ -404,21 +302,6 @@ def test_a_lease_is_over_once(memory):
     assert (lease.left_s, lease.is_over) == (0.0, True)
 
 
-def test_all_coroutines_that_wait_for_a_stop_are_woken():
-    """Those that come later, too."""
-
-    async def main():
-        stop = StopEvent()
-        waiting = [asyncio.create_task(stop.wait_async()) for _ in range(3)]
-        await until(lambda: len(stop._wakes) == 3)
-        stop.set()
-        async with asyncio.timeout(10.0):
-            await asyncio.gather(*waiting, stop.wait_async())
-        assert stop._wakes == []
-
-    asyncio.run(main())
-
-
 def test_a_lease_says_what_is_left_of_it_and_what_was_worked(memory):
     """Nothing once it is over; what is no amount, or has no sum, is not added."""
     memory.grant(1, 5, lease_now_s() + 60.0, THREAD)
@@ -435,27 +318,3 @@ def test_a_lease_says_what_is_left_of_it_and_what_was_worked(memory):
     lease.fence()
     assert (lease.deadline_s, lease.left_s) == (0.0, 0.0)
     assert repr(lease) == "Lease(partition=1, epoch=5, left_s=0.000)"
-
-
-def test_a_handler_finds_its_own_lease_and_nobody_else_one(memory):
-    first, second = (Lease(memory, partition, 1, lambda _: None) for partition in (0, 1))
-    with pytest.raises(LookupError):
-        current_lease()
-    with first.entered():
-        with second.entered():
-            assert current_lease() is second
-        assert current_lease() is first
-    with pytest.raises(LookupError):
-        current_lease()
-
-
-def test_a_stop_reaches_those_whose_loops_go_on():
-    """Others have been closed meanwhile, with all that waited there."""
-    stop, woken = StopEvent(), []
-
-    def closed():
-        raise RuntimeError("Event loop is closed")
-
-    stop._wakes += [closed, lambda: woken.append(1)]
-    stop.set()
-    assert (stop.is_set(), woken) == (True, [1])

@@ -182,17 +182,6 @@ def test_an_answer_is_read_to_its_end_and_no_further(answer, expected):
         assert server.accepted == 1
 
 
-def test_each_call_is_told_of_before_it_leaves():
-    """Who waits for it knows that it has begun."""
-    asked = []
-    with scripted_redis(lambda _: b"+PONG\r\n") as server:
-        connection = connect(server.url, on_call=lambda: asked.append(len(server.asked)))
-        for _ in range(3):
-            assert ping(connection) == b"PONG"
-        connection.close()
-    assert asked == [0, 1, 2]
-
-
 def test_an_answer_that_never_ends_ends_with_the_time_of_its_call():
     """Something comes all the time, of a line as of text."""
     pause = threading.Event()
@@ -235,21 +224,6 @@ def test_a_server_that_does_not_read_is_not_waited_for(scheme, size_bytes):
         connection = connect(f"{scheme}://{place}?ssl_cert_reqs=none", 0.2)
         with pytest.raises(RedisFailed, match="Redis did not answer in time"):
             connection.call(b"x" * size_bytes)
-
-
-@pytest.mark.parametrize(
-    ("url", "greetings"),
-    [
-        ("redis://h", []),
-        ("redis://h/0", []),
-        ("redis://u@h", [[b"AUTH", b"u", b""]]),
-        ("redis://:p@h", [[b"AUTH", b"p"]]),
-        ("redis://u:p@h/3", [[b"AUTH", b"u", b"p"], [b"SELECT", b"3"]]),
-        ("redis://h/12", [[b"SELECT", b"12"]]),
-    ],
-)
-def test_a_connection_begins_with_who_asks_and_for_which_database(url, greetings):
-    assert connect(url)._greetings() == greetings
 
 
 def test_a_name_that_leads_nowhere_any_more_leads_where_it_did():

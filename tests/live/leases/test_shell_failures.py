@@ -4,20 +4,16 @@ callbacks that raise, errors of ours, and being told of the end."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from spillover.core.leases import events as ev
 from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
-from spillover.live.leases.hints import Hints
-from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.thread import LeaseGroupThread
-from spillover.model.errors import RunError, StoreUnreachable
+from spillover.model.errors import RunError
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes(
@@ -184,20 +180,6 @@ def test_another_member_takes_what_has_no_room(group, until, no_room_for_threads
     runs(main)
 
 
-def test_no_room_for_a_thread_at_the_end(group, until, no_room_for_threads):
-    """It leaves as ever."""
-    running = Running()
-
-    async def main():
-        async with group("a", running.on_loop("a")) as member:
-            await until(lambda: running.count("a") == PARTITIONS)
-            no_room_for_threads(True)
-        no_room_for_threads(False)
-        assert (member.held, member.state, running.now) == ({}, "finished", set())
-
-    runs(main)
-
-
 # --- what raises ----------------------------------------------------------------------------------
 
 
@@ -222,46 +204,6 @@ def test_on_event_that_raises_keeps_nobody_from_work(group, until, caplog):
     told = [one.message for one in caplog.records if "ValueError: full disk" in one.message]
     assert told[0] == f'on_event raised event={calls[0]} reason="ValueError: full disk"'
     assert len(told) < len(calls)
-
-
-def test_that_messages_are_not_heard_is_told_once_until_they_are(group, caplog):
-    """However often it was tried to listen again."""
-
-    def told():
-        return [one.message for one in caplog.records if "on the group's channels" in one.message]
-
-    async def main():
-        async with group("a", works) as member:
-            for count in (1, 2):
-                for _ in range(3):
-                    member._shell._hints_lost(StoreUnreachable("gone"))
-                assert len(told()) == 2 * count - 1
-                for _ in range(3):
-                    member._shell._resubscribed()
-                assert len(told()) == 2 * count
-
-    caplog.set_level(logging.INFO)
-    runs(main)
-    assert told() == 2 * [
-        "no messages on the group's channels reason=gone",
-        "messages on the group's channels are heard again",
-    ]
-
-
-@pytest.mark.parametrize(("renewer", "why"), [("process", ""), ("thread", ' reason="asked for"')])
-def test_what_renews_is_told(group, until, caplog, renewer, why):
-    """In the log; what came of renewals, to the member."""
-    lines = []
-
-    async def main():
-        async with group("a", works, renewer=renewer, on_event=lines.append) as member:
-            member._shell._renewer_says(ev.RenewalFailed("they fail", lease_now_s()))
-            await until(lambda: "they fail" in [line.get("problem") for line in lines])
-
-    caplog.set_level(logging.INFO)
-    runs(main)
-    (told,) = [one.message for one in caplog.records if one.message.startswith("renewal ")]
-    assert told == f"renewal starts by={renewer}{why}"
 
 
 @pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
@@ -326,59 +268,6 @@ def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
     assert given_up(caplog)[0].startswith("member has given up member=a reason=")
 
 
-@pytest.mark.realtime  # the first of them is to keep its place
-def test_giving_up_is_told_once(group, until, caplog):
-    """To who waits for it, and then neither logged nor raised again; nor in place of an error."""
-
-    async def fail():
-        async with group("a", works) as again:
-            await until(lambda: again.state == "finished")
-            raise ZeroDivisionError
-
-    async def main():
-        async with group("a", works):
-            async with group("a", works) as again:
-                with pytest.raises(RunError, match="is alive"):
-                    await again.wait()
-            assert given_up(caplog) == []
-            with pytest.raises(ZeroDivisionError):
-                await fail()
-
-    runs(main)
-
-
-def test_giving_up_in_a_thread(group, caplog):
-    """The same for a member in a thread of its own."""
-    pause = threading.Event()
-
-    def give_up(error=None):
-        with group("a", works, kind=LeaseGroupThread) as again:
-            assert not again.wait(0.0)  # who has ceased to wait will not be told
-            while again.state != "finished":
-                pause.wait(0.01)
-            if error is not None:
-                raise error
-
-    def wait():
-        with group("a", works, kind=LeaseGroupThread) as again:
-            with told:
-                again.wait(LIMIT_S)
-            with told:
-                again.wait(0.0)  # whoever asks once more is told once more
-
-    told = pytest.raises(RunError, match="a: another member with the id a is alive")
-    with group("a", works, kind=LeaseGroupThread):
-        with told:
-            give_up()
-        assert len(given_up(caplog)) == 1
-        assert given_up(caplog)[0].startswith('member has ended reason="a: another member')
-        caplog.clear()
-        wait()
-        assert given_up(caplog) == []
-        with pytest.raises(ZeroDivisionError):
-            give_up(ZeroDivisionError())
-
-
 def test_an_error_of_ours_in_a_thread_is_logged_once(group, caplog):
     """Where it happened; and raised where the member is left."""
     pause = threading.Event()
@@ -394,24 +283,6 @@ def test_an_error_of_ours_in_a_thread_is_logged_once(group, caplog):
         leave()
     told = [one.message for one in caplog.records if one.message.startswith("member has")]
     assert told == ["member has failed, and serves nothing member=a"]
-
-
-def test_a_bug_in_hearing_hints_is_told_and_the_member_goes_on(group, until, caplog, monkeypatch):
-    """It looks by itself each period: hints only make that sooner."""
-
-    async def break_down(self):
-        raise LookupError("a bug")
-
-    monkeypatch.setattr(Hints, "_subscribe_and_listen", break_down)
-    running = Running()
-
-    async def main():
-        async with group("a", running.on_loop("a")) as member:
-            await until(lambda: len(member.held) == PARTITIONS, limit_s=LIMIT_S)
-
-    runs(main)
-    told = [one for one in caplog.records if "no hint is heard any more" in one.getMessage()]
-    assert [str(one.exc_info[1]) for one in told] == ["a bug"]
 
 
 def test_a_member_without_await_can_be_left_at_once(group):

@@ -4,14 +4,12 @@ parameters, and what numbers of headers may be."""
 from __future__ import annotations
 
 import sqlite3
-import sys
-from types import ModuleType
 
 import pytest
 
 from spillover.live.leases.renewal.lease import Fenced
 from spillover.live.leases.sinks.http_sink import EpochGate, epoch_headers, raise_if_fenced
-from spillover.live.leases.sinks.redis_sink import RedisSink, fence_key
+from spillover.live.leases.sinks.redis_sink import RedisSink
 from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.errors import InputError
 
@@ -57,26 +55,6 @@ def test_what_commits_by_itself_is_no_connection_of_a_sink(library, attributes, 
             SqlSink(connection, "orders", paramstyle="qmark")
     else:
         SqlSink(connection, "orders", paramstyle="qmark")
-
-
-@pytest.mark.parametrize(
-    ("style", "mark"), [("qmark", "?"), ("format", "%s"), ("pyformat", "%s"), ("named", None)]
-)
-def test_parameters_are_marked_as_the_library_does(monkeypatch, style, mark):
-    """The one that the connection is of, or as it is told."""
-    library = ModuleType("of_a_test")
-    library.paramstyle = style
-    monkeypatch.setitem(sys.modules, "of_a_test", library)
-    connection = connection_of("of_a_test.inner")
-    if mark is None:
-        with pytest.raises(InputError, match="paramstyle: expected one of qmark, format, pyformat"):
-            SqlSink(connection, "orders")
-    else:
-        sink = SqlSink(connection, "orders")
-        assert [text.count(mark) for text in (sink._enter, sink._read, sink._set)] == [3, 2, 4]
-    assert SqlSink(connection, "orders", paramstyle="qmark")._read.count("?") == 2
-    with pytest.raises(InputError, match="paramstyle"):
-        SqlSink(connection_of("nowhere_at_all"), "orders")
 
 
 class Closing(sqlite3.Connection):
@@ -142,29 +120,6 @@ class Answers:
         return self._answers.pop(0)
 
 
-def test_a_batch_is_sent_with_its_keys_apart_and_its_words_counted():
-    """A checkpoint of no text is one; none is none."""
-    client = Answers([1, b"41", [b"OK", 2]], [1, "", []])
-    sink, lease = RedisSink(client, "orders"), Held()
-    answers = sink.apply(lease, ("SET", "{orders}:7", "paid"), ("DEL", "{orders}:6"), checkpoint="")
-    assert answers == [b"OK", 2]
-    assert sink.claim(lease) == ""
-    fence, keys = fence_key("orders"), ("{orders}:7", "{orders}:6")
-    assert fence == "{orders}:fence"
-    told = [words[2:] for words in client.sent]
-    assert told[0] == (3, fence, *keys, 3, 7, 1, "", 2, "SET", "paid", 1, "DEL")
-    assert told[1] == (1, fence, 3, 7, 0, "")
-    assert {words[0] for words in client.sent} == {"EVALSHA"}
-    assert lease.checks == 2
-
-
-def test_a_checkpoint_is_text_however_the_client_reads():
-    for answered in (b"41", "41"):
-        assert RedisSink(Answers([1, answered, []]), "orders").claim(Held()) == "41"
-    with pytest.raises(Fenced, match="epoch 7: the sink has seen epoch 9"):
-        RedisSink(Answers([0, b"9"]), "orders").claim(Held())
-
-
 @pytest.mark.parametrize("words", ["GET k", b"GET k", (), ("PING",), ("SET", "k", *"x" * 6_999)])
 def test_what_is_no_command_is_refused_before_anything_is_sent(words):
     """A text, no key, more words than Lua passes on: 7000 are the most."""
@@ -174,14 +129,6 @@ def test_what_is_no_command_is_refused_before_anything_is_sent(words):
         sink.apply(Held(), longest, words)
     assert client.sent == []
     assert sink.apply(Held(), longest) == [1]
-
-
-@pytest.mark.parametrize("name", ["command_stack", "immediate_execute_command"])
-def test_a_pipeline_of_either_kind_is_known_by_what_it_has(name):
-    client = Answers()
-    setattr(client, name, [])
-    with pytest.raises(InputError, match="client: expected a client, not a pipeline"):
-        RedisSink(client, "orders")
 
 
 # --- HTTP -------------------------------------------------------------------------------------
@@ -195,25 +142,6 @@ def test_an_epoch_is_a_number_of_at_most_nineteen_digits():
     assert (refused.status, refused.headers, refused.admitted) == (400, {}, False)
     assert refused.problem == f"Spillover-Epoch: expected a number, got {'9' * 40!r}"
     assert EpochGate(1).judge(longest | {"Spillover-Epoch": "9" * 20}).status == 400
-
-
-def test_a_gate_keeps_each_new_epoch_once_and_before_it_lets_it_in():
-    """What it had seen before counts from the beginning; of each partition for itself."""
-    kept = []
-    gate = EpochGate(2, {0: 5}, lambda partition, epoch: kept.append((partition, epoch)))
-
-    def judged(partition, epoch):
-        headers = {"spillover-partition": str(partition), "SPILLOVER-EPOCH": str(epoch)}
-        verdict = gate.judge(headers)
-        return verdict.status, verdict.headers
-
-    stale = (412, {"Spillover-Epoch": "6"})
-    assert [judged(0, epoch) for epoch in (5, 6, 6, 5)] == [(0, {})] * 3 + [stale]
-    assert judged(1, 0) == (0, {})
-    assert judged(2, 9)[0] == 400
-    assert kept == [(0, 6), (1, 0)]
-    problem = gate.judge({"Spillover-Partition": "0", "Spillover-Epoch": "4"}).problem
-    assert problem == "partition 0: epoch 4 is over, the latest is 6"
 
 
 @pytest.mark.parametrize(

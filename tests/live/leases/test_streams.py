@@ -14,7 +14,6 @@ from spillover.live.leases.streams.effects import Effects
 from spillover.live.leases.streams.keys import StreamKeys, partition_of
 from spillover.live.leases.streams.lags import read_lags, read_lags_async
 from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
-from spillover.live.leases.streams.reading import SetAside
 from spillover.live.leases.streams.records import CheckpointMoved, RecordsTrimmed
 from spillover.live.leases.streams.writer import AsyncStreamWriter, StreamWriter
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
@@ -69,15 +68,6 @@ def read_all(reader):
     return found
 
 
-def test_records_come_in_order_and_once(group):
-    group.fill(5_000)
-    reader = group.reader(1, batch_records=300)
-    assert read_all(reader) == list(range(5_000))
-    assert reader.checkpoint.handled == 5_000
-    assert reader.lag == 0
-    assert group.lag().records == 0
-
-
 def test_records_of_one_key_stay_together(group):
     """Each goes to the partition of its key, in the order in which it was appended."""
     with StreamWriter(group.server.url, group.name, 4, batch_records=7) as writer:
@@ -91,14 +81,6 @@ def test_records_of_one_key_stay_together(group):
             of_key.setdefault(record.key, []).append(int(record.value))
         for key, found in of_key.items():
             assert found == list(range(int(key[1:]), 200, 10))
-
-
-def test_others_may_write_whatever_fields_they_like(group):
-    """Bytes come as they are."""
-    group.redis.xadd(group.keys.stream(0), {"a": b"\xff\x00", "b": "2"})
-    (record,) = group.reader(1).read(0.0).records
-    assert record.fields == {b"a": b"\xff\x00", b"b": b"2"}
-    assert (record.key, record.value) == (None, b"")
 
 
 def test_a_checkpoint_that_cannot_be_read_is_not_begun_anew(group):
@@ -289,15 +271,6 @@ def test_what_was_trimmed_can_be_an_error(group):
 
 
 @pytest.mark.usefixtures("redis_7")
-def test_trimming_what_was_committed_is_no_loss(group):
-    group.fill(100)
-    reader = group.reader(1, batch_records=50, on_trimmed="fail", read_ahead=False)
-    reader.commit(reader.read(0.0))
-    group.redis.xtrim(group.keys.stream(0), maxlen=50, approximate=False)
-    assert numbers(reader.read(0.0)) == list(range(50, 100))
-
-
-@pytest.mark.usefixtures("redis_7")
 def test_a_record_deleted_by_hand_is_counted_at_the_end(group):
     group.fill(10)
     (_, third) = (entry[0] for entry in group.redis.xrange(group.keys.stream(0), count=3)[1:])
@@ -396,18 +369,6 @@ def test_effects_happen_all_or_none(group):
     assert group.redis.getbit(group.keys.sink("b"), 3) == 1
 
 
-def test_what_is_set_aside_keeps_its_fields(group):
-    with StreamWriter(group.server.url, group.name, 1) as writer:
-        writer.append(b"bad", key=b"k")
-    reader = group.reader(7)
-    batch = reader.read(0.0)
-    reader.apply(batch, Effects(), [SetAside(batch.records[0], "no")])
-    ((_, fields),) = group.redis.xrange(group.keys.set_aside(0))
-    told = {"record": batch.records[0].id, "epoch": "7", "error": "no"}
-    assert fields == told | {"key": "k", "value": "bad"}
-    assert (reader.checkpoint.handled, reader.checkpoint.set_aside) == (0, 1)
-
-
 def test_a_batch_sent_twice_is_appended_once(group):
     """As after an answer that was lost."""
     writer = StreamWriter(group.server.url, group.name, 1)
@@ -433,12 +394,6 @@ def _stopping(writer):
     """The error after which a writer that was told to stop does not try again."""
     writer._writing._guard.stop.set()
     return StoreUnreachable("gone")
-
-
-def test_streams_can_be_bounded(group):
-    """Redis trims whole nodes of about a hundred entries."""
-    group.fill(5_000, partitions=1, max_length=1_000)
-    assert 1_000 <= group.redis.xlen(group.keys.stream(0)) < 1_200
 
 
 def test_lags_tell_how_old_the_oldest_is(group):

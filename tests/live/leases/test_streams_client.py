@@ -4,7 +4,6 @@ them leaves nothing behind."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 
 import pytest
@@ -13,27 +12,21 @@ pytest.importorskip("redis")
 
 from spillover.live.leases.streams import client as client_module
 from spillover.live.leases.streams.client import AsyncClient, Client, _xread
-from spillover.live.leases.streams.lags import read_lags, read_lags_async
+from spillover.live.leases.streams.lags import read_lags
 from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
 from spillover.live.leases.streams.reading import load_script
-from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Take, Wait
+from spillover.live.leases.streams.steps import Begin, Call, Run, Wait
 from spillover.live.leases.streams.writer import AsyncStreamWriter, StreamWriter
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from support.loop import turn
 from support.waiting import until
 
 NOBODY = "redis://127.0.0.1:1/0"
-FAULT = LookupError("no such thing")
 
 
 def beginning(steps):
     """Begins these and takes no answer."""
     return (yield Begin(steps))
-
-
-def failing():
-    yield Pause(0.0)
-    raise FAULT
 
 
 def test_what_ends_after_its_client_was_closed_leaves_no_connection(redis_servers, tmp_path):
@@ -59,44 +52,6 @@ def test_what_ends_after_its_client_was_closed_leaves_no_connection(redis_server
         gate.set()
         assert ticket.result(20.0) is None
         until(lambda: connections() == (made + 1, 0))
-
-
-def test_the_fault_of_what_was_begun_is_of_whoever_takes_it():
-    client = Client(NOBODY, 1.0)
-
-    def taking():
-        ticket = yield Begin(failing())
-        with pytest.raises(LookupError) as error:
-            yield Take(ticket)
-        return error.value
-
-    assert client.carry_out(taking()) is FAULT
-    client.close()
-
-
-def test_a_fault_that_nobody_takes_is_none_of_the_loops():
-    """Nor is what the client's end has cancelled."""
-
-    async def main():
-        heard = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: heard.append(context))
-        client = AsyncClient(NOBODY, 1.0)
-
-        def waiting():
-            yield Call(loop.create_future, ())
-
-        tickets = [await client.carry_out(beginning(one)) for one in (failing(), waiting())]
-        await asyncio.wait(tickets[:1])
-        assert client._tasks == set(tickets[1:]), "what has ended is kept by nobody"
-        await client.close()
-        assert [ticket.cancelled() for ticket in tickets] == [False, True]
-        del tickets
-        gc.collect()
-        await turn(0)
-        assert heard == []
-
-    asyncio.run(main())
 
 
 def test_whoever_else_is_on_the_loop_has_a_turn_between_plain_handlers(monkeypatch):
@@ -199,16 +154,6 @@ def test_a_script_is_sent_whole_where_the_server_does_not_know_it(redis_servers,
         until(lambda: len(server.client.client_list()) == 1)
 
 
-def test_who_has_looked_at_lags_leaves_no_connection(redis_servers, tmp_path):
-    with redis_servers.running(tmp_path) as server:
-        awaited = asyncio.run(read_lags_async(server.url, "g", 2))
-        for lags in (awaited, read_lags(server.url, "g", 2)):
-            assert [(lag.partition, lag.records) for lag in lags] == [(0, 0), (1, 0)]
-        until(lambda: len(server.client.client_list()) == 1)
-        with pytest.raises(InputError, match="expected at least 1, got 0"):
-            read_lags(server.url, "g", 0)
-
-
 def test_who_was_closed_leaves_no_connection(redis_servers, tmp_path):
     """However that was; whoever made it may keep it."""
     with redis_servers.running(tmp_path) as server:
@@ -271,19 +216,6 @@ def test_an_address_that_is_none_is_told_at_once(kind, url, words):
     """Also one of which the library would take half."""
     with pytest.raises(InputError, match=words):
         kind(url, 1.0)
-
-
-@KINDS
-def test_connections_are_few_and_wait_no_longer_than_they_may(kind):
-    """For the way there, for an answer and for a free one; and nothing is tried again."""
-    with Carrier(kind, NOBODY, 1.5) as carrier:
-        pool = carrier.client._redis.connection_pool
-        assert (pool.max_connections, pool.timeout) == (2, 1.5)
-        told = pool.connection_kwargs
-        assert (told["socket_timeout"], told["socket_connect_timeout"]) == (1.5, 1.5)
-        assert told["retry"]._retries == 0
-        with pytest.raises(StoreUnreachable, match=f"{NOBODY} cannot be reached"):
-            carrier.ask(Wait("s", "0-0", 0.001))
 
 
 @pytest.mark.parametrize(

@@ -98,19 +98,6 @@ def test_slow_handlers_commit_in_parts(redis_server, filled):
     assert applied(redis_server, group) == dict.fromkeys(range(100), 1)
 
 
-def test_a_lease_is_told_of_progress(redis_server, filled):
-    """Before each record at least; a reader by itself tells it nothing, so as to begin nothing."""
-    url, group = filled
-    lease = Lease()
-    with StreamReader(url, group, 0, 1, lease=lease) as reader:
-        reader.read(0.0)
-        assert lease.told == 0
-        reader.claim()
-        reader.consume(counting([]), to_end=True)
-    assert lease.told > 100
-    assert lease.load == 100
-
-
 def test_of_records_set_aside_the_last_ones_are_kept(redis_server, filled):
     """And how many there ever were."""
     url, group = filled
@@ -261,14 +248,6 @@ def test_trimmed_records_end_it_if_they_shall(redis_server, filled):
         reader.consume(counting([]))
 
 
-@pytest.mark.parametrize(
-    "given", [{"attempts": 0}, {"aside_in_a_row_max": 0}, {"on_poison": "drink"}]
-)
-def test_attempts_are_checked(given):
-    with pytest.raises(InputError, match=f"{next(iter(given))}: expected"):
-        Attempts(**given)
-
-
 def test_redis_may_go_away_for_a_while(redis_servers, tmp_path):
     """Killed and restarted with its data while records come in: nothing is lost or done twice."""
     kept = ("--appendonly", "yes", "--appendfsync", "always")
@@ -413,18 +392,6 @@ def test_the_example_counts_each_record_once(redis_server, redis_servers, monkey
             stop.set()
             thread.join(10.0)
     assert all(one.is_exactly_once for one in found()), found()
-
-
-@pytest.mark.parametrize("missing", [example.REDIS, example.GROUP])
-def test_the_example_says_what_it_needs(monkeypatch, missing):
-    for name in (example.REDIS, example.GROUP):
-        monkeypatch.setenv(name, "redis://127.0.0.1:1/0")
-    monkeypatch.setenv(missing, "")
-    with pytest.raises(InputError, match=f"{missing}: expected it to say where the streams are"):
-        example.consume(0, 1, threading.Event())
-    monkeypatch.delenv(missing)
-    with pytest.raises(InputError, match=missing):
-        asyncio.run(example.consume_async(0, 1, threading.Event()))
 
 
 def test_the_example_goes_on_where_it_filled_before(redis_server, redis_servers):

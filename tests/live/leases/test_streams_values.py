@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.live.leases.streams.effects import EXACT, Effects
-from spillover.live.leases.streams.example import Applied, Counting
 from spillover.live.leases.streams.keys import StreamKeys, check_partition, partition_of
 from spillover.live.leases.streams.records import (
     Batch,
@@ -47,13 +45,6 @@ def test_keys_have_their_partition_for_ever():
         assert partition_of(key, 17) == crc % 17
 
 
-def test_keys_spread_evenly():
-    counts = [0] * 16
-    for number in range(16_000):
-        counts[partition_of(b"customer-%d" % number, 16)] += 1
-    assert 850 < min(counts) <= max(counts) < 1150
-
-
 @pytest.mark.parametrize(
     ("records", "size", "appended"),
     [(3, 1_000, 3), (100, 30, 3), (100, 31, 4), (1, 1, 1)],
@@ -67,17 +58,6 @@ def test_a_batch_is_sent_once_it_has_so_many_records_or_so_many_bytes(records, s
     while not writing.add("seventy", "key", None):
         pass
     assert writing.unsent == appended
-
-
-def test_everything_lies_under_the_tag_of_the_leases():
-    keys = StreamKeys.of("g")
-    named = [keys.checkpoints, keys.facts, keys.stream(3), keys.set_aside(3), keys.sink("x")]
-    named += [keys.allocation, keys.group, keys.writer("w")]
-    assert len(set(named)) == len(named)
-    assert all(name.startswith("{spillover:g}:") for name in named)
-    assert keys.stream(3) == "{spillover:g}:stream:3"
-    with pytest.raises(InputError, match="group"):
-        StreamKeys.of("no}good")
 
 
 @given(st.tuples(*[st.integers(0, EXACT)] * 5))
@@ -135,27 +115,6 @@ def test_added_up_increments_mean_the_same(first, second):
     assert len(effects) <= len(one_by_one)
 
 
-def test_each_effect_is_told_to_redis_in_its_own_words():
-    """In the order in which they were wished for; numbers as Redis reads them."""
-    effects = Effects()
-    effects.increment("n", "f", -7)
-    effects.put("h", "f", "ä")
-    effects.remove("h", b"g")
-    effects.add_member("s", "m")
-    effects.remove_member("s", b"m")
-    effects.set_bit("b", 0)
-    effects.set_bit("b", 2**32 - 1, value=False)
-    assert list(effects) == [
-        ("HINCRBY", "n", (b"f", b"-7")),
-        ("HSET", "h", (b"f", "ä".encode())),
-        ("HDEL", "h", (b"g",)),
-        ("SADD", "s", (b"m",)),
-        ("SREM", "s", (b"m",)),
-        ("SETBIT", "b", (b"0", b"1")),
-        ("SETBIT", "b", (b"4294967295", b"0")),
-    ]
-
-
 def test_an_increment_that_would_be_too_large_begins_another():
     """Each by itself can be told exactly; a sum of 2^53 could not."""
     effects = Effects()
@@ -167,44 +126,6 @@ def test_an_increment_that_would_be_too_large_begins_another():
     assert amounts == [(b"f", 2**53 - 1), (b"f", 2), (b"g", 1 - 2**53), (b"g", -1)]
     effects.increment("n", "h")
     assert list(effects)[-1] == ("HINCRBY", "n", (b"h", b"1"))
-
-
-def test_exactly_once_is_each_number_once_and_in_order():
-    """Of 0, 1, 2 and 3, whose sum is 6: as the example and its end-to-end tests look at it."""
-    well = Applied(0, expected=4, applied=4, distinct=4, sum=6, out_of_order=0)
-    assert (well.is_complete, well.is_exactly_once) == (True, True)
-    for wrong in (
-        {"applied": 5},
-        {"distinct": 3},
-        {"sum": 5},
-        {"sum": 7},
-        {"out_of_order": 1},
-        {"expected": 5},
-    ):
-        assert not replace(well, **wrong).is_exactly_once
-    assert not replace(well, applied=3).is_complete
-    assert replace(well, applied=5).is_complete, "more is another matter"
-    assert Applied(1, 0, 0, 0, 0, 0).is_exactly_once
-
-
-def test_the_example_counts_gaps_and_what_comes_again():
-    """A gap is one however wide it is; what one process did not see before has none."""
-    counting, effects = Counting(3), Effects()
-    for number in (5, 6, 6, 8, 9, 2, 11):
-        counting(Record("1-0", {b"value": b"%d" % number}), effects)
-    told = list(effects)
-    counts = {given[0]: int(given[1]) for command, _, given in told if command == "HINCRBY"}
-    assert counts == {b"applied": 7, b"sum": 47, b"out_of_order": 2}
-    bits = [int(given[0]) for command, _, given in told if command == "SETBIT"]
-    assert bits == [5, 6, 6, 8, 9, 2, 11]
-    assert {name for _, name, _ in told} == {"counts:3", "applied:3"}
-
-
-def test_a_million_increments_are_one_effect():
-    effects = Effects()
-    for _ in range(1000):
-        effects.increment("counts", "n")
-    assert list(effects) == [("HINCRBY", "counts", (b"n", b"1000"))]
 
 
 @pytest.mark.parametrize(

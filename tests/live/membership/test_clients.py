@@ -190,15 +190,6 @@ def test_a_node_that_takes_nothing_more_says_so_to_those_who_do_not_know(is_serv
         assert bed.ended == []
 
 
-def test_all_sessions_end_with_the_node():
-    with Bed() as bed:
-        bed.announce(1, "a")
-        for client in "cd":
-            bed.open(client)
-        bed.clients.close()
-        assert (bed.ended, bed.clients.closed) == (["c1", "d1"], True)
-
-
 def test_changes_that_overlap_are_told_once_more_and_not_by_a_node_that_has_ended():
     """Those who act on the first do not know of the second."""
     for ends in (False, True):

@@ -233,8 +233,8 @@ def test_it_rings_when_its_machine_is_due():
     async def check(shell, machine, servers):
         shell.start()
         shell._feed(NotReached(1, 0.0))
-        assert shell._timer.when() == pytest.approx(machine.next_deadline(), abs=0.2)
-        assert machine.next_deadline() < asyncio.get_running_loop().time() + 0.2
+        soon_s = asyncio.get_running_loop().time() + 0.2
+        assert machine.next_deadline() - 0.01 <= shell._timer.when() < soon_s
 
     with_servers(1, check)
 

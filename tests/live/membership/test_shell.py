@@ -7,6 +7,7 @@ import asyncio
 import logging
 import math
 import socket
+import sys
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from spillover.core.membership.events import Reason
 from spillover.inputs.topology_file import short_text
 from spillover.live.engine.timers import Timers
 from spillover.live.membership import shell
+from spillover.live.membership.reading import KNOWN_MAX, Reading
 from spillover.live.membership.shell import ConfigurationShell, NotTaken
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.membership.wire import encode_configuration
@@ -23,7 +25,7 @@ from spillover.model.configuration import Stamp, of_file
 from spillover.model.errors import PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
-from support.loop import until
+from support.loop import turn, until
 
 PLAIN = Topology(name="plain", clusters=(Cluster(id=ClusterId("a"), servers=1),))
 AT_FIRST = of_file(PLAIN, short_text(PLAIN))
@@ -128,6 +130,7 @@ def test_a_neighbor_that_gives_none_is_told_of_once(said, caplog, monkeypatch):
         node.shell.heard("c", higher)
         await until(lambda: node.adopted == [one])
         monkeypatch.setattr(configuration, "PAUSE_S", -math.inf)
+        monkeypatch.setattr(configuration, "COSTS_PAUSED", 0)
         node.shell.machine._left_alone.clear()  # as if the while were over
         node.shell.heard("b", higher)
         await until(lambda: levels() == ["INFO", "DEBUG"])
@@ -143,6 +146,26 @@ def test_a_neighbor_that_gives_none_is_told_of_once(said, caplog, monkeypatch):
         with_node({"b": said, "c": encode_configuration(one)}, main)
     lines = {record.getMessage().partition(" reason=")[0] for record in caplog.records}
     assert lines == {"no configuration neighbor=b"}
+
+
+def test_the_loop_has_its_turns_while_a_large_text_is_read():
+    """Also of an older node, which tells it in YAML; nobody's turn is left short after that."""
+    clusters = tuple(Cluster(id=ClusterId(f"c{n}"), servers=1) for n in range(1_000))
+    large = replace(PLAIN, clusters=clusters)
+    said = encode_configuration(of_file(large, short_text(large)))
+
+    async def main():
+        usual_s = sys.getswitchinterval()
+        reading = asyncio.create_task(Reading("plain").read(said, "b"))
+        turns = 0
+        while not reading.done():
+            await turn(0.001)
+            turns += 1
+        assert (await reading)[0].topology == large
+        assert turns > 10
+        assert sys.getswitchinterval() == usual_s
+
+    asyncio.run(main())
 
 
 def test_a_proposal_is_taken_as_the_next_version_or_refused(caplog, monkeypatch):
@@ -184,15 +207,46 @@ def test_what_was_taken_here_and_lost_is_told(caplog, monkeypatch):
     assert "configuration superseded" in caplog.records[-1].getMessage()
 
 
-def test_a_bug_in_asking_ends_the_node():
-    """It is told, and not just logged by the loop."""
-    bug = RuntimeError("a bug")
+def test_a_bug_in_asking_ends_no_node(caplog, monkeypatch):
+    """What a neighbor says is input: it is told, and others are asked."""
+    monkeypatch.setattr(shell._log, "filters", [])
+    newer = next_of(AT_FIRST, "c", 5)
 
     async def main(node):
         node.shell.heard("b", Stamp(7, "b", 1))
-        await until(lambda: node.failures == [bug])
+        await until(lambda: caplog.records)
+        node.shell.heard("c", newer.stamp)
+        await until(lambda: node.adopted == [newer])
+        assert node.failures == []
 
-    with_node({"b": bug}, main)
+    with caplog.at_level(logging.ERROR):
+        with_node({"b": RuntimeError("a bug"), "c": encode_configuration(newer)}, main)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("bug: a neighbor's configuration")
+
+
+def test_a_text_that_comes_again_is_not_read_again():
+    """A neighbor gives it other stamps; both what is taken and what is refused is known."""
+    other = replace(next_of(AT_FIRST, "b", 5), stamp=Stamp(9, "b", 1), lineage=())
+    refused = replace(other, text="clusters: {}")
+
+    async def main():
+        reading = Reading("plain")
+        first, cost_s = await reading.read(encode_configuration(other), "b")
+        again = replace(other, stamp=Stamp(10, "b", 1))
+        second, _ = await reading.read(encode_configuration(again), "b")
+        assert second == again
+        assert second.topology is first.topology
+        assert cost_s > 0.0
+        whys = [(await reading.read(encode_configuration(refused), "b"))[0] for _ in range(2)]
+        assert [str(one) for one in whys] == ["b: clusters: expected a list, got a mapping"] * 2
+        assert len(reading._known) == 2
+        for number in range(10):
+            text = f"max_hops: {number}"
+            await reading.read(encode_configuration(replace(other, text=text)), "b")
+        assert len(reading._known) == KNOWN_MAX
+
+    asyncio.run(main())
 
 
 # --- with a store ---------------------------------------------------------------------------------

@@ -6,13 +6,18 @@ import json
 from dataclasses import replace
 
 import pytest
+import yaml
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from spillover.inputs.topology_file import read_topology, short_text
+from spillover.inputs.topology_file import read_topology, short_text, told_text
 from spillover.live.membership.wire import decode_configuration, encode_configuration
+from spillover.model.addresses import is_plain_url
 from spillover.model.configuration import LINEAGE_MAX, Configuration, of_file
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Link, Topology
+from spillover.model.unlike_servers import Server
 
 A, B = (Cluster(id=ClusterId(name), servers=1, url=f"http://{name}:80") for name in "ab")
 PLAIN = Topology(
@@ -54,6 +59,22 @@ def test_older_nodes_leave_the_paper_s_policy_out():
     assert told_on == heard
 
 
+@given(st.text(st.characters(codec="utf-8")))
+def test_what_is_told_is_yaml_for_older_nodes_too(text: str):
+    """They read it as a file, strictly or not, whatever stands in names and urls."""
+    url = f"http://c{text}"
+    assume(is_plain_url(url))
+    pool = Cluster(id=ClusterId("p"), servers=(Server(id="s", rate=0.25),), url=url)
+    topology = replace(PLAIN, clusters=(A, B, pool))
+    told = told_text(topology)
+    assert yaml.safe_load(told) == json.loads(told)
+    heard = [decode_configuration(
+        encode_configuration(of_file(topology, one)), "b", "plain").topology
+        for one in (told, short_text(topology))]  # fmt: skip
+    assert heard == [topology, topology]
+    assert read_topology(told, "f", "plain") == topology
+
+
 def test_later_versions_may_say_more():
     said = json.loads(encode_configuration(changed(1))) | {"more": 1}
     assert decode_configuration(json.dumps(said), "b", "plain") == changed(1)
@@ -69,6 +90,11 @@ def test_later_versions_may_say_more():
         {"topology": "clusters: []"},
         {"topology": "a: ["},
         {"topology": ""},
+        {"topology": "{"},
+        {"topology": '{"clusters": 1e999}'},
+        {"topology": '{"clusters":' + "[" * 5_000},
+        {"topology": "x" * 1_048_577},
+        {"topology": "{" + ",".join(f'"k{n}":1' for n in range(60_000)) + "}"},
         {"lineage": [[5, "b", 1]]},
         {"lineage": [[0, "", 0]] * (LINEAGE_MAX + 1)},
     ],

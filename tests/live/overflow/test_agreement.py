@@ -12,12 +12,10 @@ import pytest
 from spillover.live.overflow import agreement as agreements
 from spillover.live.overflow import protocol
 from spillover.live.overflow.agreement import (
-    NAME_LENGTH_MAX,
     TOLD_MAX,
     TOLD_WITHIN_S,
     Agreement,
     Terms,
-    shortened,
 )
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.wire import Caller, MalformedMessage
@@ -138,14 +136,6 @@ def test_the_same_is_told_once_and_no_more_than_so_many_changes_within_a_minute(
     assert [change(number) for number in range(TOLD_MAX)] == [1] * (TOLD_MAX - 1) + [0]
 
 
-def test_who_is_at_no_address_disagrees_with_nobody(between, caplog):
-    """That it has ended is told elsewhere."""
-    between.turned_away({})
-    lines(caplog)
-    between.unanswered()
-    assert (between.disagreement, lines(caplog)) == (None, [])
-
-
 @pytest.mark.parametrize(
     ("headers", "words"),
     [
@@ -226,7 +216,3 @@ def test_who_speaks_other_versions_is_turned_away(between, caplog, told, there):
     words = f"protocol: version {own} here, {there} there"
     assert between.is_turned_away
     assert lines(caplog) == [("WARNING", "neighbor disagrees", words)]
-
-
-def test_names_are_told_up_to_a_length():
-    assert shortened("x" * (NAME_LENGTH_MAX + 1)) == "x" * NAME_LENGTH_MAX

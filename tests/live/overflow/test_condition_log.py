@@ -52,21 +52,6 @@ def test_each_change_is_told_once_and_trouble_louder(machine, said):
     assert (level, told["health"], told["before"]) == ("INFO", "recovering", "degraded")
 
 
-def test_a_node_that_is_troubled_from_the_start_is_told_of_once_it_changes(machine, said):
-    work(machine, 0.0, failed=True)
-    log = ConditionLog(machine)
-    assert said(log, 0.0) == []
-    work(machine, 1.0, failed=False)
-    assert [told["before"] for _, _, told in said(log, 1.0)] == ["degraded"]
-
-
-def test_servers_that_rest_are_trouble(machine, said):
-    log = ConditionLog(machine)
-    machine.servers.rest(1, 5.0)
-    ((level, _, told),) = said(log, 0.0)
-    assert (level, told["health"], told["before"]) == ("WARNING", "resting", "well")
-
-
 def test_books_that_do_not_balance_are_an_error_as_long_as_they_do_not(machine, said):
     log = ConditionLog(machine)
     machine.ledger.home["accepted"] += 2

@@ -73,10 +73,10 @@ def test_no_202_leaves_and_nothing_starts_before_it_is_confirmed(nodes, with_jou
         command = journal.asked[0]
         assert (command.request.id, command.origin) == ("k", ev.HOME)
         again = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
-        ref = node.shell.home_requests.find("k").ref
-        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
+        ref = node.shell.requests.home.find("k").ref
+        await nodes.until(lambda: len(node.shell.requests.waiters.of(ref)) == 2)
         assert [post.done(), again.done()] == [False, False]
-        assert node.shell.surely_never_ran(ref)
+        assert node.shell.machine.surely_never_ran(ref)
         journal.tell()
         assert [(await each).status for each in (post, again)] == [202, 202]
         status, told = await node.get("/requests/k?wait_ms=5000")
@@ -93,15 +93,15 @@ def test_what_cannot_be_confirmed_is_refused_and_its_name_is_free(nodes, with_jo
         await asked(nodes, journal)
         joins = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))
         looks = asyncio.ensure_future(node.get("/requests/k?wait_ms=9000"))
-        ref = node.shell.home_requests.find("k").ref
-        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 3)
+        ref = node.shell.requests.home.find("k").ref
+        await nodes.until(lambda: len(node.shell.requests.waiters.of(ref)) == 3)
         journal.tell(ok=False)
         for each in (later, joins):
             response = await each
             assert (response.status, b"queue_full" in response.body) == (429, True)
         status, told = await looks
         assert (status, told["state"], told["problem"]["reason"]) == (200, "failed", "queue_full")
-        assert node.shell.home_requests.find("k") is None
+        assert node.shell.requests.home.find("k") is None
         assert node.ledger.home["accepted"] == 0
         post = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))
         await asked(nodes, journal)
@@ -120,13 +120,13 @@ def test_a_failed_confirmation_leaves_the_answer_before(nodes, with_journal):
         await asked(nodes, journal)
         journal.tell()
         assert (await post).status == 504
-        before = node.shell.home_requests.find("k")
+        before = node.shell.requests.home.find("k")
         post = asyncio.ensure_future(node.post({"service_ms": 60_000}, headers=SOON, id="k"))
         await asked(nodes, journal)
-        assert node.shell.home_requests.find("k") is not before
+        assert node.shell.requests.home.find("k") is not before
         journal.tell(ok=False)
         assert (await post).status == 429
-        assert node.shell.home_requests.find("k") is before
+        assert node.shell.requests.home.find("k") is before
 
     with_journal(check)
 

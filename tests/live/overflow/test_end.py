@@ -11,7 +11,7 @@ LONG = {"service_ms": 60_000}
 
 
 def waiters(node, name):
-    return node.shell.waiters.of(node.shell.home_requests.find(name).ref)
+    return node.shell.requests.waiters.of(node.shell.requests.home.find(name).ref)
 
 
 def reason(response):
@@ -61,7 +61,7 @@ def test_a_node_that_is_to_end_takes_nothing_and_ends_what_it_has(nodes):
             assert (await a.send("DELETE", "/requests/runs"))[0] == 200
             await running
             await draining
-            assert not any(a.shell.left)
+            assert not any(a.shell.requests.left)
 
     nodes.run(main)
 
@@ -72,12 +72,12 @@ def test_neighbors_hear_no_reports_of_a_node_that_has_ended(nodes):
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
             shell = federation["a"].shell
-            await nodes.until(lambda: shell.streams._streams.get(0))
-            (stream,) = shell.streams._streams[0]
+            await nodes.until(lambda: shell.neighborhood.streams._streams.get(0))
+            (stream,) = shell.neighborhood.streams._streams[0]
             assert not stream.ended
             await shell.close()
             assert stream.ended
-            assert shell.streams.open(0, lambda _: None) is None
+            assert shell.neighborhood.streams.open(0, lambda _: None) is None
 
     nodes.run(main)
 

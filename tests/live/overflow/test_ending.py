@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
-from itertools import count
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -15,7 +12,7 @@ import pytest
 from spillover.core.overflow.events import Arrived
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.live.overflow import ending
-from spillover.live.overflow.ending import NAMES_MAX, NAMES_PER_LINE, Left, tell_lost
+from spillover.live.overflow.ending import Left
 from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
@@ -28,32 +25,6 @@ ANSWER = Answer(DONE, ("a",), msgspec.Raw(b"1"), None)
 @pytest.fixture(autouse=True)
 def every_line(caplog):
     caplog.set_level(logging.INFO, ending.__name__)
-
-
-@pytest.mark.parametrize(
-    ("left", "told"),
-    [
-        (Left(0, 0), None),
-        (Left(1, 0), "1 request under way"),
-        (Left(2, 0), "2 requests under way"),
-        (Left(0, 1), "1 result that nobody has fetched"),
-        (Left(3, 2), "3 requests under way and 2 results that nobody has fetched"),
-    ],
-)
-def test_what_is_lost_is_told_if_anything_is(left, told, caplog):
-    tell_lost(left)
-    lines = [(one.levelno, one.getMessage()) for one in caplog.records]
-    assert lines == ([] if told is None else [(logging.WARNING, f"ending: lost {told}")])
-    assert str(left) == (told or "nothing")
-
-
-def test_results_that_are_lost_are_named_a_line_at_a_time(caplog):
-    names = [f"r{number}" for number in range(NAMES_MAX + 7)]
-    tell_lost(Left(0, len(names)), names)
-    _, *others, last = (one.msg for one in caplog.records)
-    assert len(others) == NAMES_MAX // NAMES_PER_LINE
-    assert [name for line in others for name in line.fields["names"]] == names[:NAMES_MAX]
-    assert str(last) == "more results are lost count=7"
 
 
 class Foreign:
@@ -177,38 +148,6 @@ def test_neighbors_requests_are_waited_for_as_the_own_are(run, caplog, monkeypat
             loop.call_later(0.02 * number, end)
         assert await ended(held, 60.0, 60.0, foreign) < 5.0
         assert waits(caplog) == [("3 requests under way", 60.0)]
-
-    run(main())
-
-
-def test_what_has_ended_before_is_no_sign(run, monkeypatch):
-    """It looks when something ends, and now and then; not all the while: that would be thousands of
-    times. In the last millisecond it does, since timers of uvloop know no shorter one."""
-    looks = []
-    clock = SimpleNamespace(monotonic=lambda: looks.append(1) or time.monotonic())
-    monkeypatch.setattr(ending, "time", clock)
-
-    async def main():
-        held, take = home()
-        first, _ = take("x"), take("y")
-        held.answered(first.ref, ANSWER)
-        assert held.settled.is_set()
-        await ended(held, 0.1, 60.0)
-        assert len(looks) < 100
-
-    run(main())
-
-
-def test_what_is_waited_for_is_told_again_every_three_seconds(run, caplog, monkeypatch):
-    """With what is left of the time. A second passes between two looks."""
-    monkeypatch.setattr(ending, "time", SimpleNamespace(monotonic=count(1000.0).__next__))
-    monkeypatch.setattr(ending, "LOOK_EVERY_S", 0.001)
-
-    async def main():
-        held, take = home()
-        take("x")
-        await ended(held, 10.0, 60.0)
-        assert waits(caplog) == [("1 request under way", left_s) for left_s in (9.0, 6.0, 3.0)]
 
     run(main())
 

@@ -10,7 +10,7 @@ import msgspec
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.quotas import Quotas
-from spillover.live.overflow.home_requests import HomeRequests, fingerprint
+from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.model.access import NO_QUOTA
@@ -35,6 +35,8 @@ class Door:
     def __init__(self, *, kept_s=60.0):
         self.events = []
         self.refuses = False
+        self.due = []
+        """Other requests that are refused when the next event comes in."""
         self.refs = iter(range(1, 100))
         self.names = IdempotencyTable(kept_s, 100, 10**6)
         self.waiters = Waiters()
@@ -44,6 +46,8 @@ class Door:
 
     def _feed(self, event):
         self.events.append(event)
+        while self.due:
+            self.held.refused(ev.Refuse(self.due.pop().ref, ev.HOME, Refusal.MEMORY_FULL, 1.0))
         if self.refuses:
             self.held.refused(ev.Refuse(event.ref, ev.HOME, Refusal.QUEUE_FULL, 1.0))
 
@@ -75,38 +79,6 @@ def test_a_result_that_nobody_fetches_is_not_waited_for_beyond_its_time():
     assert door.held.find("x") is None
 
 
-def test_what_was_fetched_is_waited_for_no_more():
-    """And whoever waits for the end is told."""
-    door = Door()
-    entry = door.take(asynchronous=True)
-    assert door.held.result_s == -math.inf
-    door.held.answered(entry.ref, DONE)
-    assert door.held.result_s == entry.ended_s
-    assert (len(door.held), door.held.unfetched) == (0, 1)
-    door.held.settled.clear()
-    door.held.fetch(entry)
-    assert door.held.settled.is_set()
-    assert door.held.unfetched == 0
-
-
-def test_a_node_that_ends_takes_nothing():
-    """It would never be answered."""
-    door = Door()
-    door.take("early")
-    door.held.close()
-    refused = door.take("late")
-    assert (refused.reason, refused.origin) == (Refusal.DRAINING, ev.HOME)
-    assert refused.retry_after_s == 0.0, "another node may take it now"
-    told = Settled()
-    entry = door.take_passed(told, "later")
-    (refused,) = told
-    assert (refused.ref, refused.reason) == (entry.ref, Refusal.DRAINING)
-    assert (refused.origin, refused.retry_after_s) == (ev.HOME, 0.0)
-    assert [event.request.id for event in door.events] == ["early"]
-    assert (len(door.held), len(door.relays)) == (0, 0)
-    assert [door.held.find(name) for name in ("late", "later")] == [None, None]
-
-
 def test_what_is_refused_leaves_its_name_free_and_the_next_is_taken():
     """A refusal is not the answer to what comes after it."""
     door = Door()
@@ -120,6 +92,15 @@ def test_what_is_refused_leaves_its_name_free_and_the_next_is_taken():
     assert len(door.held) == 1
 
 
+def test_what_is_taken_while_another_request_is_refused_is_taken_all_the_same():
+    """An event that comes in may find others due: each is told what it came to itself."""
+    door = Door()
+    door.due.append(door.take("first"))
+    entry = door.take("x")
+    assert door.held.find("x") is entry
+    assert door.held.find("first") is None
+
+
 def test_everyone_who_waits_is_told_of_the_answer():
     door = Door()
     entry, told = door.take(), []
@@ -128,13 +109,6 @@ def test_everyone_who_waits_is_told_of_the_answer():
     door.held.answered(entry.ref, FAILED)
     assert door.held.settled.is_set()
     assert told == [FAILED]
-
-
-def test_who_has_no_name_is_given_one_that_nobody_has():
-    door = Door()
-    names = {door.take("", keyed=False).name for _ in range(50)}
-    assert len(names) == 50
-    assert all(name.startswith("a-") for name in names)
 
 
 def test_leaving_and_cancelling_are_not_the_same():
@@ -210,11 +184,3 @@ def test_all_are_told_once_that_what_was_unconfirmed_is_accepted():
         assert not door.held.is_unconfirmed(entry)
     assert accepted == [(entry, number) for entry in entries for number in range(2)]
     door.held.accepted(99)  # a neighbor's
-
-
-def test_what_was_asked_for_is_the_payload_and_the_type():
-    asked = [(b"1", "default"), (b"2", "default"), (b"1", "draw"), (b"1draw", "default")]
-    marks = [fingerprint(Request("x", True, work, (), kind)) for work, kind in asked]
-    assert len(set(marks)) == len(marks)
-    assert {len(mark) for mark in marks} == {16}
-    assert marks[0] == fingerprint(Request("y", True, b"1", ("a",), "default"))

@@ -84,7 +84,7 @@ def test_an_answer_that_is_read_after_the_deadline_harms_nobody_else():
             sink = Sink()
             wanted = PassedRequest("GET", path.encode(), ((b"Host", b"x"),), b"").encode()
             request = Request("", False, wanted, (), "default", 5, None, len(wanted))
-            shell.home_requests.take_passed(request, deadline_s, sink)
+            shell.requests.home.take_passed(request, deadline_s, sink)
             return sink
 
         try:

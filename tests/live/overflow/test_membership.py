@@ -14,7 +14,7 @@ def join(one, other):
     """Both are told of the link, and that the other is its end."""
     linked = (Link(between=("a", "b"), delay_ms=0.0),)
     for node, there in ((one, other), (other, one)):
-        node.shell.topology = replace(node.shell.topology, links=linked)
+        node.shell.go_by(replace(node.shell.topology, links=linked))
         node.shell.feed(ev.Join(there.shell.cluster.id, 0.0))
 
 

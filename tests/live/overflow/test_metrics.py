@@ -215,10 +215,3 @@ def test_requests_for_a_pool_are_counted_by_type_and_all_others_as_other(of):
     for server in ("big", "small"):
         assert gauges["server_up", server] == 1.0
     assert of(plain("a")).tokens is None
-
-
-def test_a_type_that_is_called_other_is_told_once(of):
-    metrics = of(unlike("a", {"other": "big"}))
-    for kind in ("other", "any"):
-        metrics.tokens.home_refused(kind)
-    assert grown(metrics) == {("type_requests_total", "refused", "other"): 2}

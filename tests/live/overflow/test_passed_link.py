@@ -40,7 +40,7 @@ async def fill(nodes, federation, *ids):
     for cluster in ids:
         shell = federation[cluster].shell
         take(shell, Told())
-        await nodes.until(lambda shell=shell: shell.workers.running)
+        await nodes.until(lambda shell=shell: shell.requests.workers.running)
         while shell.machine.settings.queue_limit and shell.machine.ledger.home["away"] < 2:
             take(shell, Told())
             await nodes.turn()
@@ -48,7 +48,7 @@ async def fill(nodes, federation, *ids):
 
 async def ran_at(nodes, federation, cluster, sink, **fields):
     """A client's request at a that runs at this cluster: (its entry, its service)."""
-    workers = federation[cluster].shell.workers
+    workers = federation[cluster].shell.requests.workers
     entry = take(federation["a"].shell, sink, **fields)
 
     def found():
@@ -63,11 +63,12 @@ async def nothing_left(nodes, federation):
 
     def is_left():
         for shell in shells:
-            for service in list(shell.workers.running.values()):
+            for service in list(shell.requests.workers.running.values()):
                 if service.relay is None:
                     service.begin()
                 service.end()
-        parts = ((s.relays, s.foreign_requests, s.waiters, s.home_requests) for s in shells)
+        under_way = (shell.requests for shell in shells)
+        parts = ((one.relays, one.foreign, one.waiters, one.home) for one in under_way)
         return any(len(part) for of_shell in parts for part in of_shell)
 
     await nodes.until(lambda: not is_left())
@@ -75,7 +76,7 @@ async def nothing_left(nodes, federation):
         machine = shell.machine
         await nodes.until(lambda m=machine: not m.register.visits and not m.servers.busy)
         machine.check()
-        assert (shell.relays.begun, machine.held.request_bytes) == (0, 0)
+        assert (shell.requests.relays.begun, machine.held.request_bytes) == (0, 0)
 
 
 HOPS = pytest.mark.parametrize("ids", [("a",), ("a", "b"), ("a", "b", "c")], ids=len)
@@ -105,7 +106,7 @@ def test_what_is_written_is_read_over_any_number_of_hops(nodes, ids, delay_ms):
             _, trailers, answer = sink.told[0]
             assert (trailers, answer.outcome, answer.path) == (((b"Checksum", b"7"),), DONE, ids)
             assert sink.body == b"one" + b"x" * 100_000 + b"three"
-            assert federation["a"].shell.relays.ends["whole"] == 1
+            assert federation["a"].shell.requests.relays.ends["whole"] == 1
             assert entry.answer is answer
             await nothing_left(nodes, federation)
 
@@ -162,11 +163,11 @@ def test_what_breaks_off_is_never_an_end(nodes, ids):
                     "it broke" if len(ids) == 1 else "the answer broke off after it had begun"
                 )
             machine = federation["a"].machine
-            assert machine.truncated == federation["a"].shell.relays.ends["truncated"] == 4
+            assert machine.truncated == federation["a"].shell.requests.relays.ends["truncated"] == 4
             names = [
                 service.name
                 for node in federation.nodes.values()
-                for service in node.shell.workers.services
+                for service in node.shell.requests.workers.services
             ]
             assert len(set(names)) == len(names), "something ran twice"
             await nothing_left(nodes, federation)
@@ -200,11 +201,11 @@ def test_a_client_that_leaves_ends_the_service(nodes, ids):
             service.begin()
             service.piece(b"x")
             await nodes.until(lambda: sink.body)
-            federation["a"].shell.home_requests.abandon(entry)
+            federation["a"].shell.requests.home.abandon(entry)
             assert sink.how == "broken"
             await nodes.until(lambda: service.how)
             assert service.how is Outcome.CANCELLED
-            assert federation["a"].shell.relays.ends["cancelled"] == 1
+            assert federation["a"].shell.requests.relays.ends["cancelled"] == 1
             await nothing_left(nodes, federation)
 
     nodes.run(main)
@@ -236,14 +237,14 @@ def test_cancels_at_random_instants_leave_nothing_behind(nodes, delay_ms):
                 sinks.append(Told())
                 open_now.append(take(shell, sinks[-1]))
                 for node in federation.nodes.values():
-                    go_on(node.shell.workers, random)
+                    go_on(node.shell.requests.workers, random)
                 for _ in range(random.randrange(4)):
                     await nodes.turn()
                 if random.random() < 0.7:
                     entry = open_now.pop(random.randrange(len(open_now)))
-                    shell.home_requests.abandon(entry)
+                    shell.requests.home.abandon(entry)
             for entry in open_now:
-                shell.home_requests.abandon(entry)
+                shell.requests.home.abandon(entry)
             await nothing_left(nodes, federation)
             assert all(sink.how for sink in sinks)
             assert shell.machine.ledger.home["accepted"] == 100
@@ -306,13 +307,13 @@ def test_a_link_that_is_cut_breaks_the_answer_off(nodes):
             await nodes.until(lambda: sink.body)
             shell = federation["b"].shell
             back = shell.machine.neighbors.index["a"]
-            shell.set_link(back, loss=1.0)
+            shell.neighborhood.emulated[back].set_faults(loss=1.0)
             service.piece(b"lost")
-            shell.set_link(back, loss=0.0)
-            await nodes.until(lambda: shell.links.emulated[back].faults.loss == 0.0)
-            shell.set_link(back, loss=1.0)
+            shell.neighborhood.emulated[back].set_faults(loss=0.0)
+            await nodes.until(lambda: shell.neighborhood.emulated[back].faults.loss == 0.0)
+            shell.neighborhood.emulated[back].set_faults(loss=1.0)
             await nodes.until(lambda: sink.how)
-            shell.set_link(back, loss=0.0)
+            shell.neighborhood.emulated[back].set_faults(loss=0.0)
             assert (sink.how, sink.body) == ("broken", b"x")
             await nodes.until(partial(bool, service.how))
             assert service.how is Outcome.CANCELLED
@@ -350,11 +351,11 @@ def test_an_end_that_waits_on_a_link_breaks_the_answer_off_when_its_node_ends(no
             service.piece(b"x")
             await nodes.until(lambda: sink.body)
             shell = federation["b"].shell
-            shell.set_link(shell.machine.neighbors.index["a"], delay_s=60.0)
+            shell.neighborhood.emulated[shell.machine.neighbors.index["a"]].set_faults(delay_s=60.0)
             service.end()
             await nodes.until(lambda: not shell.machine.register.visits)
             assert not sink.how
-            shell.foreign_requests.close()
+            shell.requests.foreign.close()
             await nodes.until(lambda: sink.how)
             assert (sink.how, sink.body) == ("broken", b"x")
             await nodes.until(lambda: not federation["a"].machine.ledger.home["away"])
@@ -368,7 +369,7 @@ def test_what_passes_is_refused_where_nothing_passes(nodes):
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
             a, b = federation["a"], federation["b"]
-            agreement = a.shell.peers.agreements[a.machine.neighbors.index["b"]]
+            agreement = a.shell.neighborhood.peers.agreements[a.machine.neighbors.index["b"]]
             headers = [(HELLO, hello_of(agreement.caller))]
             request = Request("x", keyed=False, work=passed().encode(), path=("a",))
             whole = b"".join(encode_pass(request, UNSAID, 5.0, None, pulled=False))

@@ -46,11 +46,6 @@ FRAMES = (
     encode_end((), Answer(DONE, ("a", "b")), STAY),
 )
 CHUNKS = tuple(b"%x\r\n%b\r\n" % (len(frame), frame) for frame in FRAMES)
-WHOLE = HTTP + b"".join(CHUNKS) + b"0\r\n\r\n"
-AT_ONCE = 50
-
-END_AT = len(HTTP + b"".join(CHUNKS)) - len(b"\r\n")
-"""From here on the frame with the end is there."""
 
 
 class Home:
@@ -110,37 +105,6 @@ class Got:
         self.body += data
 
 
-def test_an_answer_cut_off_anywhere_is_lost_and_never_answered(run):
-    async def main():
-        async def answer(reader, writer):
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0])
-            body = await reader.readexactly(length)
-            place = int(body.partition(b'"id":"r')[2].partition(b'"')[0])
-            writer.write(WHOLE[:place])
-            writer.close()
-
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        home = Home(server.sockets[0].getsockname()[1])
-        try:
-            sinks = {place: Got() for place in range(1, len(WHOLE) + 1)}
-            for place, sink in sinks.items():
-                home.hand_over(place, sink)
-                if place % AT_ONCE == 0 or place == len(WHOLE):
-                    await until(lambda upto=place: all(home.ends[k + 1] for k in range(upto)))
-            for place, sink in sinks.items():
-                is_whole = place >= END_AT
-                expected = ev.ForwardAnswered if is_whole else ev.ForwardLost
-                assert [type(one) for one in home.ends[place]] == [expected], place
-                assert b"somemore".startswith(sink.body)
-                assert sink.has_begun or not sink.body
-        finally:
-            await home.close()
-            server.close()
-
-    run(main())
-
-
 @asynccontextmanager
 async def answering(*answers):
     """A neighbor that answers so, one request after the other, and a home that asks it; then it
@@ -184,35 +148,9 @@ def streamed(*frames, status=200, kind=STREAM):
 
 FAR = Stay(0.0, 2.0, 4.0)
 """Some seconds that its body was awaited there, and more that its answer was held back."""
-SO_FAR = SoFar(("a", "b"), 0.5, 0.25, 0.125)
 DONE_THERE = Answer(DONE, ("a", "b"), None, None, 0.5, 0.25, 0.125)
 PASSED_HEAD = PassedHead(200, b"OK", ())
-IN_FRAMES = streamed(
-    encode_head(PASSED_HEAD, SO_FAR, FAR), piece_head(4) + b"some", encode_end((), DONE_THERE, FAR)
-)
 AT_ONCE_ANSWER = http(encode_whole(PASSED_HEAD, b"some", (), DONE_THERE, FAR))
-
-
-@pytest.mark.parametrize("answer", [IN_FRAMES, AT_ONCE_ANSWER], ids=["frames", "whole"])
-def test_how_long_both_ways_took_is_told_with_the_answer(answer):
-    """By what the neighbor says of its stay; opening the connection is a part of the way there."""
-
-    async def main():
-        async with answering(answer, answer) as home:
-            for ref in (1, 2):
-                sink = Got()
-                home.hand_over(ref, sink)
-                await until(lambda ref=ref: home.ends[ref])
-                began, (answered,) = home.begun[ref], home.ends[ref]
-                assert began.so_far == SO_FAR
-                assert answered.answer == DONE_THERE
-                assert began.leg_s == answered.leg_s
-                assert 2.0 < began.leg_s < 4.0 < answered.return_leg_s < 6.0
-                assert 0.0 < answered.opening_s < 2.0
-                assert sink.body == b"some"
-                assert home.became == ["answered"] * ref
-
-    asyncio.run(main())
 
 
 def test_a_request_is_handed_over_with_what_is_left_of_its_deadline():
@@ -229,19 +167,6 @@ def test_a_request_is_handed_over_with_what_is_left_of_its_deadline():
             assert (first.load, first.pulled) == (load, True)
             assert (second.load, second.pulled) == (None, False)
             assert PassedRequest.decode(first.request.work).method == "GET"
-
-    asyncio.run(main())
-
-
-def test_what_was_handed_over_is_let_go_once_its_answer_has_begun():
-    """It is needed until then, to be handed over again."""
-
-    async def main():
-        async with answering(HTTP + CHUNKS[0]) as home:
-            request = home.hand_over(1, Got())
-            assert request.work is not None
-            await until(lambda: 1 in home.begun)
-            assert request.work is None
 
     asyncio.run(main())
 
@@ -277,22 +202,6 @@ def test_only_what_comes_as_such_is_an_answer(answer, expected, says, caplog):
 
     asyncio.run(main())
     assert says in caplog.text
-
-
-def test_a_source_that_is_closed_is_lost_and_its_connection_is_closed():
-    """As where nothing more of an answer comes for too long."""
-
-    async def main():
-        async with answering(HTTP + CHUNKS[0]) as home:
-            home.hand_over(1, Got())
-            await until(lambda: 1 in home.begun)
-            relay = home.relays._open[1]
-            relay.source.close("nothing more came")
-            assert [type(one) for one in home.ends[1]] == [ev.ForwardLost]
-            assert home.became == ["lost"]
-            await asyncio.wait_for(home.left.wait(), LIMIT_S)
-
-    asyncio.run(main())
 
 
 def test_an_answer_that_nobody_waits_for_any_more_is_not_told_of():

@@ -10,7 +10,6 @@ import pytest
 
 from spillover.live.overflow import wire
 from spillover.live.overflow.protocol import SPOKEN
-from spillover.model.request import Answer, Outcome
 from support.ports import free_ports
 
 
@@ -281,7 +280,7 @@ def test_a_connection_that_is_refused_does_not_keep_the_request_away(nodes):
         async with nodes.Federation(pair(nodes)) as federation:
             a = federation["a"]
             held = await occupy(nodes, a, 200.0)
-            link = a.shell.links.by_handle[0]
+            link = a.shell.neighborhood.links[0]
             nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
             before = link._client
             link._client = link._clients.of_link(nobody, link._agreement.caller, 1, link.CONNECTION)
@@ -336,35 +335,7 @@ def test_only_neighbors_may_hand_requests_on(nodes):
     nodes.run(main)
 
 
-def test_what_remains_of_a_deadline_travels(nodes):
-    """The neighbor expires what it got in time but cannot start in time."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            a, b = federation["a"], federation["b"]
-            body = b"".join(wire.encode_forward(request(nodes, "late"), wire.Caller("a"), 0.05))
-            held = await occupy(nodes, b)
-            blocked = await occupy(nodes, a)
-            status, _, answer = await b.send("POST", SPOKEN[0].forward, body)
-            assert (status, answer["outcome"]) == (200, Outcome.EXPIRED)
-            assert b.ledger.foreign["answered"] == 1
-            held.cancel()
-            blocked.cancel()
-
-    nodes.run(main)
-
-
 def request(nodes, name):
     from spillover.model.request import Request
 
     return Request(name, keyed=True, work=wire.NOTHING, path=("a",))
-
-
-def test_answers_carry_all_that_they_cost():
-    """An answer that is relayed keeps its durations, in the units of the wire."""
-    answer = Answer(Outcome.DONE, ("a", "b"), None, None, 0.5, 0.25, 0.125, 0.0625)
-    stay = wire.Stay(held_s=0.75, reading_s=0.5, answer_delay_s=0.25)
-    decoded, decoded_stay = wire.decode_answer(wire.encode_answer(answer, stay))
-    assert decoded_stay == stay
-    assert (decoded.queued_s, decoded.network_s) == (0.5, 0.25)
-    assert (decoded.service_s, decoded.return_s) == (0.125, 0.0625)

@@ -29,9 +29,9 @@ from spillover.live.overflow.report_lines import (
 from spillover.model.configuration import Stamp
 from spillover.model.errors import NotDelivered
 from spillover.model.load import LoadNow, LoadReport
-from spillover.model.request import DONE, Answer, Request
+from spillover.model.request import Request
 from spillover.model.topology import Cluster, Topology
-from support.loop import turn, until
+from support.loop import until
 from support.scripted_server import RESET, answer, scripted
 
 TOPOLOGY = Topology(name="test", clusters=(Cluster(id="a", servers=1),))
@@ -160,19 +160,6 @@ def test_the_end_of_a_stream_is_the_end_of_a_neighbor_until_there_is_another(sai
     asyncio.run(main())
 
 
-def test_that_there_are_no_reports_is_told_once_for_each_reason_without_what_was_asked(said):
-    async def main():
-        async with linked(answer(404), answer(404), answer(404), answer(503)) as end:
-            await until(lambda: len(end.neighbor.seen) >= 5, limit_s=20.0)
-        told = said()
-        assert [(level, words) for level, words, _ in told] == [("INFO", "no reports")] * 2
-        reasons = [fields["reason"] for _, _, fields in told]
-        assert [reason[-7:] for reason in reasons] == ["got 404", "got 503"]
-        assert not any("?" in reason or "configuration" in reason for reason in reasons)
-
-    asyncio.run(main())
-
-
 def test_who_turns_one_away_is_asked_nothing_until_it_is_gone(said):
     """A stranger has the neighbor's address; then nobody has it."""
     stranger = answer(403, spillover_cluster="x", spillover_configuration="9 x 1")
@@ -185,15 +172,6 @@ def test_who_turns_one_away_is_asked_nothing_until_it_is_gone(said):
             with pytest.raises(NotDelivered, match="cluster b is not at its address"):
                 await end.link.ask_federation(b"", 5.0)
             await until(lambda: not end.agreement.is_turned_away)
-
-    asyncio.run(main())
-
-
-def test_who_speaks_no_version_in_common_says_so():
-    async def main():
-        async with linked(answer(400, spillover_protocol="7 8")) as end:
-            await until(lambda: end.agreement.is_turned_away)
-            assert end.agreement.disagreement.endswith("7 or 8 there")
 
     asyncio.run(main())
 
@@ -218,19 +196,6 @@ def test_a_refusal_tells_the_load_there_and_who_refused(headers, load, status):
     asyncio.run(main())
 
 
-def test_what_breaks_off_is_lost_and_why_is_in_the_log_of_those_who_look_closely(said):
-    async def main():
-        async with linked(RESET, listens=False) as end:
-            end.forward(3)
-            await until(lambda: end.events)
-            assert (end.events, end.became) == ([ev.ForwardLost(3)], ["lost"])
-        ((level, words, fields),) = said()
-        assert (level, words) == ("DEBUG", "request lost")
-        assert fields["reason"]
-
-    asyncio.run(main())
-
-
 def test_some_connections_are_open_ahead_of_need(said):
     """No more than may be; that nobody is there yet is no error."""
 
@@ -244,20 +209,6 @@ def test_some_connections_are_open_ahead_of_need(said):
         await nobody.link.close()
         told = [(level, words) for level, words, _ in said()]
         assert told == [("INFO", "neighbor is not reachable yet")]
-
-    asyncio.run(main())
-
-
-def test_how_long_a_connection_took_to_open_is_told_with_the_answer():
-    answered = wire.encode_answer(Answer(DONE, ("a", "b")), wire.Stay(0.0, 0.0, 0.0))
-
-    async def main():
-        async with linked(answer(200, answered), listens=False) as end:
-            end.forward(1)
-            await until(lambda: end.events)
-            (event,) = end.events
-            assert 0.0 < event.opening_s <= event.leg_s < 5.0
-            assert end.became == ["answered"]
 
     asyncio.run(main())
 
@@ -284,20 +235,6 @@ def test_what_is_recalled_once_it_has_left_closes_its_connection():
             end.link.recall(1)
             assert (end.link._client.busy, end.events, end.became) == (0, [], ["recalled"])
             await until(lambda: not end.neighbor._connections)
-
-    asyncio.run(main())
-
-
-def test_what_waits_on_a_link_that_is_closed_never_leaves():
-    async def main():
-        async with linked(answer(200), listens=False, delay_s=60.0) as end:
-            end.forward(1)
-            (way,) = end.link._ways.values()
-            assert way.parcel.waiting
-            await end.link.close()
-            assert not way.parcel.waiting
-            await turn()
-            assert end.neighbor.seen == []
 
     asyncio.run(main())
 

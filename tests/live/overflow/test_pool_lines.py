@@ -1,5 +1,4 @@
-"""What the lines on the servers of a pool hold, for whoever is to look at them. How often there is
-one is in `test_pool_log`."""
+"""What the lines on the servers of a pool hold, for whoever is to look at them."""
 
 from __future__ import annotations
 

@@ -5,25 +5,12 @@ from __future__ import annotations
 import pytest
 
 from spillover.live.overflow.protocol import (
-    SPOKEN,
-    TELLING,
     TOLD_MAX,
     VERSION,
     VERSIONS,
-    Calls,
-    difference,
     is_of_another_version,
     read_versions,
 )
-
-
-def test_two_versions_are_spoken_the_newest_first():
-    assert VERSIONS == (VERSION, VERSION - 1)
-    assert read_versions(TELLING) == VERSIONS
-    assert SPOKEN[0] == Calls(
-        VERSION,
-        *(f"/peer/v{VERSION}/{name}" for name in ("forward", "cancel", "reports", "federation")),
-    )
 
 
 @pytest.mark.parametrize(
@@ -64,10 +51,3 @@ def test_a_call_of_another_version_is_known_by_its_path(path, is_another):
 )
 def test_versions_are_read_as_numbers_and_a_bounded_number_of_them(told, versions):
     assert read_versions(told) == versions
-
-
-def test_that_there_is_none_in_common_is_said_in_words():
-    own = f"{VERSION} or {VERSION - 1}"
-    assert difference((9, 8)) == f"protocol: version {own} here, 9 or 8 there"
-    assert difference((9,)) == f"protocol: version {own} here, 9 there"
-    assert difference(()) == f"protocol: version {own} here, another there"

@@ -340,16 +340,6 @@ def test_a_silent_answer_is_broken_off_and_the_sweep_ends_with_the_last(clock):
     assert node.bell.rings == []
 
 
-def test_one_sweep_looks_at_all_answers():
-    node = Node()
-    for number in (1, 2):
-        node.take(Told(), f"r{number}")
-        _, relay = node.begin(number)
-        assert len(node.bell.rings) == 1
-        relay.end(())
-        node.feed(ev.ServiceEnded(number, DONE, 1.0))
-
-
 def test_the_limits_are_those_of_the_cluster(clock):
     """Also one for all of an answer, whatever comes of it."""
     limits = {"passed_idle_ms": 5000.0, "passed_stall_ms": 2000.0, "passed_total_ms": 9000.0}
@@ -460,19 +450,6 @@ def test_an_answer_that_is_held_is_passed_only_if_the_machine_says_so():
     node.check_empty()
     node.relays.hold(2, said, b"", ())  # too late for anybody
     node.check_empty()
-
-
-def test_how_long_a_head_took_is_told_where_the_client_is(clock):
-    """Not where a neighbor's request is served too: that would count it twice."""
-    node, seen = Node(), []
-    node.relays.on_head = seen.append
-    node.take(Told())
-    clock.now_s += 3.0
-    node.begin(1)
-    assert (seen, node.relays.head_of(1), node.relays.head_of(2)) == ([3.0], HEAD, None)
-    node.relays.open(2, Told())
-    node.relays.began(ev.Began(2, ev.HOME + 1, ev.SoFar(("b", "a"), 0.0, 0.0, 0.0)))
-    assert seen == [3.0]
 
 
 def test_an_answer_that_has_ended_leaves_nothing_to_collect():

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.overflow.request_log import PATH_LENGTH_MAX, is_logged, log_request, shown_path
+from spillover.live.overflow.request_log import is_logged, log_request
 from spillover.live.process.logs import REQUESTS_LOGGER
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.trace_context import TraceContext
@@ -44,18 +44,3 @@ def test_it_tells_where_it_ended_and_what_it_took(caplog, parent):
         "problem": "it broke",
     }
     assert line.msg.fields == told | ({} if parent is None else {"traceparent": parent})
-
-
-@pytest.mark.parametrize(
-    ("target", "told"),
-    [
-        ("/a/b?key=secret", "/a/b"),
-        ("/a#secret", "/a"),
-        ("http://me:secret@host/a?secret", "/a"),
-        ("*", "*"),
-        ("", ""),
-        ("/" + "a" * PATH_LENGTH_MAX, "/" + "a" * (PATH_LENGTH_MAX - 1) + "..."),
-    ],
-)
-def test_a_path_is_told_without_what_may_be_secret(target, told):
-    assert shown_path(target) == told

@@ -32,13 +32,13 @@ class Here:
         topology = topology_of("a", "b", clusters=LONG).with_urls(URLS)
         self.shell = NodeShell(topology, "a", seed=1)
         self.tenants = Tenants(self.shell, of)
-        self.quotas = self.shell.home_requests.quotas
+        self.quotas = self.shell.requests.home.quotas
 
     def take(self, tenant):
         if self.quotas.ask(tenant, 0.0) is not None:
             return None
         request = Request(request_id_of(tenant, ""), False, msgspec.Raw(b"1"))
-        return self.shell.home_requests.take(request, 1e12)
+        return self.shell.requests.home.take(request, 1e12)
 
     def told(self, name, **labels):
         """{tenant: value} of one metric, where it is not 0."""

@@ -30,22 +30,22 @@ def test_time_at_the_neighbor_is_no_time_on_the_way(nodes, delay_ms):
             held = a.post({"service_ms": 9000})
             await nodes.until(lambda: a.machine.servers.busy == 1)
             sent_s = time.monotonic()
-            response = await a.post({"service_ms": 600})
+            response = await a.post({"service_ms": 1600})
             waited_ms = (time.monotonic() - sent_s) * 1e3
             assert response.status == 200
             timing = json.loads(response.body)["timing_ms"]
             told_ms = timing["queued"] + timing["network"] + timing["service"]
             assert timing["total"] == pytest.approx(told_ms, abs=0.01)
             assert told_ms + timing["return"] <= waited_ms + CLOCKS_MS
-            assert delay_ms <= timing["network"] < delay_ms + 250.0
-            assert delay_ms <= timing["return"] < delay_ms + 250.0
-            assert timing["service"] == 600.0
+            assert delay_ms <= timing["network"] < delay_ms + 750.0
+            assert delay_ms <= timing["return"] < delay_ms + 750.0
+            assert timing["service"] == 1600.0
             held.cancel()
 
     nodes.run(main)
 
 
-OPENING_S, DELAY_S = 0.3, 0.04
+OPENING_S, DELAY_S = 0.6, 0.04
 
 
 def open_late(monkeypatch, node):
@@ -56,7 +56,7 @@ def open_late(monkeypatch, node):
         await turn(OPENING_S)
         return await open_at_once(self, make)
 
-    (link,) = node.shell.links.by_handle.values()
+    (link,) = node.shell.neighborhood.links.values()
     for connection in list(link._client._kept.idle):
         connection.close()
     monkeypatch.setattr(Opening, "_open_socket", open_socket)
@@ -101,7 +101,7 @@ def test_nor_is_it_where_answers_pass_through(nodes, monkeypatch, at_once):
             open_late(monkeypatch, a)
             sink = Told()
             take(a.shell, sink)
-            (service,) = await nodes.until(lambda: b.shell.workers.services)
+            (service,) = await nodes.until(lambda: b.shell.requests.workers.services)
             if at_once:
                 service.whole(b"one")
             else:
@@ -109,6 +109,6 @@ def test_nor_is_it_where_answers_pass_through(nodes, monkeypatch, at_once):
                 service.end()
             await nodes.until(lambda: sink.how)
             check_way(a, sink.told[0][2].network_s)
-            a.shell.workers.services[0].fail()
+            a.shell.requests.workers.services[0].fail()
 
     nodes.run(main)

@@ -5,7 +5,6 @@ turn, and bounds.
 from __future__ import annotations
 
 import asyncio
-import time
 from itertools import count
 from types import SimpleNamespace
 
@@ -14,7 +13,6 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import SpanKind
 
 from spillover.core.overflow.events import HOME, Refuse
-from spillover.core.overflow.history import Note
 from spillover.live.overflow.tracing.spans import PROBLEM_LENGTH_MAX, SpanMaker
 from spillover.live.overflow.tracing.visits import (
     RECORDS_MAX,
@@ -96,18 +94,6 @@ def test_each_call_of_a_service_is_an_attempt(visit):
     assert len(calls[1].attributes["url.full"]) == URL_LENGTH_MAX
 
 
-def test_a_call_that_was_answered_is_no_call_without_an_answer(visit):
-    """Whatever was said, as where it is called again because it has said that it takes nothing."""
-    numbers = iter(range(3, 9))
-    way = Way(visit, visit.begin(2, 10.0), lambda: next(numbers))
-    for status in (503, None, 200):
-        way = way.sent_to("GET", URL)
-        visit.under_way.status = status
-    assert [(one.status, one.error) for one in visit.attempts[:2]] == [
-        (503, None), (None, "no_answer"),
-    ]  # fmt: skip
-
-
 def test_a_call_after_one_that_has_ended_is_another_attempt(visit):
     """What ended then keeps what was said of it."""
     way = Way(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__).sent_to("GET", URL)
@@ -159,22 +145,6 @@ def test_what_is_under_way_at_the_end_ends_with_the_visit(visit):
     assert (visit.under_way, visit.waits, visit.error) == (None, [(10.0, 11.0)], "cancelled")
 
 
-def test_spans_tell_the_time_of_the_wall():
-    """Of instants by the node's own clock, which begins anywhere."""
-    now_s = time.monotonic()
-    visit = VisitTrace(PLACE, Request(RequestId("r"), False, b"1"), now_s, is_home=True)
-    visit.end(now_s + 5.0, 0.0, Answer(DONE, ("a",)), 200, "")
-    server, queue = spans_of(visit)
-    assert server.start_time == queue.start_time == pytest.approx(time.time_ns(), abs=9e9)
-    assert server.end_time - server.start_time == pytest.approx(5e9, rel=1e-6)
-
-
-@pytest.mark.parametrize(("is_sampled", "flags"), [(True, "01"), (False, "00")])
-def test_what_comes_behind_is_told_where_it_stands(is_sampled, flags):
-    place = Place(0xABC, 1, None, "", is_sampled)
-    assert place.parent(0xDEF) == f"00-{'0' * 29}abc-{'0' * 13}def-{flags}"
-
-
 def test_what_is_tried_for_ever_is_told_only_up_to_a_bound(visit):
     for number in range(3 * RECORDS_MAX):
         attempt = visit.begin(number + 2, 10.0 + number)
@@ -187,14 +157,6 @@ def test_what_is_tried_for_ever_is_told_only_up_to_a_bound(visit):
     assert "error.type" not in server.attributes
     assert server.attributes["http.response.status_code"] == 429
     assert server.attributes["spillover.outcome"] == "refused"
-
-
-def test_records_are_events_as_explain_tells_them(visit):
-    visit.records.append(Note(10.5, RequestId("r"), "not_started", None, "busy \ud800"))
-    visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
-    (event,) = spans_of(visit)[0].events
-    assert (event.name, dict(event.attributes)) == ("not_started", {"spillover.problem": "busy ?"})
-    assert event.timestamp - spans_of(visit)[0].start_time == pytest.approx(0.5e9, rel=1e-3)
 
 
 DOORS = Cluster(id="a", servers=1, url="https://a.example", proxy_url="http://door.example:8080")
@@ -282,43 +244,6 @@ def test_whose_error_a_status_is(visit, status, by_server, by_client):
     assert call.status.is_unset == (by_client is None)
 
 
-@pytest.mark.parametrize(("status", "told"), [(400, None), (429, None), (499, None), (500, "why")])
-def test_a_reason_makes_no_error_of_what_a_caller_has_done(visit, status, told):
-    visit.end(11.0, 0.0, Answer(Outcome.FAILED, ("a",), problem="words"), status, "why")
-    server = spans_of(visit)[0]
-    assert server.attributes.get("error.type") == told
-    assert server.status.is_unset == (told is None)
-    assert server.status.description == (told and "words")
-    assert server.attributes["http.response.status_code"] == status
-
-
-def test_which_methods_are_known_the_environment_can_say(visit, monkeypatch):
-    monkeypatch.setenv("OTEL_INSTRUMENTATION_HTTP_KNOWN_METHODS", "GET, BREW")
-    for method, name in (("BREW", "BREW"), ("GET", "GET"), ("POST", "HTTP")):
-        visit.method = method
-        visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
-        server = spans_of(visit)[0]
-        assert server.name == name
-        assert server.attributes["http.request.method"] == ("_OTHER" if name == "HTTP" else name)
-
-
-@pytest.mark.parametrize(
-    ("urls", "own", "door"),
-    [
-        ({}, (None, None), (None, None)),
-        ({"url": "http://a:81"}, ("a", 81), ("a", 81)),
-        ({"url": "http://a:81", "proxy_url": "http://d"}, ("a", 81), ("d", 80)),
-        ({"proxy_url": "http://d"}, (None, None), ("d", 80)),
-    ],
-)
-def test_by_which_door_a_request_came_in_as_far_as_the_cluster_has_any(visit, urls, own, door):
-    visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
-    for visit.route, expected in (("/requests", own), (None, door)):
-        told = spans_of(visit, Cluster(id="a", servers=1, **urls))[0].attributes
-        assert (told.get("server.address"), told.get("server.port")) == expected
-        assert told.get("url.scheme") == (expected[0] and "http")
-
-
 def test_all_spans_of_a_visit_are_in_the_same_state_of_its_trace(visit):
     """Sampled, by the tracestate that goes along; where there is none, none is told."""
     visit.begin(2, 11.0)
@@ -349,12 +274,3 @@ def test_work_that_calls_nobody_tells_how_it_failed(visit):
     assert call.attributes["server.address"] == "h"
     assert "url.scheme" not in call.attributes
     assert (call.name, call.status.is_unset) == ("GET", True)
-
-
-def test_who_made_a_span_is_told_with_it(visit):
-    visit.end(11.0, 0.0, Answer(DONE, ("a",)), 200, "")
-    made = SpanMaker(Resource({"service.name": "x"}), Cluster(id="a", servers=1), NUMBERS.__next__)
-    for span in made.spans(visit):
-        assert span.resource.attributes["service.name"] == "x"
-        assert span.instrumentation_scope.name == "spillover"
-        assert span.instrumentation_scope.version

@@ -40,13 +40,6 @@ def test_a_report_tells_of_groups(told):
     assert report_lines.decode_line(line[:-1]).groups == tuple(told)
 
 
-def test_a_plain_report_is_as_it_was():
-    """It has no field more, nor has a question of it."""
-    assert b"group" not in report_lines.encode_report(report())
-    assert report_lines.encode_ask(LOAD) == b'{"ask":[1,2,3,0.5,true]}\n'
-    assert report_lines.encode_no_work(LOAD) == b'{"no_work":[1,2,3,0.5,true]}\n'
-
-
 def test_a_question_names_the_group():
     """And so does the answer that there is nothing."""
     asked = report_lines.decode_line(report_lines.encode_ask(LOAD, "llm")[:-1])

@@ -35,6 +35,8 @@ CLOSED = "print('ready', flush=True); os.read(0, 1); os.kill(os.getpid(), signal
 ITS_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
 COMMANDS = "spillover.cli.commands"
 """Imported by each command, before anything else."""
+SERVER = "spillover.apps.node.server"
+"""Imported once a node has looked at its options."""
 
 
 def starting(*arguments, module=COMMANDS, act=TO_ITSELF, before="", **options):
@@ -49,9 +51,6 @@ def starting(*arguments, module=COMMANDS, act=TO_ITSELF, before="", **options):
     "command",
     [
         ("node", "--topology", "nowhere.yaml", "--cluster", "a"),
-        ("up", "nowhere.yaml"),
-        ("queue", "--id", "p", "--store", "/dev/null"),
-        ("queue", "work", "--producer", "nonsense", "--handler", "python:os:getpid"),
         ("lease", "run", "--group", "g", "--node", "n", "--redis", "nonsense"),
     ],
     ids=" ".join,
@@ -64,13 +63,12 @@ def test_each_service_lives_to_say_what_is_wrong(command, tmp_path):
     assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize("module", [COMMANDS, "spillover.apps.node.server"])
-def test_a_node_heeds_it_once_it_can(module, tmp_path):
-    """After it has looked at its options, too. Here it has no files that could be read again."""
+def test_a_node_heeds_it_once_it_can(tmp_path):
+    """Here it has no files that could be read again."""
     (port,) = free_ports(1)
     topology = tmp_path / "one.yaml"
     topology.write_text(f"clusters: [{{id: a, servers: 1, url: 'http://127.0.0.1:{port}'}}]\n")
-    node = starting("node", "--topology", str(topology), "--cluster", "a", module=module)
+    node = starting("node", "--topology", str(topology), "--cluster", "a", module=SERVER)
     try:
         told = ""
         while "node listens" not in told:
@@ -82,12 +80,6 @@ def test_a_node_heeds_it_once_it_can(module, tmp_path):
     finally:
         node.kill()
         node.communicate()
-
-
-def test_what_goes_on_but_is_no_service_ends_by_it():
-    process = starting("sim", "overflow", "--topology", "ring5", "--workload", "bursts")
-    process.communicate(timeout=30)
-    assert process.returncode == -signal.SIGHUP
 
 
 def test_a_terminal_that_has_gone_is_the_end(tmp_path):

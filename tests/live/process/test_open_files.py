@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 
 import pytest
@@ -24,7 +25,14 @@ def test_files_that_are_used_up_are_told_once_a_period(none_left, caplog, monkey
     monkeypatch.setattr(logs.time, "monotonic", lambda: now_s)
     told = []
     for now_s in (1000.0, 1000.5, 1001.0, 1002.0):  # noqa: B007 - what the clock says
-        tell_if_used_up()
+        assert tell_if_used_up(were_used_up=True)
         told.append(len(caplog.records))
     assert told == [1, 1, 2, 3]
     assert "no more files may be open (ulimit -n) reason=" in caplog.text
+
+
+def test_that_files_can_be_opened_again_is_told_once(caplog):
+    caplog.set_level(logging.INFO)
+    assert not tell_if_used_up(were_used_up=True)
+    assert not tell_if_used_up(were_used_up=False)
+    assert caplog.messages == ["files can be opened again"]

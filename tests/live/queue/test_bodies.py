@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from spillover.live.queue import bodies as bodies_module
 from spillover.live.queue.bodies import FILE_PIECE_BYTES, PIECE_BYTES, Bodies, Damaged
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
 from support.loop import turn, until
@@ -138,18 +137,6 @@ def test_how_often_an_object_was_granted_is_written_soon_and_at_the_end(tmp_path
 
     with_bodies(first, tmp_path)
     with_bodies(then, tmp_path)
-
-
-def test_without_a_store_no_count_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies_module, "NOTE_S", 0.0)
-
-    async def main(bodies: Bodies) -> None:
-        number = await stored(bodies, b"one")
-        bodies.delivered(number, 1)
-        bodies.note(number, 1, dead=False)
-        assert (bodies._deliveries, bodies._noting) == ({}, None)
-
-    with_bodies(main)
 
 
 def test_who_waits_no_more_for_an_acknowledgement_leaves_the_others_waiting(tmp_path: Path) -> None:

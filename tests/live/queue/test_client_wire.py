@@ -6,7 +6,7 @@ import pytest
 
 from spillover.live.http.client import Response
 from spillover.live.queue import client_wire as wire
-from spillover.live.queue.client_wire import Address, NoProducer, Received
+from spillover.live.queue.client_wire import NoProducer
 from spillover.model.errors import QueueFull, Refused, Rejected
 
 URL = "http://p1:1"
@@ -32,24 +32,6 @@ def came(status, body=b"", headers=None):
     return Response(status, told, body, 0.0, 0.0)
 
 
-def test_an_object_comes_with_its_grant():
-    expected = Received(
-        body=b"one", content_type="text/plain", id="p1-7", grant="g/1", producer="p1",
-        deliveries=2, probes=3, visibility_s=1.5,
-    )  # fmt: skip
-    assert wire.read_object(came(200, b"one", OBJECT)) == expected
-    assert wire.read_object(came(200, b"one", OBJECT), probes=9).probes == 9
-    untyped = {name: value for name, value in OBJECT.items() if name != "content-type"}
-    assert wire.read_object(came(200, b"", untyped)).content_type == "application/octet-stream"
-
-
-def test_an_address_is_where_to_fetch_it():
-    expected = Address("p2", "http://p2:1/base", "g/1", 4)
-    assert wire.read_address(came(303, b"", ADDRESS)) == expected
-    assert wire.object_path("g/1") == "/objects/g%2F1"
-    assert wire.grant_path("g/1", "ack") == "/grants/g%2F1/ack"
-
-
 @pytest.mark.parametrize(
     ("read", "headers"), [(wire.read_object, OBJECT), (wire.read_address, ADDRESS)]
 )
@@ -67,13 +49,6 @@ def test_whoever_leaves_something_out_is_no_producer(read, headers):
             read(came(200, b"", headers | {name: "many"}))
     with pytest.raises(NoProducer, match=r"^expected "):
         read(Response(200, {b"spillover-grant": b"\xff"}, b"", 0.0, 0.0))
-
-
-def test_the_id_of_what_was_taken_in():
-    assert wire.read_created(came(201, b'{"id":"p1-7","more":1}')) == "p1-7"
-    for body in (b"", b"{}", b'{"id":7}', b"<html>"):
-        with pytest.raises(NoProducer, match="expected the id of an object"):
-            wire.read_created(came(201, body))
 
 
 @pytest.mark.parametrize(
@@ -116,11 +91,6 @@ def test_a_pause_that_no_producer_means_is_none(told, pause_s):
     assert error.retry_after_s == pause_s
 
 
-def test_a_long_reason_is_cut():
-    error = wire.error_of(URL, came(400, b'{"reason":"%b"}' % (b"x" * 9_999)))
-    assert str(error) == f"{URL}: status 400 {'x' * 300}"
-
-
 def test_a_grant_that_has_ended():
     """Another 404 is no word about it."""
     told = b'{"reason":"unknown_grant"}'
@@ -128,7 +98,3 @@ def test_a_grant_that_has_ended():
     assert not wire.is_unknown_grant(came(410, told))
     assert not wire.is_unknown_grant(came(404, b'{"reason":"not_found"}'))
     assert not wire.is_unknown_grant(came(404))
-
-
-def test_how_long_a_call_may_wait():
-    assert wire.deadline(1.25) == (b"spillover-deadline-ms", b"1250.000")

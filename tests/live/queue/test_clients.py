@@ -19,32 +19,8 @@ from spillover.client import (
     produce,
 )
 from spillover.core.queue import events as ev
-from spillover.live.http.connection import Response
-from spillover.live.queue.client_wire import read_object
 from support.loop import turn, until
 from support.queue_producers import producers
-
-
-def test_objects_come_in_order_with_all_that_is_known_of_them(run):
-    async def main():
-        async with producers(1, buffers=20) as (one,), produce([one.url]) as queue:
-            for k in range(10):
-                name = await queue.put(b"object %d" % k, content_type="text/plain")
-                assert name == one.shell.object_id(k + 1)
-            seen = []
-            async for obj in consume([one.url]):
-                async with obj:
-                    seen.append(obj)
-                if len(seen) == 10:
-                    break
-            assert [obj.body for obj in seen] == [b"object %d" % k for k in range(10)]
-            first = seen[0]
-            told = (first.id, first.producer, first.content_type, first.deliveries, first.probes)
-            assert told == (one.shell.object_id(1), "p1", "text/plain", 1, 1)
-            assert not first.lost
-            await until(lambda: one.objects.acknowledged == 10)
-
-    run(main())
 
 
 def test_one_url_leads_to_all_producers_and_to_objects_elsewhere(run):
@@ -108,7 +84,7 @@ def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged(run):
             async with consume([one.url]) as consumer:
                 async for obj in consumer:
                     one.shell.feed(ev.Nacked(0, obj.grant))
-                    await asyncio.wait_for(obj.until_lost(), 5.0)
+                    await asyncio.wait_for(obj.until_lost(), 30.0)
                     assert obj.lost
                     with pytest.raises(GrantLost, match=f"{obj.id} had ended before"):
                         await obj.ack()
@@ -300,20 +276,6 @@ def test_what_cannot_be_meant_is_told_at_once(settings, complaint):
     assert complaint in str(told.value)
 
 
-def test_an_object_says_for_how_long_it_is_given():
-    """In seconds: what asks for more time asks before that is over, and not all the time."""
-    headers = {
-        b"spillover-object": b"p1-7",
-        b"spillover-grant": b"g",
-        b"spillover-producer": b"p1",
-        b"spillover-deliveries": b"2",
-        b"spillover-probes": b"3",
-        b"spillover-visibility-ms": b"30000",
-    }
-    told = read_object(Response(200, headers, b"body", 0.0, 0.0))
-    assert (told.visibility_s, told.deliveries, told.probes) == (30.0, 2, 3)
-
-
 async def first_of(consumer):
     """Wait for one, which stays unsettled."""
     async for obj in consumer:
@@ -330,21 +292,3 @@ def test_what_no_producer_takes_ends_the_loop_with_its_reason(run):
                 await first_of(consume([one.url], access={"p9": 1.0}))
 
     run(main())
-
-
-def test_nobody_there_is_told(run):
-    async def main():
-        with pytest.raises(Unreachable, match="none of the producers can be reached"):
-            await first_of(consume(["http://127.0.0.1:1"]))
-        many = [f"http://127.0.0.1:{port}" for port in range(1, 21)]
-        async with produce(many) as queue:
-            for call in (first_of(consume(many)), queue.put(b"")):
-                with pytest.raises(Unreachable, match=r"127.0.0.1:3.*; and 17 more$") as told:
-                    await call
-                assert "127.0.0.1:4" not in str(told.value)
-
-    run(main())
-    with pytest.raises(InputError, match="expected http://"):
-        produce(["ftp://a"])
-    with pytest.raises(InputError, match="at least one producer"):
-        consume([])

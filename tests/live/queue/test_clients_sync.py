@@ -47,23 +47,6 @@ def bed(request):
     bed.close()
 
 
-def test_objects_come_in_order(bed):
-    with produce(bed.urls[:1]) as queue:
-        names = [queue.put(b"%d" % k) for k in range(4)]
-        assert names == [bed.them[0].shell.object_id(k + 1) for k in range(4)]
-        assert "queue-producer" in [one.name for one in threading.enumerate()]
-    assert "queue-producer" not in [one.name for one in threading.enumerate()]
-    seen = []
-    for obj in consume(bed.urls):
-        with obj:
-            seen.append(obj.body)
-        if len(seen) == 4:
-            break
-    assert seen == [b"0", b"1", b"2", b"3"]
-    assert bed.them[0].objects.acknowledged == 4
-    until(lambda: "queue-consumer" not in [one.name for one in threading.enumerate()])
-
-
 @pytest.mark.parametrize("shares_iterator", [False, True])
 def test_threads_share_one_consumer(bed, shares_iterator):
     """With a loop of its own each, or one for all; one that breaks off ends no other's."""
@@ -113,26 +96,6 @@ def test_threads_that_share_a_consumer_of_one_hand_take_turns(bed):
     assert sorted(seen) == [b"0", b"1", b"2", b"3"]
 
 
-def test_an_exception_gives_the_object_back(bed):
-    with produce(bed.urls) as queue, consume(bed.urls) as consumer:
-        queue.put(b"x")
-        objects = iter(consumer)
-        obj = next(objects)
-        with pytest.raises(ZeroDivisionError), obj:
-            raise ZeroDivisionError
-        again = next(objects)
-        assert (again.id, again.deliveries) == (obj.id, 2)
-        again.nack()
-        with next(objects) as third:
-            assert third.deliveries == 3
-            third.nack()
-        with next(objects) as fourth:
-            assert fourth.deliveries == 4
-            fourth.ack()
-        consumer.stop()
-        assert list(objects) == []
-
-
 def test_a_stop_from_another_thread_ends_the_wait(bed):
     consumer = consume(bed.urls)
     ended = threading.Event()
@@ -147,15 +110,6 @@ def test_a_stop_from_another_thread_ends_the_wait(bed):
     consumer.stop()
     assert ended.wait(5)
     thread.join()
-
-
-@pytest.mark.slow
-def test_a_lost_object_is_told(bed):
-    with produce(bed.urls) as queue, consume(bed.urls, take_s=1.0) as consumer:
-        queue.put(b"x")
-        obj = next(iter(consumer))
-        bed.nack(obj.grant)
-        until(lambda: obj.lost)
 
 
 def test_errors_come_out_in_the_callers_thread():

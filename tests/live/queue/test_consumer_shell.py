@@ -4,11 +4,8 @@ asked, what follows from each answer, and what is left at the end."""
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -17,9 +14,8 @@ from spillover.core.queue import consumer as machine_module
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.live.http.trust import Trust
 from spillover.live.queue import consumer_shell as shell_module
-from spillover.live.queue.client_wire import CONNECT_S, IDLE_S_MAX
 from spillover.live.queue.consumer_shell import ConsumerShell
-from spillover.model.errors import GrantLost, OutcomeUnknown, Rejected
+from spillover.model.errors import OutcomeUnknown, Rejected
 from support.loop import turn, until
 from support.scripted_server import RESET, answer, problem, scripted
 
@@ -28,7 +24,6 @@ SETTINGS = ConsumerSettings(
     name="c", producers=("p1",), access=None, learns=False, max_hops=4, avoid_visited=True,
     at_once=1, take_s=20.0,
 )  # fmt: skip
-DESCRIPTORS = Path("/proc/self/fd")
 SILENCE = b""
 """No answer at all: the call stays open."""
 
@@ -75,26 +70,6 @@ def asked(producer, what):
 
 def is_passed_over(shell, producer="p1"):
     return shell.machine._is_passed_over(producer, shell._timers.clock())
-
-
-def test_a_producer_is_asked_with_all_that_a_probe_needs(run):
-    async def main():
-        async with consuming(given(7)) as (shell, producer):
-            held = await shell.next()
-            ((line, headers),) = producer.seen
-            assert (line, headers["authorization"]) == ("POST /take", "Bearer of-c")
-            assert headers["spillover-deadline-ms"] == "20000.000"
-            body = json.loads(producer.bodies[0])
-            assert body.pop("probe_id").startswith("c-")
-            assert body == {
-                "consumer": "c", "max_hops": 4, "access": {"p1": 1.0}, "avoid_visited": True,
-            }  # fmt: skip
-            received = held.received
-            assert (received.id, received.grant, received.body) == ("p1-7", "g/7", b"body 7")
-            assert (received.deliveries, received.probes) == (2, 3)
-            assert shell._calls == shell._arrived == shell._probes == {}
-
-    run(main())
 
 
 def test_an_object_that_is_elsewhere_is_fetched_there(run):
@@ -180,23 +155,6 @@ def test_what_is_asked_for_as_it_is_told_to_stop_is_broken_off(run):
     run(main())
 
 
-def test_what_comes_and_nobody_is_there_for_is_given_back_as_it_stops(run):
-    async def main():
-        async with consuming(given(1), answer(204)) as (shell, producer):
-            asking = asyncio.create_task(shell.next())
-            await until(lambda: shell._calls, every_s=0)
-            asking.cancel()
-            await until(lambda: len(shell._waiting) == 1)
-            shell.stop()
-            shell.stop()
-            await until(lambda: asked(producer, "POST /grants/g%2F1/nack") == 1)
-            assert await shell.next() is None
-            await until(lambda: shell.machine.idle)
-            assert asked(producer, "POST /grants/g%2F1/nack") == 1
-
-    run(main())
-
-
 def test_while_nobody_waits_nothing_is_asked_for(run):
     """Two that wait are one that asks; it goes on until the last of them has gone."""
 
@@ -214,26 +172,6 @@ def test_while_nobody_waits_nothing_is_asked_for(run):
             await turn(0.02)
             assert len(producer.seen) == before
             assert shell._waiters == 0
-
-    run(main())
-
-
-def test_an_acknowledgement_that_is_heard(run):
-    """Told once; of an object that the producer does not know any more the grant is lost."""
-
-    async def main():
-        async with consuming(given(1), answer(204), given(2), UNKNOWN, SILENCE) as (
-            shell,
-            producer,
-        ):
-            await (await shell.next()).acknowledge()
-            with pytest.raises(GrantLost, match=r"^the grant of object p1-2 had ended before"):
-                await (await shell.next()).acknowledge()
-            assert [line for line, _ in producer.seen] == [
-                *("POST /take", "POST /grants/g%2F1/ack"),
-                *("POST /take", "POST /grants/g%2F2/ack"),
-            ]
-            assert shell._held == {}
 
     run(main())
 
@@ -354,41 +292,3 @@ def test_a_second_object_is_for_who_has_a_hand_free(run):
             assert await waiting is None
 
     run(main())
-
-
-def test_a_connection_is_kept_for_less_long_than_servers_keep_it(run):
-    """And given up where its producer is gone without a word."""
-
-    async def main():
-        async with consuming(given(1)) as (shell, _):
-            await shell.next()
-            client = shell._clients["p1"]
-            left_s = client._kept.sweep.when() - asyncio.get_running_loop().time()
-            assert left_s < IDLE_S_MAX + 0.1
-            assert client._body_limit_bytes == 2**30
-            (connection,) = client._kept.idle
-            opened = connection._transport.get_extra_info("socket")
-            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
-            if hasattr(socket, "TCP_USER_TIMEOUT"):
-                gone_ms = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-                assert gone_ms == 2_000 * CONNECT_S
-
-    run(main())
-
-
-@pytest.mark.skipif(not DESCRIPTORS.exists(), reason="only Linux counts them there")
-def test_who_has_ended_leaves_no_file_open():
-    def opened():
-        return {path.name for path in DESCRIPTORS.iterdir()}
-
-    async def main():
-        before = opened()
-        shell = ConsumerShell(SETTINGS, {"p1": "http://127.0.0.1:1"}, Trust(None))
-        asking = asyncio.create_task(shell.next())
-        await until(lambda: is_passed_over(shell))
-        assert not opened() <= before
-        asking.cancel()
-        await shell.close()
-        assert opened() <= before
-
-    asyncio.run(main())

@@ -3,7 +3,6 @@ are, and which of them is asked."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from types import SimpleNamespace
 
@@ -13,7 +12,6 @@ from spillover.client import (
     InputError,
     OutcomeUnknown,
     QueueFull,
-    Refused,
     Rejected,
     Unreachable,
     consume,
@@ -23,12 +21,10 @@ from spillover.live.http.trust import Trust
 from spillover.live.queue import directory as directory_module
 from spillover.live.queue import producing as producing_module
 from spillover.live.queue.client_wire import NoProducer
-from spillover.live.queue.directory import find_producers, none_reached
-from spillover.model.errors import NotDelivered
+from spillover.live.queue.directory import find_producers
 from support.loop import until
 from support.scripted_server import RESET, answer, problem, scripted
 
-SHOWN = "of-a-user"
 NOWHERE = "http://127.0.0.1:1"
 CREATED = answer(201, {"id": "p1-1"})
 
@@ -43,32 +39,6 @@ def given(number=1):
         spillover_grant=f"g{number}", spillover_producer="p1", spillover_deliveries=1,
         spillover_probes=1, spillover_visibility_ms=60_000,
     )  # fmt: skip
-
-
-async def take_of(**told):
-    """What a producer is asked by a consumer that was told this: headers and body of its take."""
-    async with scripted(state(p2=NOWHERE), given(), answer(204)) as producer:
-        async with consume(producer.url, **told) as consumer:
-            await anext(aiter(consumer))
-            consumer.stop()
-        lines = [line for line, _ in producer.seen]
-        assert lines == ["GET /state", "POST /take", "POST /grants/g1/nack"]
-        assert len({headers.get("authorization") for _, headers in producer.seen}) == 1
-        return producer.seen[1][1], json.loads(producer.bodies[1])
-
-
-def test_a_producer_hears_all_that_a_consumer_was_told(run):
-    async def main():
-        access = {"p1": 1.0, "p2": 0.0}
-        headers, body = await take_of(
-            max_hops=7, access=access, avoid_visited=True, name="mine", take_s=2.5, token=SHOWN
-        )
-        assert body.pop("probe_id").startswith("mine-")
-        assert body == {"consumer": "mine", "max_hops": 7, "access": access, "avoid_visited": True}
-        assert headers["spillover-deadline-ms"] == "2500.000"
-        assert headers["authorization"] == f"Bearer {SHOWN}"
-
-    run(main())
 
 
 def test_a_consumer_that_is_told_nothing_asks_all_alike(run, monkeypatch):
@@ -149,19 +119,6 @@ def test_a_consumer_that_was_stopped_before_it_began_asks_for_nothing(run):
     run(main())
 
 
-def test_an_object_says_in_short_what_it_is(run):
-    async def main():
-        answers = state(), given(), answer(204)
-        async with scripted(*answers) as producer, consume(producer.url) as consumer:
-            obj = await anext(aiter(consumer))
-            assert repr(obj) == "<object p1-1, 4 bytes of text/plain>"
-            obj._held.lost.set()
-            assert repr(obj) == "<object p1-1, 4 bytes of text/plain, lost>"
-            await asyncio.wait_for(obj.until_lost(), 5.0)
-
-    run(main())
-
-
 # --- which producers there are ----------------------------------------------------------------
 
 
@@ -214,36 +171,7 @@ def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever(run, monkeyp
     run(main())
 
 
-@pytest.mark.parametrize(
-    ("count", "words"), [(1, "e0"), (3, "e0; e1; e2"), (4, "e0; e1; e2; and 1 more")]
-)
-def test_of_many_reasons_the_first_are_told(count, words):
-    told = str(none_reached([NotDelivered(f"e{number}") for number in range(count)]))
-    assert told == f"none of the producers can be reached: {words}"
-
-
 # --- putting ----------------------------------------------------------------------------------
-
-
-def test_a_producer_hears_all_that_a_put_was_told(run):
-    async def main():
-        async with scripted(CREATED) as producer:
-            async with produce(producer.url, deadline_s=5.0, token=SHOWN) as queue:
-                assert await queue.put(b"one", content_type="text/plain") == "p1-1"
-                assert await queue.put(bytearray(b"two"), deadline_s=2.0) == "p1-1"
-                assert await queue.put(memoryview(b"three")) == "p1-1"
-            assert producer.bodies == [b"one", b"two", b"three"]
-            assert {line for line, _ in producer.seen} == {"POST /objects"}
-            told = [headers for _, headers in producer.seen]
-            assert {headers["authorization"] for headers in told} == {f"Bearer {SHOWN}"}
-            types = [headers["content-type"] for headers in told]
-            assert types == ["text/plain", *["application/octet-stream"] * 2]
-            for headers, limit_s in zip(told, (5.0, 2.0, 5.0), strict=True):
-                left_ms = float(headers["spillover-deadline-ms"])
-                assert 1_000 * limit_s - 1_000 < left_ms <= 1_000 * limit_s
-            await until(lambda: not producer._connections)
-
-    run(main())
 
 
 @pytest.mark.parametrize(
@@ -299,25 +227,6 @@ def test_where_an_object_is_put_if_the_first_producer_does_not_take_it(
                 with pytest.raises(error):
                     await queue.put(b"x")
             assert (len(one.seen), len(two.seen)) == (1, int(next_is_asked))
-
-    run(main())
-
-
-def test_what_no_producer_takes_is_told_by_the_last_that_answered(run):
-    """Also where others cannot be reached."""
-
-    async def main():
-        full = problem(429, "queue_full", retry_after="3")
-        async with scripted(problem(503, "draining")) as one, scripted(full) as two:
-            some = [one.url, two.url, NOWHERE], [NOWHERE, one.url]
-            for urls, error in zip(some, (QueueFull, Refused), strict=True):
-                async with produce(urls) as queue:
-                    with pytest.raises(Refused) as told:
-                        await queue.put(b"x")
-                    assert type(told.value) is error
-            with pytest.raises(Unreachable, match="none of the producers"):
-                async with produce(NOWHERE) as queue:
-                    await queue.put(b"x")
 
     run(main())
 

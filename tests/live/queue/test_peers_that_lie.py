@@ -16,6 +16,7 @@ from spillover.core.queue.settings import ProducerSettings
 from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import Address
 from spillover.live.queue.consumer_shell import ConsumerShell
+from spillover.live.queue.directory import find_producers
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.wire import PRODUCERS_MAX
 from support.loop import until
@@ -110,6 +111,45 @@ def test_a_producer_that_makes_up_others_makes_up_no_more_than_there_can_be():
         again = shell._pointed("again", "p1", Address("q7", "http://127.0.0.1:9", "g", 1))
         assert isinstance(again, cn.Pointed)
         await shell.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("url", ["", "http://", "http://h:99999", "http://[", "gopher://h", "h"])
+def test_who_is_led_to_no_url_asks_elsewhere(url):
+    async def story():
+        settings = ConsumerSettings(
+            name="c", producers=("p1",), access=None, learns=False, max_hops=1,
+            avoid_visited=False, at_once=1, take_s=5.0,
+        )  # fmt: skip
+        shell = ConsumerShell(settings, {"p1": "http://127.0.0.1:9"}, Trust(None))
+        led = shell._pointed("take", "p1", Address("q1", url, "g", 1))
+        assert led == cn.Unreachable("take", "p1")
+        assert list(shell._clients) == ["p1"]
+        await shell.close()
+        told = {"producer": "p1", "producers": {"p1": "http://h:1", "p2": url}}
+        async with scripted(answer(200, told)) as liar:
+            assert await find_producers([liar.url], Trust(None)) == {"p1": liar.url}
+
+    asyncio.run(story())
+
+
+def test_an_object_is_acknowledged_where_it_was_given_whoever_is_said_to_have_it():
+    given = answer(
+        200, b"x", spillover_object="q-1", spillover_grant="g", spillover_producer="else",
+        spillover_deliveries="1", spillover_probes="1", spillover_visibility_ms="60000",
+    )  # fmt: skip
+
+    async def story():
+        async with scripted(given, answer(204)) as liar:
+            settings = ConsumerSettings(
+                name="c", producers=("p1",), access=None, learns=False, max_hops=1,
+                avoid_visited=False, at_once=1, take_s=5.0,
+            )  # fmt: skip
+            shell = ConsumerShell(settings, {"p1": liar.url}, Trust(None))
+            (await shell.next()).settle(well=True)
+            await until(lambda: ("POST /grants/g/ack") in [line for line, _ in liar.seen])
+            await shell.close()
 
     asyncio.run(story())
 

@@ -173,22 +173,6 @@ def test_what_is_lost_with_the_process_is_said(caplog: pytest.LogCaptureFixture)
     )
 
 
-def test_what_a_store_keeps_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As no loss."""
-
-    async def main(shell: QueueShell) -> None:
-        for content in (b"one", b"two"):
-            await put(shell, content)
-        assert shell.is_empty, "nothing is lost if it ends now"
-        await take(shell)
-        assert not shell.is_empty, "a consumer has it"
-
-    with_shell(main, tmp_path)
-    (record,) = caplog.records
-    assert record.levelno == logging.INFO
-    assert record.getMessage() == "the producer ends: it keeps 2 objects in its store"
-
-
 def test_dead_objects_are_lost_too(caplog: pytest.LogCaptureFixture) -> None:
     async def main(shell: QueueShell) -> None:
         await put(shell, b"one")
@@ -201,20 +185,6 @@ def test_dead_objects_are_lost_too(caplog: pytest.LogCaptureFixture) -> None:
         "the producer ends: it loses objects that were in memory: 0 that nobody took, "
         "0 given and not acknowledged, 1 dead"
     )
-
-
-@pytest.mark.parametrize("is_durable", [False, True])
-def test_who_has_nothing_ends_without_a_word(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path, is_durable: bool
-) -> None:
-    async def main(shell: QueueShell) -> None:
-        await shell.drain(10.0)
-        refused = await shell.ask(lambda ref: ev.Offered(ref, shell.now_s + 10.0, 1))
-        assert isinstance(refused, ev.RefuseOffer)
-        assert refused.reason is ev.Reason.DRAINING
-
-    with_shell(main, tmp_path if is_durable else None)
-    assert caplog.records == []
 
 
 def test_an_end_waits_for_what_is_here(caplog: pytest.LogCaptureFixture) -> None:
@@ -419,33 +389,6 @@ def words_of(shell: QueueShell, kind: str, name: str | int) -> list[str]:
     return [words for _, words in shell.history.story(kind, name)]
 
 
-def test_the_stories_of_objects_and_of_calls() -> None:
-    """In the words that people are shown who ask what became of one."""
-
-    async def main(shell: QueueShell) -> None:
-        await put(shell, b"one")
-        given = await take(shell)
-        shell.feed(ev.Sent(given.grant, whole=True))
-        shell.ask_now(lambda ref: ev.Nacked(ref, given.grant))
-        again = await take(shell)
-        shell.feed(ev.Sent(again.grant, whole=True))
-        shell.ask_now(lambda ref: ev.Acked(ref, again.grant))
-        assert words_of(shell, OBJECT, 1) == [
-            "taken in and buffered: 201",
-            "granted to consumer c, probe t: delivery 1",
-            "sent",
-            "given back by its consumer",
-            "granted to consumer c, probe t: delivery 2",
-            "sent",
-            "acknowledged: done",
-        ]
-        both = ["consumer c asks here: up to 1 hop", "answered with object 1 of this producer"]
-        assert words_of(shell, PROBE, "t") == both * 2
-        assert words_of(shell, OBJECT, 2) == words_of(shell, PROBE, "?") == []
-
-    with_shell(main)
-
-
 def test_stories_are_bounded_and_the_newest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a long one its beginning and its end."""
     monkeypatch.setattr(history_module, "STORIES_MAX", 3)
@@ -464,39 +407,5 @@ def test_stories_are_bounded_and_the_newest_stay(monkeypatch: pytest.MonkeyPatch
         for content in (b"two", b"three", b"four"):
             await put(shell, content)
         assert [len(words_of(shell, OBJECT, number)) for number in (1, 2, 3, 4)] == [0, 1, 1, 1]
-
-    with_shell(main)
-
-
-def test_the_stories_of_calls_that_got_nothing() -> None:
-    async def main(shell: QueueShell) -> None:
-        until_s = shell.now_s + 0.01
-        nothing = await shell.ask(
-            lambda ref: ev.Taken(ref, "late", "c", 3, {"p1": 1.0}, False, until_s)
-        )
-        assert isinstance(nothing, ev.NoObject)
-        assert words_of(shell, PROBE, "late") == [
-            "consumer c asks here: up to 3 hops",
-            "ended without an object",
-        ]
-        leaves: list[Callable[[], None]] = []
-        until_s = shell.now_s + 30.0
-        asking = asyncio.create_task(
-            shell.ask(
-                lambda ref: ev.Taken(ref, "gone", "c", 1, {"p1": 1.0}, False, until_s),
-                leaves.append,
-                ev.TakeGone,
-            )
-        )
-        await until(lambda: len(shell.machine.takes) == 1)
-        leaves[0]()
-        await asking
-        assert words_of(shell, PROBE, "gone")[1:] == ["the consumer has gone"]
-        shell.feed(ev.Drain())
-        refused = await shell.ask(
-            lambda ref: ev.Taken(ref, "no", "c", 1, {"p1": 1.0}, False, until_s)
-        )
-        assert isinstance(refused, ev.RefuseTake)
-        assert words_of(shell, PROBE, "no")[1:] == ["refused: draining"]
 
     with_shell(main)

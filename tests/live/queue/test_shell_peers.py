@@ -205,54 +205,6 @@ def test_a_consumer_is_led_to_the_first_peer_that_has_an_object():
     alone_with(main, answer(202))
 
 
-def test_what_becomes_of_an_object_that_is_fetched_and_read_and_of_a_dead_one():
-    """Each step once, in the words that people are shown."""
-
-    async def main(shell, peer):
-        await put(shell, b"one")
-        shell.feed(ev.ProbeCame(probe_of("p2")))
-        (grant,) = shell.machine.grants
-        given = await shell.ask(lambda ref: ev.Fetched(ref, grant.id))
-        assert isinstance(given, ev.Give)
-        again = await shell.ask(lambda ref: ev.Fetched(ref, grant.id))
-        assert again.known is False
-        shell.feed(ev.Extended(0, grant.id))
-        shell.feed(ev.Sent(grant.id, whole=True))
-        assert shell.ask_now(lambda ref: ev.Extended(ref, grant.id, 30.0)).known
-        shell.ask_now(lambda ref: ev.Nacked(ref, grant.id))
-        given = await take(shell, {"p1": 1.0}, max_hops=1)
-        shell.feed(ev.Sent(given.grant, whole=True))
-        shell.feed(ev.ThrownAway(given.grant))
-        shell.ask_now(lambda ref: ev.Discard(ref, 1))
-        for _ in range(SETTINGS.deliveries_max - 2):
-            given = await take(shell, {"p1": 1.0}, max_hops=1)
-            shell.ask_now(lambda ref, grant=given.grant: ev.Nacked(ref, grant))
-        assert list(shell.machine.objects.dead) == [1]
-        shell.ask_now(lambda ref: ev.PutBack(ref, 1))
-        for _ in range(SETTINGS.deliveries_max):
-            given = await take(shell, {"p1": 1.0}, max_hops=1)
-            shell.ask_now(lambda ref, grant=given.grant: ev.Nacked(ref, grant))
-        shell.ask_now(lambda ref: ev.Discard(ref, 1))
-        assert (len(shell.bodies), shell.machine.objects.discarded) == (0, 1)
-        assert words_of(shell, OBJECT, 1)[1:10] == [
-            "granted to probe far, offered to p2, which holds the call",
-            "fetched by its consumer",
-            "its consumer still reads",
-            "sent",
-            "its consumer has asked for more time",
-            "given back by its consumer",
-            "granted to consumer c, probe t: delivery 2",
-            "sent",
-            "its consumer went away before it had read it",
-        ]
-        story = words_of(shell, OBJECT, 1)
-        assert story[-2:] == ["granted too often in vain: dead", "discarded by an operator"]
-        assert story.count("discarded by an operator") == 1, "it was not dead yet"
-        assert "put back by an operator" in story
-
-    alone_with(main, answer(202))
-
-
 def test_a_connection_to_a_peer_is_kept_for_the_next_probe_and_not_for_a_peer_that_is_gone():
     async def main(shell, peer):
         asking = take(shell, {"p2": 1.0})
@@ -309,16 +261,6 @@ def test_who_has_ended_leaves_no_file_open(tmp_path):
     asyncio.run(main())
 
 
-def test_the_first_thing_that_breaks_a_producer_is_what_it_has_failed_of():
-    async def main(shell, peer):
-        first = LookupError("a bug")
-        shell.fail(first)
-        shell.fail(ValueError("what came of it"))
-        assert shell.failed.exception() is first
-
-    alone_with(main, answer(202))
-
-
 def test_what_comes_for_a_consumer_that_has_just_gone_is_back_at_once():
     """Its call has ended here, and the machine has not heard of that yet."""
 
@@ -353,51 +295,3 @@ def test_a_place_for_a_producer_that_has_just_gone_is_for_the_next_one():
         assert bytes(shell.bodies[2].content) == b"three"
 
     alone_with(main, answer(202))
-
-
-def test_how_long_those_wait_that_wait_longest(monkeypatch):
-    """Of each kind the first that came: its own time, whatever else came since."""
-    seen_s = []
-
-    async def at_its_own_time(shell, came):
-        """The clock before and after this, and never twice the same."""
-        before_s = shell.now_s
-        await until(lambda: shell.now_s > before_s)
-        began_s = shell.now_s
-        came()
-        seen_s.append((began_s, shell.now_s))
-        await until(lambda: shell.now_s > seen_s[-1][1])
-
-    def check(shell, *kinds):
-        later_s = shell.now_s + 100.0
-        with monkeypatch.context() as patch:
-            patch.setattr(QueueShell, "now_s", property(lambda _: later_s))
-            oldest_s = shell.oldest_s()
-            patch.setattr(QueueShell, "now_s", property(lambda _: later_s - 200.0))
-            assert set(shell.oldest_s().values()) == {0.0}, "clocks may differ a little"
-        for kind, (first_s, last_s) in zip(kinds, seen_s, strict=True):
-            assert later_s - last_s <= oldest_s.pop(kind) <= later_s - first_s
-        assert set(oldest_s.values()) == {0.0}
-
-    async def asked(shell, _):
-        until_s = shell.now_s + LEFT_S
-        access = {"p2": 1.0}
-        await at_its_own_time(shell, lambda: shell.feed(ev.ProbeCame(probe_of("p2"))))
-        await at_its_own_time(
-            shell, lambda: shell.feed(ev.Taken(-1, "t", "c", 1, access, False, until_s))
-        )
-        shell.feed(ev.ProbeCame(probe_of("p7")))
-        shell.feed(ev.Taken(-2, "u", "c", 1, access, False, until_s))
-        check(shell, "probe", "take")
-
-    async def offered(shell, _):
-        await put(shell, b"one")
-        one_s = shell.bodies[1].since_s
-        seen_s[:] = [(one_s, one_s)]
-        offered = ev.Offered(-1, shell.now_s + LEFT_S, 1), ev.Offered(-2, shell.now_s + LEFT_S, 1)
-        await at_its_own_time(shell, lambda: shell.feed(offered[0]))
-        shell.feed(offered[1])
-        check(shell, "object", "offer")
-
-    alone_with(asked, answer(503))
-    alone_with(offered, answer(503))

@@ -78,22 +78,6 @@ def jobs(monkeypatch):
     return module
 
 
-def test_a_handler_gets_json_as_it_came_and_other_types_wrapped(run, jobs):
-    async def main():
-        async with producers(1) as (one,), produce(one.url) as queue:
-            await queue.put(b'{"n": 1}', content_type="application/json; charset=utf-8")
-            await queue.put(b"[2]", content_type="application/vnd.of.mine+json")
-            await queue.put(b"\x00\xff", content_type="image/png")
-            async with working(one.url, "python:queue_jobs:see"):
-                await until(lambda: one.objects.acknowledged == 3)
-        wrapped = {"content_type": "image/png", "body_base64": "AP8="}
-        names = [one.shell.object_id(k + 1) for k in range(3)]
-        assert jobs.seen == list(zip([{"n": 1}, [2], wrapped], names, strict=True))
-        assert all(30_000.0 < left_ms <= 60_000.0 for left_ms in jobs.left_ms)
-
-    run(main())
-
-
 def object_of(content_type, body):
     received = Received(
         body=body, content_type=content_type, id="p1-1", grant="g", producer="p1", deliveries=1,
@@ -156,26 +140,6 @@ async def upstream(statuses):
         yield f"http://127.0.0.1:{port}/work", came
     finally:
         server.close()
-
-
-def test_what_has_been_handled_leaves_nothing_that_waits(run, jobs):
-    """As for word that its grant has ended: a process handles any number of objects."""
-
-    def waiting():
-        names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
-        return [name for name in names if name.endswith("until_lost")]
-
-    async def main():
-        async with producers(1) as (one,), produce(one.url) as queue:
-            async with working(one.url, "python:queue_jobs:wait"):
-                await queue.put(b"1", content_type="application/json")
-                await until(lambda: len(waiting()) == 1)
-            jobs.seen.clear()
-            async with working(one.url, "python:queue_jobs:see"):
-                await until(lambda: one.objects.acknowledged == 1)
-                await until(lambda: not waiting())
-
-    run(main())
 
 
 def test_work_that_surely_was_not_begun_is_tried_again_here(run):

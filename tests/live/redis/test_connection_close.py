@@ -20,6 +20,7 @@ from spillover.live.leases.streams.client import AsyncClient
 from spillover.live.leases.streams.steps import Run
 from spillover.live.redis.connection import RedisLink, Script
 from spillover.model.errors import StoreRefused, StoreUnreachable
+from support.few import all_in_soak
 from support.loop import turn
 
 pytestmark = pytest.mark.processes
@@ -27,7 +28,9 @@ pytestmark = pytest.mark.processes
 TIMEOUT_S = 1.5
 LIMIT_S = 20.0
 SCRIPT = Script.of("return 1")
-loops = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+loops = pytest.mark.parametrize(
+    "loop", all_in_soak([uvloop.new_event_loop, asyncio.new_event_loop], 1)
+)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ end within their time: at a server that answers as it is told to."""
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import ssl
 import threading
 import time
@@ -15,22 +14,18 @@ import pytest
 if find_spec("redis") is None:
     pytest.skip("the extra `leases`", allow_module_level=True)
 
-from redis import asyncio as redis_asyncio
-from redis import connection, exceptions
+from redis import exceptions
 
-from spillover.live.redis import connections
-from spillover.live.redis.address import parse_address, place_of
+from spillover.live.redis.address import parse_address
 from spillover.live.redis.connection import (
     RedisLink,
-    Script,
     close_quietly,
     open_client,
     told_error,
 )
-from spillover.live.redis.pools import AsyncPool, Pool
+from spillover.live.redis.pools import Pool
 from spillover.live.redis.secured import redis_context
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
-from support.loop import until
 from support.scripted_redis import bulk, scripted_redis
 
 LIMIT_S = 20.0
@@ -162,50 +157,7 @@ def test_an_address_that_was_not_encoded_says_how(url):
         parse_address(f"redis://{url}")
 
 
-def test_an_address_is_shown_without_who_asks():
-    assert place_of("rediss://u:p%40@h:7/3?db=1") == "rediss://h:7/3"
-    assert place_of("redis://h") == "redis://h"
-
-
-def test_a_script_is_known_by_its_digest():
-    text = "return 'é'"
-    script = Script.of(text)
-    expected = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-    assert (script.text, script.digest) == (text, expected)
-
-
 # --- calls ------------------------------------------------------------------------------------
-
-
-def test_each_way_there_and_back_is_counted():
-    """Several commands on one way are one; a script in full is a second one."""
-    told = iter([b":1\r\n", b":2\r\n", b":3\r\n", b"-NOSCRIPT no\r\n", b":4\r\n", b"-ERR no\r\n"])
-    script = Script.of("return 4")
-
-    async def main():
-        link = RedisLink(server.url, LIMIT_S)
-        assert (await link.call("INCR", "k"), link.round_trips) == (1, 1)
-        assert (await link.calls(("INCR", "k"), ("INCRBY", "k", 1)), link.round_trips) == (
-            [2, 3],
-            2,
-        )
-        assert (await link.run(script, ("k",), 7, "x"), link.round_trips) == (4, 4)
-        with pytest.raises(StoreRefused, match="refused: no"):
-            await link.run(script, ("k",))
-        assert link.round_trips == 5
-        await link.close()
-        await until(lambda: server.open == 0)
-
-    with scripted_redis(lambda _: next(told)) as server:
-        runs(main)
-    assert server.asked == [
-        ["INCR", "k"],
-        ["INCR", "k"],
-        ["INCRBY", "k", "1"],
-        ["EVALSHA", script.digest, "1", "k", "7", "x"],
-        ["EVAL", "return 4", "1", "k", "7", "x"],
-        ["EVALSHA", script.digest, "1", "k"],
-    ]
 
 
 def test_an_answer_that_never_ends_ends_with_the_time_of_its_call():
@@ -295,20 +247,3 @@ def test_a_redis_with_tls_has_to_prove_its_name_unless_nobody_asks(verifies, mod
     context = redis_context("", verifies=verifies)
     assert (context.verify_mode, context.check_hostname) == (mode, verifies)
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
-
-
-def test_all_connections_are_opened_as_ours_and_those_with_tls_secured():
-    """Those of either kind of pool; what is a socket in a file stays the library's."""
-    for pool, kinds in (
-        (Pool, (connections.Plain, connections.Secured, connection.UnixDomainSocketConnection)),
-        (
-            AsyncPool,
-            (
-                connections.PlainAsync,
-                connections.SecuredAsync,
-                redis_asyncio.UnixDomainSocketConnection,
-            ),
-        ),
-    ):
-        urls = ("redis://h", "rediss://h", "unix:///s")
-        assert tuple(pool.from_url(url).connection_class for url in urls) == kinds

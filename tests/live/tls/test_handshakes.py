@@ -7,7 +7,6 @@ import contextlib
 import ssl
 from collections import Counter
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -108,21 +107,6 @@ def test_few_steps_in_a_turn(loop, material):
     assert max(steps.values()) <= STEPS_PER_TURN
 
 
-def test_turns_are_taken_in_order():
-    """What is added while they are taken comes after what waits."""
-    done = []
-
-    async def main():
-        turns = Turns.of(asyncio.get_running_loop())
-        turns.add(lambda: turns.add(lambda: done.append("last")))
-        for number in range(6):
-            turns.add(lambda number=number: done.append(number))
-        await until(lambda: len(done) == 7)
-
-    asyncio.run(main())
-    assert done == [*range(6), "last"]
-
-
 @LOOPS
 def test_a_step_that_breaks_holds_up_nobody(loop):
     """Those behind it have their turn all the same, and later ones as well."""
@@ -145,20 +129,6 @@ def test_a_step_that_breaks_holds_up_nobody(loop):
     run(loop, main())
     assert done == [1, 2, 3]
     assert [type(error) for error in told] == [MemoryError] * 3
-
-
-def test_where_nothing_is_encrypted_there_is_no_handshake():
-    assert at_door(Echo, None, set()) is Echo
-
-
-@pytest.mark.parametrize(
-    ("told", "address"),
-    [(("127.0.0.1", 7), "127.0.0.1"), (("::1", 7, 0, 0), "::1"), ("", None), (None, None)],
-)
-def test_who_is_at_the_other_end(told, address):
-    """Sockets of files have no address."""
-    transport = SimpleNamespace(get_extra_info={"peername": told}.__getitem__)
-    assert handshakes._address_of(transport) == address
 
 
 def test_each_loop_has_its_own_tls():
@@ -358,7 +328,7 @@ def test_who_is_hung_up_on_politely_hears_of_it_at_once(loop, material):
 def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, said):
     """Nothing that takes memory is made for who is silent. One time limit is for all: a first word
     in its last moment does not begin another."""
-    limit_s, failures = 0.6, []
+    limit_s, failures = 1.5, []
     monkeypatch.setattr(handshakes, "HANDSHAKE_S", limit_s)
 
     async def main():

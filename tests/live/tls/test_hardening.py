@@ -80,58 +80,6 @@ def only(version, context):
     return context
 
 
-@pytest.mark.parametrize("version", OLD, ids=[version.name for version in OLD])
-def test_no_old_versions(door, credentials, version):
-    old = only(version, lenient(ssl.PROTOCOL_TLS_CLIENT, credentials))
-    shake(old, lenient(ssl.PROTOCOL_TLS_SERVER, credentials))
-    with pytest.raises(ssl.SSLError, match=r"(?i)version|protocol"):
-        shake(old, door)
-
-
-@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
-def test_both_new_versions(door, credentials, version):
-    """The certificate fits, nothing is compressed, there are no tickets. What is taken up again all
-    the same, as Python's TLS 1.2 cannot be told not to, is nobody's: see `certificate_of`."""
-    client = only(ssl.TLSVersion[version], lenient(ssl.PROTOCOL_TLS_CLIENT, credentials))
-    caller, _ = shake(client, door)
-    assert (caller.version(), caller.compression()) == (version.replace("_", "."), None)
-    session = caller.session
-    assert session is None or not session.has_ticket
-    again, _ = shake(client, door, session)
-    assert not (again.session_reused and version == "TLSv1_3")
-
-
-def test_others_give_tickets(credentials):
-    """So that the test before would see them."""
-    client = lenient(ssl.PROTOCOL_TLS_CLIENT, credentials)
-    server = lenient(ssl.PROTOCOL_TLS_SERVER, credentials)
-    caller, _ = shake(client, server)
-    assert caller.session.has_ticket
-    again, _ = shake(client, server, caller.session)
-    assert again.session_reused
-
-
-def test_only_authenticated_suites(door, credentials):
-    """Of TLS 1.2, all that OpenSSL has one by one: those with forward secrecy and AEAD."""
-    taken, server = set(), lenient(ssl.PROTOCOL_TLS_SERVER, credentials)
-    taken_by_others = set()
-    probe = only(ssl.TLSVersion.TLSv1_2, lenient(ssl.PROTOCOL_TLS_CLIENT, credentials))
-    for cipher in {one["name"] for one in probe.get_ciphers()}:
-        if cipher.startswith("TLS_"):
-            continue  # of TLS 1.3, whose are all good
-        probe.set_ciphers(f"{cipher}:@SECLEVEL=0")
-        for end, found in ((server, taken_by_others), (door, taken)):
-            try:
-                shake(probe, end)
-            except ssl.SSLError:
-                continue
-            found.add(cipher)
-    assert {"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"} <= taken
-    assert all(cipher.startswith("ECDHE-") for cipher in taken)
-    assert all("GCM" in cipher or "CHACHA20" in cipher for cipher in taken)
-    assert taken < taken_by_others
-
-
 @pytest.mark.processes
 def test_nothing_is_negotiated_anew(credentials):
     """A client that asks for it within a connection, which TLS 1.2 allows, is refused."""

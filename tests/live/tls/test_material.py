@@ -160,16 +160,6 @@ def test_a_key_with_a_password(files, authority):
     assert [str(fault) for fault in faults_of(files, NAME, datetime.now(UTC))] == [told]
 
 
-def test_without_a_word_about_usage_it_is_for_all(tmp_path, authority):
-    """As many CAs of companies sign."""
-    assert read_material(put(tmp_path, "a", authority.sign(NAME, usage=()), authority), NAME).leaf
-
-
-def test_names_are_the_same_in_upper_case(tmp_path, authority):
-    files = put(tmp_path, "a", authority.sign(NAME.upper()), authority)
-    assert read_material(files, NAME).leaf
-
-
 def test_where_any_name_will_do_it_may_be_for_servers_alone(tmp_path, authority):
     """A service that nobody but clients calls; it has to hold all the same."""
     signed = authority.sign("else", usage=[ExtendedKeyUsageOID.SERVER_AUTH])
@@ -200,13 +190,6 @@ def test_a_ca_holds_from_its_first_instant_to_its_last(tmp_path, signed):
         faults = [fault.source for fault in faults_of(files, None, now)]
         assert (files.ca not in faults) is holds
     assert files.ca in [fault.source for fault in faults_of(files, None, ends)]
-
-
-def test_a_certificate_holds_from_its_first_instant(files):
-    begins = read_material(files, NAME).leaf.not_valid_before_utc
-    assert read_material(files, NAME, begins).leaf
-    told = _complaint(files, now=begins - timedelta(seconds=1))
-    assert f"it begins at {begins:%Y-%m-%d %H:%M:%S} UTC, now it is " in told
 
 
 def test_without_cas_nobody_is_vouched_for(files):

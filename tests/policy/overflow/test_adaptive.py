@@ -483,6 +483,31 @@ def test_the_slower_side_counts_the_age(situation, slower):
     assert slowed.departure_s > slowest_s or slowed_age == age
 
 
+@given(situations(), draws, st.sampled_from([0.1, 20.0]))
+def test_where_nothing_has_begun_for_long_it_goes_to_idle_servers_or_a_shorter_line(
+    situation, draw, still_s
+):
+    """If they are nearer than nothing has begun here: the nearest idle ones, then the shortest line
+    for each server. Else as ever."""
+    own, near, eligible = situation
+    stuck = own._replace(still_s=still_s)
+    lines = {
+        y: (near.ahead[y] + own.unreported[y]) / near.servers[y]
+        for y, can in enumerate(eligible)
+        if can and near.delays_s[y] < still_s
+    }
+    idle = [near.delays_s[y] for y, line in lines.items() if line < 0]
+    shorter = [line for line in lines.values() if line < own.queue_length / own.servers]
+    choice, _ = choose(stuck, near, eligible, draw)
+    if not shorter or not own.may_keep or still_s <= 8.0 * own.service_s:
+        assert choice == choose(own, near, eligible, draw)[0]
+    elif idle:
+        assert lines[choice] < 0
+        assert near.delays_s[choice] == min(idle)
+    else:
+        assert lines[choice] == min(shorter)
+
+
 def test_the_ends_of_the_draw_are_safe():
     """Also where what is left of it after the first stage is rounded up to 1."""
     random = Random(7)

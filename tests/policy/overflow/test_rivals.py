@@ -28,7 +28,7 @@ def two_choice(queue_length, servers, may_keep, service_s, lengths, delays_s, el
 
 
 def twin(queue_length, servers, may_keep, service_s, lengths, delays_s, first, second):
-    """Contract, section 2: of two drawn neighbors y is the one believed shorter, the first at a
+    """Decision 0004: of two drawn neighbors y is the one believed shorter, the first at a
     tie; forward if N > N_y + 1 + m * delay / service. Services of no length never make it worth
     the while."""
     y = min((first, second), key=lambda drawn: lengths[drawn])

@@ -10,12 +10,12 @@ from random import Random
 
 import pytest
 
-from spillover.core.overflow.history import PULLED_BY, REFUSED_BY, WENT_FIRST
+from spillover.core.overflow.history import LEFT_IN_TIME, PULLED_BY, REFUSED_BY, WENT_FIRST
 from spillover.core.overflow.neighbor import SENDS_MAX
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
-from spillover_loadgen.workloads import bursts
+from spillover.workloads.generated import bursts
 from support.engines import assert_alike, each_in_full
 from support.few import all_in_soak, few_at_first
 
@@ -158,6 +158,32 @@ def test_short_services_beside_long_ones_give_the_same(fast, gossip_period_ms):
     schedule.sort(key=lambda arrival: arrival.time_s)
     found = assert_alike(fast, topology, schedule, 5)
     assert sum(hops == 1 for _, _, hops in found) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay_ms", [5.0, 35.0])
+def test_what_is_stranded_behind_long_work_gives_the_same(fast, delay_ms):
+    """Two of three sites are held again and again by work of a thousand usual services: what waits
+    is looked at again, and goes on hop by hop, also where it was refused before."""
+    topology = Topology(
+        name="stranded",
+        policy="adaptive",
+        clusters=tuple(Cluster(id=one, servers=2, service_ms=1.0) for one in "abc"),
+        links=tuple(Link(between=pair, delay_ms=delay_ms) for pair in ("ab", "bc")),
+        default_deadline_ms=1000.7,
+    )
+    random = Random(4)
+    schedule = [Arrival(12.0 * random.random(), "a", 0.5 + random.random()) for _ in range(900)]
+    for start_s, held in ((4.0, "ab"), (8.0, "abc")):
+        schedule += [Arrival(start_s + random.random() / 99, x, 3000.0) for x in held for _ in "12"]
+    schedule.sort(key=lambda arrival: arrival.time_s)
+    found = assert_alike(fast, topology, schedule, 4)
+    assert max(hops for _, _, hops in found if hops is not None) == 2
+    _, clusters = each_in_full(topology, schedule, 4)
+    logs = [cluster.machine.decider.log for cluster in clusters]
+    told = [one for log in logs for n in range(len(schedule)) for one in log.tell(f"sim-{n}")]
+    left = sum(one["event"] == LEFT_IN_TIME for one in told)
+    assert left > 2, left
 
 
 @pytest.mark.slow

@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-from spillover.model.extras import how_to_get
-
 pytestmark = pytest.mark.processes
 
 TREE = {
@@ -105,18 +103,3 @@ def test_without_a_place_to_keep_it_all_works(show, tmp_path):
     no_directory = tmp_path / "file"
     no_directory.write_text("")
     assert show(no_directory) == (13, 0)
-
-
-@pytest.mark.parametrize("module", ["overflow", "compile", "overflow_arrivals"])
-def test_missing_numba_is_told_in_one_line(module):
-    """Whatever is asked for, and also where numpy is missing with it."""
-    source = (
-        "import sys; sys.modules['numba'] = sys.modules['numpy'] = None\n"
-        "from spillover.model.errors import InputError\n"
-        f"try:\n    import spillover.sim.fast.{module}\n"
-        "except InputError as error:\n    print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout == f"numba: the fast engine needs {how_to_get('sim')}\n"

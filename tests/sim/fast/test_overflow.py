@@ -18,7 +18,7 @@ from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.policy.overflow.choosers import CHOOSERS
 from spillover.sim.overflow.run import run_overflow
-from spillover_loadgen.workloads import bursts
+from spillover.workloads.generated import bursts
 from support.engines import assert_alike, trace, unlike_federation
 from support.few import examples, few_at_first
 

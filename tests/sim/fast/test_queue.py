@@ -11,6 +11,8 @@ from random import Random
 
 import pytest
 
+from support.few import all_in_soak
+
 
 @pytest.fixture(autouse=True)
 def _numba(require):
@@ -184,7 +186,7 @@ def drawn_system(random):
 
 
 @pytest.mark.parametrize("avoid_visited", [False, True])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", all_in_soak(range(40), 12))
 def test_the_kernel_does_what_the_pseudo_code_says(seed, avoid_visited):
     """Three batches: waits, hops, probes, empty producers, and the integrals over time; at the
     end, every buffer and every queue of parked requests in order. The kernel runs in parts, the

@@ -211,15 +211,21 @@ def unlike_pool():
 SPLIT = {"x": {"a": 0.7, "b": 0.3}, "y": {"b": 0.0, "c": 0.25, "d": 0.75}}
 
 
+SIZES = ("exp", "hyper", "hyper-by-class", "det")
+QUANTA = (None, math.inf, 0.3)
+"""Processor sharing, first come first served, and interrupted."""
+RULES = ((None, "longest-available"), (None, "least-loaded"), (SPLIT, "longest-available"))
+CASES = [
+    (sizes, quantum, *RULES[(row + column) % len(RULES)])
+    for row, sizes in enumerate(SIZES)
+    for column, quantum in enumerate(QUANTA)
+]
+"""Each two of them together."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("split", "order"),
-    [(None, "longest-available"), (None, "least-loaded"), (SPLIT, "longest-available")],
-    ids=["tokens", "least loaded", "static"],
-)
-@pytest.mark.parametrize("sizes", ["exp", "hyper", "hyper-by-class", "det"])
-@pytest.mark.parametrize("quantum", [None, math.inf, 0.3], ids=["ps", "fcfs", "interrupted"])
-def test_every_count_is_the_twins(require, quantum, sizes, split, order):
+@pytest.mark.parametrize(("sizes", "quantum", "split", "order"), CASES)
+def test_every_count_is_the_twins(require, sizes, quantum, split, order):
     """Blocked jobs by type to the job, idle times by server and the end to rounding."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
     from spillover.sim.fast.tokens.jobs import draws_of

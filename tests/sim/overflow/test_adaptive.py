@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 from statistics import mean
 
 import pytest
@@ -16,7 +17,7 @@ from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.federation import build_federation, request_of
 from spillover.sim.overflow.run import run_overflow
-from spillover_loadgen.workloads import bursts, poisson
+from spillover.workloads.generated import bursts, poisson
 from support.few import all_in_soak
 
 
@@ -160,3 +161,35 @@ def test_a_hot_neighbor_does_not_starve_local_users():
         assert count > 400
         assert mean(shortest_first) < 2.5 * service_s
         assert shortest_first[count * 99 // 100] < 4.0 * service_s
+
+
+@pytest.mark.parametrize("delay_ms", [0.3, 35.0])
+def test_nothing_is_stranded_behind_long_work_two_sites_from_an_idle_one(delay_ms):
+    """All servers of a and b are held for a minute after a history of services of 1 ms, so that
+    a queue there seems to be worth no way. What a's clients send has 5 s."""
+    topology = Topology(
+        name="chain",
+        policy="adaptive",
+        clusters=tuple(Cluster(id=one, servers=4, service_ms=1.0) for one in "abc"),
+        links=tuple(Link(between=pair, delay_ms=delay_ms) for pair in ("ab", "bc")),
+    )
+    world, random, ends, hops = World(), Random(1), Counter(), Counter()
+    clusters = build_federation(topology, world, 1)
+
+    def submit(number, cluster, work_s, deadline_s):
+        def answered(answer):
+            ends[str(answer.outcome)] += 1
+            hops[len(answer.path) - 1] += 1
+
+        request = request_of(number, None, work_s, "any")
+        clusters[cluster].submit(request, world.now_s + deadline_s, answered, lambda _: None)
+
+    for number in range(8):
+        world.at(1.0 + number / 100, submit, number, "ab"[number // 4], 60.0, 70.0)
+    for number in range(8, 128):
+        world.at(2.0 + 6.0 * random.random(), submit, number, "a", 0.001, 5.0)
+    reached = []
+    world.at(14.0, reached.append, True)
+    world.run(lambda: reached)
+    assert ends == {"done": 120}
+    assert hops == {2: 120}

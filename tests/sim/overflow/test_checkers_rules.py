@@ -14,7 +14,7 @@ from spillover.model.faults import ClusterFault, FaultSchedule
 from spillover.model.request import Answer, Outcome, Request
 from spillover.sim.overflow.checkers import Broken, Checker, Client
 from spillover.sim.overflow.run import run_overflow
-from spillover_loadgen.workloads import poisson
+from spillover.workloads.generated import poisson
 
 
 def run():

@@ -115,7 +115,7 @@ def test_a_site_without_clients_of_its_own_asks_little_of_others(seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "share", few_at_first([0.2, 0.4, 0.05, 1.0, 0.1, 0.15, 0.25, 0.3, 0.6, 0.8], 2)
+    "share", few_at_first(all_in_soak([0.2, 0.4, 0.05, 1.0, 0.1, 0.15, 0.25, 0.3, 0.6, 0.8], 4), 2)
 )
 @pytest.mark.parametrize("seed", [1, *SEEDS[2:5]])
 def test_nothing_goes_back_and_forth(seed, share):

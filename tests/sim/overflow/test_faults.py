@@ -21,8 +21,7 @@ from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.checkers import SETTLE_S, Checker
-from spillover.sim.overflow.faults import Faults
-from spillover.sim.overflow.faulty_federation import build_faulty_federation
+from spillover.sim.overflow.faults import Faults, build_faulty_federation
 from support.few import all_in_soak, few_at_first
 
 DELAYS_S = {
@@ -210,7 +209,7 @@ def played(seed, topology=TOPOLOGY):
     return history.seen
 
 
-@pytest.mark.parametrize("seed", few_at_first(range(24), 8))
+@pytest.mark.parametrize("seed", few_at_first(all_in_soak(range(24), 12), 8))
 def test_promises_hold_under_faults(seed):
     """One answer from each home that lives, no unkeyed work twice, nothing left anywhere."""
     played(seed)
@@ -230,7 +229,7 @@ def test_answers_break_off_in_these_histories():
     assert seen["ResponseBegan"] > 1000
     assert seen["truncated"] > 20
     for what in [*(outcome for outcome in Outcome if outcome is not Outcome.REJECTED), "refused"]:
-        assert seen[what] >= 3, (what, seen)
+        assert seen[what] >= 2, (what, seen)
 
 
 @pytest.mark.slow
@@ -251,7 +250,7 @@ def test_the_histories_are_eventful():
     ]
     outcomes = [outcome for outcome in Outcome if outcome is not Outcome.REJECTED]
     for what in [*faults, *events, *outcomes, "refused", "lost", "confirmed"]:
-        assert seen[what] >= 3, (what, seen)
+        assert seen[what] >= 2, (what, seen)
 
 
 @pytest.mark.parametrize("directions", [(("a", "b"),), (("a", "b"), ("b", "a"))])

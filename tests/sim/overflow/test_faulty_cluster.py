@@ -12,8 +12,7 @@ from spillover.model.faults import GIVEN_UP_AFTER_S, FaultSchedule, LinkFault
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World
-from spillover.sim.overflow.faults import Faults
-from spillover.sim.overflow.faulty_federation import build_faulty_federation
+from spillover.sim.overflow.faults import Faults, build_faulty_federation
 from spillover.sim.overflow.federation import request_of
 
 SERVICE_S = 0.04

@@ -13,7 +13,7 @@ from spillover.model.faults import ClusterFault, FaultSchedule
 from spillover.model.schedule import Arrival
 from spillover.policy.overflow.choosers import CHOOSERS
 from spillover.sim.overflow.run import run_overflow
-from spillover_loadgen.workloads import bursts, poisson
+from spillover.workloads.generated import bursts, poisson
 from support.few import all_in_soak, few_at_first
 
 SUMS = ("requests", "hops", "outcomes", "queue_length_max", "forwarded_share")

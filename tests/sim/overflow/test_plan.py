@@ -86,7 +86,7 @@ def test_no_more_servers_are_tried_than_can_ever_be_busy():
 
 
 def test_names_of_the_result():
-    """The object of the contract, with what each site's p99 comes to."""
+    """The object of `--json`, with what each site's p99 comes to."""
     topology = builtin_topology("ring5")
     schedule = [Arrival(0.1 * k, topology.cluster_ids[k % 5]) for k in range(50)]
     plan = Planner(topology, schedule, 5.0, lambda m, _: [1.0] * len(m)).plan().as_dict()

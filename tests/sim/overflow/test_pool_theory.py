@@ -94,31 +94,3 @@ def test_a_pool_blocks_as_the_theory_says():
 def test_pools_block_as_the_theory_says(name, load):
     """From idle to overloaded, each type by itself."""
     compare(name, load, JOBS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("discipline", "sizes"), [("fcfs", "exp"), ("ps", "det")])
-def test_what_makes_no_difference_to_blocking(discipline, sizes):
-    """One after another instead of all at once, and jobs of one size: exact for a class for each
-    server, and with exponential sizes where they wait."""
-    compare("comte8", 1.0, JOBS, discipline=discipline, sizes=sizes)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("load", all_in_soak([0.9, 1.2], 1))
-def test_the_compiled_simulation_blocks_as_often(numba, load):
-    """Both are estimates: their errors add up."""
-    from spillover.sim.tokens import run_tokens
-
-    rival = run_tokens(load_pool("comte11").at_load(load), 1_000_000, 2).blocking_per_type
-    for kind, (blocked, came) in blocked_by_type("comte11", load, JOBS, seed=2).items():
-        theirs = rival[kind]
-        share, error = mean_and_error(blocked, came, theirs.value)
-        assert abs(share - theirs.value) <= WIDE * math.hypot(error, theirs.ci95 / 2.0), kind
-
-
-@pytest.fixture
-def numba(require):
-    import importlib.util
-
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")

@@ -9,8 +9,7 @@ import pytest
 
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Topology
-from spillover.sim.engine.world import World, stream
-from spillover.sim.overflow.federation import build_federation, request_of
+from spillover.sim.engine.world import stream
 from spillover.sim.overflow.run import run_overflow
 
 pytestmark = pytest.mark.slow
@@ -62,35 +61,3 @@ def test_exponential_services_wait_as_erlang_says(servers, load):
     run = run_overflow(alone(servers), schedule, 1)
     expected_s = erlang_c(servers, load) * SERVICE_S / (servers * (1 - load))
     assert waits_s(run, schedule) == pytest.approx(expected_s, rel=0.05)
-
-
-@pytest.mark.parametrize("load", [0.5, 0.8])
-def test_equal_services_wait_as_pollaczek_and_khinchine_say(load):
-    """M/D/1: mean wait rho s / (2 (1 - rho)), half of M/M/1, to within 5 %."""
-    schedule = poisson_arrivals(load, 1, 40_000, exponential=False)
-    run = run_overflow(alone(1), schedule, 1)
-    expected_s = load * SERVICE_S / (2 * (1 - load))
-    assert waits_s(run, schedule) == pytest.approx(expected_s, rel=0.05)
-
-
-def test_the_mean_number_waiting_is_the_rate_times_the_wait():
-    """Little's law, over one whole run that starts and ends empty: the time integral of the queue
-    length is the sum of all waits."""
-    schedule = poisson_arrivals(0.9, 2, 5_000, exponential=True)
-    world = World()
-    cluster = build_federation(alone(2), world, 1)["a"]
-    answers, waiting_s, before = [], 0.0, (0.0, 0)
-    for number, arrival in enumerate(schedule):
-        request = request_of(number, None, arrival.service_ms / 1e3, "default")
-        world.at(arrival.time_s, cluster.submit, request, math.inf, answers.append, answers.append)
-
-    def done():
-        nonlocal waiting_s, before
-        since_s, length = before
-        waiting_s += (world.now_s - since_s) * length
-        before = world.now_s, cluster.machine.queue_length
-        return len(answers) == len(schedule)
-
-    world.run(done)
-    assert waiting_s == pytest.approx(sum(answer.queued_s for answer in answers), rel=1e-9)
-    assert waiting_s > 1.0

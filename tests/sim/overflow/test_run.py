@@ -19,7 +19,7 @@ from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.federation import build_federation, request_of
 from spillover.sim.overflow.run import check_length, run_overflow
 from spillover.sim.overflow.shared import run_shared
-from spillover_loadgen.workloads import bursts, bursts_duration_s
+from spillover.workloads.generated import bursts, bursts_duration_s
 from support.few import all_in_soak, few_at_first
 
 WALL_CLOCK_FIELDS = ("requests_per_s",)

@@ -9,7 +9,7 @@ import pytest
 from spillover.inputs.fault_file import load_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.sim.overflow.run import run_overflow
-from spillover_loadgen.workloads import bursts
+from spillover.workloads.generated import bursts
 from support.few import few_at_first
 
 RUNS = [

@@ -13,7 +13,7 @@ from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.overflow.run import run_overflow
 from spillover.sim.overflow.shared import merged, run_shared, server_kinds
-from spillover_loadgen.workloads import bursts
+from spillover.workloads.generated import bursts
 
 UNLIKE = Topology(
     name="unlike",

@@ -15,10 +15,10 @@ from spillover.inputs.fault_file import load_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.model.request import Outcome
 from spillover.sim.overflow.run import run_overflow
-from spillover_loadgen.workloads import poisson
+from spillover.workloads.generated import poisson
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-SWEEP_SEEDS = 200 if SOAK_S else 45
+SWEEP_SEEDS = 200 if SOAK_S else 18
 SWEEPS = (*(("ring5", 0.8, 110.0), ("chord5", 0.8, 120.0)) * 4, ("ring5", 14.0, 12.0))
 """Topology, duration in seconds, requests per second and cluster, in turn: mostly short and busy,
 now and then so long that what is cut off is given up."""

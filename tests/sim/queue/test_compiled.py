@@ -8,18 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, replace
-from statistics import fmean
 
 import psutil
 import pytest
 
 from spillover.model.errors import InputError
-from spillover.sim.engine.world import stream
-from spillover.sim.theory.queue.chain import solve
-from spillover.sim.theory.queue.system import ProbingSystem, alike, fast_and_slow
+from spillover.sim.queue.system import ProbingSystem, alike
+from spillover_lab.theory.chain import solve
 
 
 @pytest.fixture(autouse=True)
@@ -68,31 +65,6 @@ def test_the_model_is_within_a_per_cent_off_load_100(load, max_hops):
 
 
 @pytest.mark.slow
-def test_at_load_100_the_difference_is_that_of_finitely_many_producers():
-    """Waits lie several per cent above the model at N = 100, and near it at N = 1000."""
-    apart = {}
-    for producers, objects in ((100, 150_000), (1000, 500_000)):
-        system = paper(producers, 5, kinds=alike(producers, 0.01))
-        waits = [run(system, objects, seed).figures.wait_mean for seed in (1, 2)]
-        apart[producers] = fmean(waits) / solve(system).wait_mean - 1
-    assert apart[100] > 0.06
-    assert abs(apart[1000]) < 0.04
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("share", "factor"), [(0.5, 2.0), (0.1, 9.0)])
-@pytest.mark.parametrize("matched", [False, True])
-def test_kinds_of_producers(share, factor, matched):
-    """Throughput within a per cent, probed evenly or in proportion to what they make."""
-    scale = 1 + share * (factor - 1)
-    access = share * factor / scale if matched else None
-    kinds = fast_and_slow(100, 0.01 / scale, share=share, factor=factor, access=access)
-    apart, half = differences(paper(kinds=kinds), 200_000)
-    assert abs(apart["throughput"]) < 0.01 + half["throughput"] / 2
-    assert abs(apart["probes_mean"]) < 0.01 + half["probes_mean"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 1.0, 3.0])
 def test_one_producer_and_one_consumer(share):
     """A chain of five states: the interval holds the exact utilization and throughput."""
@@ -104,20 +76,6 @@ def test_one_producer_and_one_consumer(share):
         half = getattr(measured.ci95, name)
         assert abs(getattr(measured.figures, name) - exact) < 1.5 * half
         assert half < 0.01 * exact
-
-
-def test_intervals_hold_the_truth_as_often_as_they_say():
-    """40 seeds of a small system that is solved exactly: 95 % of them, give or take."""
-    system = paper(1, 1, kinds=alike(1, 1.0), message_time=0.0, buffers=2, consumption_rate=1.0)
-    exact = solve(system)
-    held = Counter()
-    for seed in range(40):
-        measured = run(system, 6000, seed)
-        for name, value in asdict(exact).items():
-            if name not in {"probes_mean", "empty_probability"}:
-                near = abs(getattr(measured.figures, name) - value)
-                held[name] += near <= getattr(measured.ci95, name)
-    assert min(held.values()) >= 33
 
 
 def test_what_is_made_is_what_is_consumed():
@@ -184,7 +142,7 @@ def test_ctrl_c_is_heard_at_once():
 LONG_RUN = """
 import sys
 from spillover.sim.queue.compiled import simulate
-from spillover.sim.theory.queue.system import ProbingSystem, alike
+from spillover.sim.queue.system import ProbingSystem, alike
 system = ProbingSystem(kinds=alike(100, 0.01), consumers=100, consumption_rate=0.01,
                        message_time=1.0, buffers=5, max_hops=3)
 simulate(system, 30, 1)
@@ -194,65 +152,6 @@ try:
 except KeyboardInterrupt:
     sys.exit(130)
 """
-
-
-def test_avoiding_visited_producers_finds_an_object_sooner():
-    """Three producers, all of which a request may probe."""
-    system = paper(3, 3, kinds=alike(3, 0.01), message_time=0.1)
-    avoiding = run(system, 60_000, avoid_visited=True).figures
-    assert avoiding.wait_mean < 0.9 * run(system, 60_000).figures.wait_mean
-
-
-def test_uniform_production_times_shorten_waits():
-    """Figure 6: less variance, less waiting; the model is somewhat pessimistic."""
-    system = paper(150, 3, kinds=alike(100, 1 / 75))
-    uniform = run(system, 50_000, production_spread=1 / 3).figures
-    assert uniform.wait_mean < run(system, 50_000).figures.wait_mean
-    assert uniform.wait_mean < solve(system).wait_mean
-
-
-@pytest.mark.parametrize(("consumers", "width"), [(100, 1), (100, 7), (37, 10), (250, 99), (3, 2)])
-def test_restricted_access_is_spread_evenly(consumers, width):
-    """Each consumer has so many different producers, each producer as many consumers as others."""
-    from spillover.sim.queue.measuring import access_rows
-
-    rows = access_rows(paper(consumers, producers_per_consumer=width), stream(1, "rows"))
-    assert len(rows) == consumers
-    assert all(len({j for j, _ in row}) == width for row in rows)
-    taken = Counter(j for row in rows for j, _ in row)
-    counts = [taken[j] for j in range(100)]
-    assert max(counts) - min(counts) <= 1
-    assert sum(counts) == consumers * width
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("max_hops", [1, 3, 5])
-@pytest.mark.parametrize("width", [1, 2, 5, 20])
-def test_restricted_access(width, max_hops):
-    """The mended equations: throughput within 1.5 %, waits within a tenth, from K = 1 on."""
-    system = paper(max_hops=max_hops, producers_per_consumer=width)
-    apart, half = differences(system, 100_000)
-    assert abs(apart["consumer_utilization"]) < 0.015 + half["consumer_utilization"] / 2
-    assert abs(apart["wait_mean"]) < 0.1 + half["wait_mean"] / 2
-
-
-@pytest.mark.slow
-def test_fewer_producers_to_probe_cost_throughput():
-    """Figure 9: little once there are more of them than hops, a lot at one."""
-    throughput = {
-        width: run(paper(producers_per_consumer=width), 100_000).figures.throughput
-        for width in (1, 4, 10, 100)
-    }
-    assert sorted(throughput, key=throughput.__getitem__) == [1, 4, 10, 100]
-    assert throughput[4] > 0.95 * throughput[100]
-
-
-def test_batches_of_one_object_each_give_figures():
-    """Some of them see no probe at all."""
-    for seed in range(5):
-        measured = run(paper(), 30, seed)
-        assert 0 <= measured.figures.empty_probability <= 1
-        assert measured.ci95.empty_probability > 0
 
 
 def test_too_few_objects_are_refused():

@@ -11,8 +11,8 @@ import pytest
 from spillover.model.errors import InputError
 from spillover.sim.queue.full import simulate
 from spillover.sim.queue.measuring import warm_up
+from spillover.sim.queue.system import ProbingSystem, alike, fast_and_slow
 from spillover.sim.queue.wires import FETCH, IN_PAPER, OFFER, POINTER
-from spillover.sim.theory.queue.system import ProbingSystem, alike, fast_and_slow
 from support.few import few_at_first
 
 

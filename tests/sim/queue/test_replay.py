@@ -9,9 +9,9 @@ import pytest
 
 from spillover.sim.queue.full import simulate
 from spillover.sim.queue.replay import Came, Instants, replay
+from spillover.sim.queue.system import ProbingSystem, alike
 from spillover.sim.queue.wires import IN_PAPER, OBJECT
-from spillover.sim.theory.queue.system import ProbingSystem, alike
-from spillover.tools.bench.queue.estimates import estimate
+from spillover_lab.bench.queue_waits import estimate
 
 WARM_UP_S, ENDS_S = 10.0, 130.0
 

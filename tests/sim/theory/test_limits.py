@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from spillover.inputs.pool_file import load_pool
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
-from spillover.sim.theory.mm1k import mm1k_blocking, mm1k_distribution
 from support.few import examples
+from support.mm1k import mm1k_blocking, mm1k_distribution
 from support.rational_tokens import rational_figures
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from itertools import combinations, product
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +13,8 @@ from hypothesis import strategies as st
 from spillover.inputs.pool_file import load_pool
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
-from spillover.sim.theory.mm1k import mm1k_blocking, mm1k_distribution
 from spillover.sim.theory.tokens.bottlenecks import bottlenecks, even_split
+from support.mm1k import mm1k_blocking
 
 pytestmark = pytest.mark.slow
 
@@ -123,31 +122,6 @@ def test_the_open_network_as_a_chain(theory, pool, policy):
     assert figures.idle == pytest.approx(idle, abs=1e-10)
 
 
-@given(pool=pools(tokens_max=3), policy=st.sampled_from(["static-best", "static-uniform", "ideal"]))
-def test_what_is_accepted_is_served(theory, pool, policy):
-    """Equation (11) again: rho (1 - beta) = eta."""
-    figures = theory.exact_tokens(pool, policy)
-    assert pool.load * (1 - figures.blocking) == pytest.approx(figures.occupancy, rel=1e-9)
-
-
-@given(pool=pools(tokens_max=3))
-def test_nobody_blocks_less_than_ideal(theory, pool):
-    """And ideal is the maximum flow: the least cut over all sets of types."""
-    ideal = theory.exact_tokens(pool, "ideal").blocking
-    for policy in ("dynamic", "static-best", "static-uniform"):
-        assert theory.exact_tokens(pool, policy).blocking >= ideal - 1e-9
-    servers_of = {each.id: each.servers for each in pool.classes}
-    rates = {each.id: each.rate for each in pool.servers}
-    cuts = []
-    for count in range(len(pool.types) + 1):
-        for some in combinations(pool.types, count):
-            places = {s for kind in some for name in kind.classes for s in servers_of[name]}
-            others = sum(kind.rate for kind in pool.types if kind not in some)
-            cuts.append(others + sum(rates[name] for name in places))
-    arrivals = sum(kind.rate for kind in pool.types)
-    assert ideal == pytest.approx(1 - min(cuts) / arrivals, abs=1e-12)
-
-
 @given(pool=pools())
 def test_the_best_odds_load_servers_as_evenly_as_can_be(pool):
     """Every type goes to where the load is least among what it can reach; bottlenecks are even."""
@@ -164,31 +138,6 @@ def test_the_best_odds_load_servers_as_evenly_as_can_be(pool):
             if share > 1e-12:
                 assert min(load_of[s] for s in servers_of[name]) == pytest.approx(least, rel=1e-6)
     assert sum(block.rate for block in blocks) == pytest.approx(sum(k.rate for k in pool.types))
-
-
-@given(pool=pools(), policy=st.sampled_from(["static-best", "static-uniform"]))
-def test_with_a_class_for_each_server_they_are_queues_of_their_own(theory, pool, policy):
-    """M/M/1/K, one by one; and the best odds give every server its bottleneck's load."""
-    from spillover.sim.theory.tokens.static import static_split
-
-    own = {f"c{k}": each for k, each in enumerate(pool.servers)}
-    types = tuple(
-        PoolType(id=k.id, rate=k.rate, classes=tuple(c for c in k.classes if c in own) or ("c0",))
-        for k in pool.types
-    )
-    classes = pool.classes[: len(own)]
-    plain = Pool(name="plain", servers=pool.servers, classes=classes, types=types)
-    split = static_split(plain, policy)
-    arrivals = {name: sum(k.rate * split[k.id].get(name, 0) for k in types) for name in own}
-    figures = theory.exact_tokens(plain, policy)
-    for each in classes:
-        law = mm1k_distribution(arrivals[each.id] / own[each.id].rate, each.tokens)
-        assert figures.idle[own[each.id].id] == pytest.approx(law[0], rel=1e-9)
-    if policy == "static-best":
-        for block in bottlenecks(plain):
-            for name in (c for c in own if own[c].id in block.servers):
-                even = block.rate / block.capacity
-                assert arrivals[name] / own[name].rate == pytest.approx(even, rel=1e-6)
 
 
 def test_the_odds_of_the_paper():
@@ -217,27 +166,6 @@ def test_figures_9_and_12(theory, rho):
     assert blocking(two_types, "static-best") == pytest.approx(best, rel=1e-11)
     least = max(0, 0.8 * (1 - 5 / 6 / rho), 1 - 1 / rho)
     assert blocking(two_types, "ideal") == pytest.approx(least, abs=1e-14)
-
-
-def test_what_ideal_leaves_open(theory):
-    """Only the average is fixed; what must be so is told."""
-    pool = load_pool("comte11")
-    low, middle, high = (theory.exact_tokens(pool.at_load(r), "ideal") for r in (0.5, 1.2, 2))
-    assert low.blocking_per_type == {"t1": 0, "t2": 0}
-    assert middle.blocking_per_type == pytest.approx({"t1": 0, "t2": 1 - 4 / 5.76})
-    assert list(middle.idle.values()) == [None, None, 0, 0, 0, 0]
-    assert high.blocking_per_type == {"t1": None, "t2": None}
-    assert set(high.idle.values()) == {0}
-
-
-def test_curves_are_their_points(theory):
-    """Whatever is computed once for all loads."""
-    pool, loads = load_pool("comte11"), [0.3, 1.0, 2.2]
-    for policy, load in product(theory.POLICIES, loads):
-        curve = list(theory.exact_curve(pool, loads, policy))
-        point = theory.exact_tokens(pool.at_load(load), policy)
-        assert curve[loads.index(load)].blocking == pytest.approx(point.blocking, rel=1e-12)
-        assert curve[loads.index(load)].occupancy == pytest.approx(point.occupancy, rel=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["dynamic", "static-best", "static-uniform", "ideal"])

@@ -68,11 +68,6 @@ def tell(line):
     print(f"\n  containers: {line}", flush=True)  # noqa: T201
 
 
-def slack():
-    """Within bounds: see `waiting.slack`."""
-    return min(8.0, waiting.slack())
-
-
 def build_image():
     """From this checkout; in a second where nothing has changed."""
     sh("docker", "build", "-q", "-t", IMAGE, "-f", DEPLOY / "Dockerfile", ROOT, limit_s=BUILD_S)

@@ -193,7 +193,7 @@ class SiteLoad:
 
 
 def _is_balanced(ledger: Any) -> bool:
-    """The two equations of contract section 4, written out."""
+    """The two balances of a ledger (`core.overflow.ledger`), written out."""
     home, foreign = ledger["home"], ledger["foreign"]
     return bool(
         home["accepted"] == sum(home[end] for end in HOME_ENDS)

@@ -33,8 +33,11 @@ from support.ports import free_ports
 READY_S = 90.0
 """For nodes to start, or to start again, and to be heard by all their neighbors: a second by
 themselves, many more on a machine that has much to do."""
-SPREAD_S = 30.0
+SPREAD_S = 60.0
 """For a burst to come to a cluster, at the pace of whoever hands it on."""
+HEAVIER_S, LONGER_MAX = 5.0, 8.0
+"""A machine that has much to do serves a load so slowly that no cluster has too much of it: after
+each such time it is made heavier, until requests take so many times as long."""
 ASK_S = 1.0
 """One that is frozen holds up nobody for longer."""
 ANSWER_S = 10.0
@@ -86,6 +89,8 @@ class Federation:
     is_secure: bool = IS_SECURE
     certified: dict[str, TlsFiles] = field(default_factory=dict)
     client_ports: Sequence[int] = ()
+    times_longer: float = 1.0
+    """Of what the load says that each request takes."""
 
     @property
     def urls(self) -> dict[str, str]:
@@ -231,12 +236,19 @@ class Federation:
 
     async def holds_foreign(self, cluster: str, least: int = 2) -> None:
         """Until the burst has come to it: it has this many of its neighbors' requests."""
+        began_s = time.monotonic()
 
         async def does_hold() -> bool:
+            steps = (time.monotonic() - began_s) // HEAVIER_S
+            self.times_longer = min(2.0**steps, LONGER_MAX)
             state = await self.state(cluster)
             return state is not None and _held_of_neighbors(state) >= least
 
-        await until(does_hold, SPREAD_S, f"{cluster} holds {least} of its neighbors", every_s=0.01)
+        try:
+            what = f"{cluster} holds {least} of its neighbors"
+            await until(does_hold, SPREAD_S, what, every_s=0.01)
+        finally:
+            self.times_longer = 1.0
 
     async def healthy(self, timeout_s: float = READY_S) -> float:
         """How long it took until every node answered and had all its neighbors alive. Raises

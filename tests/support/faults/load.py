@@ -14,7 +14,7 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +58,16 @@ class Load:
     hold_ms: float = 30.0
 
 
-async def send(name: str, urls: Mapping[str, str], load: Load, healed: asyncio.Event) -> list[Told]:
+async def send(
+    name: str,
+    urls: Mapping[str, str],
+    load: Load,
+    healed: asyncio.Event,
+    times_longer: Callable[[], float] = lambda: 1.0,
+) -> list[Told]:
     """Send them, each at its instant unless too many wait at its home, until `healed`; returns
-    once all have ended. So a fault is in the middle of a load however slow the machine is."""
+    once all have ended. So a fault is in the middle of a load however slow the machine is. Each
+    keeps a server busy so many `times_longer` than the load says."""
     clients = {home: HttpClient(urls[home]) for home in set(load.homes)}
     began_s = time.monotonic()
     all_told: list[Told] = []
@@ -75,7 +82,7 @@ async def send(name: str, urls: Mapping[str, str], load: Load, healed: asyncio.E
                 told = _kind(name, index, load.homes[index % len(load.homes)])
                 if waiting[told.home] < OPEN_MAX:
                     all_told.append(told)
-                    talk = _Talk(clients[told.home], told, load.hold_ms)
+                    talk = _Talk(clients[told.home], told, load.hold_ms * times_longer())
                     group.create_task(talk.from_start_to_end(waiting))
     finally:
         for client in clients.values():

@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 _never = threading.Event()
@@ -64,15 +63,3 @@ def hold(payload, ctx):
                 return "stopped"
         _never.wait(0.01)
     return "went"
-
-
-async def hold_async(payload, ctx):
-    """The same for a coroutine: it is cancelled."""
-    directory = Path(payload["directory"])
-    with (directory / "runs").open("a") as runs:
-        runs.write(f"{os.getpid()} {ctx.id}\n")
-    try:
-        await asyncio.Event().wait()
-    finally:
-        with suppress(OSError):
-            (directory / f"told-{ctx.id}").touch()

@@ -113,8 +113,8 @@ class Checker(OverflowChecker):
         return self._divided()
 
     def _left_at(self, site: Site) -> str:
-        machine = site.machine
-        wanted = set() if site.removed else {n.id for n in site.topology.neighbors(site.id)}
+        machine, member = site.machine, site.member
+        wanted = set() if member.removed else {n.id for n in member.topology.neighbors(site.id)}
         if set(machine.neighbors.ids) != wanted:
             return f"has links to {machine.neighbors.ids}, and not to {sorted(wanted)}"
         for row in machine.neighbors:
@@ -123,10 +123,10 @@ class Checker(OverflowChecker):
             one_way = self._cut(site.id, row.id) != self._cut(row.id, site.id)
             if not one_way and row.known != self._hears(site.id, row.id):
                 return f"knows {row.id}: {row.known}"
-        if site.removed != machine.draining or (site.removed and not machine.drained):
+        if site.member.removed != machine.draining or (site.member.removed and not machine.drained):
             return "is removed and not drained, or the other way round"
-        policy, max_hops = site.topology.policy, site.topology.max_hops
-        servers = site.topology.cluster(site.id).server_count
+        policy, max_hops = site.member.topology.policy, site.member.topology.max_hops
+        servers = site.member.topology.cluster(site.id).server_count
         settings = machine.settings
         if (machine.policy, settings.max_hops, settings.servers) != (policy, max_hops, servers):
             return "has other settings than its configuration"
@@ -173,4 +173,4 @@ class Checker(OverflowChecker):
             if site.alive:
                 self._check_machine(site, now_s, complete=True)
         living = [site for site in self._sites.values() if site.alive]
-        self.stamps = {site.stamp for site in living if not site.removed}
+        self.stamps = {site.stamp for site in living if not site.member.removed}

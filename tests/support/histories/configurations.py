@@ -58,10 +58,9 @@ class Told:
 
 
 class History:
-    """The history of this seed, of sites of this kind. `play` it; raises `Broken` where anything
-    does not hold."""
+    """The history of this seed. `play` it; raises `Broken` where anything does not hold."""
 
-    def __init__(self, seed: int, kind: type[Site] = Site) -> None:
+    def __init__(self, seed: int) -> None:
         self.told = Told()
         self.world = World()
         self._random = random = stream(seed, "membership history")
@@ -71,7 +70,7 @@ class History:
         first = self._first()
         whole = replace(first, clusters=tuple(self._cluster(name) for name in IDS))
         self.sites = {
-            name: kind(
+            name: Site(
                 first if name in first.cluster_ids else whole, name, self.world, seed, self.checker
             )
             for name in IDS
@@ -179,7 +178,7 @@ class History:
             self._plan(at_s + self._random.choice((0.0, 0.01, 0.1)), self._change)
 
     def _change(self) -> None:
-        members = [site for site in self.sites.values() if site.alive and not site.removed]
+        members = [site for site in self.sites.values() if site.alive and not site.member.removed]
         if not members:
             return
         site = self._random.choice(members)
@@ -217,7 +216,7 @@ class History:
         name = self._random.choice(missing)
         ends = self._random.sample(topology.cluster_ids, min(2, len(topology.clusters)))
         links = tuple(Link(between=(end, name), delay_ms=self._delay_ms()) for end in ends)
-        cluster = self.sites[name].topology.cluster(name)
+        cluster = self.sites[name].member.topology.cluster(name)
         clusters = (*topology.clusters, cluster)
         return replace(topology, clusters=clusters, links=(*topology.links, *links))
 
@@ -267,7 +266,7 @@ class History:
     def _end(self, name: ClusterId) -> None:
         """An operator ends the node of a cluster that was removed, once that has nothing left."""
         site = self.sites[name]
-        if site.alive and site.removed and site.may_end:
+        if site.alive and site.member.removed and site.may_end:
             self.told.happened["ended"] += 1
             site.crash()
 
@@ -304,8 +303,8 @@ class History:
         self.checker.trouble()
         site = self._random.choice(alive)
         file, current = site.file, site.configuration.current
-        if self._random.random() < 0.5 and not site.removed:
-            file = replace(site.topology, version=current.stamp.version)
+        if self._random.random() < 0.5 and not site.member.removed:
+            file = replace(site.member.topology, version=current.stamp.version)
         self.checker.died(site)
         site.crash()
         if lasts_s is not None:

@@ -8,14 +8,15 @@ restart forgets all that was not in the file that the node is started with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, cast
 
 from spillover.core.membership import events as mev
-from spillover.core.membership.changes import Changes, changes_at, kept
+from spillover.core.membership import member as steps
 from spillover.core.membership.configuration import ConfigurationMachine
+from spillover.core.membership.member import FederationMember
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.configuration import Configuration, Stamp, of_file
@@ -27,9 +28,6 @@ from spillover.sim.overflow.faulty_cluster import FaultyCluster, Watch
 
 ASK_WITHIN_S = 2.0
 """For one question; as live."""
-
-OF_THE_MACHINE = ("servers", "queue_limit", "max_hops")
-"""Settings that the cluster's machine goes by, and that change here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +64,28 @@ class Site(FaultyCluster):
             mev.Refused: self.refusals.append,
             mev.Superseded: lambda _: None,
         }
+        self._steps: Mapping[type[steps.MemberStep], Callable[[Any], None]] = {
+            steps.SayStamp: lambda _: None,
+            steps.TellClients: lambda _: None,
+            steps.Remove: lambda _: self.feed(ev.Removed()),
+            steps.Restore: lambda _: self.feed(ev.Restored()),
+            steps.GoBy: lambda _: None,
+            steps.PartFrom: lambda step: self.feed(
+                ev.Part(self.machine.neighbors.index[step.cluster])
+            ),
+            steps.LinkTo: lambda step: self.feed(
+                ev.Join(step.neighbor.id, step.neighbor.delay_ms / 1e3, ramp=True)
+            ),
+            steps.SetDelay: self._set_delay,
+            steps.SetLimits: lambda step: self.feed(ev.SettingsChanged(**step.limits)),
+            steps.SetPolicy: lambda step: self.feed(ev.PolicySet(**step.rules)),
+            steps.TellNeighbors: lambda _: self.feed(ev.ReportAsked()),
+        }
 
     def _use(self, file: Topology) -> None:
         """Begin a life with this file."""
-        self.file = self.topology = file
-        """The latter is what the cluster goes by; while it is removed, what it went by before."""
-        self.removed = False
+        self.file = file
+        self.member = FederationMember(self.id, file)
         epoch = self.machine.settings.epoch
         self.configuration = ConfigurationMachine(self.id, epoch, of_file(file))
 
@@ -160,39 +174,11 @@ class Site(FaultyCluster):
     # --- what the configuration asks for ------------------------------------------------------
 
     def _adopt(self, command: mev.Adopt) -> None:
-        before = self.topology
-        after = kept(before, command.configuration.topology)
-        changes = changes_at(before, after, self.id)
-        if changes.removed:
-            self.removed = True
-            self.feed(ev.Removed())
-        else:
-            if self.removed:
-                self.removed = False
-                changes = self._anew(after, changes)
-                self.feed(ev.Restored())
-            self.topology = after
-            self._change(changes)
-        self.feed(ev.ReportAsked())  # neighbors hear of it at once
+        known = self.machine.neighbors.index.items()
+        linked = [name for name, handle in known if handle not in self.machine.parting]
+        for step in self.member.adopt(command.configuration, linked):
+            self._steps[type(step)](step)
 
-    def _anew(self, after: Topology, changes: Changes) -> Changes:
-        """Of one that was removed, and may have parted from its neighbors since."""
-        linked, there = after.neighbors(self.id), self.machine.neighbors.index
-        joins = [n for n in linked if n.id not in there or there[n.id] in self.machine.parting]
-        parts = there.keys() - {neighbor.id for neighbor in linked}
-        return Changes(tuple(joins), tuple(sorted(parts)), (), changes.settings)
-
-    def _change(self, changes: Changes) -> None:
-        index = self.machine.neighbors.index
-        for name in changes.parts:
-            self.feed(ev.Part(index[name]))
-        for joining in changes.joins:
-            self.feed(ev.Join(joining.id, joining.delay_ms / 1e3, ramp=True))
-        for other in changes.delays:
-            handle = self.machine.neighbors.index[other.id]
-            self.feed(ev.DelayChanged(handle, other.delay_ms / 1e3))
-        settings = changes.settings or {}
-        if told := {name: settings[name] for name in OF_THE_MACHINE if name in settings}:
-            self.feed(ev.SettingsChanged(**told))
-        if "policy" in settings:
-            self.feed(ev.PolicySet(settings["policy"]))
+    def _set_delay(self, step: steps.SetDelay) -> None:
+        if (handle := self.machine.neighbors.index.get(step.neighbor.id)) is not None:
+            self.feed(ev.DelayChanged(handle, step.neighbor.delay_ms / 1e3))

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from spillover.core.membership.client_session import CHANGE_WAIT_S, ClientSession
+from spillover.core.membership.client_session import CHANGE_WAIT_S
 from spillover.core.membership.letting_in import LettingIn
 from spillover.sim.engine.world import World, stream
 from spillover.sim.membership.parties import Life
@@ -45,10 +45,9 @@ class Told:
 
 
 class SessionHistory:
-    """The history of this seed. `play` it; raises `Broken` where anything does not hold. `kind`
-    is the machine of clients."""
+    """The history of this seed. `play` it; raises `Broken` where anything does not hold."""
 
-    def __init__(self, seed: int, kind: type[ClientSession] = ClientSession) -> None:
+    def __init__(self, seed: int) -> None:
         self.told = Told()
         self.world = World()
         self._random = random = stream(seed, "session history")
@@ -60,7 +59,7 @@ class SessionHistory:
             self.world, NAMES, self._first, random.randint(1, CLIENTS_MAX), seed,
             rule=random.choice(("stratified", "stratified", "probabilistic", "baseline")),
             letting_in=lambda: LettingIn(rate, burst, 10_000),
-            over_s=random.choice((0.0, 3.0)), looker=self.checker, kind=kind,
+            over_s=random.choice((0.0, 3.0)), looker=self.checker,
         )  # fmt: skip
         self.checker.watch(self.sessions)
         self._ended_s = 0.0

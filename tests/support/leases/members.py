@@ -15,7 +15,6 @@ is in `support.leases.reckoning`, the handlers are `lease_handlers_of_tests`.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import selectors
@@ -430,12 +429,6 @@ class Group:
         self.read()
         acted = self._acted_s.items()
         return {p for (by, p), at_s in acted if at_s >= since_s and node in ("", by)}
-
-    def standstill_s(self, partition: int, from_s: float, to_s: float) -> float:
-        """The longest time within which nobody worked on it."""
-        acts = [n.at_s for n in self.read() if n.partition == partition and n.what == "act"]
-        instants = sorted([from_s, to_s, *(at_s for at_s in acts if from_s <= at_s <= to_s)])
-        return max(later - at_s for at_s, later in itertools.pairwise(instants))
 
     def records(self) -> list[Record]:
         """What the sinks took, in their order."""

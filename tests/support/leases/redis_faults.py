@@ -135,11 +135,11 @@ class World:
 
     async def sees_outage(self) -> None:
         """Each says that Redis is down."""
-        await self.group.until(lambda: self._all_say("redis_down"), 10.0, "redis_down of all")
+        await self.group.until(lambda: self._all_say("redis_down"), 30.0, "redis_down of all")
 
     async def is_over(self, since_s: float) -> None:
         """Each says that it is up again, and has not told of it again and again."""
-        await self.group.until(lambda: self._all_say("redis_up"), 10.0, "redis_up of all")
+        await self.group.until(lambda: self._all_say("redis_up"), 30.0, "redis_up of all")
         for node, said in self.outages(since_s).items():
             assert said.count("redis_down") <= TOLD_MAX, (node, said)
 

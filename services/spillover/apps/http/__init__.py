@@ -1,1 +1,1 @@
-"""From the bytes of a connection to the console: what the services have in common over HTTP."""
+"""The parts that the services share over HTTP, from the bytes of a connection to the console."""

@@ -33,7 +33,8 @@ EXPECTED = "expected an API token: Authorization: Bearer ..."
 
 
 class ApiTokens:
-    """Those of a service, as they are now. Never changed: there are others after a change."""
+    """The API tokens of a service, as they are now. They never change: there are others after a
+    change."""
 
     def __init__(self, tokens: Iterable[ApiToken]) -> None:
         self.by_digest = {token.sha256: token for token in tokens}
@@ -50,7 +51,8 @@ class ApiTokens:
 
 
 class Shown(NamedTuple):
-    """What a connection has shown last, which was right, and to which API tokens it belongs."""
+    """The right API token that a connection has shown last, and the API tokens to which it
+    belongs."""
 
     header: bytes
     tokens: ApiTokens
@@ -70,7 +72,7 @@ class Access:
         return self._tokens
 
     def go_by(self, tokens: ApiTokens) -> None:
-        """Only these count from now on; what lasts by others ends."""
+        """Let only these API tokens count from now on; what lasts by others ends."""
         self._tokens = tokens
         for token, end in list(self._lasting.values()):
             if not self.still_knows(token):

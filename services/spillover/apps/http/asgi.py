@@ -51,7 +51,7 @@ class AsgiCall:
         self._exchange = exchange
         self._is_chunked = self._to_the_end = False
         self._left_bytes = 0
-        """Of a body whose length was told."""
+        """The bytes that a body whose length was told still lacks."""
         exchange.news = asyncio.Event()
         if exchange.pieces or not exchange.more_body:
             exchange.news.set()

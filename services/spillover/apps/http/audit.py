@@ -23,13 +23,13 @@ _log = logging.getLogger(AUDIT_LOGGER)
 
 
 class Audit:
-    """Of one service; `now_s` is its clock."""
+    """The audit log of one service; `now_s` is its clock."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._second = 0
         self._told = 0
-        """In this second."""
+        """The number of lines that were written in this second."""
         self._held_back = 0
 
     def acted(self, token: ApiToken, door: str, outcome: int | None, address: str | None) -> None:

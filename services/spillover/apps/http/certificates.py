@@ -1,7 +1,6 @@
-"""What every service with certificates does while it runs: their files are looked at, connections
-by those that hold no more count as such without, and their metrics are told along with its own.
-What is right about certificates is judged in `live.tls`.
-"""
+"""The care of every service with certificates while it runs: their files are looked at, connections
+by those that hold no more count as such without, and their metrics are shown along with its own.
+`live.tls` judges certificates."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ LOOKED_AT = 100
 """Characters of a wrong path: comparing takes the square of the time."""
 
 ALIKE_MIN = 0.8
-"""Of `difflib`'s ratio; below it no path is named."""
+"""The least ratio of `difflib` at which a path is named."""
 
 READY = "/readyz"
 WHOLE = frozenset({"/", "*"})
-"""What OPTIONS of the service as a whole names."""
+"""The methods that OPTIONS of the service as a whole names."""
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
@@ -41,9 +41,9 @@ _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
 @contextmanager
 def without_pydantic_1() -> Iterator[None]:
-    """For those who make routes. FastAPI asks of each type of each route whether it is one of
-    pydantic 1, and loads all of that to ask, a tenth of the CPU time of a start. None of ours is:
-    meanwhile FastAPI finds what it takes for a pydantic without that."""
+    """Keeps FastAPI from loading pydantic 1 while routes are made. It asks of each type of each
+    route whether it is one of pydantic 1, and loads all of that to ask, a tenth of the CPU time of
+    a start. None of ours is: meanwhile FastAPI finds what it takes for a pydantic without that."""
     name, modules = "pydantic.v1", cast("dict[str, ModuleType | None]", sys.modules)
     if name in modules:
         yield
@@ -92,7 +92,7 @@ def new_app(title: str, registry: CollectorRegistry) -> FastAPI:
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     async def metrics() -> Response:
-        """For Prometheus."""
+        """Give the metrics to Prometheus."""
         return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     return app

@@ -40,17 +40,19 @@ from spillover.live.tls.certified import PeerCertificate, certificate_of
 from spillover.model.addresses import of_socket
 
 HEAD_LIMIT_BYTES = 65_536
-"""Of a request's head. Trailers, and what else comes without being body, are held to it too; a
-head that begins right behind another request may be longer by what came with that one."""
+"""The largest head of a request. Trailers, and what else comes without being body, are held to it
+too; a head that begins right behind another request may be longer by what came with that one."""
 
 AHEAD_LIMIT_BYTES = 65_536
-"""Of a body that has come and that its task has not taken: then the connection is not read on."""
+"""A connection is not read on while more of a body than this has come that its task has not
+taken."""
 
 DIRECT_BODY_BYTES = 262_144
 """A body for `Edge.direct` that is longer and has not come whole is read in a task."""
 
 DIRECT_WITHIN_S = 0.02
-"""So is one that takes longer. What comes in a few segments takes microseconds."""
+"""A body for `Edge.direct` that takes longer than this is read in a task too. One that comes in a
+few segments takes microseconds."""
 
 _SEEN_HERE = frozenset(
     {b"host", b"expect", b"transfer-encoding", b"origin", b"sec-fetch-site", b"sec-fetch-mode"}
@@ -89,7 +91,8 @@ class HttpConnection(asyncio.Protocol):
     shown: Any
     on_flow: Callable[[bool], None] | None
     _idle_since_s: float
-    """By the loop's clock: when the last request was answered, or the connection made."""
+    """The instant, by the loop's clock, at which the last request was answered or the connection
+    made."""
     _idle_timer: Timer
     _head_timer: Timer
     _body_timer: Timer
@@ -108,15 +111,15 @@ class HttpConnection(asyncio.Protocol):
         self._parser = _new_parser(self)
         # Requests.
         self.exchange: Exchange | None = None
-        """The newest one: it is read. None before the first head."""
+        """The newest request, which is read; None before the first head."""
         self._running: Exchange | None = None
-        """The one that is being answered."""
+        """The request that is being answered."""
         self.pipeline: deque[Exchange] | None = None
-        """Those that wait for the answers before theirs, if there ever were any."""
+        """The requests that wait for the answers before theirs; None if there never were any."""
         self._put_off: Exchange | None = None
-        """A request whose body is collected before anybody hears of the request,"""
+        """The request that the service is given once its body is collected."""
         self._serve: Serve | None = None
-        """and who does then."""
+        """The function that is given `_put_off` then."""
         self.on_gone: Callable[[], None] | None = None
         self.unread: tuple[Exchange, Callable[[], None]] | None = None
         # The head that is read.
@@ -137,7 +140,8 @@ class HttpConnection(asyncio.Protocol):
         self._in_body = False
         """Whether a head has ended whose request has not."""
         self._body_bytes = self._discarded_bytes = 0
-        """Of it that came since its timer was set, and of one that came after the answer."""
+        """The bytes of this body that came since its timer was set, and those of one that came
+        after the answer."""
         # How far the other side goes along.
         self._half_closed = False
         """It sends nothing more, and waits for answers, or is gone."""
@@ -201,13 +205,17 @@ class HttpConnection(asyncio.Protocol):
         is_between = not (self._head_bytes or self._head_begun or self._in_body)
         if is_between and self._direct is not None and (before is None or before.response_complete):
             whole = whole_message(data)
-            found = None if whole is None else self._service.known.begin(self, *whole)
-            if found and not (self.write_paused or self.transport.is_closing()):
+            known = None if whole is None else self._service.known.meanings.get(whole[0])
+            may_serve = not (self.write_paused or self.transport.is_closing())
+            if whole and known and may_serve and not (known.of_peers and self.peer is None):
                 # The parser stands between two requests, and still does then.
-                self.exchange, serve = found
-                self._running = self.exchange
+                _, length, body = whole
+                headers = [*known.headers, (b"content-length", length)]
+                asked = known.method, known.path, known.query, headers, not self.is_leaving
+                self.exchange = self._running = exchange = Exchange(self, *asked)
+                exchange.more_body = False
                 self._discarded_bytes = 0
-                serve(self.exchange)
+                known.serve(exchange, body)
                 return
         self._read(data, whole)
 
@@ -375,7 +383,7 @@ class HttpConnection(asyncio.Protocol):
         self._discarded_bytes = 0
         before, direct, url = self.exchange, self._direct, self._url
         method: str = parser.get_method().decode("ascii")
-        keep_alive = parser.should_keep_alive()
+        keep_alive = parser.should_keep_alive() and not self.is_leaving
         serve: Serve | None = None
         post = None if direct is None or method != "POST" else direct.posts.get(url)
         if post is not None:
@@ -495,7 +503,7 @@ class HttpConnection(asyncio.Protocol):
         elif not exchange.more_body:
             self._put_off = None
             self._running = exchange
-            self._serve(exchange)  # type: ignore[misc] # it is there with what is put off
+            self._serve(exchange, exchange.take())  # type: ignore[misc] # it is there with that
         elif exchange.size_bytes > DIRECT_BODY_BYTES:
             self._give_task(exchange)
         elif exchange.begun_s is None:
@@ -566,7 +574,10 @@ class HttpConnection(asyncio.Protocol):
         if self._read_paused:
             self.read_on()
         if not self.pipeline:
-            self._await_next()
+            # The timer is left to itself: to set one after each answer costs more than its JSON.
+            self._idle_since_s = self._loop.time()
+            if self._idle_timer is None:
+                self._await_next()
             return
         if self._body_timer is not None:  # now it is read
             self._body_timer.cancel()
@@ -582,10 +593,8 @@ class HttpConnection(asyncio.Protocol):
         if exchange is None or self._head_begun or not exchange.response_complete:
             return
         if not self.transport.is_closing():
-            # The timer is left to itself: to set one after each answer costs more than its JSON.
             self._idle_since_s = self._loop.time()
-            if self._idle_timer is None:
-                self._set_idle_timer(self._service.idle_s)
+            self._set_idle_timer(self._service.idle_s)
 
     def _set_idle_timer(self, delay_s: float) -> None:
         self._idle_timer = self._loop.call_later(delay_s, self._on_idle_timeout)
@@ -707,7 +716,7 @@ class HttpConnection(asyncio.Protocol):
             self._bound_exchange(self._bounds.exchange_s)
 
     def _close(self) -> None:
-        """After what was answered in this turn of the loop."""
+        """Close behind what was answered in this turn of the loop."""
         self.writes.flush()
         self.transport.close()
         if self._bounds.exchange_s is not None and self._exchange_timer is None:

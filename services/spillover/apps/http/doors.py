@@ -26,9 +26,9 @@ class Open(Enum):
     """Doors that need no API token."""
 
     ALL = "all"
-    """Of everybody."""
+    """A door for everybody."""
     NEIGHBORS = "neighbors"
-    """Of neighbors, who have certificates."""
+    """A door for neighbors, who have certificates."""
 
 
 Need: TypeAlias = Role | Open
@@ -51,12 +51,12 @@ DOORS_OF_ALL: Mapping[str, Mapping[str, Need]] = {
     "/metrics": {"GET": Role.READ},
     "/admin/drain": {"POST": Role.OPERATE},
 }
-"""Those that every service has. HEAD goes where GET goes. What is in braces, at an end only, is
-anything."""
+"""The doors that every service has. HEAD goes where GET goes. Text in braces, at an end only,
+stands for anything."""
 
 
 class Table:
-    """What each door of a service needs."""
+    """The table of what each door of a service needs."""
 
     def __init__(self, doors: Mapping[str, Mapping[str, Need]]) -> None:
         self.doors = doors
@@ -171,7 +171,7 @@ class Doors:
         return told
 
     def _no_door(self, exchange: Exchange, needs: Mapping[str, Need] | None) -> Problem:
-        """As an app tells it."""
+        """Returns the problem of a path or a method that there is not, as an app would."""
         asked = f"{exchange.method} {exchange.path}"
         if needs is None:
             near = nearest_path(exchange.path, self._table.doors)
@@ -230,6 +230,6 @@ def _door(exchange: Exchange) -> str:
 
 
 def _address(exchange: Exchange) -> str | None:
-    """Of the other end of the connection."""
+    """Returns the address of the other end of the connection."""
     told = of_socket(exchange.connection.transport.get_extra_info("peername"))
     return None if told is None else told[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -57,12 +58,11 @@ class Line(Protocol):
     writes: WriteBatch
     moving: Moving | None
     write_paused: bool
-    is_leaving: bool
-    """The next answer is the last one: its client is told to go."""
     on_gone: Callable[[], None] | None
     """Called once when the connection is lost; whoever answers sets it back."""
     on_flow: Callable[[bool], None] | None
-    """Told True when more is written than the other side reads, and False when it has caught up."""
+    """Is called with True when more is written than the other side reads, and with False when it
+    has caught up."""
     unread: tuple[Exchange, Callable[[], None]] | None
     """The newest exchange if its answer may not have been read, and what to call if the other side
     resets the connection before anything else comes: who has read all of it closes in order."""
@@ -92,56 +92,43 @@ class Line(Protocol):
         """Return when the other side has read enough of what was written."""
 
 
+@dataclass(slots=True, eq=False)
 class Exchange:
     """One request. What says how far it has come is kept by its connection and by `asgi`, for
     everybody else to read."""
 
-    __slots__ = (
-        "awaits_continue", "begun_s", "connection", "disconnected", "has_left_task",
-        "header_lines", "headers", "is_of_page", "is_old", "keep_alive", "method", "more_body",
-        "news", "path", "pieces", "query", "response_complete", "response_started", "size_bytes"
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        line: Line,
-        method: str,
-        path: str,
-        query: bytes,
-        headers: list[tuple[bytes, bytes]],
-        keep_alive: bool,  # noqa: FBT001 - as above
-    ) -> None:
-        self.connection = line
-        """What it came on, with others before and after it."""
-        self.method = method
-        self.path = path
-        self.query = query
-        self.headers = headers
-        self.keep_alive = keep_alive and not line.is_leaving
-        self.is_old = False
-        """HTTP/1.0: a client of that is told if the connection stays."""
-        self.awaits_continue = False
-        """The client waits to be asked for the body."""
-        self.is_of_page = False
-        """Whether its head tells that a browser sends it."""
-        self.header_lines = b""
-        """That go with the answer, whatever it is."""
-        self.begun_s: float | None = None
-        """When its head had come, by the loop's clock, if its body has been waited for."""
-        self.pieces: list[bytes] = []
-        """Of the body, what has come and was not taken."""
-        self.size_bytes = 0
-        """Of those."""
-        self.more_body = True
-        self.disconnected = False
-        """Whether nobody is there any more, or nobody who is owed an answer."""
-        self.response_started = False
-        self.response_complete = False
-        self.news: asyncio.Event | None = None
-        """Where it has a task: set when there is more of the body, and at the end of either side's
-        part."""
-        self.has_left_task = False
-        """Whether its answer goes on although its task has ended."""
+    connection: Line
+    """It came on this one, with others before and after it."""
+    method: str
+    path: str
+    query: bytes
+    headers: list[tuple[bytes, bytes]]
+    keep_alive: bool
+    """Whether another request may follow on the connection."""
+    is_old: bool = False
+    """HTTP/1.0: a client of that is told if the connection stays."""
+    awaits_continue: bool = False
+    """The client waits to be asked for the body."""
+    is_of_page: bool = False
+    """Whether its head tells that a browser sends it."""
+    header_lines: bytes = b""
+    """They go with the answer, whatever it is."""
+    begun_s: float | None = None
+    """When its head had come, by the loop's clock, if its body has been waited for."""
+    pieces: list[bytes] = field(default_factory=list)
+    """This much of the body has come and was not taken."""
+    size_bytes: int = 0
+    """The length of the pieces."""
+    more_body: bool = True
+    disconnected: bool = False
+    """Whether nobody is there any more, or nobody who is owed an answer."""
+    response_started: bool = False
+    response_complete: bool = False
+    news: asyncio.Event | None = None
+    """Where it has a task: set when there is more of the body, and at the end of either side's
+    part."""
+    has_left_task: bool = False
+    """Whether its answer goes on although its task has ended."""
 
     @property
     def length_bytes(self) -> int:
@@ -221,7 +208,7 @@ class Exchange:
         """Have it called if the other side disconnects before the answer; at once if it has."""
         if self.disconnected:
             on_gone()
-        else:
+        elif not self.response_complete:
             self.connection.on_gone = on_gone
 
     def watch_reset(self, on_reset: Callable[[], None]) -> None:
@@ -258,17 +245,13 @@ class Exchange:
         self.awaits_continue = False
         header_lines += self.header_lines
         head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
-        self.answer_as_it_is(head, b"" if self.method == "HEAD" else body, close=close)
-
-    def answer_as_it_is(self, *parts: Buffer, close: bool = False) -> None:
-        """As `answer_raw`, with a head that is written already."""
         line = self.connection
         line.on_gone = None
         if self.disconnected:
             return
         self.response_started = self.response_complete = True
-        line.writes.write(line.transport, *parts)
-        if close or not self.keep_alive:
+        line.writes.write(line.transport, head, b"" if self.method == "HEAD" else body)
+        if close:
             line.writes.flush()
             line.close_behind(self)
         if self.news is not None:
@@ -276,7 +259,7 @@ class Exchange:
         line.answered()
 
     def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """As `answer_raw`, with the header taken apart."""
+        """Answer as `answer_raw` does, with the header taken apart."""
         try:
             lines = head_lines(headers)
         except ValueError:
@@ -348,8 +331,8 @@ class Exchange:
 
 
 class _Parts:
-    """Of a body that comes slowly. They count as moving; what there is no room for is not kept, but
-    read to its end, so that its sender gets to read why."""
+    """The parts of a body that comes slowly. They count as moving; what there is no room for is not
+    kept, but read to its end, so that its sender gets to read why."""
 
     __slots__ = ("_is_kept", "_moving", "_parts", "_size_bytes")
 

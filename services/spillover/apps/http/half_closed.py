@@ -15,7 +15,7 @@ from typing import Any
 from spillover.live.engine.write_batch import Buffer
 
 BEGINNING = b"HTTP/1.1 "
-"""Of every answer, interim ones too."""
+"""The beginning of every answer, interim ones too."""
 
 BEGUN_AT_S = (0.0, 0.005, 0.05, 0.25, 1.0, 3.0, 8.0, 20.0, 45.0)
 """When each byte of it is sent, from the client's end on. Who is gone by one of them is found out
@@ -24,7 +24,7 @@ together, since most who are gone are gone from the start."""
 
 
 class HalfClosed:
-    """In place of the transport of such a connection, from when it has one answer left to give.
+    """Stands in for the transport of such a connection, from when it has one answer left to give.
 
     It fails as the transport does: whoever answers is told by `connection_lost`.
     """
@@ -46,7 +46,7 @@ class HalfClosed:
         self._transport.write(self._rest_of(data))
 
     def writelines(self, parts: Iterable[Buffer]) -> None:
-        """As `write`; the first part is at least the status line."""
+        """Write as `write` does; the first part is at least the status line."""
         first, *others = parts
         self._transport.writelines((self._rest_of(first), *others))
 

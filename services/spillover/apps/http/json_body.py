@@ -24,11 +24,12 @@ DISCARD_LIMIT_BYTES = 1024 * 1024
 
 
 SHOWN_CHARS = 100
-"""Of a name that a client has sent."""
+"""The most characters of a client's name for a field that are shown."""
 
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-"""By the bytes that it begins with; other codings have none that tell."""
+"""Codings of compressed bodies by the bytes that these begin with; other codings have none that
+tell."""
 
 _IS_JSON_SO_FAR = re.compile(rb"[ \t\n\r]*[\[{\"]")
 
@@ -41,7 +42,7 @@ _ESCAPE = re.compile(
 
 
 class StrictBody(BaseModel):
-    """No field more than those that mean something, no true for 1."""
+    """A body with no unknown fields, and no true for 1."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -74,7 +75,10 @@ async def read_json(request: Request, model: type[T], limit_bytes: int = BODY_LI
     """Returns the body as such a model. Raises Problem: `too_large`, `body_too_slow`, or `invalid`
     with the field."""
     coding = request.headers.get("content-encoding", "").encode("latin-1")
-    return parse(await _read(request, limit_bytes), model, coding)
+    body = await _read(request, limit_bytes)
+    if len(body) > BODY_LIMIT_BYTES:
+        return await asyncio.to_thread(parse, body, model, coding)
+    return parse(body, model, coding)
 
 
 def parse(body: bytes, model: type[T], coding: bytes = b"") -> T:
@@ -97,12 +101,12 @@ def parse(body: bytes, model: type[T], coding: bytes = b"") -> T:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        shown = repr(twice[:SHOWN_CHARS])
-        raise Problem("invalid", f"body: expected each name once, got {shown} twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            shown = repr(name[:SHOWN_CHARS])
+            raise Problem("invalid", f"body: expected each name once, got {shown} twice")
+        found[name] = value
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spillover.apps.http.exchange import Exchange, Line
+from spillover.apps.http.exchange import Exchange
 from spillover.live.http.known_heads import KnownHeads
 
 _NOT_KEPT = frozenset(
@@ -24,9 +24,8 @@ class KnownRequest:
     path: str
     query: bytes
     headers: tuple[tuple[bytes, bytes], ...]
-    length_at: int
-    """Which of the headers is the length."""
-    serve: Callable[[Exchange], None]
+    """All but the length of the body."""
+    serve: Callable[[Exchange, bytes], None]
     of_peers: bool
     """Whether it came on a connection whose other end was settled: it counts on no other."""
 
@@ -36,30 +35,17 @@ class KnownRequests(KnownHeads[KnownRequest]):
 
     __slots__ = ()
 
-    def begin(
-        self, line: Line, head: bytes, length: bytes, body: bytes
-    ) -> tuple[Exchange, Callable[[Exchange], None]] | None:
-        """Returns the request that this is, and what serves it; None where it is not known."""
-        known = self.meanings.get(head)
-        if known is None or (known.of_peers and line.peer is None):
-            return None
-        headers = list(known.headers)
-        headers[known.length_at] = (b"content-length", length)
-        exchange = Exchange(line, known.method, known.path, known.query, headers, keep_alive=True)
-        exchange.pieces, exchange.size_bytes, exchange.more_body = [body], len(body), False
-        return exchange, known.serve
-
     def learn_from(
-        self, exchange: Exchange, *whole: bytes, serve: Callable[[Exchange], None]
+        self, exchange: Exchange, *whole: bytes, serve: Callable[[Exchange, bytes], None]
     ) -> None:
         """The parser has found this request in a message that was taken apart so."""
         head, length, body = whole
         is_usual = exchange.keep_alive and not exchange.is_old
         if exchange.pieces != [body] or exchange.more_body or not is_usual:
             return
-        names = [name for name, _ in exchange.headers]
-        if (b"content-length", length) in exchange.headers and _NOT_KEPT.isdisjoint(names):
-            asked = exchange.method, exchange.path, exchange.query, tuple(exchange.headers)
-            at = names.index(b"content-length")
+        headers = dict(exchange.headers)
+        if headers.pop(b"content-length", b"") == length and _NOT_KEPT.isdisjoint(headers):
+            asked = exchange.method, exchange.path, exchange.query
+            others = [one for one in exchange.headers if one[0] != b"content-length"]
             was_settled = exchange.connection.peer is not None
-            self.learn(head, KnownRequest(*asked, at, serve, was_settled))
+            self.learn(head, KnownRequest(*asked, tuple(others), serve, was_settled))

@@ -14,10 +14,10 @@ from typing import Any
 from spillover.live.engine.reads import SharedReads, take_over
 
 LINGER_S = 30.0
-"""In all."""
+"""The longest time for which a connection lingers."""
 
 QUIET_S = 5.0
-"""For which nothing may come, once all that was answered is sent."""
+"""A connection ends when nothing has come for this long, once all that was answered is sent."""
 
 
 class Lingering(SharedReads):
@@ -34,7 +34,7 @@ class Lingering(SharedReads):
         self._loop = loop
         self._over_s = loop.time() + LINGER_S
         self._size_bytes = 0
-        """Since it was looked at last."""
+        """The bytes that came since it was looked at last."""
         self._timer = loop.call_later(min(QUIET_S, LINGER_S), self._look)
         take_over(transport, self)
         if transport.can_write_eof():
@@ -44,11 +44,11 @@ class Lingering(SharedReads):
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Of a transport."""
+        """Returns whether the transport closes."""
         return True
 
     def close(self) -> None:
-        """Of a transport: it closes by itself."""
+        """Close nothing: the transport closes by itself."""
 
     def end(self) -> None:
         """Close it now, once all is sent that was written."""

@@ -1,6 +1,5 @@
-"""What the OpenAPI of every service says: its errors by their reasons, and bodies that FastAPI does
-not see because they are read by `json_body`.
-"""
+"""The OpenAPI of every service: its errors by their reasons, and bodies that FastAPI does not see
+because they are read by `json_body`."""
 
 from __future__ import annotations
 

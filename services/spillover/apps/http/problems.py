@@ -90,7 +90,7 @@ class Problem(Exception):
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     more: dict[str, object] = field(default_factory=dict)
     own_status: int | None = None
-    """In place of the one that goes with the reason."""
+    """A status in place of the one that goes with the reason; None for that one."""
     surely_not_run: bool = False
     """Whoever made the problem knows that, whatever its reason."""
     is_keyed: bool = False

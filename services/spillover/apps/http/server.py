@@ -23,7 +23,7 @@ from spillover.live.process.open_files import watch_open_files
 from spillover.live.tls.handshakes import Front, Handshake, at_door
 
 STOP_S = 2
-"""For connections to be let go of at the end."""
+"""The time that connections have at the end until they are let go of."""
 
 LOOK_S = 0.001, 0.1
 """How soon it is looked first whether they have gone, and how rarely in the end."""
@@ -108,7 +108,8 @@ class HttpServer(uvicorn.Server):
         self.ready.set()
 
     async def _listen(self, sockets: list[socket.socket], tls: Front) -> None:
-        """With handshakes in turns, and limits for them, which uvicorn does not pass on."""
+        """Listen with handshakes in turns, and with limits for them, which uvicorn does not pass
+        on."""
         loop, make = asyncio.get_running_loop(), at_door(self._connect, tls, self._handshakes)
         self.servers = [
             await loop.create_server(make, sock=one, backlog=BACKLOG) for one in sockets

@@ -21,11 +21,11 @@ class Bounds:
     """How long connections of a service may take for what, and how many there may be."""
 
     head_s: float = 10.0
-    """For a head that has begun."""
+    """The longest time that a head which has begun may take."""
     body_s: float = 60.0
-    """Over each such time, from the end of its head on, a body has to come at `body_bytes_per_s` at
-    least, or be whole. For one in a pipeline, whose body may not be read before, from its turn
-    on."""
+    """The time over which a body has to come at `body_bytes_per_s` at least, or be whole, again and
+    again from the end of its head on. For one in a pipeline, whose body may not be read before, it
+    counts from its turn on."""
     body_bytes_per_s: float = 500.0
     """Less than any upload that somebody waits for, a voice among them, and too much for somebody
     who only wants to hold many connections."""
@@ -36,11 +36,11 @@ class Bounds:
     on: one that has not said anything yet is idle like one between two requests. Neighbors open
     some ahead of need, and the first request on one must not meet its end."""
     unread_s: float = 60.0
-    """Of an answer that is too much for the transport at once: who has read nothing for so long has
-    gone."""
+    """The longest time that an answer too large for the transport waits to be read: who has read
+    nothing for so long has gone."""
     exchange_s: float | None = None
-    """For all of an exchange, from its first byte (or from the beginning of the connection) to the
-    end of its answer; then the connection is cut off."""
+    """The longest time that an exchange may take, from its first byte (or from the beginning of the
+    connection) to the end of its answer; then the connection is cut off. None: no limit."""
     connections_max: int | None = None
     """Requests on more than that are refused."""
 
@@ -49,8 +49,8 @@ class Bounds:
         return size_bytes < self.body_s * self.body_bytes_per_s
 
 
-Serve: TypeAlias = Callable[[Exchange], None]
-"""Called with a request that came whole; answers now or later, and does not raise."""
+Serve: TypeAlias = Callable[[Exchange, bytes], None]
+"""Called with a request that came whole, and its body; answers now or later, and does not raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Direct:
         get: Serve | None = None,
     ) -> None:
         self.posts = {post.path.encode(): post for post in posts}
-        """By the bytes that ask for them."""
+        """The paths that are served directly, by the bytes that ask for them."""
         self.get_below = get_below
         self.get = get
 
@@ -94,7 +94,7 @@ class Edge:
     writes: WriteBatch | None = None
     """What is written with other things of the app: wakes are saved where all write together."""
     moving: Moving | None = None
-    """Told of bytes that are read slowly, or not read."""
+    """The count of bytes that are read slowly, or not read; None where nobody counts them."""
     recalled_below: str | None = None
     """Below that path, who closes its half of a connection behind a request wants no answer."""
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from spillover.model.certified_names import same_name
 
 Headers: TypeAlias = Mapping[str, str]
-"""By lower-case names."""
+"""Headers of a request, by their names in lower case."""
 
 ANY_ORIGIN = "*"
 
@@ -35,7 +35,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What one service goes by: `own_names` are hosts besides IP addresses and localhost; `allowed`
+    """The sites of one service: `own_names` are hosts besides IP addresses and localhost; `allowed`
     are origins of others whose pages may use it, as browsers write them, or ANY_ORIGIN."""
 
     own_names: frozenset[str] = frozenset()

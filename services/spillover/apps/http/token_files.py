@@ -31,7 +31,7 @@ class TokenFiles:
         self.tokens: tuple[ApiToken, ...] = parse_api_tokens(self._texts)
         self.access = Access(ApiTokens(self.tokens))
         self._told = ""
-        """What was last said to be wrong."""
+        """The last complaint about the files."""
         self._asked = asyncio.Event()
         self.on_change: Callable[[Sequence[ApiToken]], None] | None = None
 

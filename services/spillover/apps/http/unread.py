@@ -22,7 +22,7 @@ class UnreadAnswers:
         self._timer: asyncio.TimerHandle | None = None
 
     def count(self, size_bytes: int) -> None:
-        """So many bytes are unread now."""
+        """Note that so many bytes are unread now."""
         if self._moving is not None:
             self._moving.add(size_bytes - self._size_bytes)
         self._size_bytes = size_bytes

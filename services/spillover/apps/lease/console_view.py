@@ -1,4 +1,4 @@
-"""What a lease member's console shows: `/state`, and draining. Nothing is known here of how."""
+"""The console of a lease member shows `/state`, and lets operators drain it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 START_S = 10.0
 
 STOP_S = 1
-"""For answers that are under way at the end."""
+"""The time that answers under way have at the end."""
 
 EXCHANGE_S = 10.0
 """Nobody here reads a body or works for long: who takes longer has no place to lose."""
@@ -78,12 +78,12 @@ class LeaseService:
         warn_of_clients(*where, is_secure=is_secure, has_tokens=has_tokens)
         self._begun = threading.Event()
         self._stop: Callable[[], object] | None = None
-        """None unless it listens."""
+        """This stops the service; None unless it listens."""
         self._loop: asyncio.AbstractEventLoop | None = None
         looks = [] if token_files is None else [token_files.look_now]
         looks += [] if credentials is None else [credentials.wake]
         self.rereads = [partial(self._soon, look) for look in looks]
-        """What has its files read again now; to be called from any thread."""
+        """Functions that have its files read again now; they may be called from any thread."""
         self._thread = threading.Thread(target=self._run, name="lease-service", daemon=True)
 
     def __enter__(self) -> str:
@@ -104,7 +104,7 @@ class LeaseService:
         self._socket.close()
 
     def _soon(self, act: Callable[[], object]) -> None:
-        """In the loop of the service, from any thread."""
+        """Act in the loop of the service; from any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # it is closed: the service has ended before
                 self._loop.call_soon_threadsafe(act)

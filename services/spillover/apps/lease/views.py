@@ -1,4 +1,4 @@
-"""What the routes of a lease member show, as pydantic models: they describe it in the OpenAPI."""
+"""The answers of a lease member's routes, as pydantic models: they describe it in the OpenAPI."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class GrabView(BaseModel):
 
 
 class RedisView(BaseModel):
-    """Whether Redis answers, and what was the matter if not."""
+    """The state of Redis: whether it answers, and the problem if not."""
 
     up: bool
     problem: str | None
 
 
 class RenewalView(BaseModel):
-    """What renews the leases (process, thread, or none), and how late the latest of the last
+    """The renewal of leases: by a process, a thread, or none; and how late the latest of the last
     hundred renewals was sent."""
 
     kind: str
@@ -64,7 +64,8 @@ class LeaseState(BaseModel):
     group: str
     node: str
     state: str
-    """In words: joining, waiting for another member of the same id, member, leaving, finished."""
+    """The state in words: joining, waiting for another member of the same id, member, leaving,
+    finished."""
     rule: str
     balance: str
     version: str
@@ -82,7 +83,7 @@ class LeaseState(BaseModel):
     """Redis's clock at that time."""
     renewal: RenewalView
     loop_lag_ms: Milliseconds
-    """By how much the member's event loop is late at this instant."""
+    """The time by which the member's event loop is late at this instant."""
 
 
 class MemberState(BaseModel):

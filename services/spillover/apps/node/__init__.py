@@ -1,1 +1,1 @@
-"""The service of one cluster node (contract, section 4)."""
+"""The service of one cluster node (docs/http.md)."""

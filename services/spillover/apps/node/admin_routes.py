@@ -12,9 +12,10 @@ from spillover.apps.http.json_body import StrictBody, read_json
 from spillover.apps.http.openapi import described_body, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
-from spillover.apps.node.pool_view import TokensState, pool_of, tokens_state
+from spillover.apps.node.pool_view import TokensState, tokens_state
 from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
 from spillover.core.overflow.events import Drain, PolicySet, Resume, TokensSet
+from spillover.core.overflow.pools import unlike_servers
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId
 from spillover.model.nearest import did_you_mean
@@ -128,7 +129,7 @@ def _add_tokens_route(app: FastAPI, shell: NodeShell, guard: list[Any]) -> None:
     async def set_tokens(request: Request) -> TokensState:
         """Change limits of tokens, take servers out and back in. What holds a token keeps it: those
         that are too many retire when they are given back."""
-        pool = pool_of(shell)
+        pool = unlike_servers(shell.machine.servers)
         if pool is None:
             told = f"the servers of cluster {shell.cluster.id} are alike: they have no tokens"
             raise Problem("servers_alike", told)
@@ -166,6 +167,6 @@ def _add_link_route(app: FastAPI, shell: NodeShell, guard: list[Any], *, testbed
             raise Problem("not_found", f"cluster {own} has no link to {neighbor!r}")
         change = await read_json(request, LinkBody)
         delay_s = None if change.delay_ms is None else change.delay_ms / 1e3
-        shell.set_link(y, delay_s=delay_s, loss=change.loss, cut=change.cut)
-        delay_s, loss, cut = shell.link_faults(y)
+        shell.neighborhood.emulated[y].set_faults(delay_s=delay_s, loss=change.loss, cut=change.cut)
+        delay_s, loss, cut = shell.neighborhood.emulated[y].faults
         return LinkState(delay_ms=round(delay_s * 1e3, 6), loss=loss, cut=cut)

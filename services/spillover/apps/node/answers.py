@@ -41,7 +41,7 @@ class Timing(msgspec.Struct):
 
 
 class AnswerBody(msgspec.Struct):
-    """The body of a 200 answer (contract, section 4)."""
+    """The body of a 200 answer (docs/http.md)."""
 
     id: str
     result: msgspec.Raw
@@ -93,7 +93,7 @@ _FINAL = frozenset({Refusal.DRAINING, Refusal.TOO_LARGE, Refusal.UNKNOWN_TYPE})
 """Trying again does not help."""
 
 TYPES_MAX = 20
-"""Of the types that are served, so many are named."""
+"""A problem names at most so many of the types that are served."""
 
 
 def answer_fields(request_id: str, answer: Answer) -> dict[str, object]:
@@ -180,8 +180,8 @@ def no_results(name: str) -> Problem:
 
 
 def node_ended(name: str, *, has_not_run: bool) -> Problem:
-    """For whoever still waits when the node ends. A neighbor may decide a keyed request again, and
-    any that has surely not run: it takes this for a refusal."""
+    """Returns the problem for whoever still waits when the node ends. A neighbor may decide a keyed
+    request again, and any that has surely not run: it takes this for a refusal."""
     if has_not_run:
         detail = "the node ended before the request was begun: it has not run"
         return Problem("draining", detail, id=name)
@@ -191,7 +191,7 @@ def node_ended(name: str, *, has_not_run: bool) -> Problem:
 
 def answer_internal_error(shell: NodeShell, exchange: Exchange, request_id: str | None) -> None:
     """Called where the exception is handled; with the story of the request if it was known."""
-    story = [] if request_id is None else shell.story(request_id)
+    story = [] if request_id is None else shell.machine.decider.log.tell(request_id)
     _log.exception(
         Message(
             "internal error",

@@ -54,7 +54,8 @@ def watching(
     servers: Sequence[HttpServer],
     look_s: float | None = None,
 ) -> AbstractContextManager[None]:
-    """For `with`: as `apps.http.certificates.watching`."""
+    """Watches a node's certificates while it is entered, as `apps.http.certificates.watching`
+    does."""
     labelled = ("cluster", shell.cluster.id)
     forget = partial(_forget, shell)
     return certificates.watching(
@@ -68,4 +69,4 @@ def _forget(shell: NodeShell, connection: HttpConnection) -> None:
     """Whoever is at its other end is no neighbor any more."""
     peer, connection.peer = connection.peer, None
     if peer is not None:
-        shell.streams.end(peer.neighbor)
+        shell.neighborhood.streams.end(peer.neighbor)

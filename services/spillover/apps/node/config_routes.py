@@ -3,6 +3,7 @@ nodes are told of it."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -19,7 +20,7 @@ from spillover.apps.node.federation import Federation
 from spillover.apps.node.openapi import HELLO_HEADER
 from spillover.apps.node.views import NodeState
 from spillover.core.membership.changes import filled, unusual
-from spillover.inputs.topology_file import read_topology, short_text, topology_of
+from spillover.inputs.topology_file import read_fields, read_topology, short_text
 from spillover.live.membership.shell import NotTaken
 from spillover.live.overflow.identity import HELLO, TurnedAway
 from spillover.live.overflow.protocol import CONFIGURATION
@@ -96,7 +97,8 @@ StampParts = Annotated[list[int | str], Field(min_length=3, max_length=3)]
 
 class PeerConfiguration(BaseModel):
     """What a node goes by, as others are told: `stamp` and those that it is built on, each
-    [version, cluster, epoch], and the text of the topology."""
+    [version, cluster, epoch], and the fields of the topology in JSON, as a text: nodes that read
+    it as YAML, as a file, find the same."""
 
     stamp: StampParts
     topology: str
@@ -115,12 +117,12 @@ def add_config_routes(
     @app.get("/admin/config", dependencies=guard, responses=problems("another_site"))
     async def config() -> ConfigState:
         """Returns what this node goes by, to be changed and put back."""
-        return _state(configuration)
+        return await _state(configuration)
 
     @app.get("/admin/config/history", dependencies=guard, responses=problems("another_site"))
     async def history() -> ConfigHistory:
         """Returns what this node has gone by since it started, at most the last ten."""
-        return _history(configuration)
+        return await _history(configuration)
 
     @app.put(
         "/admin/config",
@@ -135,14 +137,15 @@ def add_config_routes(
         run is refused by its name, and nothing changes then."""
         body = await read_json(request, ConfigBody, BODY_LIMIT_BYTES)
         try:
-            topology = _topology_of(body, configuration)
-            told = await _unusual(configuration.current.topology, topology, federation)
+            before = configuration.current.topology
+            topology, told = await configuration.beside(lambda: _read(body, before))
+            told += await _left_with_work(before, topology, federation)
             await configuration.propose(body.if_version, topology)
         except InputError as error:
             raise _invalid(error.field, error.expected) from None
         except NotTaken as error:
             raise _refusal(error) from None
-        return TakenConfiguration(**dict(_state(configuration)), unusual=told)
+        return TakenConfiguration(**dict(await _state(configuration)), unusual=told)
 
     _add_route_of_peers(app, shell, configuration)
 
@@ -163,24 +166,25 @@ def _add_route_of_peers(app: FastAPI, shell: NodeShell, configuration: NodeConfi
         try:
             said = configuration.told_to(exchange.connection, hello)
         except TurnedAway as error:
-            headers = shell.peers.who_this_is()
+            headers = shell.neighborhood.peers.who_this_is()
             raise Problem("not_a_neighbor", str(error), headers=headers) from None
         except NotDelivered as error:
             raise Problem("not_ready", str(error)) from None
         return Response(said, media_type="application/json")
 
 
-def _topology_of(body: ConfigBody, configuration: NodeConfiguration) -> Topology:
-    """Raises InputError."""
-    name = configuration.current.topology.name
+def _read(body: ConfigBody, before: Topology) -> tuple[Topology, list[str]]:
+    """The topology, and what is seldom meant of the change. Raises InputError."""
     if isinstance(body.topology, str):
-        return read_topology(body.topology, SOURCE, name)
-    return topology_of(body.topology, SOURCE, name)
+        topology = read_topology(body.topology, SOURCE, before.name)
+    else:
+        topology = read_fields(body.topology, SOURCE, before.name)
+    return topology, unusual(before, filled(before, topology))
 
 
-async def _unusual(before: Topology, after: Topology, federation: Federation) -> list[str]:
-    """What is seldom meant of the change, among it that clusters are removed which have work."""
-    lines = unusual(before, filled(before, after))
+async def _left_with_work(before: Topology, after: Topology, federation: Federation) -> list[str]:
+    """Which clusters are removed that have work."""
+    lines = []
     gone = sorted(set(before.cluster_ids) - set(after.cluster_ids))
     states = (await federation.show()).clusters if gone else {}
     for name in gone:
@@ -206,32 +210,38 @@ def _invalid(field: str, expected: str) -> Problem:
     return Problem("invalid", f"body.{where}: {expected}")
 
 
-def _state(configuration: NodeConfiguration) -> ConfigState:
+async def _state(configuration: NodeConfiguration) -> ConfigState:
     current, lost = configuration.current, configuration.superseded
+    removed = configuration.member.removed
+    told = await configuration.beside(lambda: _text_of(current))
+    superseded = None
+    if lost is not None:
+        told_lost = await configuration.beside(lambda: _text_of(lost))
+        superseded = LostConfiguration(version=lost.stamp.version, topology=told_lost)
     return ConfigState(
         version=current.stamp.version,
         by=current.stamp.cluster or None,
-        topology=_text_of(current),
-        superseded=None
-        if lost is None
-        else LostConfiguration(version=lost.stamp.version, topology=_text_of(lost)),
-        removed=configuration.machine.removed,
+        topology=told,
+        superseded=superseded,
+        removed=removed,
     )
 
 
-def _history(configuration: NodeConfiguration) -> ConfigHistory:
+async def _history(configuration: NodeConfiguration) -> ConfigHistory:
+    known = list(configuration.history)
+    texts = [await configuration.beside(partial(_text_of, one)) for _, one in known]
     told = [
         PastConfiguration(
             version=one.stamp.version,
             by=one.stamp.cluster or None,
             at=at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            topology=_text_of(one),
+            topology=text,
         )
-        for at, one in configuration.history
+        for (at, one), text in zip(known, texts, strict=True)
     ]
     return ConfigHistory(configurations=told)
 
 
 def _text_of(configuration: Configuration) -> str:
-    """With its version, by which it can be set again."""
+    """Returns the text of a configuration with its version, by which it can be set again."""
     return short_text(configuration.with_version())

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from spillover.core.membership.changes import Changes, changes_at, filled, kept
+from spillover.core.membership import member as steps
+from spillover.core.membership.changes import filled
+from spillover.core.membership.member import FederationMember
 from spillover.core.overflow import events as ev
-from spillover.inputs.topology_file import short_text
+from spillover.inputs.topology_file import told_text
 from spillover.live.membership.shell import ConfigurationShell
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.membership.wire import LIMIT_BYTES, encode_configuration
@@ -22,26 +24,24 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.wire import Caller
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.configuration import Configuration, Stamp, of_file
-from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown
+from spillover.model.errors import NotDelivered, OutcomeUnknown
 from spillover.model.ids import ClusterId
-from spillover.model.topology import Neighbor, Topology
+from spillover.model.topology import Topology
 
 ASK_WITHIN_S = 2.0
-"""For one question. There is one at a time."""
+"""The time within which one question has to be answered. There is one at a time."""
 
 HISTORY_MAX = 10
 """Configurations that a node can be taken back to."""
-
-OF_THE_MACHINE = ("servers", "queue_limit", "held_limit_bytes", "max_hops")
-"""Settings that the node's machine goes by; others are read where they are used."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
 class NodeConfiguration:
-    """Of one node. `on_change` is told what it goes by, now and later. Unless it goes by what it
-    hears `from_peers`, only its own operators change it, and its store."""
+    """The configuration that one node goes by. `on_change` is called with it, now and at each
+    change. Unless the node takes what it hears `from_peers`, only its own operators change it, and
+    its store."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class NodeConfiguration:
         self.history: deque[tuple[datetime, Configuration]] = deque(maxlen=HISTORY_MAX)
         """What the node has gone by in this life, and since when; the newest first."""
         self._own = shell.cluster.id
-        configuration = of_file(shell.topology, short_text(shell.topology))
+        configuration = of_file(shell.topology, told_text(shell.topology))
         self._shell = ConfigurationShell(
             self._own,
             shell.epoch,
@@ -71,8 +71,24 @@ class NodeConfiguration:
             store=store,
         )
         self.machine = self._shell.machine
-        shell.configured.go_by(configuration.stamp)
-        shell.configured.on_higher = self._shell.heard if from_peers else self._leave
+        self.member = FederationMember(self._own, shell.topology)
+        self._steps: Mapping[type[steps.MemberStep], Callable[[Any], None]] = {
+            steps.SayStamp: self._say_stamp,
+            steps.TellClients: lambda step: self._go_by(step.configuration),
+            steps.Remove: self._remove,
+            steps.Restore: self._restore,
+            steps.GoBy: lambda step: shell.go_by(step.topology),
+            steps.PartFrom: self._part_from,
+            steps.LinkTo: self._link_to,
+            steps.SetDelay: self._set_delay,
+            steps.SetLimits: self._set_limits,
+            steps.SetPolicy: self._set_policy,
+            steps.TellNeighbors: self._tell_neighbors,
+        }
+        self.beside = self._shell.reading.beside
+        """Runs what takes long for a large federation, beside the loop."""
+        shell.neighborhood.configured.go_by(configuration.stamp)
+        shell.neighborhood.configured.on_higher = self._shell.heard if from_peers else self._leave
         shell.metrics.registry.register(self._shell.metrics)
         shell.on_close.append(self._shell.close)
         self._go_by(configuration)
@@ -88,22 +104,30 @@ class NodeConfiguration:
         return self.machine.superseded
 
     async def propose(self, if_version: int, topology: Topology) -> Stamp:
-        """Have this be the configuration in place of the one of this version. Raises NotTaken."""
-        whole = filled(self.current.topology, topology)
-        stamp = await self._shell.propose(if_version, whole, short_text(whole))
+        """Have this be the configuration in place of the one of this version. Raises NotTaken, and
+        InputError where it is too large."""
+        before = self.current.topology
+
+        def as_told() -> tuple[Topology, str]:
+            whole = filled(before, topology)
+            return whole, told_text(whole)
+
+        whole, text = await self.beside(as_told)
+        stamp = await self._shell.propose(if_version, whole, text)
         self._show_superseded()
         return stamp
 
     def told_to(self, connection: Connection, hello: bytes | None) -> bytes:
         """Returns what another node is told that says this of itself. Raises TurnedAway."""
         node = self._node
-        cluster = node.peers.member(connection, hello)
+        cluster = node.neighborhood.peers.member(connection, hello)
         if self._is_cut(cluster):
             raise NotDelivered(f"the link to cluster {cluster} is cut")
         return encode_configuration(self.current)
 
     def _leave(self, cluster: str, stamp: Stamp) -> None:
-        """Of a neighbor that may have been broken into: operators of this site have the say."""
+        """Leave a neighbor's newer configuration alone, and warn of it once: the neighbor may have
+        been broken into, and operators of this site have the say."""
         if self._left.get(cluster) != stamp:
             self._left[cluster] = stamp
             told = {"neighbor": cluster, "version": stamp.version, "by": stamp.cluster}
@@ -123,8 +147,8 @@ class NodeConfiguration:
             raise NotDelivered(f"it is not known where cluster {cluster} is")
         if self._is_cut(cluster):
             raise NotDelivered(f"the link to cluster {cluster} is cut")
-        caller = Caller(self._own, cluster, self._node.peers.federation)
-        client = self._node.clients.of_question(url, caller, LIMIT_BYTES)
+        caller = Caller(self._own, cluster, self._node.neighborhood.peers.federation)
+        client = self._node.neighborhood.clients.of_question(url, caller, LIMIT_BYTES)
         try:
             response = await client.request("GET", CONFIGURATION, timeout_s=ASK_WITHIN_S)
         finally:
@@ -134,7 +158,8 @@ class NodeConfiguration:
         return response.body
 
     def _url_of(self, cluster: str) -> str | None:
-        """As this node's own file has it, if it is there."""
+        """Returns the url for a cluster's neighbors: as this node's own topology has it, else as
+        the configuration does; None if neither knows the cluster."""
         for topology in (self._node.topology, self.current.topology):
             if cluster in topology.cluster_ids:
                 found = topology.cluster(cluster)
@@ -142,99 +167,80 @@ class NodeConfiguration:
         return None
 
     def _is_cut(self, cluster: str) -> bool:
-        handle = self._node.machine.neighbors.index.get(ClusterId(cluster))
-        return handle is not None and self._node.link_faults(handle).cut
-
-    def _show_superseded(self) -> None:
-        """It is over, too, where others have made what counts now of what was lost."""
-        lost = self.superseded
-        self._node.configured.superseded = None if lost is None else lost.stamp
-
-    def _adopt(self, configuration: Configuration) -> None:
-        node = self._node
-        before, after = node.topology, configuration.topology
-        try:
-            after = kept(before, after)
-        except InputError as error:
-            _log.warning(Message("configuration does not fit the own file", reason=str(error)))
-        changes = changes_at(before, after, self._own)
-        node.configured.go_by(configuration.stamp)
-        self._show_superseded()
-        self._say(configuration.stamp, changes)
-        self._go_by(configuration)
-        if changes.removed:
-            node.configured.removed = True
-            node.feed(ev.Removed(node.leaving.lame_duck_s))
-        else:
-            if node.configured.removed:
-                node.configured.removed = False
-                changes = self._anew(after, changes)
-                node.feed(ev.Restored())
-            node.go_by(after)
-            for event in self._events(changes):
-                node.feed(event)
-            node.limits_changed()
-        node.streams.start_over()
-        node.feed(ev.ReportAsked())
-
-    def _anew(self, after: Topology, changes: Changes) -> Changes:
-        """Of a cluster that was removed, and whose links may have gone since."""
-        node = self._node
-        linked = after.neighbors(self._own)
-        machine = node.machine
-        known = machine.neighbors.index
-        joins = [one for one in linked if one.id not in known or known[one.id] in machine.parting]
-        there = {one.id for one in linked}
-        parts = [name for name in known if name not in there]
-        delays = [one for one in linked if one.id in known and one not in joins]
-        return Changes(tuple(joins), tuple(parts), tuple(delays), changes.settings)
-
-    def _events(self, changes: Changes) -> Iterator[ev.Event]:
-        for name in changes.parts:
-            if (handle := self._handle_of(name)) is not None:
-                yield ev.Part(handle)
-        for neighbor in changes.joins:
-            if self._can_join(neighbor):
-                yield ev.Join(neighbor.id, neighbor.delay_ms / 1e3, ramp=True)
-        for neighbor in changes.delays:
-            # One that could not join has none.
-            if (handle := self._handle_of(neighbor.id)) is not None:
-                delay_s = neighbor.delay_ms / 1e3
-                self._node.set_link(handle, delay_s=delay_s)
-                yield ev.DelayChanged(handle, delay_s)
-        yield from self._of_settings(changes.settings or {})
-
-    def _of_settings(self, settings: Mapping[str, Any]) -> Iterator[ev.Event]:
-        told = {name: settings[name] for name in OF_THE_MACHINE if name in settings}
-        if told:
-            yield ev.SettingsChanged(**told)
-        if "policy" in settings or "shadow" in settings:
-            machine = self._node.machine
-            policy = settings.get("policy", machine.policy)
-            yield ev.PolicySet(policy, settings.get("shadow", machine.shadow))
-
-    def _can_join(self, neighbor: Neighbor) -> bool:
-        if neighbor.url is None:
-            reason = "the configuration has no url of it"
-        elif self._node.clients.can_call(neighbor.url):
-            return True
-        else:
-            reason = "expected https:// between all nodes or between none"
-        told = {"cluster": neighbor.id, "reason": reason}
-        _log.warning(Message("no neighbor", **told))
-        return False
+        handle = self._handle_of(ClusterId(cluster))
+        return handle is not None and self._node.neighborhood.emulated[handle].faults.cut
 
     def _handle_of(self, cluster: ClusterId) -> int | None:
         return self._node.machine.neighbors.index.get(cluster)
 
-    def _say(self, stamp: Stamp, changes: Changes) -> None:
+    def _show_superseded(self) -> None:
+        """It is over, too, where others have made what counts now of what was lost."""
+        lost = self.superseded
+        self._node.neighborhood.configured.superseded = None if lost is None else lost.stamp
+
+    def _adopt(self, configuration: Configuration) -> None:
+        node, machine = self._node, self._node.machine
+        node.timers.run_due(node.now_s)  # links of a cluster that was removed may just be closing
+        known = machine.neighbors.index.items()
+        linked = [name for name, handle in known if handle not in machine.parting]
+        for step in self.member.adopt(configuration, linked):
+            self._steps[type(step)](step)
+
+    def _say_stamp(self, step: steps.SayStamp) -> None:
+        if step.misfit:
+            _log.warning(Message("configuration does not fit the own file", reason=step.misfit))
+        self._node.neighborhood.configured.go_by(step.stamp)
+        self._show_superseded()
+        changes = step.changes
         told = {
             "joins": " ".join(one.id for one in changes.joins),
             "parts": " ".join(changes.parts),
             "delays": " ".join(one.id for one in changes.delays),
             "settings": " ".join(changes.settings or ()),
+            "removed": self._own if changes.removed else "",
         }
         given = {name: words for name, words in told.items() if words}
-        if changes.removed:
-            given["removed"] = self._own
+        stamp = step.stamp
         _log.info(Message("configuration", version=stamp.version, by=stamp.cluster, **given))
+
+    def _remove(self, _: steps.Remove) -> None:
+        self._node.neighborhood.configured.removed = True
+        self._node.feed(ev.Removed(self._node.leaving.lame_duck_s))
+
+    def _restore(self, _: steps.Restore) -> None:
+        self._node.neighborhood.configured.removed = False
+        self._node.feed(ev.Restored())
+
+    def _part_from(self, step: steps.PartFrom) -> None:
+        if (handle := self._handle_of(step.cluster)) is not None:
+            self._node.feed(ev.Part(handle))
+
+    def _link_to(self, step: steps.LinkTo) -> None:
+        neighbor = step.neighbor
+        if neighbor.url is None:
+            reason = "the configuration has no url of it"
+        elif self._node.neighborhood.clients.can_call(neighbor.url):
+            self._node.feed(ev.Join(neighbor.id, neighbor.delay_ms / 1e3, ramp=True))
+            return
+        else:
+            reason = "expected https:// between all nodes or between none"
+        _log.warning(Message("no neighbor", cluster=neighbor.id, reason=reason))
+
+    def _set_delay(self, step: steps.SetDelay) -> None:
+        if (handle := self._handle_of(step.neighbor.id)) is not None:
+            delay_s = step.neighbor.delay_ms / 1e3
+            self._node.neighborhood.emulated[handle].set_faults(delay_s=delay_s)
+            self._node.feed(ev.DelayChanged(handle, delay_s))
+
+    def _set_limits(self, step: steps.SetLimits) -> None:
+        self._node.feed(ev.SettingsChanged(**step.limits))
+        self._node.limits_changed()
+
+    def _set_policy(self, step: steps.SetPolicy) -> None:
+        machine = self._node.machine
+        now = {"policy": machine.policy, "shadow": machine.shadow}
+        self._node.feed(ev.PolicySet(**{**now, **step.rules}))
+
+    def _tell_neighbors(self, _: steps.TellNeighbors) -> None:
+        self._node.neighborhood.streams.start_over()
+        self._node.feed(ev.ReportAsked())

@@ -24,19 +24,19 @@ from spillover.model.ids import tenant_of
 
 PERIOD_S = 0.2
 POOL_ROWS_MAX = 24
-"""Of the servers, classes and types of a pool each."""
+"""The most servers, classes and types of a pool that are shown, of each."""
 
 NOT_DONE_MAX = 4
-"""Of the types that a server does not do."""
+"""The most types that a server does not do that are shown."""
 
 CONFIGURATION_SHOWN = {"version", "by", "superseded", "removed"}
 """Other versions of a node may say more of theirs."""
 
 NOT_SHOWN = ""
-"""In place of the names of tenants' requests: all who may look at the page see the same."""
+"""Stands in place of the names of tenants' requests: all who may look at the page see the same."""
 
 DECISIONS_MAX = 30
-"""In one update. Beyond 150 a second the page misses some."""
+"""The most decisions in one update. Beyond 150 a second the page misses some."""
 
 
 def node_console(shell: NodeShell, federation: Federation, operators: Operators) -> Console:

@@ -1,5 +1,5 @@
-"""What comes of `POST /requests` over HTTP, as it is counted and logged: problems here, results
-where they are given (`hot_paths`), and what a request came to in the shell's log."""
+"""The ends of `POST /requests` over HTTP, as they are counted and logged: problems here, results
+where they are given (`hot_paths`), and the end of a request in the shell's log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from spillover.model.ids import told_inside
 
 
 class CountedRequests:
-    """Those of one node."""
+    """The counted requests of one node."""
 
     def __init__(self, counts: HttpByRoute) -> None:
         self._counts = counts
         self.posts = counts["POST", REQUESTS]
-        """For who gives results: to call would cost more than to count."""
+        """The counts of `POST /requests`. Whoever gives results counts here: to call would cost
+        more."""
 
     def refuse(self, exchange: Exchange, problem: Problem, *, was_accepted: bool = False) -> None:
         """Answer with a problem. The log has a line already of what `was_accepted`."""

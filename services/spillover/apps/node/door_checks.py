@@ -15,7 +15,7 @@ _READY = (
 
 
 class Checked(Exception):
-    """What has come is such a question."""
+    """A request is a balancer's question."""
 
 
 def tell_ready(line: ClientLine, shell: NodeShell) -> None:

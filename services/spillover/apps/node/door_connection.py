@@ -53,10 +53,11 @@ from spillover.model.request import Refusal
 from spillover.model.signals.gateway import OTHER
 
 AHEAD_MAX_BYTES = 65_536
-"""Of what comes behind a request that is under way."""
+"""A connection is not read on while more than this has come behind a request that is under way."""
 
 LAST_WORDS_S = 0.1
-"""Between the last words of an answer that breaks off and the reset, which could overtake them."""
+"""The pause between the last words of an answer that breaks off and the reset, which could overtake
+them."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -120,17 +121,18 @@ class DoorConnection(asyncio.Protocol):
         self._way = Way("", "http", door.pseudonym)
         self._head_bytes = HeadBytes()
         self._head: RequestHead | None = None
-        """Of the request that is read."""
+        """The head of the request that is read."""
         self._body: Body | None = None
-        """While it is read."""
+        """The body of the request, while it is read."""
         self._parts: list[bytes] = []
         self._size_bytes = 0
         self._looked_at_bytes = 0
-        """Of those, what was there when it was last looked whether it comes too slowly."""
+        """How much of the body had come when it was last checked that it does not come too
+        slowly."""
         self._tenant = ""
         self._received_s = 0.0
         self._answer: PassedAnswer | None = None
-        """Of the request that is under way."""
+        """The answer to the request that is under way."""
         self._ahead = b""
         """What has come behind it."""
         self._is_feeding = False
@@ -140,7 +142,8 @@ class DoorConnection(asyncio.Protocol):
         self.write_paused = False
         self.half_closed = False
         self._between: BetweenChunks | None = None
-        """Of the body in chunks that a client gets which has closed its half."""
+        """Finds out whether a client that has closed its half is still there while a body in chunks
+        is under way."""
         self._unsent_bytes = 0
         self.due_s = math.inf
         """When something will have taken too long."""
@@ -332,7 +335,7 @@ class DoorConnection(asyncio.Protocol):
         if piece:
             self._parts.append(piece)
             self._size_bytes += len(piece)
-            self._door.shell.moving.add(len(piece))
+            self._door.shell.room.moving.add(len(piece))
             if self._size_bytes > self._door.body_limit_bytes:
                 raise too_large(self._door.body_limit_bytes, whole=False)
             if head.size_bytes == CHUNKED:
@@ -349,13 +352,13 @@ class DoorConnection(asyncio.Protocol):
 
     def _check_room(self, more_bytes: int) -> None:
         """A body is read only if there is room for it in the cluster."""
-        if not self._door.shell.moving.has_room(more_bytes):
+        if not self._door.shell.room.moving.has_room(more_bytes):
             self._door.shell.metrics.home_refused(Refusal.MEMORY_FULL)
             raise Problem("queue_full", NO_ROOM, retry_after_s=NO_ROOM_S)
 
     def _forget_body(self) -> None:
         if self._size_bytes:
-            self._door.shell.moving.add(-self._size_bytes)
+            self._door.shell.room.moving.add(-self._size_bytes)
         self._parts, self._size_bytes, self._body = [], 0, None
         self._looked_at_bytes = 0
 

@@ -19,7 +19,7 @@ KEPT_MAX = 256
 """Origins, and preflights, that are remembered: the longest unused is forgotten."""
 
 KEPT_BYTES_MAX = 4096
-"""Of one of them and what was answered: longer ones are not remembered."""
+"""The longest preflight, with its answer, that is remembered."""
 
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _CREDENTIALS = b"access-control-allow-credentials"
@@ -60,7 +60,7 @@ class _Lately:
 
 
 class Origins:
-    """What is known at one door."""
+    """The known origins at one door."""
 
     def __init__(self, allowed: frozenset[str] = frozenset()) -> None:
         self._allowed = frozenset(one.encode() for one in allowed)

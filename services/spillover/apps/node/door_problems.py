@@ -29,7 +29,8 @@ _PROXY_ERRORS = {
     "cancelled": "proxy_internal_response",
     "conflict": "proxy_internal_response",
 }
-"""By reason (RFC 9209, section 2.3); all others are faults of the request."""
+"""Errors of a proxy (RFC 9209, section 2.3) by reason; all other reasons are faults of the
+request."""
 
 KEEP_ALIVE = (b"Connection", b"keep-alive")
 
@@ -38,7 +39,7 @@ _NOT_RUN = b"the work has not run"
 
 
 class ClientLine(Protocol):
-    """What an answer needs of its connection."""
+    """The part of a connection that an answer needs."""
 
     write_paused: bool
     """More is unsent than should be."""
@@ -52,7 +53,7 @@ class ClientLine(Protocol):
     def write(self, data: Buffer) -> None: ...
 
     def write_later(self, data: Buffer) -> None:
-        """At the end of this turn, together with what others write."""
+        """Write at the end of this turn, together with what others write."""
 
     def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
 

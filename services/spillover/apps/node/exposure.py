@@ -26,7 +26,7 @@ class EdgedApp(Protocol):
 
 
 class PublicOnly:
-    """For clients, where neighbors have a socket of their own: nothing under /peer/."""
+    """Lets clients in, and to nothing under /peer/: neighbors have a socket of their own."""
 
     def __init__(self, app: EdgedApp) -> None:
         self._app = app
@@ -40,7 +40,7 @@ class PublicOnly:
 
 
 class PeersOnly:
-    """For neighbors: /peer/ and /healthz alone."""
+    """Lets neighbors in, to /peer/ and /healthz alone."""
 
     def __init__(self, app: EdgedApp) -> None:
         self._app = app

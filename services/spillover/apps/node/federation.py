@@ -37,10 +37,10 @@ from spillover.model.errors import UNREADABLE, PeerError
 from spillover.model.ids import ClusterId
 
 LIMIT_S = 1.0
-"""For the whole wave, from the first question to the last answer."""
+"""The longest time that the whole wave takes, from the first question to the last answer."""
 
 MARGIN_SHARE, MARGIN_S_MIN = 0.1, 0.02
-"""Of its time a node keeps this share, but not less than that, so that its own answer is back
+"""A node keeps this share of its time, but not less than that, so that its own answer is back
 before the one who asked it gives up. Half of it is for the way, half for the work."""
 
 SILENT_S = 0.25
@@ -100,7 +100,7 @@ class Federation:
 
     async def answer(self, query: FederationQuery, neighbor: int) -> GatheredStates:
         """Returns what this neighbor is told."""
-        if self._shell.link_faults(neighbor).cut:
+        if self._shell.neighborhood.emulated[neighbor].faults.cut:
             return GatheredStates(clusters={})  # as if it had not come: no answer gets through
         first, room = self._remember(query.query)
         if not first:
@@ -164,7 +164,8 @@ class Federation:
             query=query, sender=self._own, visited=visited, remaining_ms=remaining_ms
         )
         body = question.model_dump_json().encode()
-        return self._shell.ask_neighbor(neighbor.handle, body, limit_s - margin_s / 2)
+        link = self._shell.neighborhood.links[neighbor.handle]
+        return link.ask_federation(body, limit_s - margin_s / 2)
 
     def _read(self, neighbor: str, asked: asyncio.Future[Response]) -> dict[str, NodeState]:
         if asked.cancelled() or isinstance(asked.exception(), PeerError):
@@ -199,7 +200,8 @@ class Federation:
     # --- what is shown ------------------------------------------------------------------------
 
     def _as_shown(self, states: dict[str, NodeState]) -> FederationState:
-        """With all that the topology or a state has heard of, in the order of their ids."""
+        """Returns the federation with all that the topology or a state has heard of, in the order
+        of their ids."""
         topology = self._shell.topology
         delays_ms = {_pair(link.between): link.delay_ms for link in topology.links}
         seen_s: dict[str, float] = {}
@@ -223,7 +225,8 @@ class Federation:
 
 
 def _flow(cluster: str, neighbor: NeighborState) -> FederationFlow:
-    """Of an older node, which tells no more than how many there were, all as pushed."""
+    """Returns the flow to a neighbor of an older node, which tells only how many there were: these
+    count as pushed."""
     ends = {end: neighbor.came_back.get(end, 0) for end in FORWARD_ENDS}
     pushed = max(0, neighbor.forwards - neighbor.pulls)
     return FederationFlow(

@@ -18,10 +18,11 @@ from spillover.live.engine.timers import Timers
 from spillover.live.process.logs import Message
 
 FILES_SPARE = 1024
-"""For all that is no request: streams of reports, warm connections, those that are closing."""
+"""Files for all that is no request: streams of reports, warm connections, those that are
+closing."""
 
 FILES_MIN = 4096
-"""With so many a node serves any load that is not overload for minutes. Fewer are used up by a
+"""So many files let a node serve any load that is not overload for minutes. Fewer are used up by a
 burst: every waiting request holds a connection."""
 
 NEAR_SHARE = 0.8

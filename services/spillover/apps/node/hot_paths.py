@@ -87,17 +87,17 @@ class HotPaths:
         self._clock = shell.timers.clock
         self._counted = CountedRequests(shell.metrics.gateway.http)
         self._counts, self._refuse = self._counted.posts, self._counted.refuse
-        shell.status_of = status_of
-        self._home_requests = shell.home_requests
-        self._waiters = shell.waiters
-        self._problem_with = shell.workers.problem_with
+        shell.requests.status_of = status_of
+        self._home_requests = shell.requests.home
+        self._waiters = shell.requests.waiters
+        self._problem_with = shell.requests.workers.problem_with
         self._peers = peers = PeerPaths(shell)
         posts = [DirectPost(REQUESTS, self.direct)]
         if doors is None or doors.is_open("POST", SPOKEN[0].forward):
             posts += [DirectPost(one.forward, peers.forward_whole, of_peers=True) for one in SPOKEN]
             posts.append(DirectPost(PASS, peers.passed_whole, of_peers=True))
         direct = Direct(posts, (LOOKUP_PREFIX,), self.direct)
-        self.edge = Edge(direct, shell.writes, shell.moving, recalled_below=PEER_PREFIX)
+        self.edge = Edge(direct, shell.writes, shell.room.moving, recalled_below=PEER_PREFIX)
         self._go_by()
         shell.on_change.append(self._go_by)
         self._lookups = Lookups(shell)
@@ -150,7 +150,7 @@ class HotPaths:
                 exchange.refuse(self._peers.other_version(exchange))
                 return
             headers = dict(exchange.headers)
-            scope[PEER_OF] = partial(peer_of, self._shell.peers, exchange, headers)
+            scope[PEER_OF] = partial(peer_of, self._shell.neighborhood.peers, exchange, headers)
         await self.cold(scope, receive, send)
 
     def _admit(self, exchange: Exchange) -> bool:
@@ -174,7 +174,7 @@ class HotPaths:
             self._internal_error(exchange, None)
         return None
 
-    def direct(self, exchange: Exchange) -> None:
+    def direct(self, exchange: Exchange, body: bytes) -> None:
         """`POST /requests` that came whole, and `GET /requests/{id}`: taken now, and answered now
         or later. Of no page."""
         received_s = exchange.begun_s or self._clock()
@@ -186,8 +186,8 @@ class HotPaths:
             headers = read_headers(exchange.headers)
             exchange.headers.clear()  # read, and a third of what a queued request would keep
             limit_bytes = self._payload_limit_bytes
-            if exchange.size_bytes <= limit_bytes:
-                self._serve(exchange, headers, exchange.take(), received_s, tenant)
+            if len(body) <= limit_bytes:
+                self._serve(exchange, headers, body, received_s, tenant)
             else:
                 self._refuse(exchange, too_large(limit_bytes, whole=True, name=headers.key))
         except Problem as problem:
@@ -212,7 +212,8 @@ class HotPaths:
         await exchange.answered()
 
     def _lookup_route(self, scope: Scope) -> tuple[tuple[str, ...], HotPath] | None:
-        """Of what is asked for by name, but not directly: in a pipeline, or by HEAD."""
+        """Returns the methods and the path of a request asked for by name, but not directly: in a
+        pipeline, or by HEAD. Returns None for any other path."""
         path, method = scope["path"], scope["method"]
         if not path.startswith(LOOKUP_PREFIX) or method == "DELETE":
             return None
@@ -229,7 +230,7 @@ class HotPaths:
         await self._sessions.serve(exchange, send, token)
 
     def _tenant(self, exchange: Exchange) -> str:
-        """Of a request that was let in."""
+        """Returns the tenant of a request that was let in."""
         return "" if self._doors is None else self._doors.submitter(exchange).tenant
 
     def _deadline_ms(self, headers: Headers) -> float:
@@ -338,7 +339,7 @@ class HotPaths:
             if isinstance(told, Answer):
                 if not entry.fetched:
                     self._home_requests.fetch(entry)
-                if lines[: len(REPLAYED_LINE)] == REPLAYED_LINE and is_logged():
+                if lines and lines.startswith(REPLAYED_LINE) and is_logged():
                     status = 200 if told.outcome is DONE else status_of(told)[0]
                     log_request(entry, told, status, replayed=True)
                 if told.outcome is not DONE:
@@ -355,7 +356,7 @@ class HotPaths:
                 counts.sent_bytes += len(body)
                 exchange.answer_raw(200, JSON_LINE + name_line + lines, body)
             elif told is None:
-                has_not_run = self._shell.surely_never_ran(entry.ref)
+                has_not_run = self._shell.machine.surely_never_ran(entry.ref)
                 problem = node_ended(name, has_not_run=has_not_run)
                 self._refuse(exchange, _of_entry(entry, problem))
             else:

@@ -1,4 +1,5 @@
-"""From the bytes of `POST /requests` to a Request.
+"""The way from the bytes of `POST /requests` to a Request. All that a client can get wrong is found
+here, before the machine hears of the request.
 
 All that a client can get wrong is found here, before the machine hears of the request.
 """
@@ -62,7 +63,7 @@ class Headers:
 
     def __init__(self) -> None:
         self.coding = b""
-        """Of the body: what cannot be read is told by it."""
+        """The coding of the body, which names what cannot be read."""
         self.key: str | None = None
         self.type: str | None = None
         self.deadline_ms: float | None = None
@@ -95,7 +96,7 @@ class Headers:
 
 
 NO_HEADERS = Headers()
-"""Of most requests. Nobody writes to it."""
+"""The headers of most requests. Nobody writes to it."""
 
 
 def read_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
@@ -113,8 +114,8 @@ def read_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
 
 LARGE_BYTES = 8192
 COMMAS_MAX = 16
-"""Of a body that holds little but long strings: with few commas it has few values, since parsers
-do not nest deep."""
+"""The most commas of a body that holds little but long strings: with few commas it has few values,
+since parsers do not nest deep."""
 
 _PAYLOAD_FIRST = re.compile(rb'[ \t\n\r]*\{[ \t\n\r]*"payload"[ \t\n\r]*:[ \t\n\r]*')
 _PAYLOAD_AGAIN = re.compile(rb',[ \t\n\r]*"(?:payload"|[^"\\]{0,6}\\)')
@@ -139,11 +140,11 @@ _HEADERS = {
     "idempotency_key": "Idempotency-Key",
     "priority": "Spillover-Priority",
 }
-"""What might be looked for in the body, and is said elsewhere."""
+"""Fields that a client might put into the body, and that have a header instead."""
 
 SHOWN_LENGTH_MAX = 64
 UNKNOWN_MAX = 16
-"""Of the unknown fields of a body that are looked at."""
+"""The most unknown fields of a body that are looked at."""
 
 _decode = msgspec.json.Decoder(RequestBody).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -247,7 +248,7 @@ def _commas(body: bytes) -> list[int] | None:
 
 
 def _end_of_value(body: bytes, end: int) -> int:
-    """Of what stands before `end` with blanks behind it."""
+    """Returns where the value ends that stands before `end`, without the blanks behind it."""
     return len(body[:end].rstrip(_SPACE)) if body[end - 1] in _SPACE else end
 
 

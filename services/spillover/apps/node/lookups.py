@@ -63,11 +63,11 @@ class Lookups:
             raise Problem("not_found", detail)
         wait = _Wait() if exchange.method == "HEAD" else _read_wait(exchange)
         request_id = request_id_of(tenant, name)
-        entry = self._shell.home_requests.find(request_id)
+        entry = self._shell.requests.home.find(request_id)
         if entry is not None:
             self._serve_entry(exchange, entry, wait)
             return
-        visit = self._shell.visit_of(request_id)
+        visit = self._shell.requests.visit_of(request_id)
         if visit is None:
             raise Problem("unknown_request", UNKNOWN, name)
         self._serve_visit(exchange, visit, wait)
@@ -113,7 +113,7 @@ class Lookups:
         # Nobody will know more of the request than now: the node ends, or it is refused after all.
         try:
             if told is None:
-                has_not_run = self._shell.surely_never_ran(entry.ref)
+                has_not_run = self._shell.machine.surely_never_ran(entry.ref)
                 problem = node_ended(entry.name, has_not_run=has_not_run)
             else:
                 problem = problem_of(entry.name, told)
@@ -129,7 +129,7 @@ class Lookups:
                 body = encode()
             else:
                 if exchange.method != "HEAD":  # which has no body
-                    self._shell.home_requests.fetch(entry)
+                    self._shell.requests.home.fetch(entry)
                 body = self._encoded.body(entry.answer, encode)
             exchange.answer_raw(200, JSON_LINE + lines, body)
         except Exception:  # noqa: BLE001 - see above

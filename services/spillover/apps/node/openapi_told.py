@@ -1,8 +1,6 @@
-"""What the OpenAPI of a node says besides types: what headers mean, which ones answers carry, an
-example for each body and each error.
-
-`tell` goes over a finished description, so that it holds for hot and cold routes alike, whichever
-there are.
+"""The OpenAPI of a node besides types: the meaning of headers, which ones answers carry, an example
+for each body and each error. `tell` goes over a finished description, so that it holds for hot and
+cold routes alike, whichever there are.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ HEADERS = {
     "traceparent": "W3C Trace Context. It goes on to the service, with `--otel` as our span.",
     "tracestate": "The same, of vendors.",
 }
-"""What request headers mean, where the parameter itself does not say."""
+"""The meanings of request headers, where the parameter itself has none."""
 
 PARAMETERS = {
     "request_id": "The name of the request.",
@@ -193,7 +191,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "PeerConfiguration": {
         "stamp": [4, "paris", 1_790_000_000_000],
-        "topology": _TOPOLOGY,
+        "topology": (
+            '{"name":"two-sites","clusters":[{"id":"paris","servers":4,"url":'
+            '"http://paris.example:8101"}],"policy":"paper"}'
+        ),
         "lineage": [[3, "tokyo", 1_789_000_000_000]],
     },
     "WhoView": {"cluster": "paris", "epoch": 1_790_000_000_000, "speaks": "2 1"},
@@ -267,7 +268,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "GatheredStates": {"clusters": {"tokyo": {**_STATE, "cluster": "tokyo", "neighbors": []}}},
     "ProblemView": Problem("queue_full", "the queue is full", id="order-7").fields(),
 }
-"""By the schema that they are of."""
+"""Examples by the title of their schema."""
 
 
 def tell(schema: dict[str, Any]) -> None:
@@ -286,7 +287,7 @@ def tell(schema: dict[str, Any]) -> None:
 
 
 def _tell_body(contents: dict[str, Any]) -> None:
-    """Of a body whose schema stands here, and not among the others."""
+    """Add the example of a body whose schema stands here, and not among the others."""
     for content in contents.values():
         example = EXAMPLES.get(content["schema"].get("title", ""))
         if example is not None:

@@ -52,7 +52,7 @@ _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
 _EVENTS = b"text/event-stream"
 _BLANK_LINES = b"\n\n", b"\n\r\n", b"\r\r", b"\r\r\n", b"\n\r", b"\r\n\r"
-"""With which an event ends; each of the two lines with LF, CR, or both."""
+"""The ends of an event: two line ends, each with LF, CR, or both."""
 _OF_OURS = (
     b"Spillover-Request-Id: %b\r\nSpillover-Path: %b\r\n"
     b"Server-Timing: queued;dur=%.3f, network;dur=%.3f, service;dur=%.3f\r\n"
@@ -126,22 +126,22 @@ class PassedAnswer:
         self._passed: PassedHead | None = None
         """The service's own head."""
         self._left_bytes: int | None = None
-        """Of a length that was told."""
+        """How much a body whose length was told still lacks; None for others."""
         self._unwritten = b""
         """The head, and short pieces that come with it, until the end of the loop's turn: most
         small answers are whole by then, and each write wakes the client."""
         self.request: Request | None = None
-        """As it is taken: it may be answered before its entry is there."""
+        """The request as it is taken: it may be answered before its entry is there."""
         self.own_name = ""
-        """Of one that is passed on beside the servers."""
+        """The name of a request that is passed on beside the servers; empty for others."""
         self.entry: IdempotencyRecord | None = None
-        """Of a request that was taken."""
+        """The entry of a request that was taken; None before."""
         self.call: UnqueuedCall | None = None
-        """Of one that is passed on beside the servers."""
+        """The call of a request that is passed on beside the servers; None for others."""
         self.page: Page | None = None
-        """Where it is a page of a browser that asks, and tells its origin."""
+        """The page of a browser that asks and tells its origin; None for other clients."""
         self.repeat: KeyRepeat | None = None
-        """Of one that waits for another one under the same key to end."""
+        """The wait for another request under the same key to end; None while there is none."""
         self.flow: Flow | None = None
         self.has_begun = False
         self.is_over = False
@@ -153,7 +153,7 @@ class PassedAnswer:
         self.tells_events = False
         """A stream of events that breaks off ends with one that says so."""
         self._tail = b"\n\n"
-        """Of that stream: an event may begin at its very beginning too."""
+        """The end of that stream so far: an event may begin at its very beginning too."""
 
     @property
     def name(self) -> str:
@@ -163,7 +163,8 @@ class PassedAnswer:
     # --- the sink -----------------------------------------------------------------------------
 
     def hint(self, head: PassedHead) -> None:
-        """To who can read one (RFC 9110, 15.2) and has not been begun to be answered (0033)."""
+        """Write an interim answer to a client that can read one (RFC 9110, 15.2), unless its answer
+        was begun early (0033)."""
         line = self._line
         if self._is_old or self.is_over or line.half_closed or line.write_paused or line.is_gone:
             return
@@ -271,7 +272,7 @@ class PassedAnswer:
             answer = told if isinstance(told, Answer) else None
             self.refuse(problem_of(self.name, told), answer)
             return
-        has_not_run = self.entry is None or self._shell.surely_never_ran(self.entry.ref)
+        has_not_run = self.entry is None or self._shell.machine.surely_never_ran(self.entry.ref)
         self.refuse(node_ended(self.name, has_not_run=has_not_run), cause=Cause.NODE)
 
     def taken(self, entry: IdempotencyRecord) -> None:
@@ -289,7 +290,7 @@ class PassedAnswer:
             self.is_over = True
             count_end(self, CANCELLED if self.has_begun else None, cause=Cause.CLIENT)
         if self.entry is not None:
-            self._shell.home_requests.abandon(self.entry)
+            self._shell.requests.home.abandon(self.entry)
         elif self.call is not None:
             self.call.cancel()
         elif self.repeat is not None:
@@ -403,5 +404,5 @@ class PassedAnswer:
             words = b"%x\r\n%b\r\n" % (len(words), words) if self.is_chunked else words
         _log.info(Message("answer broken off", request_id=self.name, reason=problem))
         if self.entry is not None and not self._line.is_gone:
-            self._shell.home_requests.abandon(self.entry)
+            self._shell.requests.home.abandon(self.entry)
         self._line.reset(words)

@@ -5,6 +5,7 @@ in them, or a message. What those are is known to `live.overflow`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from spillover.apps.http.exchange import STATUS_LINE, Exchange
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
@@ -16,19 +17,19 @@ _STREAM_LINE = b"content-type: %b\r\n" % STREAM
 _HEAD = b"%b%btransfer-encoding: chunked\r\n" % (STATUS_LINE[200], _STREAM_LINE)
 
 
+@dataclass(frozen=True, slots=True)
 class PassedOutlet:
-    """Of one exchange, whose head came at `received_s` and its body until `read_s`."""
+    """Answers one exchange."""
 
-    __slots__ = ("_exchange", "_read_s", "_received_s")
-
-    def __init__(self, exchange: Exchange, received_s: float, read_s: float) -> None:
-        self._exchange = exchange
-        self._received_s = received_s
-        self._read_s = read_s
+    exchange: Exchange
+    received_s: float
+    """When the head of its request had come."""
+    read_s: float
+    """When its body had come."""
 
     def begin(self, frame: bytes, on_flow: Callable[[bool], None]) -> None:
-        """Of `passed_back.Outlet`."""
-        exchange = self._exchange
+        """Begin the answer with this frame (`passed_back.Outlet`)."""
+        exchange = self.exchange
         told = (_HEAD, _closes(exchange), exchange.header_lines, len(frame), frame)
         if exchange.is_gone:
             return
@@ -36,29 +37,31 @@ class PassedOutlet:
         exchange.begin(b"%b%b%b\r\n%x\r\n%b\r\n" % told, on_flow)
 
     def write(self, frame_head: bytes, data: bytes) -> None:
-        """Of `passed_back.Outlet`: one chunk."""
+        """Write one frame as one chunk (`passed_back.Outlet`)."""
         size_bytes = len(frame_head) + len(data)
         if size_bytes <= JOIN_LIMIT_BYTES:
-            self._exchange.write(b"%x\r\n%b%b\r\n" % (size_bytes, frame_head, data))
+            self.exchange.write(b"%x\r\n%b%b\r\n" % (size_bytes, frame_head, data))
         else:
-            self._exchange.write(b"%x\r\n%b" % (size_bytes, frame_head), data, b"\r\n")
+            self.exchange.write(b"%x\r\n%b" % (size_bytes, frame_head), data, b"\r\n")
 
     def end(self, frame: bytes) -> None:
-        """Of `passed_back.Outlet`."""
-        self._exchange.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(frame), frame))
-        self._exchange.end()
+        """Write the last frame, and end the answer (`passed_back.Outlet`)."""
+        self.exchange.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(frame), frame))
+        self.exchange.end()
 
     def whole(self, message: bytes) -> None:
-        """Of `passed_back.Outlet`: it leaves with other answers of the turn."""
-        self._exchange.answer_raw(200, _STREAM_LINE, message)
+        """Answer with all at once, together with other answers of the turn
+        (`passed_back.Outlet`)."""
+        self.exchange.answer_raw(200, _STREAM_LINE, message)
 
     def break_off(self) -> None:
-        """Of `passed_back.Outlet`."""
-        self._exchange.break_off()
+        """Close the connection in the midst of the answer (`passed_back.Outlet`)."""
+        self.exchange.break_off()
 
     def stay(self, now_s: float, waited_s: float) -> Stay:
-        """Of `passed_back.Outlet`."""
-        return Stay(now_s - self._received_s, self._read_s - self._received_s, waited_s)
+        """Returns how long the request has been here, and waited on the way back
+        (`passed_back.Outlet`)."""
+        return Stay(now_s - self.received_s, self.read_s - self.received_s, waited_s)
 
 
 def _closes(exchange: Exchange) -> bytes:

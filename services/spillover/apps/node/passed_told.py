@@ -16,7 +16,7 @@ from spillover.model.request import Answer, Outcome, Request
 
 
 class Passed(Protocol):
-    """What is known of the request, whose answer this is."""
+    """The known facts of the request, whose answer this is."""
 
     asked: Asked | None
     counts: HttpCounts

@@ -21,14 +21,15 @@ from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, Rep
 from spillover.live.overflow import passed_wire, protocol, wire
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.configured import FIELD
-from spillover.live.overflow.foreign_requests import Settling
+from spillover.live.overflow.foreign_requests import Asker
 from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
 from spillover.live.overflow.metrics import REQUEST
 from spillover.live.overflow.report_streams import ReportStream
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.waiters import Told
 from spillover.live.process.logs import Message, OncePerPeriod
-from spillover.model.ids import name_of
-from spillover.model.request import Refusal, Request
+from spillover.model.ids import RequestId, name_of
+from spillover.model.request import Answer, Refusal, Request
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -36,7 +37,7 @@ ENVELOPE_LIMIT_BYTES = 65_536
 """What a forward may take beyond its payload: path, names, numbers."""
 
 READ_S = 10.0
-"""For a neighbor to send all of what it says."""
+"""The time that a neighbor has to send all of a message."""
 
 PEER_OF = "spillover.peer_of"
 """Where the scope of a call that goes on to the app has `peer_of` for its connection: called with
@@ -69,7 +70,7 @@ class PeerPaths:
 
     async def hello(self, exchange: Exchange, _: Send) -> None:
         """Who this is, to a neighbor that wants to know whether it is believed here."""
-        peer_of(self._shell.peers, exchange, dict(exchange.headers), None)
+        peer_of(self._shell.neighborhood.peers, exchange, dict(exchange.headers), None)
         told = {
             "cluster": self._shell.cluster.id,
             "epoch": self._shell.epoch,
@@ -84,11 +85,11 @@ class PeerPaths:
         self._take(exchange, body, received_s)
         await exchange.answered()
 
-    def forward_whole(self, exchange: Exchange) -> None:
+    def forward_whole(self, exchange: Exchange, body: bytes) -> None:
         """The same, of one that came whole."""
         try:
-            if exchange.size_bytes <= self._forward_limit_bytes:
-                self._take(exchange, exchange.take(), exchange.begun_s or self._clock())
+            if len(body) <= self._forward_limit_bytes:
+                self._take(exchange, body, exchange.begun_s or self._clock())
             else:
                 exchange.refuse(too_large(self._forward_limit_bytes, whole=True))
         except Problem as problem:
@@ -103,44 +104,43 @@ class PeerPaths:
             caller, request, remaining_s, load, pulled = wire.decode_forward(body)
         except wire.MalformedMessage as error:
             raise self._malformed(exchange, error) from error
-        peer = peer_of(shell.peers, exchange, dict(exchange.headers), caller)
+        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), caller)
         exchange.headers.clear()  # they are read
         origin = peer.neighbor
         self._check_path(request, peer.caller.cluster)
         # Its home may have another handler: refused, it is decided again there.
-        unfit = shell.workers.problem_with(request.work)
+        unfit = shell.requests.workers.problem_with(request.work)
         if unfit is not None:
             raise Problem("invalid", unfit, id=name_of(request.id))
-        deadline_s = received_s + remaining_s
-        ref, future = shell.foreign_requests.take(request, deadline_s, origin, load, pulled)
-        exchange.watch(partial(shell.foreign_requests.abandon, ref))
-        times = received_s, read_s
-        future.add_done_callback(partial(self._settled, exchange, ref, name_of(request.id), times))
+        deadline_s, times = received_s + remaining_s, (received_s, read_s)
+        asker = Asker(partial(self._settled, exchange, request.id, times), exchange.break_off)
+        foreign_requests = shell.requests.foreign
+        ref = foreign_requests.take(request, deadline_s, origin, asker, load, pulled)
+        exchange.watch(partial(foreign_requests.abandon, ref))
 
     def _settled(
         self,
         exchange: Exchange,
-        ref: int,
-        name: str,
+        request_id: RequestId,
         times: tuple[float, float],
-        future: Settling,
+        ref: int,
+        told: Told,
+        waited_s: float,
     ) -> None:
-        """What a request that was handed over has come to, for its sender."""
+        """Tells its sender what a request that was handed over has come to; with None the node has
+        ended before. Called by the machine's shell, which a bug in here must not bring down."""
+        if exchange.response_complete:  # a bug was its answer, and the node ends
+            return
         try:
-            if future.cancelled():
-                if future.lost:
-                    exchange.break_off()
-                else:
-                    has_not_run = self._shell.surely_never_ran(ref)
-                    exchange.refuse(node_ended(name, has_not_run=has_not_run))
-                return
-            settled = future.result()
-            if isinstance(settled, Refuse):
-                exchange.refuse(_refusal(name, settled))
-            elif settled is not None:  # None is of those that pass through
+            if isinstance(told, Answer):
                 received_s, read_s = times
-                stay = wire.Stay(self._clock() - received_s, read_s - received_s, future.waited_s)
-                exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
+                stay = wire.Stay(self._clock() - received_s, read_s - received_s, waited_s)
+                exchange.answer_raw(200, JSON_LINE, wire.encode_answer(told, stay))
+            elif told is None:
+                has_not_run = self._shell.machine.surely_never_ran(ref)
+                exchange.refuse(node_ended(name_of(request_id), has_not_run=has_not_run))
+            else:
+                exchange.refuse(_refusal(name_of(request_id), told))
         except Exception:  # noqa: BLE001 - as above
             answer_internal_error(self._shell, exchange, None)
 
@@ -153,11 +153,11 @@ class PeerPaths:
         del body  # the answer may take long
         exchange.leave_task()
 
-    def passed_whole(self, exchange: Exchange) -> None:
+    def passed_whole(self, exchange: Exchange, body: bytes) -> None:
         """The same, of one that came whole."""
         try:
-            if exchange.size_bytes <= self._pass_limit_bytes:
-                self._pass(exchange, exchange.take(), exchange.begun_s or self._clock())
+            if len(body) <= self._pass_limit_bytes:
+                self._pass(exchange, body, exchange.begun_s or self._clock())
             else:
                 exchange.refuse(too_large(self._pass_limit_bytes, whole=True))
         except Problem as problem:
@@ -172,19 +172,19 @@ class PeerPaths:
             forwarded = passed_wire.decode_pass(body)
         except wire.MalformedMessage as error:
             raise self._malformed(exchange, error) from error
-        peer = peer_of(shell.peers, exchange, dict(exchange.headers), forwarded.caller)
+        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), forwarded.caller)
         exchange.headers.clear()  # they are read
-        name = name_of(forwarded.request.id)
+        request_id, times = forwarded.request.id, (received_s, read_s)
         self._check_path(forwarded.request, peer.caller.cluster)
         if not shell.machine.settings.passes:
-            raise Problem("unknown_type", "no request passes through this cluster", id=name)
+            why = "no request passes through this cluster"
+            raise Problem("unknown_type", why, id=name_of(request_id))
         deadline_s = received_s + forwarded.remaining_s
-        outlet = PassedOutlet(exchange, received_s, read_s)
-        take = shell.foreign_requests.take_passed
-        ref, future = take(forwarded, deadline_s, peer.neighbor, outlet)
-        exchange.watch(partial(shell.foreign_requests.abandon, ref))
-        times = received_s, read_s
-        future.add_done_callback(partial(self._settled, exchange, ref, name, times))
+        asker = Asker(partial(self._settled, exchange, request_id, times), exchange.break_off)
+        outlet = PassedOutlet(exchange, *times)
+        take = shell.requests.foreign.take_passed
+        ref = take(forwarded, deadline_s, peer.neighbor, asker, outlet)
+        exchange.watch(partial(shell.requests.foreign.abandon, ref))
 
     async def _read(
         self, exchange: Exchange, limit_bytes: int, *, handed_over: bool = True
@@ -197,7 +197,7 @@ class PeerPaths:
             if problem.reason == "deadline_exceeded":
                 raise body_too_slow(READ_S) from None
             if problem.reason == "queue_full" and handed_over:
-                moving_bytes = self._shell.moving.bytes
+                moving_bytes = self._shell.room.moving.bytes
                 self._shell.feed(BytesMoving(moving_bytes, wanted=exchange.length_bytes))
             raise
 
@@ -210,8 +210,8 @@ class PeerPaths:
             caller, request_id = wire.decode_cancel(body)
         except wire.MalformedMessage as error:
             raise self._malformed(exchange, error) from error
-        origin = peer_of(self._shell.peers, exchange, headers, caller).neighbor
-        ref = self._shell.foreign_requests.ref_of(request_id, origin)
+        origin = peer_of(self._shell.neighborhood.peers, exchange, headers, caller).neighbor
+        ref = self._shell.requests.foreign.ref_of(request_id, origin)
         if ref is not None:
             self._shell.feed(CancelAsked(ref))
         found = wire.encode_cancel_answer(found=ref is not None)
@@ -231,14 +231,14 @@ class PeerPaths:
         headers = dict(exchange.headers)
         configuration = told.get(FIELD, "")
         try:
-            peer = peer_of(self._shell.peers, exchange, headers, caller)
+            peer = peer_of(self._shell.neighborhood.peers, exchange, headers, caller)
         except Problem:
             self._hear_stranger(exchange, headers, configuration)
             raise
         neighbor = peer.neighbor
-        self._shell.configured.heard(peer.caller.cluster, configuration)
-        self._shell.peers.agreements[neighbor].asked(terms, configuration)
-        stream = self._shell.streams.open(neighbor, exchange.write_piece)
+        self._shell.neighborhood.configured.heard(peer.caller.cluster, configuration)
+        self._shell.neighborhood.peers.agreements[neighbor].asked(terms, configuration)
+        stream = self._shell.neighborhood.streams.open(neighbor, exchange.write_piece)
         if stream is None:
             raise Problem("not_ready", "the node ends")
         try:
@@ -246,7 +246,7 @@ class PeerPaths:
             await send({"type": "http.response.start", "status": 200, "headers": lines})
             await self._report(exchange, send, stream)
         finally:
-            self._shell.streams.drop(neighbor, stream)
+            self._shell.neighborhood.streams.drop(neighbor, stream)
             exchange.unwatch()
 
     def _hear_stranger(
@@ -254,8 +254,8 @@ class PeerPaths:
     ) -> None:
         """Who is no neighbor here may be one by what it goes by, if it is of this federation."""
         with contextlib.suppress(TurnedAway):
-            cluster = self._shell.peers.member(exchange.connection, headers.get(HELLO))
-            self._shell.configured.heard(cluster, configuration)
+            cluster = self._shell.neighborhood.peers.member(exchange.connection, headers.get(HELLO))
+            self._shell.neighborhood.configured.heard(cluster, configuration)
 
     async def _report(self, exchange: Exchange, send: Send, stream: ReportStream) -> None:
         """The stream behind its head. A bug in here cannot be told any more: what would be written
@@ -302,7 +302,9 @@ class PeerPaths:
             asked_by = _query(exchange).get("from", [""])[0]
         except ValueError:
             asked_by = ""
-        self._shell.peers.of_another_version(dict(exchange.headers).get(HELLO), asked_by)
+        self._shell.neighborhood.peers.of_another_version(
+            dict(exchange.headers).get(HELLO), asked_by
+        )
         spoken = " or ".join(f"{protocol.PEER_PREFIX}v{one}/" for one in protocol.VERSIONS)
         told = (protocol.TOLD, protocol.TELLING.encode())
         return Problem("wrong_version", f"{exchange.path}: expected {spoken}", headers=[told])

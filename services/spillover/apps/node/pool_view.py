@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -46,11 +46,11 @@ class ServerState(BaseModel):
     its jobs has asked to be left alone; degraded: its work fails more than the others'. Unless it
     is up it takes no new job."""
     jobs: Count
-    """On it now."""
+    """The jobs on it now."""
     queued: Count
     """Those that wait at it, token in hand (fcfs)."""
     tokens: Count
-    """Of all its classes: how many jobs it can have."""
+    """The tokens of all its classes: the number of jobs that it can have."""
     not_done: list[NotDoneState] = []
 
 
@@ -95,10 +95,10 @@ class TokensState(BaseModel):
 
     discipline: str
     order: str = LONGEST_AVAILABLE
-    """Of the tokens that a job could take, which one it takes."""
+    """The rule by which a job takes one of the tokens that it could take."""
     on_block: str
     jobs: Count
-    """On all servers."""
+    """The jobs on all servers."""
     blocked: Count
     """Those that wait for a token."""
     unaccounted: Count = 0
@@ -108,17 +108,11 @@ class TokensState(BaseModel):
     types: list[TypeState]
 
 
-def pool_of(shell: NodeShell) -> TokenServers[Visit] | None:
-    """Returns the pool of a node; None where its servers are alike."""
-    machine = shell.machine
-    return None if machine.settings.pool is None else cast("TokenServers[Visit]", machine.servers)
-
-
 def tokens_state(shell: NodeShell, pool: TokenServers[Visit]) -> TokensState:
     """Returns the state of a node's pool, with what came of each type so far."""
     told, blocked = pool.told(), shell.machine.blocked
     # Those that are under way are counted when somebody asks, the others were as they ended.
-    arrived = shell.home_requests.count_types()
+    arrived = shell.requests.home.count_types()
     if shell.metrics.tokens is not None:
         arrived.update(shell.metrics.tokens.ended())
     types = [

@@ -17,7 +17,7 @@ WAIT_MAX_S = 60
 WAIT_MS_MAX = WAIT_MAX_S * 1000
 
 MILLISECONDS = re.compile(rb"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-"""As JSON writes them, and no float() more, which takes 5_000."""
+"""Numbers as JSON writes them. float() takes more than these, such as 5_000."""
 
 PARAMETERS_MAX = 100
 
@@ -28,14 +28,15 @@ _SECONDS_DIGITS_MAX = 9
 
 
 class Preferences(NamedTuple):
-    """What of `Prefer` means something here."""
+    """The parts of `Prefer` that have a meaning here."""
 
     respond_async: bool = False
     wait_s: int | None = None
 
 
 def read_preferences(value: bytes) -> Preferences:
-    """Of a header's value; where one preference comes several times, the first counts."""
+    """Returns the preferences in a header's value; where one comes several times, the first
+    counts."""
     found: dict[bytes, bytes] = {}
     for preference in _PREFERENCES.findall(value):
         name, _, given = preference.partition(b";")[0].partition(b"=")

@@ -50,7 +50,8 @@ WAYS_MAX = 1024
 """Addresses of which what is told of them is kept: their heads are known again by it."""
 
 KIND_PARTS = 2
-"""Of the path, at its beginning: by them and the method, requests without a type are told apart."""
+"""The number of parts of the path, from its beginning, that tell requests without a type apart,
+together with the method."""
 
 _SERVER_NAMES = frozenset(
     {b"idempotency-key", b"spillover-deadline-ms", b"spillover-priority", b"spillover-type",
@@ -91,9 +92,9 @@ class ProxyDoor:
         self.loop = asyncio.get_running_loop()
         self.requests, self.answers = KnownRequests(), WrittenHeads()
         self.counts = shell.metrics.gateway.http
-        workers = shell.workers
+        workers = shell.requests.workers
         self._unqueued = (
-            Unqueued(workers.upstreams, shell.timers, shell.moving)
+            Unqueued(workers.upstreams, shell.timers, shell.room.moving)
             if isinstance(workers, ProxyWorkers)
             else None
         )
@@ -150,7 +151,7 @@ class ProxyDoor:
             connection.transport.abort()
 
     def leave(self, idle_s: float | None) -> None:
-        """As `HttpServer.leave`."""
+        """Have clients leave, as `HttpServer.leave` does."""
         self.leaving_idle_s = idle_s
         self.idle_s = min(self.bounds.idle_s, math.inf if idle_s is None else idle_s)
         for connection in list(self.connections):
@@ -255,7 +256,7 @@ class ProxyDoor:
         answer.request = request
         if headers.key is not None and waits_for_key(self.shell, answer, request, deadline_s):
             return
-        entry = self.shell.home_requests.take_passed(request, deadline_s, answer)
+        entry = self.shell.requests.home.take_passed(request, deadline_s, answer)
         answer.taken(entry)
 
     def page_of(self, head: RequestHead) -> Page | None:
@@ -263,8 +264,9 @@ class ProxyDoor:
         return Page(self._origins, head) if b"origin" in head.names else None
 
     def _beside_of_page(self, answer: PassedAnswer, head: RequestHead) -> Unqueued | None:
-        """By what a preflight can be passed on beside the queue, if it is one; else it goes the way
-        of all others, which may lead to a neighbor."""
+        """Returns what passes a preflight on beside the queue. Returns None for what is no
+        preflight, or cannot be passed on there: it goes the way of all others, which may lead to a
+        neighbor."""
         answer.page = page = Page(self._origins, head)
         beside = self._unqueued
         if not page.is_preflight or beside is None or beside.is_full:
@@ -272,7 +274,7 @@ class ProxyDoor:
         return beside if beside.upstreams.some_up else None
 
     def _check_quota(self, name: str | None, tenant: str) -> None:
-        quotas = self.shell.home_requests.quotas
+        quotas = self.shell.requests.home.quotas
         excess = None if quotas is None else quotas.ask(tenant, self.shell.now_s)
         if excess is not None:
             self.shell.metrics.home_refused(Refusal.RATE_LIMITED)

@@ -19,9 +19,9 @@ from spillover.model.ids import name_of
 from spillover.model.request import DONE, Answer, Request
 
 KEY_WAIT_S = 1.0
-"""For a request under the same key to end whose client seems to be there. One that has gone in an
-orderly way is found out by what is sent to it (`apps.http.half_closed`), within a quarter of a
-second and the way there and back."""
+"""The time that a request under the same key has to end while its client seems to be there. A
+client that has gone in an orderly way is found out by what is sent to it (`apps.http.half_closed`),
+within a quarter of a second and the way there and back."""
 
 _CONFLICT = "under way; its answer is passed on as it comes and not kept"
 
@@ -30,7 +30,7 @@ class Waits(Sink, Protocol):
     """The sink of a request that waits."""
 
     repeat: KeyRepeat | None
-    """To be told when the client leaves."""
+    """The wait that has to hear when the client leaves; None while there is none."""
 
     def taken(self, entry: IdempotencyRecord) -> None:
         """It is under way, unless it has come to its end already."""
@@ -52,9 +52,9 @@ class KeyRepeat:
         self._request = request
         self._deadline_s = deadline_s
         self._entry: IdempotencyRecord | None = None
-        """Of the other one."""
+        """The entry of the other request."""
         self._is_over = False
-        shell.moving.add(request.size_bytes)
+        shell.room.moving.add(request.size_bytes)
         due_s = min(deadline_s, shell.now_s + KEY_WAIT_S)
         self._timer = shell.timers.at(due_s, self._too_late)
 
@@ -62,7 +62,7 @@ class KeyRepeat:
         """Have the request taken if no other one of its name is under way; else wait for that."""
         if self._is_over:
             return
-        home_requests = self._shell.home_requests
+        home_requests = self._shell.requests.home
         entry = home_requests.find(self._request.id)
         if entry is None or entry.answer is not None:
             self._end()
@@ -70,7 +70,7 @@ class KeyRepeat:
             self._answer.taken(taken)
             return
         self._entry = entry
-        if not self._shell.waiters.wait(entry.ref, self):
+        if not self._shell.requests.waiters.wait(entry.ref, self):
             self._refuse("conflict", f"{_CONFLICT}, and too many wait for it")
 
     def __call__(self, told: Told) -> None:
@@ -113,15 +113,15 @@ class KeyRepeat:
     def _end(self) -> None:
         self._is_over = True
         self._timer.cancel()
-        self._shell.moving.add(-self._request.size_bytes)
+        self._shell.room.moving.add(-self._request.size_bytes)
         entry, self._entry = self._entry, None
         if entry is not None:
-            self._shell.waiters.leave(entry.ref, self)
+            self._shell.requests.waiters.leave(entry.ref, self)
 
 
 def waits_for_key(shell: NodeShell, answer: Waits, request: Request, deadline_s: float) -> bool:
     """Returns whether another request of its name is under way: then it waits for that to end."""
-    other = shell.home_requests.find(request.id)
+    other = shell.requests.home.find(request.id)
     if other is None or other.answer is not None:
         return False
     answer.repeat = repeat = KeyRepeat(shell, answer, request, deadline_s)

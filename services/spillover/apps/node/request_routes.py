@@ -24,7 +24,7 @@ from spillover.model.ids import request_id_of
 from spillover.model.request import Answer
 
 CONFIRM_S = 1.0
-"""For another cluster to confirm that it has cancelled a request (contract, section 4)."""
+"""The time within which another cluster has to confirm that it has cancelled a request."""
 
 EVERY_METHOD = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 
@@ -48,11 +48,11 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
     async def delete_request(request_id: str, request: Request) -> Response:
         """Cancel it, wherever it is. What has ended stays as it ended."""
         own_id = request_id_of(tenant_in(request.scope), request_id)
-        entry = shell.home_requests.find(own_id)
+        entry = shell.requests.home.find(own_id)
         if entry is not None:
             await _cancel(shell, entry)
             return _json(request_view(shell, entry), 200 if entry.answer is not None else 202)
-        visit = shell.visit_of(own_id)
+        visit = shell.requests.visit_of(own_id)
         if visit is None:
             raise Problem("unknown_request", UNKNOWN, request_id)
         answer = await _cancel_visit(shell, visit)
@@ -61,13 +61,13 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
 
 async def _cancel(shell: NodeShell, entry: IdempotencyRecord) -> None:
     """Have it cancelled, and wait a moment for what comes of it."""
-    home_requests = shell.home_requests
+    home_requests = shell.requests.home
     if entry.answer is None:
         waiter = FutureWaiter()
-        if shell.waiters.wait(entry.ref, waiter):
+        if shell.requests.waiters.wait(entry.ref, waiter):
             home_requests.cancel(entry)
             await asyncio.wait([waiter.future], timeout=CONFIRM_S)
-            shell.waiters.leave(entry.ref, waiter)
+            shell.requests.waiters.leave(entry.ref, waiter)
         else:
             home_requests.cancel(entry)
     if entry.answer is not None:
@@ -78,11 +78,11 @@ async def _cancel_visit(shell: NodeShell, visit: Visit) -> Answer | None:
     """The same of a request that a neighbor has handed over: how it has ended, None if that is not
     known within the time or before the node ends."""
     waiter = FutureWaiter()
-    waits = shell.waiters.wait(visit.ref, waiter)
+    waits = shell.requests.waiters.wait(visit.ref, waiter)
     shell.feed(CancelAsked(visit.ref))
     if waits:
         await asyncio.wait([waiter.future], timeout=CONFIRM_S)
-        shell.waiters.leave(visit.ref, waiter)
+        shell.requests.waiters.leave(visit.ref, waiter)
     return waiter.answer
 
 

@@ -77,7 +77,7 @@ def location(name: str) -> str:
 
 
 def _end(name: str, answer: Answer) -> dict[str, Any]:
-    """What is told of a request that has ended."""
+    """Returns the view of a request that has ended."""
     if answer.outcome is Outcome.DONE:
         return {"state": "done", **answer_fields(name, answer)}
     state = "failed" if answer.outcome in FAILURES else answer.outcome.value

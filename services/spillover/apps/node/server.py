@@ -57,14 +57,15 @@ _log = logging.getLogger(__name__)
 
 
 class Ends(NamedTuple):
-    """What has a node end. Each is set for good."""
+    """The events that have a node end. Each is set for good."""
 
     stop: asyncio.Event
-    """It is to drain, and then to end:"""
+    """Is set when the node shall drain and then end."""
     soon: asyncio.Event
-    """at once, since somebody waits for that at a terminal;"""
+    """Is set when the node shall drain at once, without a lame duck: somebody waits for its end at
+    a terminal."""
     end: asyncio.Event
-    """it is not even to drain."""
+    """Is set when the node shall end without a drain."""
 
 
 async def serve_node(
@@ -165,7 +166,7 @@ async def _until_over(
     tell_drained(shell.machine)
     if not ends.end.is_set():
         await _first(leaving(), ends.end.wait(), running, serving)
-        tell_lost(shell.left, shell.home_requests.lose_results())
+        tell_lost(shell.requests.left, shell.requests.home.lose_results())
 
 
 async def _leave(
@@ -188,7 +189,7 @@ async def _leave(
     for server in servers:
         server.stop_listening()
     until_s = shell.now_s + rest_s
-    await wait_for_requests(shell.home_requests, shell.foreign_requests, rest_s)
+    await wait_for_requests(shell.requests.home, shell.requests.foreign, rest_s)
     # What is passed on beside the servers is no request of the node: only doors know of it.
     doors = [server for server in servers if not isinstance(server, HttpServer)]
     while shell.now_s < until_s and any(door.is_busy for door in doors):  # noqa: ASYNC110
@@ -222,7 +223,7 @@ def _servers(
     shell: NodeShell, app: HotPaths, credentials: Credentials | None, *, apart: bool
 ) -> list[HttpServer]:
     """One for each door: that of clients, or of all, and that of neighbors."""
-    of_peers = CertifiedPeers(app, shell.peers) if shell.topology.is_secure else app
+    of_peers = CertifiedPeers(app, shell.neighborhood.peers) if shell.topology.is_secure else app
     apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
     tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
     bounds = _bounds(shell)
@@ -368,7 +369,7 @@ def _say_who_starts(
             url = url_of(door, is_secure=is_secret)
             warn_of_clients("node", door, url, is_secure=is_secret, has_tokens=has_tokens)
     of_peers = public if peer is None else peer
-    if shell.links.by_handle and not (shell.topology.is_secure or is_loopback(of_peers)):
+    if shell.neighborhood.links and not (shell.topology.is_secure or is_loopback(of_peers)):
         words = "whoever reaches this node may pose as a neighbor: there are no certificates"
         _log.warning(Message(words, address=url_of(of_peers, is_secure=secure[-1])))
 

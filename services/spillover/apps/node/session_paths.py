@@ -18,7 +18,6 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import JSON_LINE, rate_limited
 from spillover.core.membership.letting_in import LettingIn
 from spillover.core.membership.session_events import servers_of
-from spillover.live.membership.client_metrics import ClientMetrics
 from spillover.live.membership.clients import Clients, Session
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.access import ApiToken
@@ -35,7 +34,8 @@ QUERY_MAX = 8
 
 
 class SessionPaths:
-    """Of one node; with `access` sessions end where their API token does not count any more."""
+    """The paths of sessions at one node; with `access`, sessions end where their API token does not
+    count any more."""
 
     def __init__(self, shell: NodeShell, access: Access | None = None) -> None:
         self._shell = shell
@@ -48,13 +48,13 @@ class SessionPaths:
             self._letting_in,
             shell.timers,
             numbers=self._numbers,
-            on_count=shell.streams.tell_clients,
+            on_count=shell.neighborhood.streams.tell_clients,
         )
-        shell.streams.tell_clients(0)
+        shell.neighborhood.streams.tell_clients(0)
         self._is_looking = self._has_parted = False
         shell.metrics.count_clients = self._count
         shell.on_close.append(self.clients.close)
-        shell.metrics.registry.register(ClientMetrics(shell.cluster.id, self.clients))
+        shell.metrics.registry.register(self.clients)
 
     async def serve(self, exchange: Exchange, send: Send, token: ApiToken | None) -> None:
         """GET begins a session, DELETE ends it. The names of each tenant's clients are its own."""
@@ -108,7 +108,7 @@ class SessionPaths:
     def _count_in(self, client: str, tenant: str) -> None:
         """Raises Problem where the tenant has as many sessions as it may. One that comes again,
         perhaps after a connection that it has lost, takes its own place."""
-        quotas = self._shell.home_requests.quotas
+        quotas = self._shell.requests.home.quotas
         if quotas is None or not tenant:
             return
         in_place = client in self.clients
@@ -117,7 +117,7 @@ class SessionPaths:
             raise rate_limited("", excess)
 
     def _count_out(self, tenant: str) -> None:
-        quotas = self._shell.home_requests.quotas
+        quotas = self._shell.requests.home.quotas
         if quotas is not None and tenant:
             quotas.end_session(tenant)
 

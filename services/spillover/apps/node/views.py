@@ -7,11 +7,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
-from spillover.apps.node.config_view import ConfigurationState, configuration_state
-from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, pool_of, tokens_state
+from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, tokens_state
 from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.knowledge import NeighborView
+from spillover.core.overflow.pools import unlike_servers
 from spillover.core.overflow.shadow import Shadow
+from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId, RequestId, name_of
@@ -63,7 +64,13 @@ class NeighborState(BaseModel):
     link: LinkState | None = None
     """null where nobody has changed it."""
     degraded: bool = False
-    """It says that its own work fails, and is given nothing."""
+    """Work fails there, as it says itself or as requests from here have shown: it is given none."""
+    avoided: bool = False
+    """It is given no work for what came of requests from here: they failed, were lost, or came back
+    too late."""
+    missed: Count = 0
+    """The number of `forwards` that were lost there, or answered later than its load promised, if
+    at all."""
     disagreement: str | None = None
     """What the two topologies say differently of what the clusters share, or that another node is
     at the neighbor's address; null as far as they agree."""
@@ -109,9 +116,9 @@ class ShadowState(BaseModel):
     """Decisions at which it would have done the same."""
     other: Count
     saved_ms: Milliseconds
-    """By how much its other choices are sooner, by estimate: the sum over those that are."""
+    """The estimated time that its other choices would save: the sum over those that are sooner."""
     lost_ms: Milliseconds
-    """By how much they are later: the sum over the others."""
+    """The estimated time that its other choices would lose: the sum over those that are later."""
 
 
 class AsksState(BaseModel):
@@ -130,6 +137,31 @@ class ClientsState(BaseModel):
     connected: Count = 0
     moved_away: Count = 0
     put_off: Count = 0
+
+
+class ConfigurationState(BaseModel):
+    """Which configuration a node goes by; `by` is the cluster whose node took it, null where it is
+    that of the node's own file."""
+
+    model_config = ConfigDict(extra="allow")
+
+    version: Count = 0
+    by: str | None = None
+    superseded: Count | None = None
+    """The version of what was taken here and lost against another; null where nothing has."""
+    removed: bool = False
+    """It has this cluster no more: the cluster drains, and waits to be ended."""
+
+    @classmethod
+    def of(cls, configured: Configured) -> ConfigurationState:
+        """Returns it as it is now."""
+        stamp, lost = configured.stamp, configured.superseded
+        return cls(
+            version=stamp.version,
+            by=stamp.cluster or None,
+            superseded=None if lost is None else lost.version,
+            removed=configured.removed,
+        )
 
 
 class NodeState(BaseModel):
@@ -184,11 +216,12 @@ class NodeState(BaseModel):
     what runs the work has asked to be left alone for `rest_ms`."""
     rest_ms: Milliseconds = 0.0
     failed_share: Share = 0.0
-    """Of the work run here of late."""
+    """The share of the work run here of late that failed."""
     stuck: Count = 0
     """Servers still busy with work whose request has ended."""
     held_bytes: Count = 0
-    """Of requests under way, of what is being read or given, and of answers that are kept."""
+    """The bytes of requests under way, of what is being read or given, and of answers that are
+    kept."""
     held_limit_bytes: Count = 0
     kept_bytes: Count = 0
     """The part of the held bytes that gives way to requests: answers that are kept."""
@@ -234,9 +267,9 @@ class FederationFlow(BaseModel):
     cluster: str
     neighbor: str
     pushed: Count
-    """By its own decision."""
+    """The number that `cluster` handed on by its own decision."""
     pulled: Count
-    """Because the neighbor had an idle server, and asked."""
+    """The number that it handed on because the neighbor had an idle server, and asked."""
     answered: Count
     refused: Count
     lost: Count
@@ -262,7 +295,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
     machine, metrics = shell.machine, shell.metrics
     answered, system_time_sum_s = metrics.answered
-    pool = pool_of(shell)
+    pool = unlike_servers(shell.machine.servers)
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
@@ -273,7 +306,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         neighborhood_accept_probability=machine.neighborhood_accept_probability,
         policy=machine.policy,
         version=__version__,
-        configuration=configuration_state(shell.configured),
+        configuration=ConfigurationState.of(shell.neighborhood.configured),
         **_drain_state(shell),
         shadow=_shadow_state(machine.decider.shadow),
         forwards=sum(metrics.forwards_left.values()),
@@ -296,14 +329,14 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         stuck=len(machine.servers.stuck),
         held_bytes=shell.room.held_bytes,
         held_limit_bytes=machine.held.limit_bytes,
-        kept_bytes=shell.names.kept_bytes,
+        kept_bytes=shell.room.kept.kept_bytes,
         down=machine.servers.down,
         clients=_clients_state(metrics.count_clients()),
         tokens=None if pool is None else tokens_state(shell, pool),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
             TurnedAwayState(id=cluster, reason=why, age_s=age_s)
-            for cluster, (why, age_s) in shell.peers.turned_away().items()
+            for cluster, (why, age_s) in shell.neighborhood.peers.turned_away().items()
         ],
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
     )
@@ -337,7 +370,8 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 
 def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
-    """With the urls that clients use; where neighbors are called at is theirs to know."""
+    """Returns the states of the neighbors, with the urls that clients use; the urls for neighbors
+    are theirs to know."""
     topology = shell.topology
     return [
         NeighborState(
@@ -357,8 +391,10 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
             load=view.load,
             load_age_ms=None if view.load_age_s is None else view.load_age_s * 1e3,
             link=link_state(shell, view),
-            disagreement=shell.peers.agreements[view.handle].disagreement,
+            disagreement=shell.neighborhood.peers.agreements[view.handle].disagreement,
             degraded=view.degraded,
+            avoided=view.avoided,
+            missed=view.missed,
         )
         for view in shell.machine.neighbors.view(now_s)
     ]
@@ -371,7 +407,7 @@ def _url_of(topology: Topology, cluster: ClusterId) -> str | None:
 
 def link_state(shell: NodeShell, neighbor: NeighborView) -> LinkState | None:
     """None where the link is as the topology has it."""
-    delay_s, loss, cut = shell.link_faults(neighbor.handle)
+    delay_s, loss, cut = shell.neighborhood.emulated[neighbor.handle].faults
     delay_ms = round(delay_s * 1e3, 6)
     if not loss and not cut and delay_ms == round(neighbor.delay_s * 1e3, 6):
         return None
@@ -382,7 +418,7 @@ def explanation(shell: NodeShell, request_id: RequestId) -> Explanation | None:
     """None where nothing about the request is remembered. What came too late to be decided about
     has an end all the same."""
     log = shell.machine.decider.log
-    story = shell.story(request_id)
+    story = shell.machine.decider.log.tell(request_id)
     if not story:
         return None
     return Explanation(

@@ -28,7 +28,7 @@ class Waiting:
 
     def begin(self, shell: NodeShell, exchange: Exchange, due_s: float) -> bool:
         """False if too many wait for it already: nothing is called then."""
-        self._waiters = shell.waiters
+        self._waiters = shell.requests.waiters
         if not self._waiters.wait(self._ref, self):
             return False
         self._timer = shell.timers.at(due_s, self._too_late)

@@ -77,7 +77,7 @@ class QueueApp:
         self.cold = create_cold_app(shell, about, has_tokens=access is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Of ASGI."""
+        """Serve a scope of ASGI."""
         exchange: Exchange = scope[EXCHANGE]
         if self._doors is not None:
             try:
@@ -108,12 +108,12 @@ class QueueApp:
             with suppress(Exception):
                 exchange.break_off()
 
-    def direct(self, exchange: Exchange) -> None:
+    def direct(self, exchange: Exchange, body: bytes) -> None:
         """What a peer says, that came whole: answered now, without a task. Of no page."""
         try:
             if self._doors is not None:
                 self._doors.enter(exchange)
-            self._calls.of_peer_whole(exchange)
+            self._calls.of_peer_whole(exchange, body)
         except Problem as problem:
             exchange.refuse(problem)
         except ClientGone:

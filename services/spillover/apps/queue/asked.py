@@ -1,4 +1,4 @@
-"""What clients of the queue may say, checked: bodies, headers and names (contract, section 5)."""
+"""Checks of the requests of the queue's clients: bodies, headers and names (docs/queue.md)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from spillover.live.queue.wire import PRODUCERS_MAX, Hops, Id, Name, Share
 from spillover.model.errors import UNREADABLE
 
 DEADLINE_S = 30.0
-"""Of calls that bring none."""
+"""The deadline of calls that bring none."""
 
 DEADLINE_S_MAX = 3600.0
 
 ACCESS_ERROR_MAX = 1e-6
-"""By which probabilities may miss 1: they are decimal fractions."""
+"""The sum of probabilities may miss 1 by this: they are decimal fractions."""
 
 CONTENT_TYPE = "application/octet-stream"
-"""Of objects that come without."""
+"""The content type of objects that come without."""
 
 CONTENT_TYPE_LENGTH_MAX = 200
 

@@ -1,4 +1,4 @@
-"""The calls that carry objects, and those between producers (contract, section 5): each a coroutine
+"""The calls that carry objects, and those between producers (docs/queue.md): each is a coroutine
 that sees one exchange through. Which call is which, and the rest, is in `app`.
 """
 
@@ -38,10 +38,10 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 BODY_S = 60.0
-"""For an object to come once it is admitted: a place is held for it."""
+"""The time that an object has to come once it is admitted: a place is held for it."""
 
 MESSAGE_LIMIT_BYTES = 262_144
-"""Of everything that is no object."""
+"""The largest message that is no object."""
 
 RETRY_AFTER_S = 1.0
 
@@ -70,7 +70,7 @@ class QueueCalls:
             wire.PROBE_PATH: self._probe,
             wire.OFFER_PATH: self._peer_offer,
         }
-        """By path."""
+        """What takes messages of peers, by path."""
 
     # --- objects ------------------------------------------------------------------------------
 
@@ -186,13 +186,13 @@ class QueueCalls:
         body = await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
         self.peers_messages[exchange.path](exchange, body)
 
-    def of_peer_whole(self, exchange: Exchange) -> None:
+    def of_peer_whole(self, exchange: Exchange, body: bytes) -> None:
         """The same of what is here: a consumer waits for it, and a task would cost a quarter of its
         way through this producer."""
         self._check_caller(exchange)
-        if exchange.size_bytes > MESSAGE_LIMIT_BYTES:
+        if len(body) > MESSAGE_LIMIT_BYTES:
             raise too_large(MESSAGE_LIMIT_BYTES, whole=True)
-        self.peers_messages[exchange.path](exchange, exchange.take())
+        self.peers_messages[exchange.path](exchange, body)
 
     def _probe(self, exchange: Exchange, body: bytes) -> None:
         """A peer's probe: 202, once what comes of it now has left."""
@@ -252,7 +252,8 @@ class QueueCalls:
         make: Callable[[int], ev.Event],
         gone: Callable[[int], ev.Event],
     ) -> Any:
-        """As `_ask`; the ref alone, too, when the API token is no more what it was."""
+        """Ask as `_ask` does. Returns the ref alone also when the API token is no more what it
+        was."""
         with ExitStack() as lasting:
 
             def watch(leave: Callable[[], None]) -> None:
@@ -315,7 +316,8 @@ class QueueCalls:
         give: ev.Give,
         pieces: AsyncIterator[bytes | memoryview],
     ) -> None:
-        """As fast as the consumer reads. Its time does not run while it does."""
+        """Send the object as fast as the consumer reads. The time of its grant does not run
+        meanwhile."""
         shell = self._shell
         extended_s = shell.now_s
         async for piece in pieces:

@@ -1,6 +1,5 @@
-"""What a producer's console shows: its own `/state`, and what the others tell of theirs, asked only
-while somebody looks.
-"""
+"""The console of a producer shows its own `/state`, and those of the others, asked only while
+somebody looks."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def queue_console(shell: QueueShell, about: About, *, has_tokens: bool = False) 
 
 
 def _counts(body: bytes | None) -> dict[str, Any]:
-    """Of a peer's state, the numbers that are shown; of one that does not tell, nothing."""
+    """Returns the numbers of a peer's state that are shown; none for a peer without them."""
     try:
         state = json.loads(body or b"{}")
     except UNREADABLE:

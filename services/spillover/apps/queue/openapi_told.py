@@ -1,6 +1,5 @@
-"""What the OpenAPI says of the calls that FastAPI does not see: those that carry objects, and those
-between producers.
-"""
+"""The OpenAPI of the calls that FastAPI does not see: those that carry objects, and those between
+producers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes of a producer show, as pydantic models: they describe it in the OpenAPI."""
+"""The answers of a producer's routes, as pydantic models: they describe it in the OpenAPI."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from spillover.live.queue.shell import QueueShell
 DEAD_SHOWN_MAX = 1000
 
 SHOWN_MAX = 20
-"""Of takes, probes and grants, those that are there longest."""
+"""The most takes, probes and grants that are shown: those that are there longest."""
 
 _OBJECT_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a producer does not know of itself: where consumers reach it, and the largest object."""
+    """The facts that a producer does not know of itself: where consumers reach it, and the largest
+    object."""
 
     url: str
     object_limit_bytes: int
 
 
 class Limits(BaseModel):
-    """What bounds a producer."""
+    """The limits of a producer."""
 
     buffers: int
     object_limit_bytes: int
@@ -58,7 +59,7 @@ class GrantView(BaseModel):
     deliveries: int
     size_bytes: int
     state: str
-    """offered, sending, or given."""
+    """The state: offered, sending, or given."""
     ends_in_ms: float
 
 
@@ -66,12 +67,12 @@ class Told(BaseModel):
     """Something that happened."""
 
     at_ms: float
-    """Since the first that is remembered."""
+    """The time since the first that is remembered."""
     words: str
 
 
 class Explanation(BaseModel):
-    """What happened at one producer to an object or a probe."""
+    """The story of an object or a probe at one producer."""
 
     id: str
     kind: str
@@ -105,14 +106,15 @@ class QueueState(BaseModel):
     epoch: int
     version: str
     durable: bool
-    """Whether objects outlive the process."""
+    """True where objects outlive the process."""
     visibility_ms: float
     probe_expiry_ms: float
     limits: Limits
     buffers: int
     buffered: int
     resting: int
-    """Of those buffered: given back as not handled, and not to be given again yet."""
+    """The number of buffered objects that were given back as not handled, and are not to be given
+    again yet."""
     granted: int
     dead: int
     produced: int
@@ -254,7 +256,7 @@ def _how_it_went(story: list[tuple[float, str]]) -> str:
 
 
 def _object_state(shell: QueueShell, number: int) -> str:
-    """In words; nothing of one that is not here."""
+    """Returns the state of an object in words; nothing of one that is not here."""
     objects = shell.machine.objects
     times = objects.deliveries(number)
     in_vain = f", after {times} deliveries in vain" if times else ""

@@ -1,19 +1,19 @@
-"""The picture of `plan tokens --plot`: blocking and time by tokens a class. Only drawing."""
+"""The picture of `plan tokens --plot` shows blocking and time by tokens a class."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillover.tools.report.palette import OKABE_ITO
+from spillover.cli.models.plotting import OKABE_ITO
 
 if TYPE_CHECKING:
     from spillover.sim.theory.tokens.limits import TokenPlan
 
 
 def draw_limits(plan: TokenPlan, path: Path) -> None:
-    """Left, the share of jobs that are blocked, by type, and the best there can be; right, the
-    mean time of a job. Marks at the limits as given and as recommended, by tokens a class."""
+    """Draw on the left the share of jobs that are blocked, by type, and the best there can be; on
+    the right the mean time of a job. Marks are at the limits as given and as recommended."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.4), layout="constrained")

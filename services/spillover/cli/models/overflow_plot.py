@@ -1,4 +1,4 @@
-"""The picture of `sim overflow --plot`: how long requests took, by policy. Only drawing."""
+"""The picture of `sim overflow --plot` shows how long requests took, by policy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spillover.cli.models.plotting import OKABE_ITO, plain_ticks
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
-from spillover.tools.report.log_ticks import plain_ticks
-from spillover.tools.report.palette import OKABE_ITO
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +32,8 @@ def check_plot_file(option: str, file: str) -> Path:
 
 
 def draw_runs(runs: Mapping[str, Any], path: Path) -> None:
-    """Left, the share of requests that took longer than so long; right, mean and p99 by home."""
+    """Draw on the left the share of requests that took longer than a time; on the right mean and
+    p99 by home."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.4), layout="constrained")
@@ -73,7 +73,7 @@ def _draw_shares(axes: Axes, policy: str, run: Any, color: str) -> None:
 
 
 def _draw_homes(axes: Axes, place: int, count: int, run: Any, color: str) -> None:
-    """A line from the mean to p99 for each home. No bars: they would begin anywhere."""
+    """Draw a line from the mean to p99 for each home; bars would begin anywhere."""
     figures = run.as_dict()["per_cluster"]
     width = 0.7 / count
     for x, own in enumerate(figures.values()):

@@ -1,4 +1,4 @@
-"""How far a model is: bars on stderr, only where that is a terminal. Only showing."""
+"""Bars on stderr show the progress of a model, only where that is a terminal."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import TypeAlias
 
 from rich.progress import Progress
 
-from spillover_loadgen.terminal import open_console
+from spillover.commandline.terminal import open_console
 
 OnProgress: TypeAlias = Callable[[float], None] | None
-"""on_progress(done): how much of the total is done; None where nobody looks."""
+"""A function on_progress(done) that takes how much of the total is done, or None where nobody
+looks."""
 
 
 @contextmanager
 def progress_bar(name: str, total: float) -> Iterator[OnProgress]:
-    """One bar, up to `total`."""
+    """Show one bar, up to `total`."""
     with progress_bars([name], total) as bar_of:
         yield bar_of(name)
 
 
 @contextmanager
 def progress_bars(names: Sequence[str], total: float) -> Iterator[Callable[[str], OnProgress]]:
-    """Shows a bar for each name, each up to `total`: what is given says by name how to move it."""
+    """Show a bar for each name, each up to `total`; the function given returns by name how to move
+    it."""
     console = open_console()
     if not console.is_terminal:
         yield lambda _: None

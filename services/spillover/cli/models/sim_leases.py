@@ -1,4 +1,5 @@
-"""`spillover sim leases`: partitions shared out over nodes, by the blog's rule or the guarded."""
+"""`spillover sim leases`: simulate partitions that nodes share out, by the blog's rule or the
+guarded."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from spillover.cli.models import Answer
+from spillover.cli.models import ModelResult
 from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import add_lease_times, lease_times
+from spillover.commandline.option_types import at_least_zero, whole_number
+from spillover.commandline.terminal import open_console, say
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
 from spillover.policy.leases import WAIT_READINGS
-from spillover_loadgen.option_types import at_least_zero, whole_number
-from spillover_loadgen.terminal import open_console, say
 
 if TYPE_CHECKING:
     from spillover.sim.leases.run import LeaseScene
@@ -31,73 +32,80 @@ def configure(parser: argparse.ArgumentParser) -> None:
     from spillover.sim.leases.run import CHALLENGES, STARTS
 
     parser.add_argument(
-        "--nodes", required=True, type=whole_number, metavar="N", help="n0, n1, ..."
-    )
-    parser.add_argument(
-        "--partitions", required=True, type=whole_number, metavar="P", help="shared out over them"
-    )
-    parser.add_argument(
-        "--periods", required=True, type=whole_number, metavar="T", help="in normal lease times"
-    )
-    parser.add_argument(
-        "--rule", choices=LEASE_RULES, default="guarded",
-        help="guarded: the stored counts decide; blog: the fastest answer wins",
+        "--nodes", required=True, type=whole_number, metavar="N",
+        help="the number of nodes, called n0, n1, ...",
     )  # fmt: skip
     parser.add_argument(
-        "--start", choices=STARTS, default="balanced", help="who holds what at the beginning"
-    )
+        "--partitions", required=True, type=whole_number, metavar="P",
+        help="the number of partitions to be shared out over them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--periods", required=True, type=whole_number, metavar="T",
+        help="the length of the run in normal lease times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rule", choices=LEASE_RULES, default="guarded",
+        help="move partitions by the stored counts (guarded), or to the fastest answer (blog)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--start", choices=STARTS, default="balanced",
+        help="let nodes hold partitions like this at the beginning",
+    )  # fmt: skip
     _add_loads(parser)
     _add_troubles(parser)
     parser.add_argument(
         "--challenges", choices=CHALLENGES,
-        help="blog's rule, step 1: each partition that is not one's own, or one of them a period "
-        "(default all)",
+        help="with blog: challenge in step 1 each partition that is not one's own, or one of "
+        "them a period (default all)",
     )  # fmt: skip
     parser.add_argument(
         "--waits", choices=tuple(WAIT_READINGS),
-        help="blog's rule, step 2: which of its formulas (default halves)",
+        help="with blog: wait in step 2 by this one of its formulas (default halves)",
     )  # fmt: skip
     add_lease_times(parser)
-    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, metavar="N",
+        help="the seed of all draws",
+    )  # fmt: skip
 
 
 def _add_loads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--balance", choices=LEASE_BALANCES, default="count",
-        help="what is evened out: how many partitions, or how much work they are",
+        help="even out the number of partitions, or how much work they are",
     )  # fmt: skip
     parser.add_argument(
         "--loads", type=_loads, metavar="X,Y,..",
-        help="work of each partition per normal lease time, or `skewed`: the k-th is 1/k of the "
-        "first (default: handlers report none, each counts for 1)",
+        help="the work of each partition per normal lease time, or `skewed`: the k-th is 1/k of "
+        "the first (default: handlers report none, each counts for 1)",
     )  # fmt: skip
     parser.add_argument(
         "--load-noise", type=_share, metavar="SHARE",
-        help="handlers report their work wrong by up to this share, either way (default 0)",
+        help="let handlers report their work wrong by up to this share, either way (default 0)",
     )  # fmt: skip
 
 
 def _add_troubles(parser: argparse.ArgumentParser) -> None:
     for option, meaning in (
         ("stall", "add uniform 0..MS to each reaction of the node"),
-        ("crash", "the node dies at MS"),
-        ("join", "the node starts at MS only"),
+        ("crash", "let the node die at MS"),
+        ("join", "let the node start at MS only"),
     ):
         parser.add_argument(
             f"--{option}", action="append", default=[], type=_trouble, metavar="NODE:MS",
-            help=f"{meaning}; repeatable",
+            help=f"{meaning}; may be repeated",
         )  # fmt: skip
     parser.add_argument(
         "--message-loss", type=_share, default=0.0, metavar="SHARE",
-        help="of the channels' messages that reach nobody, 0..1",
+        help="lose this share of the channels' messages, 0..1",
     )  # fmt: skip
     parser.add_argument(
         "--handler-stop-ms", type=at_least_zero, default=1_000.0, metavar="MS",
-        help="a handler that is told to stop does so within uniform 0..MS",
+        help="let a handler that is to stop do so within uniform 0..MS",
     )  # fmt: skip
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> ModelResult:
     """Run the model."""
     from spillover.sim.leases.run import run_leases
 
@@ -117,7 +125,7 @@ def run(options: argparse.Namespace) -> Answer:
         figures = run_leases(scene, options.seed, on_progress).as_dict()
     named = {"rule": scene.rule, "balance": scene.balance, "start": scene.start}
     result = {**named, "seed": options.seed, **figures}
-    return Answer(result, partial(_print_leases, result))
+    return ModelResult(result, partial(_print_leases, result))
 
 
 def _scene(options: argparse.Namespace) -> tuple[LeaseScene, LeaseTimes]:
@@ -149,7 +157,7 @@ def _scene(options: argparse.Namespace) -> tuple[LeaseScene, LeaseTimes]:
 
 
 def _in_options(error: InputError) -> InputError:
-    """The same, with the names that the command line has for what the values name."""
+    """Returns the same error with the names of options in place of those of values."""
     if error.source not in {"leases", "lease times"}:
         return error
     # Troubles are options without the unit, which their values carry after the node.
@@ -165,7 +173,7 @@ def _option(field: str) -> str:
 
 
 def _trouble(text: str) -> Trouble:
-    """`n0:500`: a node and ms of at least 0."""
+    """Returns a node and a time in ms of at least 0, from a text such as `n0:500`."""
     node, colon, number = text.partition(":")
     if not (node and colon):
         raise argparse.ArgumentTypeError(f"expected NODE:MS, such as n0:500, got {text!r}")
@@ -173,7 +181,8 @@ def _trouble(text: str) -> Trouble:
 
 
 def _loads(text: str) -> str | list[float]:
-    """`skewed`, or one number for each partition; how many there must be is checked later."""
+    """Returns `skewed`, or one number for each partition; how many there must be is checked
+    later."""
     if text == "skewed":
         return text
     return [at_least_zero(part) for part in text.split(",")]
@@ -187,7 +196,7 @@ def _share(text: str) -> float:
 
 
 def _by_node(option: str, given: Sequence[Trouble], nodes: int) -> dict[int, float]:
-    """By index of the node; the nodes are n0, n1, ..."""
+    """Returns the values by index of the node; the nodes are n0, n1, ..."""
     found: dict[int, float] = {}
     for node, value in given:
         digits = node.removeprefix("n")

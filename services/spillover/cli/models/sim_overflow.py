@@ -1,6 +1,5 @@
-"""`spillover sim overflow`: a schedule through the clusters of a topology, in virtual time; several
-policies side by side on the same schedule, and what becomes of it when things go wrong.
-"""
+"""`spillover sim overflow`: simulate a schedule through the clusters of a topology; several
+policies side by side on the same schedule, and with faults."""
 
 from __future__ import annotations
 
@@ -14,9 +13,10 @@ from typing import Any
 
 from rich.console import Console
 
-from spillover.cli.models import Answer
+from spillover.cli.models import ModelResult
 from spillover.cli.models.progress import OnProgress, progress_bars
 from spillover.cli.parsing import some_of
+from spillover.commandline.terminal import listed, open_console, say, table_of
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.schedule import Schedule
@@ -24,44 +24,55 @@ from spillover.model.statistics import SUMMARY_FIELDS
 from spillover.model.topology import Topology
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.sim.overflow.shared import SHARED
-from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
-from spillover_loadgen.terminal import listed, open_console, say, table_of
+from spillover.workloads.options import add_schedule_options, read_schedule, stretched
 
 POLICIES = (*POLICY_NAMES, SHARED)
 
 TYPE_FIELDS = ("mean", "p50", "p99", "max")
-"""Of system times by type: as many as fit beside how many were blocked."""
+"""The columns of system times by type: as many as fit beside how many were blocked."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--topology", required=True, metavar="T", help="a file or built-in name")
-    parser.add_argument("--policy", choices=POLICIES, help="instead of the topology's own")
+    parser.add_argument(
+        "--topology", required=True, metavar="T",
+        help="the topology: a YAML file, or a built-in name",
+    )  # fmt: skip
+    parser.add_argument(
+        "--policy", choices=POLICIES,
+        help="decide by this policy instead of the topology's own",
+    )  # fmt: skip
     parser.add_argument(
         "--compare", type=some_of(POLICIES), metavar="P,P,...",
-        help=f"these policies side by side on the same schedule: {', '.join(POLICIES)}",
+        help=f"run these policies side by side on the same schedule: {', '.join(POLICIES)}",
     )  # fmt: skip
     parser.add_argument(
         "--shadow", choices=POLICY_NAMES,
-        help="a policy that is asked along and has no say: how often it differs, and what it would "
-        "gain (with --engine full)",
+        help="ask this policy along, without following it: how often it differs, and what it "
+        "would gain (with --engine full)",
     )  # fmt: skip
     parser.add_argument(
         "--engine", choices=("full", "fast"), default="full",
-        help="full: the services' own code (default); fast: the same, compiled, without faults",
+        help="simulate with the services' own code (full, default), or with the same rules, "
+        "compiled, which knows no faults (fast)",
     )  # fmt: skip
     parser.add_argument(
-        "--faults", metavar="F", help="a file of what goes wrong when, or random:SEED"
+        "--faults",
+        metavar="F",
+        help="let go wrong what this file says and when it says it, or random:SEED",
     )
     parser.add_argument(
         "--no-keys", action="store_true",
-        help="requests without a key: not run again where their fate is unknown",
+        help="send requests without keys: none is run again whose outcome is unknown",
     )  # fmt: skip
-    parser.add_argument("--plot", metavar="FILE", help="draw the system times (.png, .svg, .pdf)")
+    parser.add_argument(
+        "--plot", metavar="FILE",
+        help="draw the system times to this file: .png, .svg or .pdf",
+    )  # fmt: skip
     add_schedule_options(parser)
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> ModelResult:
     """Run the model."""
     if options.compare and options.policy:
         raise InputError("--compare", "", "expected without --policy")
@@ -86,7 +97,7 @@ def run(options: argparse.Namespace) -> Answer:
     if plot is not None:
         plot(runs)
     one = _as_one(topology, results, compared=bool(options.compare))
-    return Answer(one, partial(_print, results))
+    return ModelResult(one, partial(_print, results))
 
 
 def _check_shadow(options: argparse.Namespace) -> None:
@@ -99,7 +110,8 @@ def _check_shadow(options: argparse.Namespace) -> None:
 def _engine(
     options: argparse.Namespace, topology: Topology, duration_s: float
 ) -> Callable[[str, Schedule, OnProgress], Any]:
-    """simulate(policy, schedule, on_progress) -> the run, as the options have it."""
+    """Returns simulate(policy, schedule, on_progress), which returns the run as the options have
+    it."""
     seed = options.seed
     if options.faults is not None and options.engine == "fast":
         raise InputError("--faults", "", "expected with --engine full: the fast one has none")
@@ -140,7 +152,7 @@ def _engine(
 
 
 def _plotter(file: str | None) -> Callable[[Any], None] | None:
-    """What draws the runs; looked at before they take their time."""
+    """Returns the function that draws the runs; the file is checked before they take their time."""
     if file is None:
         return None
     from spillover.cli.models.overflow_plot import check_plot_file, draw_runs
@@ -197,7 +209,7 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
 
 
 def _shadow_words(told: dict[str, Any]) -> str:
-    """What a policy would have done that was asked along."""
+    """Returns a sentence on how a policy would have decided that was asked along."""
     asked = told["same"] + told["other"]
     share = told["other"] / asked if asked else 0.0
     return (

@@ -1,4 +1,4 @@
-"""`spillover sim rebalance`: clients that move when servers come and go."""
+"""`spillover sim rebalance`: simulate clients that move when servers come and go."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 from functools import partial
 from typing import Any
 
-from spillover.cli.models import Answer
+from spillover.cli.models import ModelResult
 from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import whole_number_in
+from spillover.commandline.option_types import at_least_zero, whole_number
+from spillover.commandline.terminal import open_console, table_of
 from spillover.model.errors import InputError
-from spillover_loadgen.option_types import at_least_zero, whole_number
-from spillover_loadgen.terminal import open_console, table_of
 
 RULES = ("probabilistic", "stratified", "baseline", "consistent-hash")
 STARTS = ("balanced", "random", "uneven")
@@ -22,41 +22,42 @@ VIRTUAL_NODES_MAX = 10_000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--clients",
-        type=whole_number_in(1, CLIENTS_MAX),
-        required=True,
-        metavar="N",
-        help="how many",
-    )
+        "--clients", type=whole_number_in(1, CLIENTS_MAX), required=True, metavar="N",
+        help="the number of clients",
+    )  # fmt: skip
     parser.add_argument(
         "--servers", type=_server_list, required=True, metavar="s1,s2,...",
-        help="the servers at the start",
+        help="the servers at the start, with commas between",
     )  # fmt: skip
     parser.add_argument(
         "--then", type=_server_list, action="append", required=True, metavar="s2,s3,...",
-        help="the list after a change; may be given again",
+        help="the servers after a change; may be repeated, one change after the other",
     )  # fmt: skip
     parser.add_argument(
         "--rule", choices=RULES, default="probabilistic",
-        help="rules 1 to 4 of Shraer & Reed (default), ours without their spread, or a rival",
+        help="let clients move by rules 1 to 4 of Shraer & Reed (default), by ours without "
+        "their spread, or by a rival's",
     )  # fmt: skip
     parser.add_argument(
         "--virtual-nodes", type=whole_number_in(1, VIRTUAL_NODES_MAX), metavar="K",
-        help="how often consistent-hash puts each server on the circle (default 1)",
+        help="with consistent-hash: put each server so often on the circle (default 1)",
     )  # fmt: skip
     parser.add_argument(
         "--start", choices=STARTS,
-        help="balanced (default), random, or uneven, half of them on the first server; not for"
-        " consistent-hash, whose circle says",
+        help="begin balanced (default), random, or uneven, with half of the clients on the "
+        "first server; not for consistent-hash, whose circle says",
     )  # fmt: skip
     parser.add_argument(
         "--skip", type=_share, default=0.0, metavar="SHARE",
-        help="of the clients that still wait when the next change comes, and follow then",
+        help="let this share of clients still wait when the next change comes, and follow then",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, metavar="N",
+        help="the seed of all draws",
+    )  # fmt: skip
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> ModelResult:
     """Run the model."""
     # What computes is loaded only when it is run.
     from spillover.sim.membership.rebalancing import rebalance
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace) -> Answer:
         "seed": options.seed,
         "steps": [step.as_dict() for step in steps],
     }
-    return Answer(result, partial(_print_steps, result))
+    return ModelResult(result, partial(_print_steps, result))
 
 
 def _share(text: str) -> float:

@@ -1,4 +1,4 @@
-"""`spillover sim tokens`: typed jobs on a pool of unlike servers, simulated."""
+"""`spillover sim tokens`: simulate typed jobs on a pool of unlike servers."""
 
 from __future__ import annotations
 
@@ -8,56 +8,62 @@ from typing import Any
 
 from rich.table import Table
 
-from spillover.cli.models import Answer
+from spillover.cli.models import ModelResult
 from spillover.cli.models.progress import OnProgress, progress_bar
+from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.terminal import open_console, say, table_of
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.pool import Pool
 from spillover.model.token_orders import LONGEST_AVAILABLE, ORDERS
-from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
-from spillover_loadgen.terminal import open_console, say, table_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--pool", required=True, metavar="F", help="a file or built-in name: comte8, comte11"
-    )
+        "--pool", required=True, metavar="F",
+        help="the pool: a YAML file, or a built-in name (comte8, comte11)",
+    )  # fmt: skip
     parser.add_argument(
         "--load", type=above_zero, metavar="RHO",
         help="scale the types' rates so that their sum is RHO times that of the servers'",
     )  # fmt: skip
     parser.add_argument(
-        "--jobs", required=True, type=whole_number, metavar="N", help="to measure, after a warm-up"
-    )
+        "--jobs", required=True, type=whole_number, metavar="N",
+        help="measure so many jobs, after a warm-up",
+    )  # fmt: skip
     parser.add_argument(
-        "--policy",
-        choices=("dynamic", "static-best", "static-uniform"),
-        default="dynamic",
-        help="dynamic: tokens; static: at random, best or uniform",
-    )
+        "--policy", choices=("dynamic", "static-best", "static-uniform"), default="dynamic",
+        help="give jobs to servers by tokens (dynamic), or at random: by the best or by uniform "
+        "shares (static)",
+    )  # fmt: skip
     parser.add_argument(
         "--order", choices=ORDERS, default=LONGEST_AVAILABLE,
-        help="dynamic: which available token a job takes; theory is exact for the longest",
+        help="with dynamic: let a job take the available token that comes first in this order; "
+        "theory is exact for the longest available",
     )  # fmt: skip
     parser.add_argument(
         "--discipline", choices=("ps", "fcfs"), default="ps",
-        help="processor sharing (balanced fair), or first come, first served in parallel",
+        help="share the processor (ps, balanced fair), or serve first come, first served in "
+        "parallel (fcfs)",
     )  # fmt: skip
     parser.add_argument(
         "--sizes", choices=("exp", "hyper", "hyper-by-class", "det"), default="exp",
-        help="law of job sizes, of mean 1; hyper: figure 13's, by type",
+        help="draw the sizes of jobs, of mean 1, by this law; hyper: figure 13's, by type",
     )  # fmt: skip
     parser.add_argument(
         "--interruptions", type=at_least_zero, metavar="M",
-        help="fcfs: how often a job of mean size goes to the end of the queue (default 10)",
+        help="with fcfs: let a job of mean size go to the end of the queue so often (default 10)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, metavar="N",
+        help="the seed of all draws",
+    )  # fmt: skip
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> ModelResult:
     """Run the model."""
     check_extra("sim tokens", "sim", "numpy", "numba")
     if options.interruptions is not None and options.discipline != "fcfs":
@@ -71,7 +77,7 @@ def run(options: argparse.Namespace) -> Answer:
         if error.source != "pool":
             raise
         raise InputError(shown_path(options.pool), error.field, error.expected) from error
-    return Answer(result, partial(_print_tokens, result))
+    return ModelResult(result, partial(_print_tokens, result))
 
 
 def _simulate(pool: Pool, options: argparse.Namespace, on_progress: OnProgress) -> dict[str, Any]:

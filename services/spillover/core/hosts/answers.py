@@ -22,7 +22,7 @@ PATIENCE_S = 0.25
 that works, to follow a host that has moved; short against the time to connect."""
 
 RETRY_S = 1.0
-"""Between the end of a lookup and the next one of the same name."""
+"""The pause between the end of a lookup and the next one of the same name."""
 
 GONE_S = 60.0
 """A name that was good and does not exist any more leads so long to where it did. Why: name
@@ -35,7 +35,8 @@ LOOKUPS_MAX = 128
 """Under way at once: each takes a thread."""
 
 FAILING_MAX = 96
-"""Of these, for names whose last lookup failed: names that hang must leave room for others."""
+"""The most names among these whose last lookup failed: names that hang must leave room for
+others."""
 
 NAMES_MAX = 1_024
 """Remembered; the one that was not asked for longest is forgotten."""
@@ -80,15 +81,15 @@ class _Host:
         self.addresses: tuple[Address, ...] = ()
         """The last good answer."""
         self.failure: Failure | None = None
-        """Of the last lookup, if it was no good."""
+        """The failure of the last lookup, if it failed."""
         self.asked_s = -math.inf
         self.began_s: float | None = None
         """The lookup that is under way."""
         self.fresh_until_s = -math.inf
         self.retry_s = -math.inf
-        """No lookup before."""
+        """The time before which there is no lookup."""
         self.gone_s: float | None = None
-        """Since when the name does not exist."""
+        """The instant since which the name does not exist."""
         self.turn = 0
         self.suspects: dict[Address, tuple[float, str]] = {}
         """Which addresses did not take a connection: until when that counts, and why."""
@@ -121,8 +122,8 @@ class _Host:
 
 
 class Answers:
-    """Of one process. Who asks calls `begin` and has the name looked up if that says so, then
-    `ask`."""
+    """The answers of one process. A caller begins with `begin`, has the name looked up if that says
+    so, then calls `ask`."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}

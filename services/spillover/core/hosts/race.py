@@ -34,7 +34,7 @@ class Race:
         self._delay_s = delay_s
         self._due_s = -math.inf
         self.under_way: dict[Address, float] = {}
-        """Since when each has been tried."""
+        """The instant since which each address has been tried."""
         self.failed: dict[Address, OSError] = {}
 
     @property
@@ -44,7 +44,7 @@ class Race:
 
     @property
     def is_lost(self) -> bool:
-        """Whether all addresses have failed."""
+        """Returns whether all addresses have failed."""
         return not (self._waiting or self.under_way)
 
     def next(self, now_s: float) -> Address | None:

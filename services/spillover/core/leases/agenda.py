@@ -1,4 +1,5 @@
-"""What the parts of a lease member share: its times in s, what is due, what it commands.
+"""The parts of a lease member share this: its times in s, the alarms that are due, and the
+commands. No rules are here.
 
 No rules here.
 """
@@ -61,5 +62,6 @@ class MemberAgenda(Agenda):
         return self.normal_s * (1.0 + PERIOD_JITTER * (2.0 * self.random.random() - 1.0))
 
     def lease_to_s(self, sent_s: float) -> float:
-        """Until when a lease asked for at `sent_s` may be relied on, whatever the way took."""
+        """Returns the instant until which a lease asked for at `sent_s` may be relied on, whatever
+        the way took."""
         return sent_s + self.max_lease_s * self.entitled_share

@@ -196,7 +196,8 @@ class BlogMember:
             self._agenda.ask(ev.AskClear, now_s, partition, True, False)  # noqa: FBT003 - allocation
 
     def _cleared(self, ask: ev.AskClear, answer: object, now_s: float) -> None:
-        """Of both: step 1, a challenge follows. Of the allocation: step 3, a handler stopped."""
+        """Go on after both marks are cleared, in step 1 with a challenge; after the allocation is,
+        in step 3, with a stopped handler."""
         del answer, now_s
         if ask.allocation and ask.grab:
             self._publish(ask.partition)

@@ -1,4 +1,5 @@
-"""What must be true of a lease member after every event: asserted in tests and simulations."""
+"""The conditions that hold for a lease member after every event; tests and simulations assert
+them."""
 
 from __future__ import annotations
 

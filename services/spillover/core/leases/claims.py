@@ -45,11 +45,11 @@ class Claim:
     partition: int
     stage: Stage
     number: int = 0
-    """Of the ask whose answer counts."""
+    """The number of the ask whose answer counts."""
 
 
 class Claims:
-    """By partition."""
+    """The claims of this member, by partition."""
 
     def __init__(self, agenda: MemberAgenda, holdings: Holdings) -> None:
         self._agenda = agenda
@@ -57,11 +57,12 @@ class Claims:
         self._shares = shares_of(agenda, holdings)
         self.claims: dict[int, Claim] = {}
         self.open = False
-        """Whether anything may be claimed: not before joining, not while leaving."""
+        """True while partitions may be claimed: not before joining, not while leaving."""
         self.missed = False
-        """Whether something that is free has been missed, so that a survey would help."""
+        """True where a free partition has been missed, so that a survey would help."""
         self._seen_free_s: dict[int, float] = {}
-        """Since when a free partition has been seen free, by this member's own clock."""
+        """The instant since which each free partition has been seen free, by this member's own
+        clock."""
         self._surveyed = 0
         self._unanswered: set[int] = set()
         """Partitions whose activation was asked for, and no epoch has come."""
@@ -87,9 +88,9 @@ class Claims:
             self._agenda.command(ev.PublishChallenge(challenged))
 
     def _give_back_unheard(self, survey: Survey, now_s: float) -> None:
-        """What was granted in an answer that got lost, and what was fenced because the answers of
-        renewals got lost. Only what this process has asked for: an earlier one of the same id may
-        still serve what it had."""
+        """Give back partitions that were granted in an answer that got lost, or fenced because the
+        answers of renewals got lost. These are only partitions that this process has asked for: an
+        earlier one of the same id may still serve what it had."""
         self._unanswered &= self.claims.keys() | {partition for partition, _ in survey.own}
         for partition, epoch in survey.own:
             if partition in self.claims:
@@ -101,7 +102,8 @@ class Claims:
                 self._holdings.release_again(partition, epoch, now_s)
 
     def _own_part(self, survey: Survey, now_s: float) -> list[int]:
-        """What is free and falls to this member; and a part of what nobody has taken for long."""
+        """Returns free partitions that fall to this member, and a part of those that nobody has
+        taken for long."""
         agenda = self._agenda
         mine = self._shares.own_part(survey, self._seen_free_s)
         others = self._seen_free_s.keys() - set(mine)
@@ -114,7 +116,7 @@ class Claims:
         return mine + agenda.random.sample(stuck, chosen)
 
     def _challenge(self, partitions: Iterable[int], now_s: float) -> list[int]:
-        """Those of them that may be claimed; to be published. The next survey is for the rest."""
+        """Returns those that may be claimed, to be published. The next survey is for the rest."""
         claimed: list[int] = []
         room = self._room
         for partition in partitions:
@@ -173,7 +175,8 @@ class Claims:
         self._agenda.at(now_s + self._agenda.normal_s, self._give_up, claim, ask.number)
 
     def _give_up(self, claim: Claim, number: int, now_s: float) -> None:
-        """No answer has come for long: if it was won after all, a survey will say so."""
+        """Give up a claim without an answer for long: if it was won after all, a survey will say
+        so."""
         del now_s
         if self.claims.get(claim.partition) is claim and claim.number == number:
             del self.claims[claim.partition]
@@ -253,7 +256,8 @@ class Claims:
             self._activate_at(now_s + answer.free_in_ms / 1000.0, claim)
 
     def failed(self, ask: ev.AskGrab | ev.AskActivate) -> None:
-        """Whether it was done is not known: a survey tells of a win, and of what is still won."""
+        """Drop the claim of an ask that failed, carried out or not: a survey shows a win, and grabs
+        that still hold."""
         if isinstance(ask, ev.AskGrab) and self._asked(ask.partition, ask.number) is not None:
             del self.claims[ask.partition]
 

@@ -160,21 +160,22 @@ ASKS: tuple[type[Ask], ...] = (
 
 @dataclass(slots=True)
 class PublishChallenge(Command):
-    """On the channel grab-lease, one message for each, in one call."""
+    """Publish one message for each of these partitions on the channel grab-lease, in one call."""
 
     partitions: Sequence[int]
 
 
 @dataclass(slots=True)
 class PublishAllocated(Command):
-    """On the channel allocated-lease."""
+    """Publish on the channel allocated-lease that this partition has been granted."""
 
     partition: int
 
 
 @dataclass(slots=True)
 class MeasureWork(Command):
-    """Tell at once, with `WorkMeasured`, what handlers have reported. Only where loads count."""
+    """Tell with `WorkMeasured`, as an event of its own, what handlers have reported. This is asked
+    only where loads count."""
 
 
 @dataclass(slots=True)
@@ -223,8 +224,8 @@ class StopHandler(Command):
 
 @dataclass(slots=True)
 class FenceHandler(Command):
-    """From now on the handler may act no more; asked to stop if it was not. `HandlerEnded` still
-    tells when it has."""
+    """Let the handler act no more, and ask it to stop if it was not. `HandlerEnded` still tells
+    when it has."""
 
     partition: int
     epoch: int
@@ -232,14 +233,14 @@ class FenceHandler(Command):
 
 @dataclass(slots=True)
 class LeasesExtended(Command):
-    """Until when handlers may act now: (partition, epoch, instant in s)."""
+    """Let handlers act until these instants: (partition, epoch, instant in s)."""
 
     leases: list[tuple[int, int, float]]
 
 
 @dataclass(slots=True)
 class Tell(Command):
-    """A line of the event log (contract section 6)."""
+    """Write a line of the event log (docs/lease-handlers.md)."""
 
     event: str
     partition: int | None = None
@@ -272,7 +273,7 @@ class Answered(Event):
 
 @dataclass(slots=True)
 class AskFailed(Event):
-    """No answer: whether it was carried out may be unknown."""
+    """An ask got no answer: it may have been carried out or not."""
 
     ask: Ask
     problem: str
@@ -289,9 +290,9 @@ class RenewalAnswered(Event):
 
 @dataclass(slots=True)
 class LeasesSeen(Event):
-    """Until when renewals have kept leases, read where they are written down: (partition, epoch,
-    instant in s). To be handed in before anything else by a shell that wakes late: then the answers
-    of renewals may still be on their way to it."""
+    """The instants to which renewals have kept leases, read where they are written down:
+    (partition, epoch, instant in s). A shell that wakes late hands this in before anything else:
+    then the answers of renewals may still be on their way to it."""
 
     leases: Sequence[tuple[int, int, float]]
 
@@ -307,7 +308,7 @@ class RenewalFailed(Event):
 
 @dataclass(slots=True)
 class RenewalsEnded(Event):
-    """After EndRenewals: no renewal is on its way any more."""
+    """Answers EndRenewals: no renewal is on its way any more."""
 
 
 @dataclass(slots=True)
@@ -350,8 +351,8 @@ class HandlerHung(Event):
 
 @dataclass(slots=True)
 class WorkMeasured(Event):
-    """After MeasureWork: (partition, epoch, all work that its handler has reported since it began),
-    None instead of work for one that never did."""
+    """Answers MeasureWork: (partition, epoch, all work that its handler has reported since it
+    began), None instead of work for one that never did."""
 
     work: Sequence[tuple[int, int, float | None]]
 

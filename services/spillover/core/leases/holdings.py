@@ -29,11 +29,12 @@ class Holding:
     epoch: int
     started_s: float
     lease_s: float
-    """Until when the lease may be relied on, by the last renewal that came back."""
+    """The instant until which the lease may be relied on, by the last renewal that came back."""
     stop_by_s: float = math.inf
-    """While its handler is being stopped: until when it may act."""
+    """The instant until which its handler may act while it is being stopped; infinity while it is
+    not."""
     checked_s: float = -math.inf
-    """Until when no further look at whether it has been lost is planned."""
+    """The instant until which no further look at whether it has been lost is planned."""
 
     @property
     def fence_s(self) -> float:
@@ -53,7 +54,7 @@ class Failures:
 
 
 class Holdings:
-    """By partition."""
+    """The partitions that this member serves, or served until a moment ago, by number."""
 
     def __init__(self, agenda: MemberAgenda) -> None:
         self._agenda = agenda
@@ -112,7 +113,7 @@ class Holdings:
     def renewed(
         self, pairs: Sequence[tuple[int, int]], answer: Renewed, sent_s: float, now_s: float
     ) -> None:
-        """What became of a renewal; it may have been overtaken by a later one."""
+        """Take the answer to a renewal; it may have been overtaken by a later one."""
         late_s = LATE_PERIODS * self._agenda.times.renewal_period_ms / 1000.0
         if sent_s - self.renewed_s > late_s and self.renewed_s > -math.inf and pairs:
             self._agenda.tell(ev.RENEWED_LATE)
@@ -187,7 +188,8 @@ class Holdings:
                 self.hand_over(one, now_s)
 
     def hung(self, partition: int, epoch: int, now_s: float) -> None:
-        """No progress: what no longer is renewed is given up while the lease still lasts."""
+        """Give up a partition without progress: it is renewed no longer, and goes while the lease
+        still lasts."""
         one = self.held.get(partition)
         if one is not None and one.epoch == epoch and not one.stopping:
             self._failed(one, now_s)
@@ -233,7 +235,7 @@ class Holdings:
         self.failures[one.partition] = Failures(count, now_s + away_s)
 
     def release_again(self, partition: int, epoch: int, now_s: float) -> None:
-        """What the store takes for held, though its handler has ended here."""
+        """Release a partition that the store takes for held, though its handler has ended here."""
         is_ours = self.epochs.get(partition) == epoch and not self.serves(partition)
         if is_ours and (partition, epoch) not in self.releasing:
             self._release(partition, epoch, now_s + self._agenda.max_lease_s, now_s)
@@ -243,7 +245,7 @@ class Holdings:
         self._ask_release(partition, epoch, now_s)
 
     def _ask_release(self, partition: int, epoch: int, now_s: float) -> None:
-        """And again, until it is answered, or the lease is over anyway."""
+        """Ask to release, and again, until it is answered, or the lease is over anyway."""
         matters_to_s = self.releasing.get((partition, epoch))
         if matters_to_s is None:
             return

@@ -29,7 +29,8 @@ told of the partition before stands."""
 
 @dataclass(slots=True)
 class _Measured:
-    """Of one lease. Loads in units of work per normal lease time, None before they are known."""
+    """The measured load of one lease, in units of work per normal lease time, None before it is
+    known."""
 
     epoch: int
     started_s: float
@@ -40,20 +41,20 @@ class _Measured:
 
 
 class OwnLoads:
-    """By partition."""
+    """The loads of the partitions that this member serves, by partition."""
 
     def __init__(self, agenda: MemberAgenda, holdings: Holdings) -> None:
         self._agenda = agenda
         self._holdings = holdings
         self._measured: dict[int, _Measured] = {}
         self._known: dict[int, float] = {}
-        """What the group knows, by the last survey."""
+        """The loads that the group knows, by the last survey."""
 
     def surveyed(self, loads: LoadStanding) -> None:
         self._known = {partition: load / LOAD_UNIT for partition, load in loads.known.items()}
 
     def measured(self, work: Sequence[tuple[int, int, float | None]], now_s: float) -> None:
-        """What handlers have reported since they began; see `events.WorkMeasured`."""
+        """Take the work that handlers have reported since they began; see `events.WorkMeasured`."""
         held = self._holdings.held
         self._measured = {p: one for p, one in self._measured.items() if p in held}
         for partition, epoch, total in work:

@@ -51,7 +51,7 @@ HINTED_POLLS_MAX = 4
 
 
 class Phase(Enum):
-    """What a member is doing, as `/state` shows it."""
+    """The phase of a member, as `/state` shows it."""
 
     NEW = "new"
     JOINING = "joining"
@@ -69,8 +69,8 @@ class LeaseMember:
         self.settings = settings
         self.state = Phase.NEW
         self._problems: dict[str, str] = {}
-        """What the store said to what was last asked of it in vain, by RENEWALS and by ASKS. One
-        does not speak for the other: a replica can be read, and a slow store be written to."""
+        """The store's errors for the last asks, by RENEWALS and by ASKS. One does not speak for the
+        other: a replica can be read, and a slow store be written to."""
         self.era: str | None = None
         self.holdings = Holdings(agenda)
         self.claims = Claims(agenda, self.holdings)
@@ -79,7 +79,7 @@ class LeaseMember:
         self._answered_s = {RENEWALS: -math.inf, ASKS: -math.inf}
         """When the store was last heard of."""
         self._refused_s = math.inf
-        """Since when another member of the same id has been in the way."""
+        """The instant since which another member of the same id has been in the way."""
         self._polled_s = -math.inf
         self._poll_due_s = math.inf
         self._join_number = 0
@@ -292,7 +292,7 @@ class LeaseMember:
             self._poll_soon(now_s)
 
     def _end_renewals(self) -> None:
-        """From now on it is for asks to tell how the store is."""
+        """End renewals. From now on asks tell how the store is."""
         self._agenda.command(ev.EndRenewals())
         if RENEWALS in self._problems:
             self._problems.setdefault(ASKS, self._problems.pop(RENEWALS))

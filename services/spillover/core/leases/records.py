@@ -17,17 +17,18 @@ from spillover.model.lease_times import LeaseTimes
 from spillover.policy.leases import LOAD_LEAST, LOAD_STALE_LEASES, fair_load, load_band
 
 LOAD_UNIT = int(1_000 * LOAD_LEAST)
-"""What a partition counts for at least, as it is stored: in thousandths."""
+"""The least load of a partition, as it is stored: in thousandths."""
 
 LOAD_FLOOR = LOAD_UNIT / 2
 """The least band: half of what a partition counts for at least, so that nodes whose partitions
 report nothing are evened out as by counts."""
 
 LOAD_MAX = 10**12
-"""Of one partition, in thousandths: then nine thousand of them add up without rounding."""
+"""The largest load of one partition, in thousandths: then nine thousand of them add up without
+rounding."""
 
 PARTITIONS_MAX = 10_000
-"""Of a group: every survey and every grab looks at all of them."""
+"""The most partitions of a group: every survey and every grab looks at all of them."""
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Ids of nodes and names of groups: neither `|` nor a brace can occur in them."""
@@ -51,7 +52,8 @@ def check_partitions(source: str, partitions: object) -> None:
 
 @dataclass(slots=True)
 class Allocation:
-    """Who serves a partition. It outlives its lease: the epoch is needed for the next one."""
+    """The node that serves a partition. It outlives its lease: the epoch is needed for the next
+    one."""
 
     owner: str
     epoch: int
@@ -70,7 +72,7 @@ class Allocation:
 
 @dataclass(slots=True)
 class Grab:
-    """Who won the partition, and until when that blocks further challenges."""
+    """The node that won the partition, and the time until which that blocks further challenges."""
 
     node: str
     since_ms: float
@@ -86,7 +88,7 @@ class Registration:
 
 
 def stored_load(load: float) -> int:
-    """In thousandths, within what can be stored."""
+    """Returns a load in thousandths, within what can be stored."""
     return max(LOAD_UNIT, round(min(1_000.0 * load, LOAD_MAX)))
 
 
@@ -110,12 +112,13 @@ class Snapshot:
     grabs: Mapping[int, Grab]
     members: Mapping[str, Registration]
     loads: Mapping[int, StoredLoad] | None = None
-    """None in a group that is evened out by counts."""
+    """The loads by partition; None in a group that is evened out by counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Whether the member is in. If not, another one of its id has still so long to live."""
+    """The answer to a member that joins. If it is not in, another one of its id has still so long
+    to live."""
 
     ok: bool
     other_alive_ms: float
@@ -124,12 +127,13 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """What became of a renewal."""
+    """The answer to a renewal."""
 
     era: str
     """Another than before: the store lost data, or is another server."""
     held: list[tuple[int, bool, bool]]
-    """For each pair sent: (partition, whether it is still held, whether another has won it)."""
+    """What has become of each pair sent: (partition, whether it is still held, whether another has
+    won it)."""
     displaced: bool = False
     """Another process of that id is the member now: nothing was renewed."""
 
@@ -159,19 +163,19 @@ class LoadStanding:
     """The loads of intended owners among living members; all in thousandths, see StoredLoad."""
 
     of: list[int]
-    """By partition; one that is not known counts for the mean of those that are."""
+    """The load of each partition; one that is not known counts for the mean of those that are."""
     known: dict[int, int]
-    """Those that somebody has told lately."""
+    """The loads of partitions that were reported lately."""
     held: dict[str, int]
-    """By member."""
+    """The load that each member holds."""
     mean: float
-    """Of the living, if they served everything; see `policy.leases.fair_load`."""
+    """The mean load of the living, if they served everything; see `policy.leases.fair_load`."""
     band: float
 
 
 @dataclass(slots=True)
 class Survey:
-    """What a member makes of the hashes at each poll."""
+    """The standing of a group as a member reads it from the hashes at each poll."""
 
     era: str
     standing: Standing
@@ -180,12 +184,12 @@ class Survey:
     mine: list[int] = field(default_factory=list)
     """Won by the member that asks, and not yet started."""
     own: list[tuple[int, int]] = field(default_factory=list)
-    """What the store takes the member for the holder of: (partition, epoch). One that it does not
-    know of was granted in an answer that was lost: releasing it frees it at once."""
+    """The partitions that the store counts as the member's, as (partition, epoch). One that the
+    member does not know was granted in an answer that was lost: releasing it frees it at once."""
     held: list[tuple[int, str, float]] = field(default_factory=list)
     """Not under challenge and served by another: (partition, owner, ms that it has been there)."""
     loads: LoadStanding | None = None
-    """None in a group that is evened out by counts."""
+    """The loads of the group; None in a group that is evened out by counts."""
 
 
 def standing_of(snapshot: Snapshot, partitions: int, times: LeaseTimes) -> Standing:

@@ -17,7 +17,8 @@ class MemberSettings:
     partitions: int
     times: LeaseTimes = field(default_factory=LeaseTimes)
     balance: str = "count"
-    """What the group is evened out by: `count` or `load`; the same for all its members."""
+    """The measure by which the group is evened out, `count` or `load`; the same for all its
+    members."""
 
     def __post_init__(self) -> None:
         check_name("lease member", "node", self.node)

@@ -19,7 +19,7 @@ from spillover.policy.leases import best_shift, may_give, may_receive, move_budg
 
 
 class Shares(Protocol):
-    """By counts or by loads."""
+    """The rule of who gets which partitions: by counts or by loads."""
 
     def surveyed(self, survey: Survey) -> None:
         """A new survey; of a group that this member may belong to or not."""
@@ -77,7 +77,7 @@ class CountShares:
         return mine
 
     def from_holders(self, survey: Survey, racing: Collection[int]) -> list[int]:
-        """From the largest holders first."""
+        """Returns partitions of the largest holders first."""
         agenda = self._agenda
         held, above = survey.standing.held, survey.standing.above
         partitions, nodes = agenda.partitions, len(held)
@@ -155,7 +155,8 @@ class LoadShares:
         return chosen
 
     def _movable(self, survey: Survey) -> dict[str, list[int]]:
-        """By living owner, in an order that is drawn: among equals, members choose differently."""
+        """Returns the partitions that may move, by living owner, in an order that is drawn: among
+        equals, members choose differently."""
         agenda = self._agenda
         movable: dict[str, list[int]] = {}
         for partition, owner, resident_ms in survey.held:
@@ -186,7 +187,7 @@ class LoadShares:
 
 
 def shares_of(agenda: MemberAgenda, holdings: Holdings) -> Shares:
-    """As the member's settings say."""
+    """Returns the rule that the member's settings name."""
     if agenda.settings.balance == "load":
         return LoadShares(agenda, holdings)
     return CountShares(agenda, holdings)

@@ -7,7 +7,7 @@ files of sites may differ in how they reach each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -57,20 +57,23 @@ class Changes:
     """The cluster is no part of the federation any more: it drains over the links that it has."""
 
 
-def changes_at(before: Topology, after: Topology, cluster: ClusterId) -> Changes:
-    """Returns what `cluster`, which is in `before`, does to come from there to `after`. What is
+def changes_at(
+    before: Topology, after: Topology, cluster: ClusterId, linked: Collection[ClusterId]
+) -> Changes:
+    """Returns what `cluster`, which is in `before`, does to come from there to `after`, where its
+    neighbors are those in `linked`: not all that it has been told of need have become some. What is
     fixed is not looked at."""
     if cluster not in after.cluster_ids:
         return Changes(removed=True)
     old = {neighbor.id: neighbor for neighbor in before.neighbors(cluster)}
     new = {neighbor.id: neighbor for neighbor in after.neighbors(cluster)}
     return Changes(
-        joins=tuple(neighbor for name, neighbor in new.items() if name not in old),
-        parts=tuple(name for name in old if name not in new),
+        joins=tuple(neighbor for name, neighbor in new.items() if name not in linked),
+        parts=tuple(name for name in linked if name not in new),
         delays=tuple(
             neighbor
             for name, neighbor in new.items()
-            if name in old and old[name].delay_ms != neighbor.delay_ms
+            if name in linked and (name not in old or old[name].delay_ms != neighbor.delay_ms)
         ),
         settings=_settings(before, after, cluster) or None,
     )
@@ -116,12 +119,13 @@ def unusual(before: Topology, after: Topology) -> list[str]:
     as large or small, clusters that lose all their links."""
     lines = [told for name in CHANGEABLE if (told := _far("", name, before, after))]
     known = {cluster.id: cluster for cluster in before.clusters}
+    was_linked, is_linked = _linked(before), _linked(after)
     for cluster in after.clusters:
         if (old := known.get(cluster.id)) is None:
             continue
         of = f"cluster {cluster.id} "
         lines += [told for name in CHANGEABLE_OF_CLUSTERS if (told := _far(of, name, old, cluster))]
-        if before.neighbors(cluster.id) and not after.neighbors(cluster.id):
+        if cluster.id in was_linked and cluster.id not in is_linked:
             lines.append(f"{of}has no link any more: it hands nothing on and gets nothing")
     links = {frozenset(link.between): link for link in before.links}
     for link in after.links:
@@ -129,6 +133,10 @@ def unusual(before: Topology, after: Topology) -> list[str]:
             told = _far(f"link {'-'.join(link.between)} ", "delay_ms", was, link)
             lines += [told] if told else []
     return lines
+
+
+def _linked(topology: Topology) -> set[ClusterId]:
+    return {end for link in topology.links for end in link.between}
 
 
 FAR = 10
@@ -185,7 +193,13 @@ def filled(before: Topology, after: Topology) -> Topology:
 def _filled_of(old: Cluster, new: Cluster) -> Cluster:
     names = ("url", "peer_url", "proxy_url", "held_limit_bytes")
     missing = {name: getattr(old, name) for name in names if getattr(new, name) is None}
-    return replace(new, **missing)
+    return _with(new, missing)
+
+
+def _with(cluster: Cluster, values: dict[str, Any]) -> Cluster:
+    """The same one where nothing differs, which has been checked."""
+    other = {name: value for name, value in values.items() if getattr(cluster, name) != value}
+    return replace(cluster, **other) if other else cluster
 
 
 def refuse_fixed(before: Topology, after: Topology, own: ClusterId) -> None:
@@ -265,4 +279,4 @@ def _kept_of(old: Cluster, new: Cluster) -> Cluster:
     names = _told_of(new)
     if isinstance(old.servers, tuple) or isinstance(new.servers, tuple):
         names = tuple(name for name in names if name != "servers")
-    return replace(old, **{name: getattr(new, name) for name in names})
+    return _with(old, {name: getattr(new, name) for name in names})

@@ -55,14 +55,15 @@ from spillover.core.membership.session_events import (
 from spillover.policy.backoff import backoff_s
 
 CHANGE_WAIT_S: Final = 5.0
-"""As in Shraer & Reed: no server is to meet all of its new clients at once."""
+"""The longest wait before a client moves, as in Shraer & Reed: no server is to meet all of its new
+clients at once."""
 
 CONNECT_S: Final = 3.0
 """An attempt takes no longer."""
 
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
-"""Between rounds in which no server was reached."""
+"""The longest pause between rounds in which no server was reached."""
 
 COME_BACK_MAX: Final = 8
 """So often one that has a session asks for new servers that are not there: within a minute or so. A
@@ -98,7 +99,7 @@ class ClientSession:
         """The list that was last acted on."""
         self._stored: tuple[Server, ...] = ()  # what the store said last
         self._stamp: tuple[int, str, int] | None = None
-        """Of the newest list that was heard of."""
+        """The stamp of the newest list that came."""
         self.in_use: Server | None = None
         self.refused = 0
         """Announcements that cannot be meant."""
@@ -106,12 +107,12 @@ class ClientSession:
         self._attempts = 0
         self._trying: Connect | None = None
         self._line = ServerLine()
-        """Whom to ask next, after the one that is being asked."""
+        """The servers to ask next, after the one that is being asked."""
         self._wanted: tuple[Server, ...] = ()
         """Where it should be: one that has a session may come back to them."""
         self._rounds = self._asked_to_wait = 0
         self._news: tuple[Announcement, bool] | None = None
-        """What is to be acted on, and whether its rank counts."""
+        """The announcement to act on, and whether its rank counts."""
         self._parting = self._ended = False
         self._act_s = self._again_s = self._expires_s = math.inf
         """When to act on the news, to ask the next in line, and to give up the attempt."""

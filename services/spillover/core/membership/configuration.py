@@ -10,7 +10,7 @@ A proposal is taken as the next version if it names the present one. Where there
 has to take it first. One that was taken here and is not in what counts later was superseded: that
 happens where two were taken at once, or apart, and is told to whoever lost.
 
-Not here: what a change asks of the node (`changes`), how anything travels.
+Not here: what a change asks of the node (`member`), how anything travels.
 """
 
 from __future__ import annotations
@@ -30,13 +30,18 @@ from spillover.model.ranges import VERSION_MAX
 PAUSE_S = 1.0
 """So long a neighbor is left alone after an answer that was of no use."""
 
+COSTS_PAUSED = 20
+"""So many times as long as its answer took to read a neighbor is left alone at least. Why: then
+what it says costs a twentieth of a processor at most, however large it is, and however often it
+says that there is a newer one."""
+
 PAUSES_MAX = 1000
 """Neighbors of which that is remembered."""
 
 
 class ConfigurationMachine:
-    """Of the node of cluster `own`, in its life `epoch`, which goes by `configuration` at first.
-    `with_store`: proposals are taken only if a store takes them."""
+    """The machine of the node of cluster `own`, in its life `epoch`, which goes by `configuration`
+    at first. `with_store`: proposals are taken only if a store takes them."""
 
     def __init__(
         self,
@@ -69,11 +74,6 @@ class ConfigurationMachine:
             ev.StoreRefused: self._store_refused,
             ev.TimerFired: lambda *_: None,
         }
-
-    @property
-    def removed(self) -> bool:
-        """Returns whether the own cluster is no part of the federation any more."""
-        return self._own not in self.current.topology.cluster_ids
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         """Take one event in; the commands that the shell must carry out, in order."""
@@ -167,19 +167,19 @@ class ConfigurationMachine:
         is_news = event.configuration.stamp > self.current.stamp
         if event.neighbor is not None:
             self._asked = None
-            if not is_news:
-                self._leave_alone(event.neighbor, now_s)
+            least_s = 0.0 if is_news else PAUSE_S
+            self._leave_alone(event.neighbor, now_s, event.cost_s, least_s)
         if is_news:
             self._adopt(event.configuration)
 
     def _not_received(self, event: ev.NotReceived, now_s: float) -> None:
         self._asked = None
-        self._leave_alone(event.neighbor, now_s)
+        self._leave_alone(event.neighbor, now_s, event.cost_s, PAUSE_S)
 
-    def _leave_alone(self, neighbor: str, now_s: float) -> None:
+    def _leave_alone(self, neighbor: str, now_s: float, cost_s: float, least_s: float) -> None:
         if len(self._left_alone) >= PAUSES_MAX:
             del self._left_alone[next(iter(self._left_alone))]
-        self._left_alone[neighbor] = now_s + PAUSE_S
+        self._left_alone[neighbor] = now_s + max(least_s, COSTS_PAUSED * cost_s)
 
     def _adopt(self, configuration: Configuration) -> None:
         self.current = configuration

@@ -58,17 +58,20 @@ class StampHeard(Event):
 @dataclass(slots=True)
 class Received(Event):
     """A configuration has come: as the answer to an `Ask` where `neighbor` is who was asked, and
-    else from the store."""
+    else from the store. A processor was busy reading it for `cost_s`."""
 
     configuration: Configuration
     neighbor: str | None = None
+    cost_s: float = 0.0
 
 
 @dataclass(slots=True)
 class NotReceived(Event):
-    """Nothing that can be read has come of an `Ask`. Told sooner or later where nothing has."""
+    """Nothing that can be read has come of an `Ask`. Told sooner or later where nothing has. A
+    processor was busy for `cost_s` finding that out."""
 
     neighbor: str
+    cost_s: float = 0.0
 
 
 @dataclass(slots=True)

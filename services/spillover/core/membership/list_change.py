@@ -1,4 +1,4 @@
-"""From one list of servers to the next, as the choosers of `policy.membership` see it."""
+"""The step from one list of servers to the next, as the choosers of `policy.membership` see it."""
 
 from __future__ import annotations
 

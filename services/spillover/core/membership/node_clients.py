@@ -21,7 +21,7 @@ the node says its ranks once more, when all have acted, and the surplus goes."""
 
 
 class Session(Protocol):
-    """What the shell has of a client."""
+    """The session of a client, as the shell has it."""
 
     @property
     def attempt(self) -> int | None:
@@ -32,13 +32,13 @@ S = TypeVar("S", bound=Session)
 
 
 class NodeClients(Generic[S]):
-    """Of the node of this cluster."""
+    """The clients of the node of one cluster."""
 
     def __init__(self, cluster: str, letting_in: LettingIn) -> None:
         self._cluster = cluster
         self._letting_in = letting_in
         self._sessions: dict[str, S] = {}
-        """By client, in the order in which they came."""
+        """The sessions by client, in the order in which they came."""
         self.stamp = (0, "", 0)
         self.servers: tuple[Server, ...] = ()
         self._told_s = -math.inf

@@ -1,6 +1,5 @@
-"""Whom a client asks next: servers in a line, each once. Which ones, and when, is decided in
-`client_session`.
-"""
+"""The servers that a client asks next stand in a line, each once. `client_session` decides which
+ones, and when."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class ServerLine:
 
     @property
     def first(self) -> Server | None:
-        """Who is asked next."""
+        """Returns the server to ask next."""
         return self._line[0] if self._line else None
 
     def join(self, servers: Iterable[Server]) -> None:

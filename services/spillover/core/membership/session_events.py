@@ -1,14 +1,15 @@
-"""What a client's session is told, and what it says: see `client_session`."""
+"""The events and commands of a client's session: see `client_session`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from spillover.model.ranges import CLUSTERS_MAX
 from spillover.model.topology import Topology
 
-SERVERS_MAX = 1000
-"""In a list: what is longer is none."""
+SERVERS_MAX = CLUSTERS_MAX
+"""The most servers in a list: what is longer is none."""
 
 
 class Server(NamedTuple):
@@ -28,17 +29,19 @@ def servers_of(topology: Topology) -> tuple[Server, ...]:
 
 
 class Announcement(NamedTuple):
-    """What a node tells a client of the federation, and of the client's place at the node."""
+    """A node's message to a client about the federation, and about the client's place at the
+    node."""
 
     cluster: str
     """The node's own; empty where it was read in the store of configurations."""
     version: int
     by: str
-    """With `by_epoch`, whose configuration of this version it is: of two the later one counts."""
+    """The cluster whose configuration of this version it is, together with `by_epoch`: of two the
+    later one counts."""
     by_epoch: int
     servers: tuple[Server, ...]
     clients: int
-    """Of the node, when it said so."""
+    """The number of the node's clients, when it sent this."""
     rank: int
     """The client's among them, from 0, in the order in which they came."""
     surplus: float

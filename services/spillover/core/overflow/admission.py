@@ -1,4 +1,4 @@
-"""What one cluster takes into its queue, and what it tells others about that.
+"""The admission of requests to a cluster's queue, and the answer to neighbors about it.
 
 A request that came from a client may use the whole queue, one that a neighbor sends only the first
 nine tenths: under overload those that have nowhere else to go come first. A request that would
@@ -59,17 +59,18 @@ class Admission:
         held: Held,
     ) -> None:
         self.draining = False
-        """Nothing of neighbors is taken,"""
+        """True while nothing of neighbors is taken."""
         self.emptying = False
-        """and clients' requests are not kept here either: the lame duck is over."""
+        """True when clients' requests are not kept here either: the lame duck is over."""
         self.lame_until_s = math.inf
-        """When that will be; inf before and after one."""
+        """The instant at which the lame duck ends; infinity before and after one."""
         self.invites = False
-        """While work goes elsewhere: whether a neighbor may send a probe. Set by the machine."""
+        """Whether a neighbor may send a probe while work goes elsewhere. The machine sets it."""
         self.bounds_foreign = False
-        """Whether few neighbors' requests may wait. Set by the machine, by its policy."""
+        """True where few neighbors' requests may wait. The machine sets it, by its policy."""
         self.hands_on = False
-        """Whether what a neighbor sends can go on to another. Set by the machine, by its policy."""
+        """True where a neighbor's request can go on to another cluster. The machine sets it, by its
+        policy."""
         self._refuses_blocked = servers.on_block == REFUSE
         self._health, self._here = health, health.here
         self._neighbors = neighbors
@@ -186,8 +187,8 @@ class Admission:
         return not (servers.may_start(visit) or servers.seats(visit))
 
     def _has_enough_foreign(self, fitting: FittingServers) -> bool:
-        """Whether as many of the neighbors' requests wait for these servers as may: no bound where
-        a neighbor fails its work, and has to have it done."""
+        """Returns whether as many of the neighbors' requests wait for these servers as may. There
+        is no bound for a neighbor that fails its work, and has to have it done."""
         if not self.bounds_foreign or fitting.waiting_foreign < foreign_waiting_max(fitting.up):
             return False
         return not self._neighbors.any_fails

@@ -15,8 +15,9 @@ from spillover.core.overflow.groups import Group
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.reporting import Gossip
 from spillover.core.overflow.visit import Visit
-from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, estimate_s
+from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, estimate_s, has_idle
 from spillover.policy.overflow.pull import first_place
+from spillover.policy.overflow.stranded import seen_departure_s
 
 LOOKS_MAX = 256
 """How much of the queue is looked through for requests that may go to a certain neighbor."""
@@ -43,7 +44,7 @@ def questions(node: NodeFacts, gossip: Gossip, now_s: float) -> Iterator[ev.AskF
 
 def work_for(node: NodeFacts, group: Group, handle: int, now_s: float) -> Visit | None:
     """Returns what to give of this group to a neighbor that asks; None if there is nothing."""
-    if node.register.away >= node.settings.away_limit:
+    if not node.may_send_away():
         return None
     line: Iterable[Visit] = node.servers
     if not group.is_alike:
@@ -66,6 +67,44 @@ def first_to_go(node: NodeFacts, newcomer: Visit, decision: Decision, now_s: flo
     return _better_off_with(neighbor, group, node.servers, there_s, max_hops, now_s, own_only=True)
 
 
+def in_time_at(node: NodeFacts, visit: Visit, now_s: float) -> Neighbor | None:
+    """Returns the neighbor to which a request goes that waits and would be late here: one where it
+    is expected to be in time, and soonest, with an idle server if there is such a one, or, where
+    nothing has begun here for long, any; None if it stays. One that has refused it before may have
+    room by now.
+    """
+    group = visit.group
+    servers, known = group.fitting, group.neighbors.knowledge()
+    left_s = visit.deadline_s - now_s - servers.service_s
+    since_s = group.started_s if group.is_alike else max(group.started_s, visit.since_s)
+    departure_s = seen_departure_s(servers.departure_s, servers.service_s, now_s - since_s)
+    before = 0
+    for other in islice(node.servers, LOOKS_MAX):
+        if other is visit:
+            break
+        before += other.group is group
+    may_go = visit.request.hops < node.settings.max_hops and node.may_send_away()
+    if not may_go or (before + 1) * departure_s < left_s:
+        return None
+    unreported = group.neighbors.unreported()
+    load, may_keep = group.home_load.load, True
+    own = group.estimates.own_load(visit, may_keep, load, now_s, unreported)
+    size_bytes = visit.request.size_bytes
+    best, best_s, best_is_idle = None, left_s, False
+    for place, handle in enumerate(known.handles):
+        row = group.neighbors.by_handle[handle]
+        if not row.accepting or row.rank or row.id in visit.request.path:
+            continue
+        if visit.again_s.get(handle, 0.0) > now_s or size_bytes >= row.sizes.limit_bytes:
+            continue
+        there_s, is_idle = estimate_s(own, known.loads, place), has_idle(own, known.loads, place)
+        if not is_idle and departure_s == servers.departure_s:
+            continue
+        if there_s < left_s and (is_idle, best_s) > (best_is_idle, there_s):
+            best, best_s, best_is_idle = row, there_s, is_idle
+    return best
+
+
 def is_stranded(visit: Visit) -> bool:
     """Returns whether no server here that fits it takes it for now: all are gone, or rest."""
     fitting = visit.group.fitting
@@ -83,6 +122,7 @@ def to_offer(
         visit
         for visit in islice(line, LOOKS_MAX)
         if asked not in visit.request.path
+        and visit.request.size_bytes < neighbor.sizes.limit_bytes
         and (every or is_stranded(visit))
         and (handle not in visit.tried or visit.again_s.get(handle, 0.0) <= now_s)
     )
@@ -106,7 +146,13 @@ def _better_off_with(
     neighbor and the wait there are, `there_s`, and may go there; None if there is none. `own_only`:
     of what own clients have sent."""
     servers = group.fitting
-    departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
+    departure_s = servers.departure_s
+    # One that asks may be as stuck as this cluster, and believe its mean service; with `own_only`
+    # the policy has chosen already that something goes there.
+    if group.is_alike and (own_only or neighbor.ahead < 0):
+        still_s = now_s - group.started_s
+        departure_s = seen_departure_s(departure_s, servers.service_s, still_s)
+    departure_s = max(departure_s, DEPARTURE_S_MIN)
     first = first_place(there_s, departure_s)
     if first >= servers.waiting or not neighbor.accepting or neighbor.rank:
         return None
@@ -115,6 +161,7 @@ def _better_off_with(
         if (
             visit.group is group
             and (visit.is_home or not own_only)
+            and request.size_bytes < neighbor.sizes.limit_bytes
             and request.hops < max_hops
             and neighbor.id not in request.path
             and neighbor.handle not in visit.tried

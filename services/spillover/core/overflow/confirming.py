@@ -26,7 +26,7 @@ OfVisit: TypeAlias = (
 
 
 class ConfirmingMachine(NodeMachine):
-    """As NodeMachine, for shells that confirm later, or may fail to."""
+    """A NodeMachine for shells that confirm later, or may fail to."""
 
     def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
         self._withheld: dict[int, list[OfVisit]] = {}
@@ -85,7 +85,7 @@ class ConfirmingMachine(NodeMachine):
         elif visit.state is VisitState.RUNNING:
             self.servers.not_done(ref, failed=False)
             self.servers.vacate(ref)
-        self.register.give_back(visit)
+        self.register.end(visit, None)
         self.health.forget(ref)
         self._refuse_untried(visit, event.reason, now_s)
         self._serve_queue(now_s)

@@ -42,7 +42,7 @@ class Decider:
     ) -> None:
         self.log = History(records_max)
         self._shadows = {name: Shadow(name) for name in CHOOSERS}
-        """Of each policy one: its sums go on when it comes back."""
+        """A shadow for each policy: its sums go on when it comes back."""
         self.use(policy, shadow)
         self._neighbors = neighbors
         self._random = random
@@ -78,9 +78,15 @@ class Decider:
         may not be kept, if there is a reason to tell. `rank` is how good a place for it this
         cluster is: of one that is not well the best that accepts gets it, whoever that is.
         """
-        known = visit.group.neighbors.knowledge()
-        willing = known.as_good_as(rank) if rank else known.takes
+        neighbors = visit.group.neighbors
+        known = neighbors.known_now or neighbors.knowledge()
+        if rank:
+            willing = known.as_good_as(rank)
+        else:
+            willing = known.takes if visit.request.keyed else known.takes_unkeyed
         eligible = willing if may_forward else self._nobody
+        if known.limits_bytes is not None:
+            eligible = _within_limits(eligible, known.limits_bytes, visit.request.size_bytes)
         if visit.request.path or visit.tried:
             eligible = _without_those_asked(eligible, known, visit)
         draw, shadow = self._random.random(), self.shadow
@@ -110,7 +116,7 @@ class Decider:
         self.log.add(record)
         if choice != KEEP:
             choice = known.handles[choice]
-            visit.group.neighbors.sent(choice, now_s)
+            neighbors.sent(choice, now_s, visit.request.size_bytes)
         return choice
 
     def granted(self, visit: Visit, grant: Granted | None, now_s: float) -> None:
@@ -141,6 +147,7 @@ class Decider:
     ) -> None:
         """Put on record what came of a request without asking the policy: STARTED, since a server
         was free, KEPT to wait for one whatever a policy would say, or REFUSED."""
+        neighbors = visit.group.neighbors
         self.log.add(
             Decision(
                 now_s,
@@ -155,7 +162,7 @@ class Decider:
                 outcome != REFUSED,
                 servers.service_s,
                 0.0,
-                visit.group.neighbors.knowledge(),
+                neighbors.known_now or neighbors.knowledge(),
                 objection,
                 (),
                 (),
@@ -167,11 +174,19 @@ class Decider:
         )
 
 
+def _within_limits(
+    willing: tuple[bool, ...], limits_bytes: tuple[float, ...], size_bytes: int
+) -> tuple[bool, ...]:
+    """Returns which of the neighbors that take work do not lose what is so large."""
+    limited = zip(willing, limits_bytes, strict=True)
+    return tuple([is_willing and size_bytes < limit for is_willing, limit in limited])
+
+
 def _without_those_asked(
     willing: tuple[bool, ...], known: Knowledge, visit: Visit
 ) -> tuple[bool, ...]:
-    """Of the neighbors that take work those that have not refused this visit, and have not had the
-    request."""
+    """Returns which of the neighbors that take work have not refused this visit, and have not had
+    the request."""
     path, tried = visit.request.path, visit.tried
     return tuple(
         [

@@ -29,7 +29,7 @@ FORWARDED = "forwarded"
 REFUSED = "refused"
 
 RESTING = "resting"
-"""In place of a health: what runs the work here has asked to be left alone for a while."""
+"""Stands in place of a health: what runs the work here has asked to be left alone for a while."""
 
 
 @dataclass(slots=True)
@@ -58,15 +58,15 @@ class Decision:
     eligible: tuple[bool, ...] = ()
     weights: tuple[float, ...] = ()
     health: str = WELL
-    """Of this cluster: see `health`, or RESTING."""
+    """The health of this cluster: see `health`, or RESTING."""
     own: OwnLoad | None = None
-    """What the policy was told of this cluster; None where it was not asked."""
+    """The load of this cluster as the policy got it; None where it was not asked."""
     shadow: ShadowChoice | None = None
-    """What the policy that is asked along would have chosen; None where none was."""
+    """The choice of the policy that is asked along; None where none was."""
     group: str = ""
-    """Of types, to which it belongs; empty where there is one."""
+    """The group of types to which the request belongs; empty where there is one."""
     granted: Any = None
-    """What it was given (`pool.Granted`), where servers are unlike."""
+    """The grant (`pool.Granted`), where servers are unlike."""
     older_went: bool = False
     """An older one was handed on in its place: this one was kept, whatever the choice."""
 
@@ -93,7 +93,7 @@ class Decision:
 
 
 def describe(decision: Decision) -> dict[str, Any]:
-    """Returns a decision as users read it (contract, section 4, /explain).
+    """Returns a decision as users read it (docs/http.md, /explain).
 
     `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
     unknown, `reason` where nothing spoke against keeping it. What load counts for is there where a
@@ -137,7 +137,8 @@ def describe(decision: Decision) -> dict[str, Any]:
 
 
 def _neighbors(decision: Decision) -> list[dict[str, Any]]:
-    """What was known of each; where there are groups of types, also whether it serves this one."""
+    """Returns the known state of each; where there are groups of types, also whether it serves this
+    one."""
     known, loads = decision.knowledge, decision.knowledge.loads
     rows = [
         {

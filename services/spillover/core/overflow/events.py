@@ -15,7 +15,7 @@ from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 HOME = -1
-"""In place of a neighbor: the request came from a client, so this cluster is its home."""
+"""Stands in place of a neighbor: the request came from a client, so this cluster is its home."""
 
 
 class Event:
@@ -31,7 +31,7 @@ class Command:
 
 
 class SoFar(NamedTuple):
-    """What is known of an answer when it begins, as `Answer` has it of all of it: `service_s` is
+    """The known part of an answer when it begins, as `Answer` has it for all of it: `service_s` is
     the time to its head."""
 
     path: tuple[ClusterId, ...]
@@ -79,9 +79,9 @@ class ServiceEnded(Event):
     result: Any = None
     problem: str | None = None
     upstream_status: int | None = None
-    """What the service behind the handler answered, where there is one and it said no."""
+    """The status of the service behind the handler, where there is one and it said no."""
     upstream_body: Any = None
-    """What it said besides, as JSON."""
+    """The rest of that answer, as JSON."""
     retry_after_s: float | None = None
     cause: Cause | None = field(default=None, compare=False)
     """Why it is not done, for logs and metrics: nothing is decided by it."""
@@ -110,7 +110,7 @@ class NotStarted(Event):
 
 @dataclass(slots=True)
 class ServiceAsked(Event):
-    """What `AskService` has come to: the service says that it is well, or does not."""
+    """The service has answered an `AskService`: it is well, or it is not."""
 
     is_well: bool
 
@@ -124,7 +124,7 @@ class ForwardAnswered(Event):
     leg_s: float
     return_leg_s: float
     opening_s: float = 0.0
-    """Of the way there: until a connection was open. The next request will find one."""
+    """The time of the way there until a connection was open. The next request will find one."""
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class ForwardRefused(Event):
     ref: int
     load: LoadNow | None = None
     upstream_status: int | None = None
-    """By which its service has refused the work."""
+    """The status by which the neighbor's service has refused the work; None if it has not."""
 
 
 @dataclass(slots=True)
@@ -175,7 +175,7 @@ class WorkAsked(Event):
     neighbor: int
     load: LoadNow
     group: str = ""
-    """Of which group of types, and what `load` is of; empty where there is one."""
+    """The group of types that is asked for, and whose `load` this is; empty where there is one."""
 
 
 @dataclass(slots=True)
@@ -238,8 +238,8 @@ class Resume(Event):
 
 @dataclass(slots=True)
 class ServersDown(Event):
-    """What runs requests here cannot run any for now (all upstreams of `http:` are gone); `server`
-    is the number of the one that is concerned, None where that is all of them."""
+    """The servers here cannot run any request for now (all upstreams of `http:` are gone); `server`
+    is the number of the one that cannot, None for all of them."""
 
     server: int | None = None
 
@@ -320,7 +320,7 @@ class Restored(Event):
 
 @dataclass(slots=True)
 class Confirmed(Event):
-    """What `Confirm` asked for is done: the request will not be lost."""
+    """A `Confirm` is carried out: the request will not be lost."""
 
     ref: int
 
@@ -365,9 +365,10 @@ class Refuse(Command):
     retry_after_s: float
     load: LoadNow | None = None
     types: tuple[str, ...] = ()
-    """Those that are served, where the request's is not."""
+    """The types that are served, where the request's is not."""
     upstream_status: int | None = None
-    """By which the service here has refused the work of a neighbor's request."""
+    """The status by which the service here has refused the work of a neighbor's request; None if it
+    has not."""
 
 
 @dataclass(slots=True)
@@ -500,8 +501,8 @@ class SettingsRefused(Command):
 
 @dataclass(slots=True)
 class Distrust(Command):
-    """What a neighbor has told made the machine raise. It was dropped, and the neighbor is unknown
-    until it reports anew: break its stream off. Only of a machine that `spares_node`."""
+    """A neighbor's message made the machine raise. It was dropped, and the neighbor is unknown
+    until it reports anew: break its stream off. Only a machine that `spares_node` commands this."""
 
     neighbor: int
     error: Exception

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from spillover.core.overflow.admission import Admission
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import RESTING
@@ -19,6 +21,9 @@ from spillover.core.overflow.visit import QUEUED, Visit
 from spillover.model.request import Refusal
 from spillover.model.service_statuses import is_failure
 from spillover.policy.overflow.degradation import SAME
+
+if TYPE_CHECKING:
+    from spillover.core.overflow.evidence import LateHere
 
 BEHIND_IT = frozenset({None, Refusal.QUEUE_FULL, Refusal.TOO_LATE})
 """What may be said against joining the end of the queue, and not against standing first."""
@@ -38,19 +43,19 @@ class NodeFacts:
     admission: Admission
     health: Health
     home_load: HomeLoad
-    """Of all groups of types."""
+    """The load that own clients bring, in all groups of types."""
     pulling: Pulling
     """Where there is one group, that of it; its `ends` are of all."""
     truncated: int
     """Answers that had begun to pass and broke off: failed, each of them."""
     blocked: dict[str, int]
-    """By type: requests that came and found no token; only where servers are unlike."""
+    """The number of requests, by type, that came and found no token; only where servers are
+    unlike."""
     _doubtful: set[int]
     """Visits under way that were lost at a neighbor: they may have run there."""
+    late_here: LateHere
     _by_load: bool
     """Whether the policy goes by the load."""
-    _unlike: bool
-    """Whether servers are."""
 
     @property
     def queue_length(self) -> int:
@@ -134,6 +139,18 @@ class NodeFacts:
         """R, from the newest that is known."""
         return self.neighbors.accept_probability_with(self.accept_probability)
 
+    @property
+    def stranded(self) -> int:
+        """Returns how many requests are away to neighbors that are silent or fail, as far as they
+        do not count against `away_limit`: nobody knows when they come back, and others are well."""
+        rows = self.neighbors
+        count = sum(len(row.away) for row in rows if not row.known or row.there.degraded)
+        return min(count, self.settings.away_limit)
+
+    def may_send_away(self, beyond: int = 0) -> bool:
+        """Returns whether one more may be away, where so many wait `beyond` the queue's limit."""
+        return self.register.away + beyond < self.settings.away_limit + self.stranded
+
     # --- a visit --------------------------------------------------------------------------------
 
     def surely_never_ran(self, ref: int) -> bool:
@@ -151,7 +168,8 @@ class NodeFacts:
     def _has_its_place(self, visit: Visit, objection: Refusal | None) -> bool:
         """Whether it takes back the place that it left: a client's request that has waited here,
         where nothing else is wrong than that many wait behind it."""
-        has_waited = visit.is_home and visit.queued_s > 0.0 and self._by_load and not self._unlike
+        goes_by_age = self._by_load and self.servers.is_alike
+        has_waited = visit.is_home and visit.queued_s > 0.0 and goes_by_age
         return has_waited and objection in BEHIND_IT and not self.admission.elsewhere_first
 
     def is_failure(self, status: int | None) -> bool:

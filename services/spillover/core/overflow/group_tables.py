@@ -30,10 +30,10 @@ class GroupNeighbors(Neighbors):
         return handle
 
     def knowledge(self) -> Knowledge:
-        if self._knowledge is None:
+        if self.known_now is None:
             serves = tuple([row.serves for row in self])
-            self._knowledge = replace(super().knowledge(), serves=serves)
-        return self._knowledge
+            self.known_now = replace(super().knowledge(), serves=serves)
+        return self.known_now
 
     def heard(self, handle: int, report: LoadReport | None, now_s: float) -> bool:
         """Take what a whole report says of this group."""
@@ -83,13 +83,14 @@ class FederationNeighbors(Neighbors):
         self._parts = parts
         for part in parts:
             for handle, row in part.by_handle.items():
-                row.there = self.by_handle[handle].there
+                row.there, row.sizes = self.by_handle[handle].there, self.by_handle[handle].sizes
 
     def join(self, cluster: ClusterId, delay_s: float) -> int:
         handles = [part.join(cluster, delay_s) for part in self._parts]
         handle = super().join(cluster, delay_s)
+        there, sizes = self.by_handle[handle].there, self.by_handle[handle].sizes
         for part, own in zip(self._parts, handles, strict=True):
-            part.by_handle[own].there = self.by_handle[handle].there
+            part.by_handle[own].there, part.by_handle[own].sizes = there, sizes
         return handle
 
     def leave(self, handle: int) -> bool:

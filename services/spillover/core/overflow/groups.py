@@ -69,6 +69,7 @@ class Group:
         "neighbors",
         "pulling",
         "served_by",
+        "started_s",
     )
 
     def __init__(
@@ -85,11 +86,13 @@ class Group:
         self.fitting = fitting
         self.estimates = estimates
         self.is_alike = fitting is estimates
-        """Whether any own server fits it, or none."""
+        """True where all own servers fit it, or none."""
         self.neighbors = neighbors
-        """What is known of them, as far as it concerns this group."""
+        """The table of neighbors, as far as it concerns this group."""
         self.pulling = pulling
         self.home_load = home_load
+        self.started_s = 0.0
+        """When a visit of it last began to be served here."""
         self.is_known = True
         """Served by this cluster or a neighbor, by the topology."""
 
@@ -112,9 +115,9 @@ class Groups:
         self._period_s = settings.gossip_period_s
         self._random = random
         self._ends = dict.fromkeys(ENDS, 0)
-        """What came of questions for work, in all groups."""
+        """The ends of questions for work, in all groups."""
         self.home_load = HomeLoad(now_s)
-        """Of all of them."""
+        """The load that own clients bring, in all groups."""
         ids, delays_s = [one for one, _ in neighbors], [delay_s for _, delay_s in neighbors]
         told = (self._own, ids, delays_s, beat_s, self._period_s, settings.passes)
         self.only: Group | None = None
@@ -146,6 +149,8 @@ class Groups:
             self.neighbors = FederationNeighbors([group.neighbors for group in made], *told)
             self.all, self.rest = tuple(made), made[-1]
             self.named = tuple(each for each in made[:-1] if self._own in each.served_by)
+        for each in self.all:
+            each.started_s = now_s
         self.by_id = {group.id: group for group in self.all}
         self.neighbors_changed()
 
@@ -177,7 +182,7 @@ class Groups:
             group.is_known = bool(near & group.served_by or near - every)
 
     def forget(self, neighbor: int) -> None:
-        """No answer to a question for work will come from there."""
+        """Forget the questions for work that went there: no answer will come."""
         for group in self.all:
             group.pulling.forget(neighbor)
 

@@ -1,4 +1,4 @@
-"""Whether the work of a cluster fails more than others', and its way back.
+"""The health of a cluster: does its work fail more than others', and how does it come back?
 
 - *well*: as any cluster.
 - *degraded*: neighbors give it nothing, and its own clients' work goes to them. A trickle of work
@@ -23,7 +23,8 @@ from spillover.core.overflow.standing import FAILS_EVERYWHERE, Standing
 from spillover.policy.overflow.degradation import UNPROVEN
 
 PROBE_PAUSE_S = 0.25
-"""After a probe has failed that cost nothing; doubles with each, up to PROBE_PAUSE_S_MAX."""
+"""The pause after a probe has failed that cost nothing; it doubles with each, up to
+PROBE_PAUSE_S_MAX."""
 
 PROBE_PAUSE_S_MAX = 1.0
 
@@ -52,10 +53,10 @@ PATIENCE_NOT_RUN_S = 1.0
 
 SLOW_START_S = 1.0
 SLOW_START_SHARE = 0.1
-"""Of P, that neighbors are told at first."""
+"""The share of P that neighbors get at first."""
 
 SHARE_STEP = 0.05
-"""To which the share that is told is rounded, so that reports do not differ for nothing."""
+"""The share that is reported is rounded to this, so that reports do not differ for nothing."""
 
 WELL = "well"
 DEGRADED = "degraded"
@@ -89,28 +90,28 @@ class Health:
         self.state = WELL
         """WELL, DEGRADED or RECOVERING."""
         self.here = Standing(UNPROVEN)
-        """Of the work that ended here."""
+        """The standing of this place, by the work that ended here."""
         self.start_share = 1.0
-        """Of P, that is told to neighbors: below 1 while recovering."""
+        """The share of P that neighbors hear of: below 1 while recovering."""
         self.changes = 0
-        """How often `degraded` has changed."""
+        """The number of times that `degraded` has changed."""
         self._since_s = float("-inf")
-        """Of the last change."""
+        """The instant of the last change of state."""
         self._begun_s = float("-inf")
-        """Of the last degradation."""
+        """The instant of the last degradation."""
         self._degraded_s = float("-inf")
-        """Of its last failure."""
+        """The instant of the last failure while degraded."""
         self._home_s = float("-inf")
-        """When a request of an own client last came."""
+        """The instant at which a request of an own client last came."""
         self._probes: set[int] = set()
         self._probe_again_s = self._paid_again_s = 0.0
         self._pause_s = PROBE_PAUSE_S
         self._patience_s = PATIENCE_NOT_RUN_S
         self._asks = asks
         self._asked = False
-        """Whether it has been asked, and has not answered."""
+        """True while the service has been asked, and has not answered."""
         self._says_well = False
-        """By its last answer."""
+        """Whether the last answer of the service was that it is well."""
 
     @property
     def degraded(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a cluster holds in bytes, and whether one more request fits.
+"""The bytes that a cluster holds, and whether one more request fits.
 
 A request counts from its acceptance to its answer, wherever it is. `moving_bytes` is what the shell
 has besides: requests and answers that are being read, and answers that clients have not read yet.
@@ -25,7 +25,7 @@ class Held:
 
     def __init__(self, limit_bytes: int = UNLIMITED_BYTES) -> None:
         self.request_bytes = 0
-        """Of all requests that are under way."""
+        """The size of all requests that are under way."""
         self.moving_bytes = 0
         self.wanted_bytes = 0
         """The size of the neighbors' request that last did not fit: less room is none."""
@@ -57,7 +57,8 @@ class Held:
         return wanted_bytes <= self._foreign_limit_bytes
 
     def move(self, moving_bytes: int, wanted_bytes: int = 0) -> None:
-        """What is moving has changed, or a neighbor's request of this size was not read."""
+        """Note that the moving bytes have changed, or that a neighbor's request of this size was
+        not read."""
         self.moving_bytes = moving_bytes
         if wanted_bytes and self.can_fit(wanted_bytes, False):
             self.wanted_bytes = wanted_bytes

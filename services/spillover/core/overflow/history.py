@@ -12,22 +12,26 @@ from typing import Any
 
 from spillover.core.overflow.decisions import Decision, describe
 from spillover.model.ids import ClusterId, RequestId
-from spillover.model.request import Answer, Outcome
+from spillover.model.request import Outcome
 
 ENDED = "ended"
 REFUSED_BY = "refused_by"
 LOST_AT = "lost_at"
+"""No answer will come, or it is so late that it is not waited for."""
 CANCEL_ASKED = "cancel_asked"
 NOT_STARTED = "not_started"
 FAILED_HERE = "failed_here"
 FAILED_AT = "failed_at"
-"""As a probe of a place that fails its work: it has a key, and is decided again."""
+"""A probe at a place that fails its work has failed: the request has a key, and is decided
+again."""
 GIVEN_BACK = "given_back"
 PULLED_BY = "pulled_by"
 BEGAN = "answer_began"
 """Nothing is decided about it any more."""
 WENT_FIRST = "went_first"
 """Handed on in place of a newer one, of which the policy said so."""
+LEFT_IN_TIME = "left_in_time"
+"""It waited, and would have been late here."""
 
 
 @dataclass(slots=True)
@@ -63,11 +67,13 @@ class Ending:
 class History:
     """The last `limit` records of one cluster."""
 
-    __slots__ = ("_ring", "add")
+    __slots__ = ("_ring", "add", "add_end")
 
     def __init__(self, limit: int) -> None:
         self._ring: deque[Decision | Note | Ending] = deque(maxlen=limit)
         self.add: Callable[[Decision | Note], None] = self._ring.append
+        self.add_end: Callable[[Ending], None] = self._ring.append
+        """Keeps how a visit has ended. Who listens is not told."""
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -86,22 +92,6 @@ class History:
     def last(self) -> Decision | Note | Ending | None:
         """Returns the newest record."""
         return self._ring[-1] if self._ring else None
-
-    def end(self, request_id: RequestId, answer: Answer, at_s: float) -> None:
-        """A visit has its answer."""
-        self._ring.append(
-            Ending(
-                at_s,
-                request_id,
-                answer.outcome,
-                answer.path,
-                answer.queued_s,
-                answer.network_s,
-                answer.service_s,
-                answer.problem,
-                answer.upstream_status,
-            )
-        )
 
     def of(self, request_id: str) -> list[Decision]:
         """Returns the decisions still held that concern one request, oldest first."""

@@ -1,5 +1,5 @@
-"""What the own clients of a cluster bring: arrivals are counted, and made a rate when it is asked
-for."""
+"""The load that the own clients of a cluster bring: arrivals are counted, and made a rate when it
+is asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from spillover.policy.overflow.home_load import home_rate, load_of
 
 
 class HomeLoad:
-    """Of one cluster. `arrivals` counts those since the rate was last asked for."""
+    """The home load of one cluster. `arrivals` counts those since the rate was last asked for."""
 
     __slots__ = ("_at_s", "_rate_hz", "arrivals", "load")
 
@@ -16,7 +16,7 @@ class HomeLoad:
         self._rate_hz = 0.0
         self._at_s = now_s
         self.load = 0.0
-        """As it was when it was last asked for: by the last report, at the latest."""
+        """The load when it was last asked for: at the last report, at the latest."""
 
     def at(self, now_s: float, departure_s: float) -> float:
         """Returns the load of a cluster that has one departure each `departure_s`."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 
+from spillover.core.overflow.events import Refuse
 from spillover.model.ids import name_of
 from spillover.model.request import REPLAYED, Answer, Request
 
@@ -43,6 +44,7 @@ class IdempotencyRecord:
         "name",
         "received_bytes",
         "ref",
+        "refusal",
         "size_bytes",
         "trace",
         "type",
@@ -58,13 +60,15 @@ class IdempotencyRecord:
         self.received_bytes = request.size_bytes
         self.ref = ref
         self.fingerprint = fingerprint
-        """Of the body it came with; None if it came without a name."""
+        """The fingerprint of the body it came with; None if it came without a name."""
         self.lasting = asynchronous or fingerprint is not None
         self.fetched = not asynchronous
         """Whether nobody needs to come for the answer any more."""
         self.client_left = False
         """Whether who asked has gone, or may have gone, without the answer."""
         self.answer: Answer | None = None
+        self.refusal: Refuse | None = None
+        """Why the request was not accepted, or None; its entry is withdrawn then."""
         self.ended_s = 0.0
         self.size_bytes = 0
         """What it is reckoned to take, once it has its answer."""
@@ -144,7 +148,12 @@ class IdempotencyTable:
         """The request has ended."""
         entry.answer = answer
         entry.ended_s = now_s
-        entry.size_bytes = size_bytes = _size_bytes(answer)
+        size_bytes = ENTRY_BYTES
+        if answer.result is not None:
+            size_bytes += len(memoryview(answer.result))
+        if answer.upstream_body is not None:
+            size_bytes += len(memoryview(answer.upstream_body))
+        entry.size_bytes = size_bytes
         if not entry.lasting:
             self._brief.append(entry)
             self._brief_bytes += size_bytes
@@ -193,9 +202,9 @@ class IdempotencyTable:
         assert all(one in self._by_id for one in self._lasting)
         assert len(self._lasting) <= self._limit
         assert len(self._brief) <= BRIEF_LIMIT
-        assert self._bytes == sum(_size_bytes(entry.answer) for entry in lasting)
+        assert self._bytes == sum(entry.size_bytes for entry in lasting)
         assert self._bytes <= self._limit_bytes
-        assert self._brief_bytes == sum(_size_bytes(entry.answer) for entry in self._brief)
+        assert self._brief_bytes == sum(entry.size_bytes for entry in self._brief)
         assert self._brief_bytes <= BRIEF_LIMIT_BYTES
         assert self.unfetched == sum(not entry.fetched for entry in lasting)
 
@@ -229,14 +238,3 @@ class IdempotencyTable:
         """Its name may have been taken again since."""
         if self._by_id.get(entry.id) is entry:
             del self._by_id[entry.id]
-
-
-def _size_bytes(answer: Answer | None) -> int:
-    if answer is None:
-        return ENTRY_BYTES
-    size_bytes = ENTRY_BYTES
-    if answer.result is not None:
-        size_bytes += len(memoryview(answer.result))
-    if answer.upstream_body is not None:
-        size_bytes += len(memoryview(answer.upstream_body))
-    return size_bytes

@@ -18,21 +18,26 @@ class Knowledge:
     ids: tuple[ClusterId, ...]
     handles: tuple[int, ...]
     loads: NeighborLoads
-    """What policies are given."""
+    """The loads that policies get."""
     accept: tuple[float, ...]
     reported_s: tuple[float, ...]
     known: tuple[bool, ...]
     accepting: tuple[bool, ...]
     degraded: tuple[bool, ...]
     takes: tuple[bool, ...]
-    """Who may be given work by a cluster that is well: accepts and does it or has it done well, or
-    takes a probe."""
+    """The neighbors that may get work from a cluster that is well: they accept and do it or have it
+    done well, or take a probe."""
+    takes_unkeyed: tuple[bool, ...]
+    """The same for work that must not run twice: a place that may lose it is tried with that only
+    if no other has come."""
     ranks: tuple[float, ...]
     """How good a place for work each is, the less the better."""
     best: float
     """The least of those that accept; infinity if none does."""
+    limits_bytes: tuple[float, ...] | None = None
+    """The size from which on each neighbor loses requests; None where none does."""
     serves: tuple[bool, ...] | None = None
-    """Who serves the group of types; None where there is one, which all serve."""
+    """The neighbors that serve the group of types; None where there is one, which all serve."""
 
     def as_good_as(self, own: float) -> tuple[bool, ...]:
         """Returns who may be given work by a cluster of this rank, which is not well: the best of
@@ -56,6 +61,8 @@ class NeighborView:
     age_s: float | None
     alive: bool
     degraded: bool = False
+    avoided: bool = False
+    missed: int = 0
     ahead: int = 0
     load: float = 0.0
     load_age_s: float | None = None

@@ -1,6 +1,6 @@
-"""The ledger of one cluster: what became of every request that it ever accepted.
+"""The ledger of one cluster: the end of every request that it ever accepted.
 
-Two balances hold after every event (contract, section 4): `home.accepted` is the sum of the other
+Two balances hold after every event: `home.accepted` is the sum of the other
 home entries, and `foreign.received` of the other foreign ones.
 """
 
@@ -15,7 +15,7 @@ HOME_ENDS = ("done", "failed", "expired", "cancelled")
 FOREIGN_STATES = ("queued", "running", "handed_on")
 FOREIGN_ENDS = ("answered", "cancelled")
 FAILURES = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
-"""What was rejected or is unknown counts as failed: its client got an error."""
+"""Ends that count as failed, rejected and unknown ones too: the client got an error."""
 
 
 class Ledger:

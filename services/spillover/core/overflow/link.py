@@ -46,7 +46,8 @@ RETRY_LONGEST_S = 1.0
 
 CANCEL_ATTEMPTS_MAX = 5
 CANCEL_AGAIN_S = 0.1
-"""Until the second attempt; doubles with each. A cancel may overtake its forward, or be lost."""
+"""The pause before the second attempt; it doubles with each. A cancel may overtake its forward, or
+be lost."""
 
 NOT_LEFT = -1
 
@@ -98,13 +99,6 @@ class CancelFailed:
 @dataclass(slots=True)
 class CancelDue:
     """The pause of a `CancelLater` is over."""
-
-    ref: int
-
-
-@dataclass(slots=True)
-class GivenUp:
-    """The answer to `GiveUp`: how far the forward got is to be settled now."""
 
     ref: int
 
@@ -169,13 +163,6 @@ class CancelLater:
 
 
 @dataclass(slots=True)
-class GiveUp:
-    """Tell `GivenUp`. One at a time: what comes of one may recall the next."""
-
-    ref: int
-
-
-@dataclass(slots=True)
 class Tell:
     """The cluster hears of this event."""
 
@@ -196,7 +183,7 @@ class LinkMachine:
         self.neighbor = neighbor
         self._random = random
         self._away: dict[int, int] = {}
-        """By forward: how often its cancel was sent, or NOT_LEFT."""
+        """How often the cancel of each forward was sent, or NOT_LEFT."""
         self.has_heard = False
         """Whether anything has come on the present stream."""
         self._attempt = 0
@@ -208,7 +195,6 @@ class LinkMachine:
             CancelAsked: self._cancel_asked,
             CancelFailed: self._cancel_failed,
             CancelDue: self._cancel_due,
-            GivenUp: self._given_up,
             StreamBegun: self._stream_begun,
             StreamHeard: self._stream_heard,
             StreamEnded: self._stream_ended,
@@ -247,10 +233,10 @@ class LinkMachine:
 
     # --- forwards -----------------------------------------------------------------------------
 
-    def hand_over(self, ref: int) -> None:
-        """Takes a request for the neighbor. The shell has it leave, and says `left` when it does:
-        the neighbor may have it then."""
-        self._away[ref] = NOT_LEFT
+    def hand_over(self, ref: int, *, has_left: bool = False) -> None:
+        """Takes a request for the neighbor. The shell has it leave at once, or says `left` when it
+        does: the neighbor may have it then."""
+        self._away[ref] = 0 if has_left else NOT_LEFT
 
     def left(self, ref: int) -> None:
         """Notes that the forward is out of our hands."""
@@ -277,17 +263,17 @@ class LinkMachine:
             self._out.append(LetGo(event.ref))
             self._out.append(Ended(event.ref, RECALLED))
 
-    def _given_up(self, event: GivenUp) -> None:
-        """The neighbor is frozen, cut off, or gone without a word. What it holds is lost; what has
-        not left surely is not there."""
-        ref = event.ref
-        if (cancels := self._away.pop(ref, None)) is None:
-            return
-        self._out.append(LetGo(ref))
-        if cancels == NOT_LEFT:
-            self._out.append(Ended(ref, REFUSED, ev.ForwardRefused(ref)))
-        else:
-            self._out.append(Ended(ref, LOST, ev.ForwardLost(ref)))
+    def _give_all_up(self) -> None:
+        """Ends all that is away: the neighbor is frozen, cut off, or gone without a word. What it
+        holds is lost; what has not left surely is not there, and never leaves: all is let go of
+        before any end is told, since whoever hears of one may do what was due."""
+        away, self._away = self._away, {}
+        self._out += map(LetGo, away)
+        for ref, cancels in away.items():
+            if cancels == NOT_LEFT:
+                self._out.append(Ended(ref, REFUSED, ev.ForwardRefused(ref)))
+            else:
+                self._out.append(Ended(ref, LOST, ev.ForwardLost(ref)))
 
     # --- cancels ------------------------------------------------------------------------------
 
@@ -332,7 +318,3 @@ class LinkMachine:
         draw = self._random.random()
         self._out.append(Reconnect(backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)))
         self._attempt += 1
-
-    def _give_all_up(self) -> None:
-        for ref in self._away:
-            self._out.append(GiveUp(ref))

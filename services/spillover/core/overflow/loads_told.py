@@ -1,7 +1,6 @@
-"""What a choice by load was made from, as users read it: what was known, how old that was, what it
-was taken to mean. All is computed anew from the record, by the functions that the choice was made
-with (`policy.overflow.adaptive`).
-"""
+"""The basis of a choice by load, as users read it: the known loads, their age, and the waits that
+they meant. All is computed anew from the record, by the functions that the choice was made with
+(`policy.overflow.adaptive`)."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from spillover.core.overflow.shadow import ShadowChoice
 from spillover.model.ids import ClusterId
 from spillover.policy.overflow import adaptive
 from spillover.policy.overflow.base import KEEP, NeighborLoads, OwnLoad
+from spillover.policy.overflow.stranded import STUCK_SERVICES
 
 
 def of_choice(
@@ -33,13 +33,20 @@ def of_choice(
         before = f"The loads of neighbors were told {_ms(mean_ms)} before"
         how = "as here" if draw < trust else "here by the paper's draw"
         known = f"{before}: adaptive goes by them in {trust:.0%} of such choices, {how}."
+    waits = f"A request that joins this queue waits about {_ms(here_ms)}."
+    if own.still_s > STUCK_SERVICES * own.service_s:
+        waits = (
+            f"A request that joins this queue would wait about {_ms(here_ms)}, but no service has "
+            f"begun for {_ms(own.still_s * 1e3)}: it goes to a neighbor with an idle server "
+            "first, else to one with a shorter queue."
+        )
     return {
         "home_load": own.load,
         "departure_ms": own.departure_s * 1e3,
         "wait_ms": here_ms,
         "trust": trust,
         "by_draw": trust is not None and draw >= trust,
-        "words": f"A request that joins this queue waits about {_ms(here_ms)}. {known}",
+        "words": f"{waits} {known}",
     }
 
 

@@ -16,7 +16,8 @@ neighbors first, and what a neighbor has sent goes back.
 
 What bounds it: all that it holds by `held_limit_bytes`; the queue by `queue_limit`, requests away
 by `away_limit`, and both together by the sum, which is how long the queue can become when all that
-are away come back refused; hops by `max_hops`; what is remembered for `/explain` by `records_max`.
+are away come back refused (up to as many again may be stranded at neighbors that are silent or
+fail); hops by `max_hops`; what is remembered for `/explain` by `records_max`.
 What `admission` objects to is refused if it comes from a neighbor, and handed on if it comes from a
 client and a neighbor accepts.
 
@@ -33,15 +34,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from random import Random
-from typing import Any, cast
+from typing import Any
 
+from spillover.core.overflow import asking, evidence
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.admission import Admission
-from spillover.core.overflow.asking import first_to_go, is_stranded, questions, to_offer, work_for
 from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import KEPT, REFUSED, STARTED, Decision
-from spillover.core.overflow.evidence import EVIDENCE, learn, learn_of
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Group, Groups
 from spillover.core.overflow.health import WELL, Health
@@ -51,19 +51,20 @@ from spillover.core.overflow.history import (
     FAILED_AT,
     FAILED_HERE,
     GIVEN_BACK,
+    LEFT_IN_TIME,
     LOST_AT,
     NOT_STARTED,
     PULLED_BY,
     REFUSED_BY,
+    Ending,
     Note,
 )
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.parting import Parting
-from spillover.core.overflow.pool import ServerPool, TokenPool
+from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.pools import pool_of
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
-from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import Carried, NodeSettings
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.core.tokens.answers import NOT_RUN
@@ -75,9 +76,12 @@ from spillover.model.unlike_servers import QUEUE
 from spillover.policy.overflow.base import KEEP
 from spillover.policy.overflow.choosers import BY_LOAD, ISOLATED
 from spillover.policy.overflow.degradation import BAD
+from spillover.policy.overflow.lateness import GRACE_S
+from spillover.policy.overflow.stranded import next_look_s
 
 OFFERS_MAX = 16
-"""Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""
+"""A neighbor that has just reported is offered at most so many waiting requests; each of its
+answers then brings one more."""
 
 UNTRIED = frozenset({Refusal.BLOCKED, Refusal.UNKNOWN_TYPE})
 """Objections for which also a client's request is not offered to neighbors."""
@@ -126,6 +130,7 @@ class NodeMachine(NodeFacts):
             settings.policy, self.neighbors, random, settings.records_max, settings.shadow
         )
         self.health = Health(asks=settings.asks)
+        self.late_here = evidence.LateHere()
         self.admission = Admission(
             settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
         )
@@ -133,11 +138,10 @@ class NodeMachine(NodeFacts):
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self.home_load = self.groups.home_load
         self.pulling = self.groups.rest.pulling
-        self._unlike = not isinstance(servers, FifoServers)
         self.blocked = Counter[str]()
         self._use(settings.policy, settings.shadow)
         self._told_to_drain = False
-        """By operators."""
+        """Whether operators have told the node to drain."""
         self._down = False
         """All servers, whatever is said of single ones."""
         self.truncated = 0
@@ -181,7 +185,7 @@ class NodeMachine(NodeFacts):
 
     def next_deadline(self) -> float:
         return min(
-            self.register.deadlines.next_s,
+            self.register.next_s,
             self._gossip.next_s,
             self.admission.lame_until_s,
             self.neighbors.next_silence_s,
@@ -207,7 +211,8 @@ class NodeMachine(NodeFacts):
     # --- a request comes in -------------------------------------------------------------------
 
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
-        visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
+        origin, is_home = event.origin, event.origin == ev.HOME
+        visit = Visit(event.ref, event.request, origin, is_home, event.deadline_s, now_s)
         visit.group = group = self._only or self.groups.of(event.request.type)
         if visit.is_home:
             self.home_load.arrivals += 1
@@ -249,7 +254,7 @@ class NodeMachine(NodeFacts):
     def _place_new(self, visit: Visit, now_s: float) -> None:
         """Keep, hand on, or refuse: no server takes it at once and it is not yet accepted."""
         objection = self.admission.objection(visit, now_s)
-        if self._unlike and self.admission.blocks(visit):
+        if not self.servers.is_alike and self.admission.blocks(visit):
             self.blocked[visit.request.type] += 1
         if (
             objection is not None
@@ -271,9 +276,10 @@ class NodeMachine(NodeFacts):
         """Returns which is handed on where a client's request that comes now is to go: the oldest
         that is better off there, else what comes would overtake it. That stays in its place."""
         decision = self.decider.log.last
-        if self._unlike or not visit.is_home or not isinstance(decision, Decision):
+        may_wait = self.servers.is_alike and visit.is_home
+        if not may_wait or not isinstance(decision, Decision):
             return visit
-        older = first_to_go(self, visit, decision, now_s)
+        older = asking.first_to_go(self, visit, decision, now_s)
         if older is None:
             return visit
         self.decider.older_went(decision, older, self.neighbors.by_handle[choice].id)
@@ -320,19 +326,18 @@ class NodeMachine(NodeFacts):
 
     def _wait_first(self, visit: Visit, now_s: float) -> None:
         """It was older than all that wait now, or nearly so."""
-        servers = cast("FifoServers", self.servers)
-        self.decider.note(visit, KEPT, servers, now_s, None, self.condition)
+        self.decider.note(visit, KEPT, self.servers, now_s, None, self.condition)
         self.register.enter(visit, QUEUED, now_s)
-        servers.rejoin(visit)
+        self.servers.join(visit, first=True)
 
     def _choose(
         self, visit: Visit, now_s: float, objection: Refusal | None, *, may_keep: bool = True
     ) -> int:
-        settings, away, servers = self.settings, self.register.away, self.servers
+        settings, servers = self.settings, self.servers
         may_keep = may_keep and objection is None and not self.admission.elsewhere_first
         if (
-            self._unlike
-            and may_keep
+            may_keep
+            and not servers.is_alike
             and (
                 servers.seats(visit)
                 or (servers.on_block == QUEUE and not visit.group.fitting.resting)
@@ -344,12 +349,10 @@ class NodeMachine(NodeFacts):
         load = group.home_load.at(now_s, group.fitting.departure_s) if self._tells_load else 0.0
         unreported = group.neighbors.unreported()
         own = group.estimates.own_load(visit, may_keep, load, now_s, unreported)
-        could_wait = servers.waiting - (visit.place is not None) + away
-        may_forward = (
-            len(visit.request.path) < settings.max_hops
-            and away < settings.away_limit
-            and could_wait < settings.queue_limit + settings.away_limit
-        )
+        beyond = max(0, servers.waiting - (visit.place is not None) - settings.queue_limit)
+        is_roomy = self.register.away + beyond < settings.away_limit  # as it mostly is
+        has_room = is_roomy or self.may_send_away(beyond)
+        may_forward = has_room and len(visit.request.path) < settings.max_hops
         rank = 0.0
         if servers.down or not group.fitting.up:
             rank = math.inf
@@ -366,6 +369,8 @@ class NodeMachine(NodeFacts):
                 self.servers.join(visit)
             return
         visit.target = target = self.neighbors.by_handle[choice]
+        row = visit.group.neighbors.by_handle[choice]
+        visit.missed, visit.promised = False, row.ahead + len(row.sent_s) <= 0
         self.register.enter(visit, AWAY, now_s)
         if target.ramp_since_s is not None:
             self.neighbors.pace(target, now_s)
@@ -396,7 +401,7 @@ class NodeMachine(NodeFacts):
     def _give_back(self, visit: Visit, now_s: float) -> None:
         """A neighbor's request goes back to it undone: it decides again."""
         self.decider.log.add(Note(now_s, visit.request.id, GIVEN_BACK, visit.request.path[-1]))
-        self.register.give_back(visit)
+        self.register.end(visit, None)
         self.health.forget(visit.ref)
         self._refuse(visit, Refusal.DEGRADED, now_s)
 
@@ -410,9 +415,10 @@ class NodeMachine(NodeFacts):
             self._end(visit, Outcome.EXPIRED, now_s)
             return
         server = self.servers.occupy(visit)
+        visit.group.started_s = now_s
         self.register.enter(visit, RUNNING, now_s)
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s, server))
-        if self._unlike:
+        if not self.servers.is_alike:
             self.decider.granted(visit, self.servers.granted(visit.ref), now_s)
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
@@ -431,10 +437,10 @@ class NodeMachine(NodeFacts):
         # longer than usual: then it only could have been more.
         if outcome is DONE or event.service_s > servers.service_s:
             servers.served(ref, event.service_s)
-        if outcome is DONE:
-            self._serve_queue(now_s)
-        else:
+        if outcome is not DONE:
             self._serve_turned(now_s)
+        elif servers.waiting or not servers.is_alike:
+            self._serve_queue(now_s)
         if self._by_load:
             self._ask_for_work(now_s)
 
@@ -444,9 +450,9 @@ class NodeMachine(NodeFacts):
         servers, ref, outcome = self.servers, event.ref, event.outcome
         failed = outcome is FAILED and self.is_failure(event.upstream_status)
         servers.not_done(ref, failed=failed)
-        if self._unlike and outcome in EVIDENCE:
+        if outcome in evidence.EVIDENCE:
             said = outcome if failed or outcome is not FAILED else Outcome.REJECTED
-            cast("TokenPool", servers).said(ref, said, event.problem)
+            servers.said(ref, said, event.problem)
         self._free_server(ref, now_s, servers.service_s - event.service_s if failed else 0.0)
         if visit is None:
             return False
@@ -487,9 +493,7 @@ class NodeMachine(NodeFacts):
         pause_s = self.servers.refused_pause_s() if event.refused else 0.0
         busy_s = max(self.servers.service_s, pause_s) if event.refused else 0.0
         self.servers.not_done(event.ref, failed=event.refused)
-        where = None
-        if self._unlike and event.refused:
-            where = cast("TokenPool", self.servers).said(event.ref, NOT_RUN, event.problem)
+        where = self.servers.said(event.ref, NOT_RUN, event.problem) if event.refused else None
         self._free_server(event.ref, now_s, busy_s - event.service_s)
         if event.retry_after_s:
             self._rest(event.ref, event.retry_after_s, now_s)
@@ -507,18 +511,18 @@ class NodeMachine(NodeFacts):
         unlike servers another one of them is tried before that, and nobody has to know."""
         is_news, visit.undone = visit.undone is None, event.problem
         visit.undone_by = event.cause
-        if event.refused and self._unlike:
-            if cast("TokenPool", self.servers).refused(visit):
+        if event.refused and not self.servers.is_alike:
+            if self.servers.refused(visit):
                 visit.refused_with = None
                 return self.servers.resting or self.servers.down
             is_news, visit.refused_by_all = not visit.refused_by_all, True
         visit.refused_with = event.upstream_status
         # That one request is refused again and again says no more of the others, and nothing of
         # those for which other servers are there.
-        others_go_on = self._unlike and is_stranded(visit) and not self.servers.resting
+        others_go_on = asking.is_stranded(visit) and not self.servers.resting
         if event.refused and not others_go_on and (is_news or self.health.here.degraded):
             rest_s = min(event.retry_after_s or 0.0, REST_S_MAX)
-            if learn(self, visit, now_s, failed=True, not_run=True, rest_s=rest_s):
+            if evidence.learn(self, visit, now_s, failed=True, not_run=True, rest_s=rest_s):
                 self._health_changed(now_s)
         return event.refused or self.servers.resting or self.servers.down
 
@@ -545,13 +549,13 @@ class NodeMachine(NodeFacts):
 
     def _learn_from(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
         """Work has ended here, in one way or another."""
-        if event.outcome not in EVIDENCE:
+        if event.outcome not in evidence.EVIDENCE:
             return
         self.servers.refusals = 0
         failed = event.outcome is FAILED
         if failed and not self.is_failure(event.upstream_status):
             return
-        if learn(self, visit, now_s, failed=failed):
+        if evidence.learn(self, visit, now_s, failed=failed):
             self._health_changed(now_s)
 
     def _health_changed(self, now_s: float) -> None:
@@ -584,11 +588,14 @@ class NodeMachine(NodeFacts):
     # --- an answer begins ---------------------------------------------------------------------
 
     def _response_began(self, event: ev.ResponseBegan, now_s: float) -> None:
-        """From now on it stays where it is. What was sent is needed no more: it is not kept for as
-        long as the answer takes."""
+        """Keep the visit where it is from now on. What was sent is needed no more: it is not kept
+        for as long as the answer takes."""
         visit = self.register.visits.get(event.ref)
         if visit is None or visit.answering or visit.state not in (RUNNING, AWAY):
             return
+        if visit.state is AWAY:
+            evidence.notice_lateness(self, visit, now_s)
+            evidence.learn_of_size(visit, now_s)
         visit.answering = True
         visit.deadline_s = math.inf
         request = visit.request
@@ -627,13 +634,17 @@ class NodeMachine(NodeFacts):
         visit = self.register.visits.get(event.ref)
         if visit is not None and visit.state is AWAY:  # else it was given up before
             answer, target = event.answer, visit.target
+            target.away.came_back_s = now_s
             self.neighbors.took(target, event.leg_s - event.opening_s)
             if answer.load is not None:
                 self._heard_load(visit.group, target.handle, answer.load, now_s)
             was_bad, outcome = target.rank >= BAD, answer.outcome
             failed = outcome is FAILED and self.is_failure(answer.upstream_status)
-            if failed or not (target.there.is_calm or outcome is FAILED):
-                learn_of(self, visit, outcome, now_s)
+            if now_s - visit.since_s > GRACE_S:
+                evidence.notice_lateness(self, visit, now_s)
+            is_calm = target.there.is_calm and target.sizes.is_calm
+            if failed or not (is_calm or outcome is FAILED):
+                evidence.learn_of(self, visit, outcome, now_s)
             if failed and was_bad and self._may_do_better(visit, now_s):
                 self._come_back(visit, FAILED_AT, now_s)
                 self._doubtful.add(visit.ref)
@@ -656,6 +667,7 @@ class NodeMachine(NodeFacts):
             if visit.answering:
                 self._broken_off(visit, now_s)
                 return
+            evidence.notice_lateness(self, visit, now_s)
             if event.upstream_status is not None:
                 visit.refused_there = visit.target.id, event.upstream_status
             self._come_back(visit, REFUSED_BY, now_s)
@@ -668,6 +680,11 @@ class NodeMachine(NodeFacts):
         if visit.answering:
             self._broken_off(visit, now_s)
             return
+        evidence.learn_missed(self, visit, now_s)
+        self._lost_there(visit, now_s)
+
+    def _lost_there(self, visit: Visit, now_s: float) -> None:
+        """A neighbor will not answer: nobody knows whether it ran."""
         self._come_back(visit, LOST_AT, now_s)
         lost = f"cluster {visit.target.id} was lost before it answered"
         if visit.cancelling:
@@ -692,6 +709,7 @@ class NodeMachine(NodeFacts):
             self.servers.stuck.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
         elif was_away:
+            evidence.learn_missed(self, visit, now_s, evidence.chance_of(visit, now_s))
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target.handle))
         is_late = outcome is Outcome.EXPIRED
@@ -705,7 +723,7 @@ class NodeMachine(NodeFacts):
         self._reply(visit, answer, now_s)
         if was_away and visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
-        if had_place and self._unlike:
+        if had_place and not self.servers.is_alike:
             self._serve_queue(now_s)  # it may have had a token
 
     def _reply(self, visit: Visit, answer: Answer, now_s: float, delay_s: float = 0.0) -> None:
@@ -714,9 +732,20 @@ class NodeMachine(NodeFacts):
             self._doubtful.discard(visit.ref)
         if self.health.here.degraded:
             self.health.forget(visit.ref)
-        self.decider.log.end(visit.request.id, answer, now_s)
+        ended = Ending(
+            now_s,
+            visit.request.id,
+            answer.outcome,
+            answer.path,
+            answer.queued_s,
+            answer.network_s,
+            answer.service_s,
+            answer.problem,
+            answer.upstream_status,
+        )
+        self.decider.log.add_end(ended)
         # What has expired is not waited for any more where it came from.
-        tells = self._tells_load and not visit.is_home and answer.outcome in EVIDENCE
+        tells = self._tells_load and not visit.is_home and answer.outcome in evidence.EVIDENCE
         answer.load = self._gossip.load_now(self, visit.group, now_s) if tells else None
         self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
 
@@ -741,9 +770,10 @@ class NodeMachine(NodeFacts):
         neighbors are told the load with all else: it is to see what it would see, no more."""
         self.decider.use(policy, shadow)
         self._by_load = self.admission.bounds_foreign = policy in BY_LOAD
+        self.register.looks = self._by_load
         self._tells_load = self._by_load or shadow in BY_LOAD
         # Of unlike servers each group of types would have a way of its own.
-        self.admission.hands_on = policy != ISOLATED and not self._unlike
+        self.admission.hands_on = policy != ISOLATED and self.servers.is_alike
         for group in self.groups.all:
             group.neighbors.loads_count = self._by_load
 
@@ -766,7 +796,8 @@ class NodeMachine(NodeFacts):
 
     def _ask_for_work(self, now_s: float) -> None:
         """Ask neighbors whose queues may be worth the way for servers that have no work here."""
-        self._out.extend(questions(self, self._gossip, now_s))
+        if self.neighbors.by_handle:
+            self._out.extend(asking.questions(self, self._gossip, now_s))
 
     def _no_work_there(self, event: ev.NoWorkThere, now_s: float) -> None:
         group = self.groups.by_id.get(event.group)
@@ -783,16 +814,33 @@ class NodeMachine(NodeFacts):
         if group is None or (neighbor := self.neighbors.by_handle.get(handle)) is None:
             return
         group.neighbors.heard_load(handle, event.load, now_s)
-        visit = work_for(self, group, handle, now_s) if self._by_load else None
+        visit = asking.work_for(self, group, handle, now_s) if self._by_load else None
         if visit is None:
             load = self._gossip.load_now(self, group, now_s)
             self._out.append(ev.NoWork(handle, load, event.group))
             return
-        self.decider.log.add(Note(now_s, visit.request.id, PULLED_BY, neighbor.id))
+        self._let_go(visit, neighbor, PULLED_BY, now_s)
+
+    def _look_again(self, visit: Visit, now_s: float) -> None:
+        """A part of its time is over, or all of it. What waits, and would be late here by what is
+        known now, goes where it is in time."""
+        if visit.deadline_s <= now_s:
+            self._end(visit, Outcome.EXPIRED, now_s)
+            return
+        due_s = next_look_s(visit.came_s, visit.deadline_s, now_s)
+        self.register.look_again(visit, due_s)
+        if visit.place is not None and self._by_load:
+            neighbor = asking.in_time_at(self, visit, now_s)
+            if neighbor is not None:
+                self._let_go(visit, neighbor, LEFT_IN_TIME, now_s)
+
+    def _let_go(self, visit: Visit, neighbor: Neighbor, why: str, now_s: float) -> None:
+        """Hand on what waits, whatever the policy said when it came."""
+        self.decider.log.add(Note(now_s, visit.request.id, why, neighbor.id))
         self._unqueue(visit, now_s)
-        group.neighbors.sent(handle, now_s)
-        self._place(visit, handle, now_s, pulled=True)
-        if self._unlike:
+        visit.group.neighbors.sent(neighbor.handle, now_s, visit.request.size_bytes)
+        self._place(visit, neighbor.handle, now_s, pulled=why == PULLED_BY)
+        if not self.servers.is_alike:
             self._serve_queue(now_s)  # it may have had a token
 
     # --- neighbors, time, operators -----------------------------------------------------------
@@ -803,6 +851,9 @@ class NodeMachine(NodeFacts):
         if (neighbor := self.neighbors.by_handle.get(event.neighbor)) is not None:
             if neighbor.ramp_since_s is not None:
                 self.neighbors.pace(neighbor, now_s)
+            for visit in evidence.look_for_late(self, neighbor, now_s):
+                self._out.append(ev.Recall(visit.ref, neighbor.handle))
+                self._lost_there(visit, now_s)
             self._offer_again(neighbor, now_s, OFFERS_MAX)
 
     def _join(self, event: ev.Join, now_s: float) -> None:
@@ -852,9 +903,9 @@ class NodeMachine(NodeFacts):
             self._publish(now_s)
 
     def _woke(self, event: ev.TimerFired, now_s: float) -> None:
-        while (ref := self.register.deadlines.pop_due(now_s)) is not None:
-            if not (visit := self.register.visits[ref]).answering:
-                self._end(visit, Outcome.EXPIRED, now_s)
+        while (visit := self.register.pop_due(now_s)) is not None:
+            if not visit.answering:
+                self._look_again(visit, now_s)
         rested = False
         if self.servers.next_s <= now_s:
             rested = self.servers.wake(now_s)
@@ -910,11 +961,9 @@ class NodeMachine(NodeFacts):
         """Nobody is sent away: what is here beyond the new limits stays till it ends."""
         news = {name: told for name, told in asdict(event).items() if told is not None}
         servers, register = self.servers, self.register
-        if "servers" in news:
-            if not isinstance(servers, FifoServers):
-                self._out.append(ev.SettingsRefused("the servers of this cluster are unlike"))
-                return
-            servers.resize(news["servers"])
+        if "servers" in news and not servers.resize(news["servers"]):
+            self._out.append(ev.SettingsRefused("the servers of this cluster are unlike"))
+            return
         self.settings = replace(self.settings, **news)
         self.admission.use(self.settings)
         self.held.use(self.settings.held_limit_bytes)
@@ -928,7 +977,7 @@ class NodeMachine(NodeFacts):
         self._turn_servers(event.server, now_s, up=False)
 
     def _servers_up(self, event: ev.ServersUp, now_s: float) -> None:
-        if not self._unlike or event.server is None:  # else it is that server's rest that ends
+        if event.server is None:  # else it is that server's rest that ends
             self.servers.end_rest()  # what is there again has not asked for it
         self._turn_servers(event.server, now_s, up=True)
 
@@ -940,15 +989,12 @@ class NodeMachine(NodeFacts):
         self._servers_changed(now_s)
 
     def _tokens_set(self, event: ev.TokensSet, now_s: float) -> None:
-        pool = cast("TokenPool", self.servers)
-        pool.set_limits(event.limits)
-        pool.put_in(event.servers_in)
+        self.servers.set_tokens(event.limits, event.servers_in)
         self._servers_changed(now_s)
 
     def _serve_turned(self, now_s: float) -> None:
         """Serve the queue, where a server may have left off by itself, or take jobs again."""
-        turned = self._unlike and cast("TokenPool", self.servers).has_turned()
-        (self._servers_changed if turned else self._serve_queue)(now_s)
+        (self._servers_changed if self.servers.has_turned() else self._serve_queue)(now_s)
 
     def _servers_changed(self, now_s: float) -> None:
         """What waits is served where it can be now, and offered where nothing here fits it."""
@@ -956,12 +1002,12 @@ class NodeMachine(NodeFacts):
         self.servers.down = down
         self._serve_queue(now_s)
         self._publish(now_s)
-        self._offer_all([one for one in self.servers if down or is_stranded(one)], now_s)
+        self._offer_all([one for one in self.servers if down or asking.is_stranded(one)], now_s)
 
     def _offer_all(self, visits: list[Visit], now_s: float) -> None:
         for visit in visits:
             self._offer(visit, now_s)
-        if self._unlike and visits:
+        if visits and not self.servers.is_alike:
             self._serve_queue(now_s)  # what has left may have had a token
 
     def _offer_again(self, neighbor: Neighbor, now_s: float, count: int) -> None:
@@ -971,8 +1017,8 @@ class NodeMachine(NodeFacts):
         if not (self.servers.waiting and neighbor.accepting):
             return
         leaving = self.admission.emptying or self.servers.down or self.admission.elsewhere_first
-        if leaving or self._unlike:
-            offered = to_offer(self.servers, neighbor, count, now_s, every=leaving)
+        if leaving or not self.servers.is_alike:
+            offered = asking.to_offer(self.servers, neighbor, count, now_s, every=leaving)
             self._offer_all(offered, now_s)
 
     def _offer(self, visit: Visit, now_s: float) -> None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
+from spillover.core.overflow.sizes import Sizes
 from spillover.core.overflow.standing import Standing
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
@@ -15,6 +16,9 @@ from spillover.policy.overflow.degradation import BAD, degraded_rank
 from spillover.policy.overflow.estimate import is_news, learned_way_s
 from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
 from spillover.policy.overflow.report_terms import first_departure, overload, sure_drain
+
+if TYPE_CHECKING:
+    from spillover.core.overflow.visit import Visit
 
 SILENCE_S_MAX = 1.0
 """A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to
@@ -30,8 +34,32 @@ TRIAL_PAUSE_S = 10.0
 """How long a neighbor that has failed own work, and says that it is well, is given none. Then it
 gets one request at a time, until enough of them have succeeded in a row."""
 
+FREE_TRIAL_PAUSE_S = 5.0
+"""The pause before a trial with a request which may run twice: where it is lost it is decided
+again."""
+
 SENDS_MAX = 1024
 """Own requests to one neighbor that are counted as not yet told of. More count as so many."""
+
+
+class Away(dict[int, "Visit"]):
+    """Requests from here that one neighbor has, by ref, those that left first first."""
+
+    __slots__ = ("came_back_s", "counts_s", "known_s", "looked_s", "missed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_s = -math.inf
+        """When it was last looked for any that are late."""
+        self.counts_s = -math.inf
+        """The instant from which on lateness counts: before, it was silent, or nobody listened
+        here, or something waited there."""
+        self.known_s = -math.inf
+        """When the neighbor became known last: the loss of what left before says nothing of it."""
+        self.came_back_s = -math.inf
+        """When the neighbor last said anything of one."""
+        self.missed = 0
+        """How many it has lost, or answered too late, if at all."""
 
 
 class Neighbor:
@@ -46,8 +74,10 @@ class Neighbor:
         "degraded",
         "delay_s",
         "departure_s",
+        "epoch",
         "failed_share",
         "first_departure",
+        "free_only",
         "handle",
         "heard_s",
         "hears_us",
@@ -73,6 +103,7 @@ class Neighbor:
         "servers",
         "serves",
         "silence_s",
+        "sizes",
         "sure_drain",
         "there",
         "told",
@@ -84,13 +115,13 @@ class Neighbor:
 
     degraded: bool
     failed_share: float
-    """Of the work that ended there lately, as last reported."""
+    """The share of work that failed lately there, as last reported."""
     least_failed: float
-    """Of the work of its clients: what fails at the best place that it can reach."""
+    """The share of its clients' work that fails at the best place that it can reach."""
     relay_hops: int
     """degraded, and hands on what it is given to a cluster so many hops away that is well."""
     leads_back: bool
-    """That one is the own cluster."""
+    """True where that cluster is the own one."""
     invited: bool
     """Takes one probe: it is degraded, or fails own work."""
     rank: float
@@ -101,21 +132,24 @@ class Neighbor:
         self.use_delay(delay_s, beat_s)
         self.report: LoadReport | None = None
         """The newest; None after its link has gone down."""
+        self.epoch = -1
+        """The epoch of that report, or of the last one before."""
         self.reported_s = -math.inf
         self.heard_s = -math.inf
         self.known = False
         self.hears_us = False
         self.willing = False
-        """What it said last of whether it accepts, in a report or, where that counts, otherwise."""
+        """True where it accepts, by its last report or, where that counts, otherwise."""
         self.said = 0
         """Number of what said so, as `told`."""
         self.accepting = False
-        """known, hears us, neither draining nor full, and not held back: what is eligible for a
-        forward."""
-        self.away = 0
-        """How many requests are there from here, not answered yet."""
+        """True where it is eligible for a forward: known, hears us, neither draining nor full, and
+        not held back."""
+        self.away = Away()
+        """Requests that are there from here, not answered yet."""
         self.ramp_since_s: float | None = None
-        """Since when it is given more and more; infinity before it was heard, None without ramp."""
+        """The instant since which it is given more and more; infinity before it was heard, None
+        without ramp."""
         self.held_back = False
         """It has as many as its ramp allows."""
         self.parting = False
@@ -123,14 +157,16 @@ class Neighbor:
         self.accept = 0.0
         self.reject_near = 1.0
         self.queue_length = 0
-        self.there = Standing()
-        """What came of the work that it was given from here. The same in the tables of all groups
-        of types."""
+        self.there, self.sizes = Standing(), Sizes()
+        """The ends of work that it got from here, and the size up to which it comes back. The
+        tables of all groups of types share it."""
         self.trial_s = 0.0
-        """Where that is degraded: when it is tried next."""
+        """Where that is degraded: when it is tried next, whatever by."""
+        self.free_only = False
+        """Till then: invited for what may run twice alone."""
         self._tell_no_failures()
         self.serves = True
-        """Whether it serves the group whose table this is in."""
+        """True where it serves the group whose table this is in."""
         self.servers = 1
         self.ahead = 0
         self.load = 0.0
@@ -160,7 +196,7 @@ class Neighbor:
         if now_s >= since_s + RAMP_S:
             self.ramp_since_s = None
             return False
-        return self.away >= ramp_limit(self.servers, now_s - since_s)
+        return len(self.away) >= ramp_limit(self.servers, now_s - since_s)
 
     def hold_back(self, held_back: bool) -> None:  # noqa: FBT001
         self.held_back = held_back
@@ -176,6 +212,7 @@ class Neighbor:
         """Find out anew how good a place for work it is (`policy.overflow.degradation`): it has
         said something, or what comes of work there has changed."""
         self.rank = 0.0
+        self.free_only = self.free_only and self.there.degraded
         if self.there.degraded:
             self.rank = degraded_rank(self.there.share.last, 0)
         elif self.degraded:
@@ -183,10 +220,12 @@ class Neighbor:
 
     def try_again(self, now_s: float) -> bool:
         """Returns whether it is invited from now on to be tried, which it was not."""
-        due = self.there.degraded and not self.degraded and now_s >= self.trial_s
-        if not due or self.invited or not self.accepting:
+        early_s = self.trial_s - (TRIAL_PAUSE_S - FREE_TRIAL_PAUSE_S)
+        due = self.there.degraded and not self.degraded and now_s >= early_s
+        free_only = now_s < self.trial_s
+        if not due or not self.accepting or (self.invited and self.free_only is free_only):
             return False
-        self.invited = True
+        self.invited, self.free_only = True, free_only
         return True
 
     def usual(self, now_s: float) -> float:
@@ -196,6 +235,11 @@ class Neighbor:
         if self.rank >= BAD:
             return max(there, self.failed_share)
         return min(there, self.least_failed) if self.least_failed < self.failed_share else there
+
+    @property
+    def avoided(self) -> bool:
+        """Returns whether it speaks, and is given nothing for what came of work from here."""
+        return self.known and self.there.degraded
 
     @property
     def tells_load(self) -> bool:
@@ -216,8 +260,13 @@ class Neighbor:
     def take_report(self, report: LoadReport, now_s: float) -> None:
         """It is newer than the one held."""
         is_another_life = self.report is None or self.report.epoch != report.epoch
-        if is_another_life:
+        if report.epoch != self.epoch:
+            self.epoch = report.epoch
             self.there.acquit()
+            self.sizes.acquit()
+        elif self.report is None:
+            self.trial_s = now_s  # the way there may be another
+            self.sizes.try_at_once(now_s)
         self.report = report
         self.reported_s = now_s
         self.queue_length = report.queue_length
@@ -246,13 +295,15 @@ class Neighbor:
 
     def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
         self.told, self.told_s = number, now_s
+        if ahead > 0 or self.ahead > 0:
+            self.away.counts_s = now_s
         self.ahead, self.load = ahead, load
         sent_s, unknown_s = self.sent_s, now_s - 2.0 * self.way_s
         while sent_s and sent_s[0] <= unknown_s:
             sent_s.popleft()
 
     def _work_out(self) -> None:
-        """What `adaptive` makes of it, once for all choices until there is something newer."""
+        """Work the terms of `adaptive` out, once for all choices until there is a newer report."""
         load = self.load
         self.overload = overload(load)
         self.sure_drain = sure_drain(load)
@@ -277,6 +328,7 @@ class Neighbor:
         if does != (self.degraded, self.relay_hops > 0):
             self.there.acquit()  # it has found out by itself, and does something else with work
         self.invited = report.degraded and (report.invites or not report.relay_hops)
+        self.free_only = False
         self._take_it_at_its_word()
         self.judge()
 

@@ -46,10 +46,11 @@ _OF_LOADS = (
     *("load", "departure_s", "residual", "told_s"),
     *("overload", "sure_drain", "first_departure"),
 )
-"""Of a row: what policies are given, in the order of `NeighborLoads`."""
+"""The values of a row that policies are given, in the order of `NeighborLoads`."""
 
 _OF_ROWS = (
-    *("accept", "reported_s", "known", "accepting", "degraded", "invited", "rank"),
+    *("accept", "reported_s", "known", "accepting", "degraded", "invited", "free_only", "rank"),
+    "sizes.limit_bytes",
     *_OF_LOADS,
 )
 
@@ -83,15 +84,16 @@ class Neighbors:
         self._period_s = period_s
         self._issued = 0
         self.by_handle: dict[int, Neighbor] = {}
-        """In the order in which they joined."""
+        """Neighbors by handle, in the order in which they joined."""
         self.index: dict[ClusterId, int] = {}
         """Handles by id."""
         self.ids: tuple[ClusterId, ...] = ()
-        """By position."""
+        """The ids of neighbors, by position."""
         self._passes = passes
         self.loads_count = True
         """Whether what is told of accepting between reports counts. Set by the machine."""
-        self._knowledge: Knowledge | None = None
+        self.known_now: Knowledge | None = None
+        """What is known now; None where that has changed since `knowledge` was asked."""
         self.next_silence_s = math.inf
         """When to call `expire` next."""
         for cluster, delay_s in zip(ids, delays_s, strict=True):
@@ -158,7 +160,7 @@ class Neighbors:
         neighbor.use_delay(delay_s, self._beat_s)
         if neighbor.known:
             self.next_silence_s = min(self.next_silence_s, neighbor.heard_s + neighbor.silence_s)
-        self._knowledge = None
+        self.known_now = None
 
     def pace(self, neighbor: Neighbor, now_s: float) -> None:
         """One with a ramp was given something, has ended it, or was heard: it is held back while
@@ -171,25 +173,32 @@ class Neighbors:
 
     def hold_back(self, handle: int, held_back: bool) -> None:  # noqa: FBT001
         self.by_handle[handle].hold_back(held_back)
-        self._knowledge = None
+        self.known_now = None
 
     def _renumber(self) -> None:
         self.index = {neighbor.id: neighbor.handle for neighbor in self}
         self.ids = tuple(self.index)
-        self._knowledge = None
+        self.known_now = None
 
     # --- what is known of them ----------------------------------------------------------------
 
     def knowledge(self) -> Knowledge:
         """Returns what is known now: the same object until something changes."""
-        if self._knowledge is None:
+        if self.known_now is None:
             rows = self.by_handle.values()
             columns = tuple(zip(*map(_TOLD, rows), strict=True)) if rows else _NOTHING_TOLD
-            accept, reported_s, known, accepting, degraded, invited, ranks, *loads = columns
+            accept, reported_s, known, accepting, degraded, invited, free, *others = columns
+            ranks, limits_bytes, *loads = others
             best = min([r for a, r in zip(accepting, ranks, strict=True) if a], default=math.inf)
             limit = best if best < BAD else -1.0
             asked = zip(accepting, ranks, invited, strict=True)
-            self._knowledge = Knowledge(
+            takes = tuple(
+                [(accepts and rank <= limit) or invited for accepts, rank, invited in asked]
+            )
+            unkeyed = takes
+            if any(free):
+                unkeyed = tuple([t and not f for t, f in zip(takes, free, strict=True)])
+            self.known_now = Knowledge(
                 self.ids,
                 tuple(self.by_handle),
                 NeighborLoads._make((*loads, self._period_s)),
@@ -198,11 +207,13 @@ class Neighbors:
                 known,
                 accepting,
                 degraded,
-                tuple([(accepts and rank <= limit) or invited for accepts, rank, invited in asked]),
+                takes,
+                unkeyed,
                 ranks,
                 best,
+                limits_bytes if min(limits_bytes, default=math.inf) < math.inf else None,
             )
-        return self._knowledge
+        return self.known_now
 
     def heard(self, handle: int, report: LoadReport | None, now_s: float) -> bool:
         """Take a sign of life from a neighbor, with a report or (None) without one. Returns whether
@@ -229,34 +240,43 @@ class Neighbors:
         elif held is not None and not was_known:
             self._believe(neighbor, held)
         if neighbor.there.degraded and neighbor.try_again(now_s):
-            self._knowledge = None
-        return neighbor.known and not was_known
+            self.known_now = None
+        if neighbor.sizes.limited:
+            neighbor.sizes.try_again(now_s)
+            self.known_now = None
+        if was_known or not neighbor.known:
+            return False
+        neighbor.away.counts_s = neighbor.away.known_s = now_s
+        return True
 
     def heard_load(self, handle: int, load: LoadNow, now_s: float) -> None:
         """Take what something else than a report has brought."""
         neighbor = self.by_handle.get(handle)
         if neighbor is not None and neighbor.take_load(load, now_s, self.loads_count):
-            self._knowledge = None
+            self.known_now = None
 
     def took(self, neighbor: Neighbor, way_s: float) -> None:
         """A request to a neighbor, which was answered, took so long on its way."""
         if neighbor.took(way_s):
-            self._knowledge = None
+            self.known_now = None
 
     def unreported(self) -> tuple[int, ...]:
         """Returns, by position, how many own requests a neighbor could not know of by what it
         told."""
         return tuple(map(len, map(_SENT, self.by_handle.values())))
 
-    def sent(self, handle: int, now_s: float) -> None:
+    def sent(self, handle: int, now_s: float, size_bytes: int) -> None:
         """A request is on its way there. Where it is a probe, the next one waits for another
         report."""
         neighbor = self.by_handle[handle]
         neighbor.sent_s.append(now_s)
         neighbor.trial_s = now_s + TRIAL_PAUSE_S
+        if neighbor.sizes.limited:
+            neighbor.sizes.sent(now_s, size_bytes)
+            self.known_now = None
         if neighbor.invited:
             neighbor.invited = False
-            self._knowledge = None
+            self.known_now = None
 
     def lost(self, handle: int) -> bool:
         """The link is down: the neighbor is unknown until it reports again. Returns whether it was
@@ -293,6 +313,7 @@ class Neighbors:
         """Do not count this time as silence: nobody here was listening."""
         for neighbor in self:
             neighbor.heard_s += late_s
+            neighbor.away.counts_s = neighbor.heard_s
         self.next_silence_s += late_s
 
     def judged(self, neighbor: Neighbor, now_s: float) -> None:
@@ -302,7 +323,7 @@ class Neighbors:
         neighbor.trial_s = now_s + (0.0 if neighbor.there.run else TRIAL_PAUSE_S)
         if not neighbor.try_again(now_s):
             neighbor.invited = neighbor.invited and neighbor.degraded
-        self._knowledge = None
+        self.known_now = None
 
     def usual(self, now_s: float, but: Neighbor | None = None) -> float | None:
         """Returns the share of work that fails at the best of those that can be reached, `but` for
@@ -347,6 +368,8 @@ class Neighbors:
                 age_s=now_s - neighbor.reported_s if neighbor.reported_s > -math.inf else None,
                 alive=neighbor.known,
                 degraded=neighbor.degraded or neighbor.there.degraded,
+                avoided=neighbor.avoided,
+                missed=neighbor.away.missed,
                 ahead=neighbor.ahead,
                 load=neighbor.load,
                 load_age_s=now_s - neighbor.told_s if neighbor.told_s > -math.inf else None,
@@ -368,8 +391,8 @@ class Neighbors:
     def _believe(self, neighbor: Neighbor, report: LoadReport) -> None:
         hears_us = self._own in report.hears and report.passes is self._passes
         neighbor.believe(report, hears_us, self._own)
-        self._knowledge = None
+        self.known_now = None
 
     def _forget(self, neighbor: Neighbor) -> None:
         neighbor.forget()
-        self._knowledge = None
+        self.known_now = None

@@ -17,18 +17,19 @@ PART_S_MIN = 2.0
 has begun to give away what waits there if it was removed."""
 
 PART_S_MAX = 60.0
-"""What is not answered by then is given up, as if the neighbor had gone, unless its answer has
-begun to pass."""
+"""A request that is not answered by then is given up, as if the neighbor had gone, unless its
+answer has begun to pass."""
 
 
 class Parting:
-    """Of one cluster. It is looked at when the timer fires, several times a second."""
+    """The parting from neighbors of one cluster. It is looked at when the timer fires, several
+    times a second."""
 
     __slots__ = ("_since_s", "is_removed")
 
     def __init__(self) -> None:
         self._since_s: dict[int, float] = {}
-        """Since when, by handle."""
+        """The instant since which each parts, by handle."""
         self.is_removed = False
         """The cluster itself is to go: from all of them, once it has drained."""
 
@@ -67,7 +68,7 @@ class Parting:
 
 
 def _is_over(neighbor: Neighbor, age_s: float) -> bool:
-    """Whether nothing is left there, and nothing more is to come from there."""
+    """Returns whether nothing is left there, and nothing more is to come from there."""
     if neighbor.away:
         return False
     if not neighbor.known:

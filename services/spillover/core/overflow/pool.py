@@ -15,21 +15,16 @@ from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow.base import OwnLoad
 
 
-class FittingServers(Protocol):
-    """The servers of a pool that fit one group of types, and what concerns them: what neighbors
-    are told. Where all fit, as with servers alike, it is the pool itself."""
-
-    @property
-    def up(self) -> int:
-        """Returns m: how many take jobs, unless the whole pool is down."""
+class Servers(Protocol):
+    """Servers, and who waits for them: a whole pool, or those of it that fit one group of types."""
 
     @property
     def working(self) -> int:
-        """Returns those of them to count on: one that is stuck may never come back."""
+        """Returns how many to count on: one that is stuck may never come back."""
 
     @property
     def resting(self) -> bool:
-        """Returns whether those that are up take nothing now: they have asked to be left alone."""
+        """Returns whether none that is up takes anything now: all have asked to be left alone."""
 
     @property
     def waiting(self) -> int:
@@ -38,10 +33,6 @@ class FittingServers(Protocol):
     @property
     def waiting_foreign(self) -> int:
         """Returns how many of those come from neighbors."""
-
-    @property
-    def ahead(self) -> int:
-        """Returns the jobs that wait and could use one of them and those on them, less `up`."""
 
     @property
     def ready(self) -> bool:
@@ -65,6 +56,19 @@ class FittingServers(Protocol):
         squared coefficient of variation of service times."""
 
 
+class FittingServers(Servers, Protocol):
+    """The servers of a pool that fit one group of types: what neighbors are told. Where all fit, as
+    with servers alike, it is the pool itself."""
+
+    @property
+    def up(self) -> int:
+        """Returns m: how many take jobs, unless the whole pool is down."""
+
+    @property
+    def ahead(self) -> int:
+        """Returns the jobs that wait and could use one of them and those on them, less `up`."""
+
+
 class Granted(Protocol):
     """What a visit was given, where servers are unlike."""
 
@@ -72,7 +76,7 @@ class Granted(Protocol):
         """Returns it as users read it."""
 
 
-class ServerPool(Protocol):
+class ServerPool(Servers, Protocol):
     """Servers, and those that wait for them. A server may be *stuck*: occupied by work whose
     request has ended. One whose work has failed may *cool*: it counts as busy for a while.
     """
@@ -105,48 +109,14 @@ class ServerPool(Protocol):
         """Returns how many have failed and count as busy for a while."""
 
     @property
-    def working(self) -> int:
-        """Returns those to count on: a stuck server may never come back."""
-
-    @property
-    def waiting(self) -> int:
-        """Returns N: how many visits wait."""
-
-    @property
-    def waiting_foreign(self) -> int:
-        """Returns how many of those come from neighbors."""
-
-    @property
-    def service_s(self) -> float:
-        """Returns how long a service takes, on average."""
-
-    @property
-    def departure_s(self) -> float:
-        """Returns how long those that wait take, on average, to become one fewer."""
-
-    @property
-    def residual(self) -> float:
-        """Returns how much of a service is left, on average, of one under way: (1 + c2) / 2, c2 the
-        squared coefficient of variation of service times."""
-
-    @property
-    def ready(self) -> bool:
-        """Returns whether some visit could start now."""
-
-    @property
-    def idle(self) -> int:
-        """Returns how many have nothing to do and could start something now."""
-
-    @property
-    def resting(self) -> bool:
-        """Returns whether nothing starts, since what runs the work has asked to be left alone."""
-
-    @property
     def next_s(self) -> float:
         """Returns when to call `wake` next."""
 
     on_block: str
     """What is done with a visit for which there is no server: `model.unlike_servers.ON_BLOCK`."""
+    is_alike: bool
+    """Whether any server fits any visit. Else one that waits may hold a token, with which another
+    could start once it has left."""
 
     def fitting(self, group: int, /) -> FittingServers:
         """Returns the servers that fit this group of types (`model.type_groups`), by its place
@@ -169,6 +139,17 @@ class ServerPool(Protocol):
         """Returns what this visit, which runs, was given and what else was there, for `/explain`;
         None where all servers are alike."""
 
+    def resize(self, total: int, /) -> bool:
+        """There are so many servers from now on. Returns False where they are unlike, and stay."""
+
+    def set_tokens(self, limits: Mapping[str, int], servers_in: Mapping[str, bool], /) -> None:
+        """Has so many tokens from now on, by the id of the class: held ones are not taken. Servers,
+        by id, are in (True) or out: these take nothing new. Only where servers are unlike."""
+
+    def has_turned(self) -> bool:
+        """Returns whether a server takes jobs that did not when this was asked last, or the other
+        way round; False where they are alike."""
+
     def server_changed(self, server: int, up: bool, now_s: float, /) -> None:  # noqa: FBT001
         """What runs requests on that server cannot run any for now, or can again. Where it was the
         last one, the machine sets `down` besides."""
@@ -176,6 +157,14 @@ class ServerPool(Protocol):
     def not_done(self, ref: int, /, *, failed: bool) -> None:
         """The work of this visit, whose server is to be vacated or cools next, has failed, or was
         stopped. Nothing is said of work that is done."""
+
+    def said(self, ref: int, how: str, problem: str | None, /) -> str | None:
+        """The work of this visit came to nothing by what runs it: an outcome, or not run. Returns
+        the server, by its id, None where all are alike; it is not free yet."""
+
+    def refused(self, visit: Visit, /) -> bool:
+        """What ran the work of this visit, which ended last, surely has not done it. Returns
+        whether a server takes it that has not said so yet; False where all are alike."""
 
     def vacate(self, ref: int, /) -> None:
         """The server of this visit is free."""
@@ -209,9 +198,10 @@ class ServerPool(Protocol):
     def __iter__(self) -> Iterator[Visit]:
         """Those that wait, in the order in which they would be served."""
 
-    def join(self, visit: Visit, /) -> None:
+    def join(self, visit: Visit, /, *, first: bool = False) -> None:
         """Wait from now on: `Visit.place`, the pool's own, is None no more. One whose type is not
-        served here waits, too: for a neighbor."""
+        served here waits, too: for a neighbor. `first`, only where servers are alike: it has waited
+        here before, and those that wait now came later."""
 
     def leave(self, visit: Visit, /) -> None:
         """Wait no longer, from any place."""
@@ -242,25 +232,3 @@ class ServerPool(Protocol):
 
     def check(self) -> None:
         """Raise AssertionError if it contradicts itself."""
-
-
-class TokenPool(ServerPool, Protocol):
-    """What operators change of a pool of unlike servers, and what it changes by itself."""
-
-    def has_turned(self) -> bool:
-        """Returns whether a server takes jobs that did not when this was asked last, or the other
-        way round."""
-
-    def set_limits(self, limits: Mapping[str, int], /) -> None:
-        """So many tokens from now on, by the id of the class. Held ones are not taken."""
-
-    def said(self, ref: int, how: str, problem: str | None, /) -> str:
-        """The work of this visit came to nothing by what runs it: an outcome, or not run. Returns
-        the server, by its id; it is not free yet."""
-
-    def refused(self, visit: Visit, /) -> bool:
-        """What ran the work of this visit, which ended last, surely has not done it. Returns
-        whether a server takes it that has not said so yet."""
-
-    def put_in(self, servers_in: Mapping[str, bool], /) -> None:
-        """Servers, by id, are in (True) or out: these take nothing new."""

@@ -1,4 +1,6 @@
-"""Which pool a cluster has, by its settings."""
+"""Which pool a cluster has: servers alike with a FIFO, or unlike ones. Those are loaded where there
+are any, as few clusters have them.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,23 @@ if TYPE_CHECKING:
 
 
 def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
-    """Returns servers alike with a FIFO, or a pool of unlike servers."""
+    """Returns what a cluster with these settings begins with."""
     service_s, delivery_s = settings.service_s, settings.delivery_s
     if settings.pool is None:
         return FifoServers(settings.servers, service_s, delivery_s)
-    from spillover.core.tokens.servers import TokenServers  # noqa: PLC0415 - few have such a pool
+    from spillover.core.tokens.servers import TokenServers  # noqa: PLC0415
 
     groups, own = settings.type_groups, settings.cluster
     servers: TokenServers[Visit] = TokenServers(
         settings.pool, groups, own, service_s, delivery_s, now_s
     )
     return servers
+
+
+def unlike_servers(servers: ServerPool) -> TokenServers[Visit] | None:
+    """Returns the pool as what is known of unlike servers; None where they are alike."""
+    if servers.is_alike:
+        return None
+    from spillover.core.tokens.servers import TokenServers  # noqa: PLC0415
+
+    return servers if isinstance(servers, TokenServers) else None

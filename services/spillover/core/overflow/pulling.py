@@ -20,7 +20,7 @@ WORK = "work"
 NOTHING = "nothing"
 NO_ANSWER = "no_answer"
 ENDS = (WORK, NOTHING, NO_ANSWER)
-"""What can come of a question."""
+"""The ends of a question for work."""
 
 ANSWER_S_MIN = 1.0
 ANSWER_WAYS = 6.0
@@ -28,7 +28,7 @@ ANSWER_WAYS = 6.0
 
 
 class _Asked:
-    """What came of asking one neighbor."""
+    """The results of asking one neighbor."""
 
     __slots__ = ("next_s", "row", "since_s")
 
@@ -42,8 +42,8 @@ class _Asked:
 
 
 class Pulling:
-    """Of one cluster and group of types, which knows these `neighbors`. `random` spreads the
-    pauses; `ends` counts what comes of questions, with those of other groups."""
+    """The questions for work of one cluster and group of types, which knows these `neighbors`.
+    `random` spreads the pauses; `ends` counts the ends of questions, with those of other groups."""
 
     __slots__ = ("_asked", "_coming", "_neighbors", "_period_s", "_random", "ends")
 
@@ -95,7 +95,7 @@ class Pulling:
         return best.handle
 
     def had_nothing(self, handle: int, departure_s: float, now_s: float) -> None:
-        """That neighbor was asked, and has nothing; `departure_s` is the own one."""
+        """Note that a neighbor was asked, and has nothing; `departure_s` is the own one."""
         asked = self._asked.get(handle)
         if asked is not None and asked.since_s is not None:
             self._left_alone(asked, NOTHING, departure_s, now_s)

@@ -49,9 +49,9 @@ class TenantUse:
         self.running = 0
         self.sessions = 0
         self.requests = 0
-        """That were let through."""
+        """The number of requests that were let through."""
         self.limited = dict.fromkeys(LIMITS, 0)
-        """That were not, by the limit."""
+        """The number of requests that the limit kept out."""
         self._allowed = self.burst
         """Requests that it may make at once."""
         self._allowed_at_s = now_s

@@ -6,36 +6,72 @@ happens in between goes through here, so that the ledger cannot drift from what 
 
 from __future__ import annotations
 
-from spillover.core.overflow.deadlines import Deadlines
+import heapq
+import math
+
 from spillover.core.overflow.held import UNLIMITED_BYTES, Held
 from spillover.core.overflow.ledger import FAILURES, Ledger
 from spillover.core.overflow.visit import ARRIVED, AWAY, Visit, VisitState
 from spillover.model.request import Outcome
 
+STALE_MAX = 1024
+"""Entries of ended visits may stay in `due` up to this many beyond twice the visits."""
+
 
 class Register:
-    """Visits by ref, with the ledger, the deadlines, and how many are away and how many bytes all
-    of them hold."""
+    """Visits by ref, with the ledger, when they are to be looked at, and how many are away and how
+    many bytes all of them hold."""
 
-    __slots__ = ("_foreign", "_home", "away", "deadlines", "held", "ledger", "visits")
+    __slots__ = (
+        *("_foreign", "_home", "away", "due", "held", "ledger", "looks", "next_s", "visits"),
+    )
 
     def __init__(self, epoch: int, held_limit_bytes: int = UNLIMITED_BYTES) -> None:
         self.ledger = Ledger(epoch)
         self._home, self._foreign = self.ledger.home, self.ledger.foreign
         self.visits: dict[int, Visit] = {}
-        self.deadlines = Deadlines(self.visits)
+        self.due: list[tuple[float, int]] = []
+        """A heap of (instant, ref), one for each visit: its deadline, or an instant before that.
+        Entries of visits that have ended are dropped when they come to the top, and all at once
+        when they outnumber the others."""
+        self.next_s = math.inf
+        """The earliest instant in `due` of a visit that has not ended; infinity without one."""
         self.away = 0
         self.held = Held(held_limit_bytes)
+        self.looks = False
+        """Whether what is accepted is looked at again before its deadline. Set by the machine."""
 
     def accept(self, visit: Visit) -> None:
-        """From here on the request is in the ledger, and ends with exactly one answer."""
+        """Take the request into the ledger: from here on it ends with exactly one answer."""
         self.visits[visit.ref] = visit
         self.held.request_bytes += visit.request.size_bytes
         if visit.is_home:
             self._home["accepted"] += 1
         else:
             self._foreign["received"] += 1
-        self.deadlines.add(visit.deadline_s, visit.ref)
+        due_s = visit.deadline_s
+        if due_s == math.inf:
+            return
+        if self.looks:  # as `next_look_s`, a call less
+            due_s -= 0.5 * (due_s - visit.came_s)
+        heapq.heappush(self.due, (due_s, visit.ref))
+        self.next_s = self.due[0][0]
+        if len(self.due) > STALE_MAX + 2 * len(self.visits):
+            self.due = [entry for entry in self.due if entry[1] in self.visits]
+            heapq.heapify(self.due)
+
+    def pop_due(self, now_s: float) -> Visit | None:
+        """Returns a visit that is to be looked at, None if there is none."""
+        if self.next_s > now_s:
+            return None
+        ref = heapq.heappop(self.due)[1]
+        self._find_next()
+        return self.visits[ref]
+
+    def look_again(self, visit: Visit, due_s: float) -> None:
+        """A visit that was looked at is to be looked at again then."""
+        heapq.heappush(self.due, (due_s, visit.ref))
+        self.next_s = self.due[0][0]
 
     def enter(self, visit: Visit, state: VisitState, now_s: float) -> None:
         """Change the state, and the ledger with it. What goes away has its `target` by then."""
@@ -45,7 +81,7 @@ class Register:
         visit.since_s = now_s
         if state is AWAY:
             self.away += 1
-            visit.target.away += 1
+            visit.target.away[visit.ref] = visit
         if visit.is_home:
             self._home[state] += 1
         else:
@@ -64,31 +100,31 @@ class Register:
         state = visit.state
         if state is AWAY:
             self.away -= 1
-            visit.target.away -= 1
+            del visit.target.away[visit.ref]
         if visit.is_home:
             self._home[state] -= 1
         else:
             self._foreign["handed_on" if state is AWAY else state] -= 1
         visit.state = ARRIVED
 
-    def give_back(self, visit: Visit) -> None:
-        """It is its sender's again, undone. To a neighbor that is an answer too; a client is told
-        that it was never accepted."""
+    def end(self, visit: Visit, outcome: Outcome | None) -> None:
+        """It has its one answer, or (None) is its sender's again, undone. To a neighbor that is an
+        answer too; a client is told that it was never accepted."""
         self.leave(visit)
         del self.visits[visit.ref]
-        self.deadlines.find_next()
+        if self.due and self.due[0][1] == visit.ref:
+            self._find_next()
         self.held.request_bytes -= visit.request.size_bytes
-        if visit.is_home:
+        if not visit.is_home:
+            self._foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
+        elif outcome is None:
             self._home["accepted"] -= 1
         else:
-            self._foreign["answered"] += 1
-
-    def end(self, visit: Visit, outcome: Outcome) -> None:
-        self.leave(visit)
-        del self.visits[visit.ref]
-        self.deadlines.find_next()
-        self.held.request_bytes -= visit.request.size_bytes
-        if visit.is_home:
             self._home["failed" if outcome in FAILURES else outcome] += 1
-        else:
-            self._foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
+
+    def _find_next(self) -> None:
+        """Drop what has ended from the top of `due`."""
+        due = self.due
+        while due and due[0][1] not in self.visits:
+            heapq.heappop(due)
+        self.next_s = due[0][0] if due else math.inf

@@ -62,7 +62,7 @@ class Gossip:
 
     @staticmethod
     def _groups(node: NodeFacts, now_s: float) -> tuple[GroupLoad, ...]:
-        """What is reported of the groups of types that are named and served here."""
+        """Returns the reports on the groups of types that are named and served here."""
         told = []
         for group in node.groups.named:
             fitting, accept = group.fitting, node.accept_probability_of(group)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from spillover.core.fifo import Fifo
 from spillover.core.overflow.visit import Visit
@@ -29,7 +29,8 @@ class FifoServers(Pauses):
     """
 
     on_block = OVERFLOW
-    """As the policy says."""
+    """Blocked requests wait here or go to a neighbor, as the policy says."""
+    is_alike = True
 
     __slots__ = (
         "_busy_max",
@@ -53,7 +54,7 @@ class FifoServers(Pauses):
         self.now_s = 0.0
         self.total = total
         self.up = total
-        """Of `FittingServers`: any server fits."""
+        """The servers that are up, as in `FittingServers`: any server fits."""
         self.busy = 0
         self._busy_max = total
         """`total`, or more after it has become fewer."""
@@ -108,11 +109,17 @@ class FifoServers(Pauses):
 
     # --- servers ------------------------------------------------------------------------------
 
-    def resize(self, total: int) -> None:
-        """There are so many from now on. What runs keeps its server, which then is there no
-        more."""
+    def resize(self, total: int) -> bool:
+        """What runs keeps its server, which then is there no more."""
         self._busy_max = max(total, self.busy)
         self.total = self.up = total
+        return True
+
+    def set_tokens(self, limits: Mapping[str, int], servers_in: Mapping[str, bool]) -> None:
+        """Does nothing: there are no tokens, and no server is named."""
+
+    def has_turned(self) -> bool:
+        return False
 
     def fitting(self, _: int) -> FifoServers:
         """Returns itself: any server fits."""
@@ -144,6 +151,12 @@ class FifoServers(Pauses):
 
     def not_done(self, _: int, *, failed: bool) -> None:
         """Nothing: whether they fail is the cluster's health."""
+
+    def said(self, ref: int, how: str, problem: str | None) -> None:
+        """Returns None: one is as good as the other."""
+
+    def refused(self, _: Visit) -> bool:
+        return False
 
     def vacate(self, _: int) -> None:
         self.busy -= 1
@@ -190,15 +203,8 @@ class FifoServers(Pauses):
     def __iter__(self) -> Iterator[Visit]:
         return iter(self._fifo)
 
-    def join(self, visit: Visit) -> None:
-        visit.place = self._fifo.append(visit)
-        self.waiting += 1
-        if not visit.is_home:
-            self.waiting_foreign += 1
-
-    def rejoin(self, visit: Visit) -> None:
-        """Stand first: it has stood here before, and what stands here now came later."""
-        visit.place = self._fifo.prepend(visit)
+    def join(self, visit: Visit, *, first: bool = False) -> None:
+        visit.place = (self._fifo.prepend if first else self._fifo.append)(visit)
         self.waiting += 1
         if not visit.is_home:
             self.waiting_foreign += 1
@@ -245,6 +251,7 @@ class FifoServers(Pauses):
             len(visit.request.path),
             now_s,
             unreported,
+            now_s - visit.group.started_s,
         )
 
     def stay_s(self, _: Visit, now_s: float) -> float:

@@ -1,4 +1,4 @@
-"""What a cluster is told of itself: all but who its neighbors are."""
+"""The settings of a cluster: all but its neighbors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_GROUPS: Final = TypeGroups((), frozenset())
 
 
 class Carried(NamedTuple):
-    """What was here when limits were last changed: nobody was sent away."""
+    """The requests that were here when limits were last changed: none was sent away."""
 
     away: int = 0
     visits: int = 0
@@ -29,8 +29,8 @@ class Carried(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """What a cluster is told at its start, and what a configuration changes of that. `service_s` is
-    the first guess of the mean service."""
+    """The settings of a cluster at its start, and those that a configuration changes. `service_s`
+    is the first guess of the mean service."""
 
     cluster: ClusterId
     servers: int
@@ -45,10 +45,11 @@ class NodeSettings:
     epoch: int = 1
     records_max: int = 8192
     pool: UnlikeServers | None = None
-    """None where the servers are alike."""
+    """The pool; None where the servers are alike."""
     type_groups: TypeGroups = NO_GROUPS
     failure_statuses: tuple[int, ...] | None = None
-    """Of its service, what is held against it: see `model.service_statuses.is_failure`."""
+    """The statuses of its service that count against it: see
+    `model.service_statuses.is_failure`."""
     asks: bool = False
     """It asks its service whether it is well again, by a request of its own."""
     passes: bool = False

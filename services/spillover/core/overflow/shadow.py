@@ -18,7 +18,7 @@ from spillover.policy.overflow.choosers import CHOOSERS
 
 @dataclass(slots=True)
 class ShadowChoice:
-    """What it would have chosen, by position as in `Decision`."""
+    """The choice of the shadow, by position as in `Decision`."""
 
     policy: str
     choice: int
@@ -41,7 +41,7 @@ class Shadow:
         self.saved_s = 0.0
         """The sum of the gains above 0."""
         self.lost_s = 0.0
-        """Of those below."""
+        """The sum of the gains below 0, without their sign."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the sums as users read them."""

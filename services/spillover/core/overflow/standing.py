@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 
+from spillover.core.share import Share
 from spillover.policy.overflow.degradation import (
     ANOTHERS_FAULT,
     DEGRADED_AT,
@@ -26,60 +27,29 @@ from spillover.policy.overflow.degradation import (
 )
 
 REST_WEIGHT = 3.0
-"""What asks to be left alone says more than one failure: that the next ones would fail too."""
+"""The weight of a request to be left alone: it says more than one failure, that the next ones would
+fail too."""
 
 FORGET_SERVICES = 30.0
 """Where so many services take longer than FORGET_S, evidence halves in that time: failures of work
 that takes a minute come minutes apart, since each occupies its server for as long."""
 
 FAILS_EVERYWHERE = 0.5
-"""From this usual share on a failure at a degraded place tells nothing."""
+"""From this usual share on, a failure at a degraded place says nothing about the place."""
 
 ENDS_MAX = 64
-"""Of those that a run of successes is measured by: older ones count half each time."""
+"""A run of successes is measured by at most so many ends: older ones count half each time."""
 
 AT_FAULT_MAX = 16
 """Kinds of requests that are remembered to be at fault, those that failed last."""
 
 AT_FAULT_S = 60.0
-"""For so long after the last failure."""
-
-SHARE_LEAST = 1 / 1024
-"""A share below it is none."""
-
-SHARE_WEIGHT = 1 / 8
-"""Weight of the newest outcome in a running share."""
-
-SHARE_FORGET_S = 10.0
-"""Time in which a share halves if nothing more is heard."""
-
-
-class Share:
-    """A running share of failures, which fades while nothing ends."""
-
-    __slots__ = ("_last_s", "last")
-
-    def __init__(self) -> None:
-        self.last = 0.0
-        """What it was when something ended last."""
-        self._last_s = 0.0
-
-    def add(self, now_s: float, *, failed: bool, fades: bool = True) -> None:
-        """One more outcome. It `fades` until then, unless little is tried at all."""
-        value = self.at(now_s) if fades else self.last
-        value += (failed - value) * SHARE_WEIGHT
-        self.last = value if value > SHARE_LEAST else 0.0
-        self._last_s = now_s
-
-    def at(self, now_s: float) -> float:
-        """Returns the share as it counts now."""
-        if not self.last:
-            return 0.0
-        return self.last * math.exp2(-max(0.0, now_s - self._last_s) / SHARE_FORGET_S)
+"""A kind of request is at fault for this long after its last failure."""
 
 
 class Standing:
-    """Of one place, from this sum of evidence on. Told of what ends there."""
+    """The standing of one place, from this sum of evidence on. It learns of the work that ends
+    there."""
 
     __slots__ = (
         "_at_fault",
@@ -100,9 +70,9 @@ class Standing:
     def __init__(self, total: float = 0.0) -> None:
         self.degraded = False
         self.is_calm = not total
-        """Whether a success would tell nothing new, as nearly always."""
+        """True where a success changes nothing, as nearly always."""
         self.share = Share()
-        """Of failures."""
+        """The share of the work that failed."""
         self.run = 0
         """Successes in a row, of a degraded place."""
         self.strictness = 0
@@ -189,7 +159,8 @@ class Standing:
             self.run = 0
 
     def _is_at_fault(self, now_s: float, kind: Hashable, *, failed: bool) -> bool:
-        """Whether this failure is the fault of its kind, as is known. A success of it ends that."""
+        """Returns whether this failure is known to be the fault of its kind. A success of that kind
+        ends this."""
         failed_s = self._at_fault.pop(kind, -math.inf)
         if not failed or now_s - failed_s >= AT_FAULT_S:
             return False
@@ -197,7 +168,7 @@ class Standing:
         return True
 
     def _is_anothers_fault(self, now_s: float, kind: Hashable, *, failed: bool) -> bool:
-        """Whether it turns out with this that one kind is at fault, and not the place."""
+        """Returns whether this end shows that one kind is at fault, and not the place."""
         if failed:
             is_same = self._suspect_fails > 0 and kind == self._suspect
             self._suspect, self._others_run = kind, self._others_run if is_same else 0

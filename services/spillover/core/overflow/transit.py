@@ -1,4 +1,4 @@
-"""What happens to messages on their way over one direction of a link.
+"""The fate of messages on their way over one direction of a link.
 
 All that leaves for a neighbor (forwards, answers, cancels, reports) keeps its order, as on
 connections of TCP.
@@ -26,7 +26,7 @@ from spillover.model.faults import GIVEN_UP_AFTER_S
 
 
 class Fate(Enum):
-    """What becomes of a message that is due."""
+    """The fate of a message that is due."""
 
     ARRIVES = "arrives"
     LOST = "lost"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from spillover.core.overflow.events import HOME, ResponseBegan, ServiceEnded, SoFar
+from spillover.core.overflow.events import ResponseBegan, ServiceEnded, SoFar
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId
@@ -23,9 +23,6 @@ AGAIN_FIRST_S = 0.1
 AGAIN_LONGEST_S = 5.0
 """Pauses before a neighbor that may have run a request, and was lost with it, is given it again:
 each time it may run once more. Without them it would be, with each report of a neighbor."""
-
-
-_NOWHERE: Mapping[int, float] = MappingProxyType({})
 
 
 class VisitState(StrEnum):
@@ -45,83 +42,58 @@ RUNNING, AWAY = VisitState.RUNNING, VisitState.AWAY
 """Bound once, as in `model.request`."""
 
 
+@dataclass(slots=True, eq=False)
 class Visit:
     """What the machine knows of one visit. Durations add up over decisions taken again."""
 
-    __slots__ = (
-        "again_s",
-        "answering",
-        "cancelling",
-        "deadline_s",
-        "group",
-        "is_home",
-        "losses",
-        "may_have_run",
-        "network_s",
-        "origin",
-        "place",
-        "pulled",
-        "queued_s",
-        "ref",
-        "refused_by_all",
-        "refused_on",
-        "refused_there",
-        "refused_with",
-        "request",
-        "since_s",
-        "state",
-        "target",
-        "tried",
-        "undone",
-        "undone_by",
-    )
-
-    group: Group
+    ref: int
+    request: Request
+    origin: int
+    is_home: bool
+    """Whether it came from a client of this cluster, and not from a neighbor."""
+    deadline_s: float
+    came_s: float
+    group: Group = field(init=False)
     """The one that its type belongs to. Set by the machine."""
-    target: Neighbor
+    target: Neighbor = field(init=False)
     """The neighbor it is away to, or was last; not set before."""
-
-    def __init__(
-        self, ref: int, request: Request, origin: int, deadline_s: float, now_s: float
-    ) -> None:
-        self.ref = ref
-        self.request = request
-        self.origin = origin
-        self.is_home = origin == HOME
-        self.deadline_s = deadline_s
-        self.state = ARRIVED
-        self.since_s = now_s
-        """When the present state began."""
-        self.queued_s = 0.0
-        self.network_s = 0.0
-        self.place: Any = None
-        """Where it waits, by the pool that it waits for; None while it does not."""
-        self.pulled = False
-        """This cluster has asked for it."""
-        self.tried: tuple[int, ...] = ()
-        """Handles of neighbors that refused or lost it: not asked again during this visit."""
-        self.losses = 0
-        """How often it was lost while it was away: it may have run there each time."""
-        self.again_s: Mapping[int, float] = _NOWHERE
-        """From when on it is offered again to neighbors that have lost it, by handle."""
-        self.may_have_run = False
-        """The service here was lost with it, and it may run twice."""
-        self.undone: str | None = None
-        """Why it surely was not run when it was last tried here,"""
-        self.undone_by: Cause | None = None
-        """and what that is to logs and metrics."""
-        self.refused_on: tuple[int, ...] = ()
-        """Where servers are unlike: the pool's numbers of those that go without it."""
-        self.refused_by_all = False
-        """All of them that could run it have said that they surely did not."""
-        self.refused_with: int | None = None
-        """The status of an answer by which the service here has refused it, which is held back."""
-        self.refused_there: tuple[ClusterId, int] | None = None
-        """A neighbor whose service has refused it, and the status by which that said so."""
-        self.answering = False
-        """Its answer has begun to pass: it runs or is away, and nothing is decided about it."""
-        self.cancelling = False
-        """It is to be cancelled where it is: whatever comes back, it is not placed again."""
+    missed: bool = field(init=False)
+    """Its answer is late there, or will not come, and that counts against the neighbor already."""
+    promised: bool = field(init=False)
+    """The neighbor had told of an idle server for it when it left."""
+    state: VisitState = ARRIVED
+    since_s: float = 0.0
+    """When the present state began; 0 before the first one."""
+    queued_s: float = 0.0
+    network_s: float = 0.0
+    place: Any = None
+    """Where it waits, by the pool that it waits for; None while it does not."""
+    pulled: bool = False
+    """This cluster has asked for it."""
+    tried: tuple[int, ...] = ()
+    """Handles of neighbors that refused or lost it: not asked again during this visit."""
+    losses: int = 0
+    """How often it was lost while it was away: it may have run there each time."""
+    again_s: dict[int, float] = field(default_factory=dict)
+    """The instants from which on it is offered again to neighbors that have lost it, by handle."""
+    may_have_run: bool = False
+    """The service here was lost with it, and it may run twice."""
+    undone: str | None = None
+    """Why it surely was not run when it was last tried here."""
+    undone_by: Cause | None = None
+    """The cause of that, for logs and metrics."""
+    refused_on: tuple[int, ...] = ()
+    """Where servers are unlike: the pool's numbers of those that go without it."""
+    refused_by_all: bool = False
+    """All of them that could run it have said that they surely did not."""
+    refused_with: int | None = None
+    """The status of an answer by which the service here has refused it, which is held back."""
+    refused_there: tuple[ClusterId, int] | None = None
+    """A neighbor whose service has refused it, and the status by which that said so."""
+    answering: bool = False
+    """Its answer has begun to pass: it runs or is away, and nothing is decided about it."""
+    cancelling: bool = False
+    """It is to be cancelled where it is: whatever comes back, it is not placed again."""
 
     @property
     def is_new(self) -> bool:
@@ -132,7 +104,7 @@ class Visit:
         """No answer will come from where it was, and it may have run there. The pause, which grows
         with each time that it may have run anywhere, is that neighbor's alone."""
         pause_s = backoff_s(self.losses, AGAIN_FIRST_S, AGAIN_LONGEST_S, 0.0)
-        self.again_s = {**self.again_s, self.target.handle: now_s + pause_s}
+        self.again_s[self.target.handle] = now_s + pause_s
         self.losses += 1
 
     def why_late(self, *, stranded: bool) -> str | None:

@@ -66,17 +66,18 @@ EXTENSIONS = 3
 """So many within a visibility time: two may be lost."""
 
 FORGET_OBJECTS = 200.0
-"""What was learned halves in so many objects."""
+"""The weight of earlier objects halves in so many objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """What one consumer is told at its start."""
+    """The settings of one consumer."""
 
     name: str
     producers: tuple[str, ...]
     access: Mapping[str, float] | None
-    """By producer; None: uniform at first, and learned from then on if `learns`."""
+    """The probability with which each producer is asked first. None: uniform at first, and learned
+    from then on if `learns`."""
     learns: bool
     max_hops: int
     avoid_visited: bool
@@ -105,7 +106,7 @@ class _Held:
         """When the next one is to leave."""
         self.is_lost = False
         self.alarm = 0
-        """What of the agenda extends it, then tells its end again."""
+        """The agenda's alarm that extends the grant, then sends its end again."""
         self.end: str | None = None
         """How it ended, once it has: `ack` or `nack`."""
         self.rest_s: float | None = None
@@ -126,7 +127,7 @@ class _Take:
         self.producer = producer
         """The one that was asked last."""
         self.alarm = 0
-        """What of the agenda asks whether that is there."""
+        """The agenda's alarm that asks whether the take is there."""
 
 
 class ConsumerMachine:
@@ -285,7 +286,7 @@ class ConsumerMachine:
             self._unreachable(Unreachable(take, event.producer), now_s)
 
     def _unreachable(self, event: Unreachable, now_s: float) -> None:
-        """What fails for several takes at once is one failure."""
+        """End the take; several that fail at the same time count as one failure of the producer."""
         self._end_take(event.take)
         if not self._is_passed_over(event.producer, now_s):
             row = self._failed.get(event.producer, (0, 0.0))[0] + 1

@@ -1,7 +1,5 @@
-"""What goes into a consumer's machine (events) and what comes out (commands).
-
-A take is named by its machine, a grant by the producer that gave it. Bodies of objects are the
-shell's.
+"""Events go into a consumer's machine, and commands come out. A take is named by its machine, a
+grant by the producer that gave it. Bodies of objects are the shell's.
 """
 
 from __future__ import annotations
@@ -167,4 +165,4 @@ class Tell(Command):
     grant: str
     what: str
     rest_s: float | None = None
-    """Of a `nack`: how long the object rests; None: as its producer has it."""
+    """The seconds that an object of a `nack` rests; None for its producer's own."""

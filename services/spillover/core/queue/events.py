@@ -1,8 +1,7 @@
-"""What goes into a producer's machine (events) and what comes out (commands).
-
-`ref` names one call that the shell holds open, an offer of an object or a consumer's take; the
-shell makes it, never twice. Bodies of objects are the shell's: here they have numbers. Producers
-are named by their ids, as their peers know them.
+"""Events go into a producer's machine, and commands come out. `ref` names one call that the shell
+holds open, an offer of an object or a consumer's take; the shell makes it, never twice. Bodies of
+objects are the shell's: here they have numbers. Producers are named by their ids, as their peers
+know them.
 """
 
 from __future__ import annotations
@@ -51,9 +50,10 @@ class Probe:
     visited: tuple[str, ...]
     left_s: float
 
-    def onward(self, producer: str) -> Probe:
-        """Returns the probe as that producer sends it on."""
-        return replace(self, hop=self.hop + 1, visited=(*self.visited, producer))
+    def onward(self, producer: str, hops: int) -> Probe:
+        """Returns the probe as that producer sends it on, or parks it, after so many hops, all but
+        the last to itself."""
+        return replace(self, hop=self.hop + hops, visited=self.visited + (producer,) * hops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class OfferGone(Event):
 
 @dataclass(slots=True)
 class Stored(Event):
-    """What `Store` asked for is done: the object will not be lost."""
+    """A `Store` is carried out: the object will not be lost."""
 
     number: int
 

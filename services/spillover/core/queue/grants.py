@@ -23,7 +23,7 @@ class Grant:
         self.number = number
         self.until_s = until_s
         self.alarm = 0
-        """What of the agenda looks whether it is over."""
+        """The agenda's alarm that looks whether the grant is over."""
         self.is_offer = True
         """It is not known yet whether somebody still wants it."""
         self.is_received = False
@@ -33,7 +33,7 @@ class Grant:
 
 
 class Grants:
-    """Those that are open, and the last ones that were acknowledged."""
+    """The open grants, and the last ones that were acknowledged."""
 
     __slots__ = ("_acknowledged", "_agenda", "_open", "_random")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 
 class Objects:
-    """Those that were produced and not acknowledged. Numbers grow as objects come."""
+    """The objects that were produced and not acknowledged. Numbers grow as objects come."""
 
     __slots__ = (
         *("_buffer", "_deliveries"),
@@ -24,9 +24,10 @@ class Objects:
         """How often each was granted; none of those that never were."""
         self.granted: set[int] = set()
         self.resting: set[int] = set()
-        """Of those that are buffered: given back as not handled, not to be granted again yet."""
+        """The buffered objects that were given back as not handled, and are not to be granted again
+        yet."""
         self.dead: dict[int, None] = {}
-        """In the order in which they died."""
+        """The dead objects, in the order in which they died."""
         self.produced = 0
         self.acknowledged = 0
         self.discarded = 0
@@ -42,7 +43,7 @@ class Objects:
         return len(self._buffer)
 
     def __iter__(self) -> Iterator[int]:
-        """Those that can be granted now, in their order."""
+        """Yield the objects that can be granted now, in their order."""
         return iter(sorted(self._buffer))
 
     def deliveries(self, number: int) -> int:

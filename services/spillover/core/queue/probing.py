@@ -4,7 +4,7 @@ can be reached (`policy.queue`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from random import Random
 from typing import NamedTuple
@@ -24,8 +24,15 @@ class ParkedProbe(NamedTuple):
     alarm: int
 
 
+class Reached(NamedTuple):
+    """Producers by name, and the sums of their probabilities up to each."""
+
+    names: Sequence[str]
+    sums: Sequence[float]
+
+
 class Ways:
-    """Of one producer, `own`, which knows these `peers`."""
+    """The choice among the `peers` that the producer `own` knows."""
 
     __slots__ = ("_failed_s", "_known", "_own", "_random")
 
@@ -44,25 +51,34 @@ class Ways:
         """It could not be reached just now."""
         self._failed_s[peer] = now_s
 
-    def next_hop(self, probe: Probe, now_s: float, *, own_too: bool = True) -> str | None:
-        """Returns the producer to send a probe to, which may be the own one unless that is left
-        out; None where there is none."""
+    def within_reach(
+        self, access: Mapping[str, float], now_s: float, *, own_too: bool = True
+    ) -> Reached:
+        """Returns the producers to which a probe with these probabilities may go now, the own one
+        among them unless that is left out."""
         passed_over = {
             peer for peer, failed_s in self._failed_s.items() if now_s < failed_s + PASSED_OVER_S
         }
         names = [
             name
-            for name, share in probe.access.items()
+            for name, share in access.items()
             if share > 0.0
             and name in self._known
             and (own_too or name != self._own)
             and name not in passed_over
         ]
+        return Reached(names, list(accumulate(access[name] for name in names)))
+
+    def next_hop(self, probe: Probe, hop: int, among: Reached) -> str | None:
+        """Returns the producer to send a probe to, which is at this hop of its by now; None where
+        there is none."""
+        names, reached = among
         if not names:
             return None
-        reached = list(accumulate(probe.access[name] for name in names))
         draw = self._random.random()
-        if not probe.avoid_visited:
+        # Whoever avoids the visited and comes back to itself has been everywhere.
+        if not probe.avoid_visited or hop > probe.hop:
             return names[pick_producer(reached, draw)]
-        visited = [name == self._own or name in probe.visited for name in names]
+        been = frozenset(probe.visited)
+        visited = [name == self._own or name in been for name in names]
         return names[pick_unvisited(reached, visited, draw)]

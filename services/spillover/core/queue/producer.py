@@ -40,7 +40,7 @@ from spillover.policy.queue import HOP, meet
 
 SERVED, SENT_ON, PARKED, EXPIRED = "served", "sent_on", "parked", "expired"
 PROBE_ENDS = (SERVED, SENT_ON, PARKED, EXPIRED)
-"""What can become of a probe here. One that parks is served or expires later on."""
+"""The ends of a probe here. One that parks is served or expires later on."""
 
 
 class ProducerMachine:
@@ -57,11 +57,11 @@ class ProducerMachine:
         self.draining = False
         self.room = Room(settings.buffers, settings.held_limit_bytes)
         self.offers: dict[int, WaitingOffer] = {}
-        """Those that wait for a place, first come."""
+        """The offers that wait for a place, first come."""
         self.parked_probes: dict[tuple[str, str], ParkedProbe] = {}
-        """By the holder and the id of their take, first come."""
+        """Probes that are parked here, by the holder and the id of their take, first come."""
         self.probes = dict.fromkeys(PROBE_ENDS, 0)
-        """What became of the probes that came here."""
+        """The number of probes that came here, by their ends."""
         self.returned = 0
         """Grants that ended without an acknowledgement."""
         self._out: list[ev.Command] = []
@@ -169,7 +169,8 @@ class ProducerMachine:
         self._admit_next()
 
     def _recovered(self, event: ev.Recovered, now_s: float) -> None:
-        """What was granted as the process died was granted in vain: it may be dead of that."""
+        """Take an object back from the store. One that was granted as the process died was granted
+        in vain: it may be dead of that."""
         objects = self.objects
         dies = not event.dead and self._is_hopeless(event.deliveries)
         dead = event.dead or dies
@@ -216,24 +217,25 @@ class ProducerMachine:
         """A probe is here: it is served, hops on, or parks."""
         if probe.left_s <= 0.0 or (probe.first == self.settings.id and probe.id not in self.takes):
             return
-        while True:
-            if self._available:
-                self._grant(probe, now_s)
-                return
-            peer = None
-            if self.draining or meet(0, probe.hop, probe.max_hops) == HOP:
-                peer = self.ways.next_hop(probe, now_s, own_too=not self.draining)
+        if self._available:
+            self._grant(probe, now_s)
+            return
+        own, hop, among = self.settings.id, probe.hop, None
+        while self.draining or meet(0, hop, probe.max_hops) == HOP:
+            if among is None:
+                among = self.ways.within_reach(probe.access, now_s, own_too=not self.draining)
+            peer = self.ways.next_hop(probe, hop, among)
             if peer is None:
-                self._park(probe, now_s)
-                return
-            probe = probe.onward(self.settings.id)
-            if peer != self.settings.id:
+                break
+            hop += 1
+            if peer != own:
                 self.probes[SENT_ON] += 1
-                self._out.append(ev.SendProbe(peer, probe))
+                self._out.append(ev.SendProbe(peer, probe.onward(own, hop - probe.hop)))
                 return
+        self._park(probe.onward(own, hop - probe.hop) if hop > probe.hop else probe, now_s)
 
     def _probe_not_sent(self, event: ev.ProbeNotSent, now_s: float) -> None:
-        """That peer is passed over; the hop was none."""
+        """Pass over the peer that was not reached; the hop does not count."""
         self.ways.failed(event.peer, now_s)
         probe = event.probe
         self._meet(replace(probe, hop=probe.hop - 1, visited=probe.visited[:-1]), now_s)
@@ -258,7 +260,7 @@ class ProducerMachine:
 
     @property
     def _available(self) -> bool:
-        """Whether there is an object to grant."""
+        """Returns whether there is an object to grant."""
         away = len(self.grants) + len(self.objects.resting)
         return self.objects.ready > 0 and away < self.settings.unacked_limit
 
@@ -330,7 +332,8 @@ class ProducerMachine:
             self._return(grant, now_s)
 
     def _thrown_away(self, event: ev.ThrownAway, now_s: float) -> None:
-        """Who has asked for more time has it, whatever became of the connection."""
+        """End a grant whose answer was thrown away. A consumer that has asked for more time has
+        received it all the same."""
         grant = self.grants.get(event.grant)
         if grant is not None and not grant.is_received:
             self._return(grant, now_s)

@@ -29,9 +29,9 @@ class Room:
         self._storing: dict[int, tuple[int, int]] = {}
         """Numbers of objects on their way to the store, their offers, and what they take there."""
         self._held: dict[int, int] = {}
-        """By number, of objects that are in memory."""
+        """The sizes of objects that are in memory, by number."""
         self.held_bytes = 0
-        """Of both."""
+        """The bytes of offers and objects together."""
 
     @property
     def admitted(self) -> int:

@@ -1,4 +1,4 @@
-"""What a producer of the distributed queue is told at its start."""
+"""The settings of a producer of the distributed queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ProducerSettings:
 
     id: str
     buffers: int
-    """f of the paper: places for objects that nobody has been granted."""
+    """f of the paper: the number of places for objects that nobody has been granted."""
     visibility_s: float
     """A grant ends so long after it was made, or after its object has been sent whole, unless it
     is acknowledged or extended before."""
@@ -25,10 +25,12 @@ class ProducerSettings:
     again, twice as long each further time, up to `retry_s_max`; 0: it returns at once."""
     retry_s_max: float = 60.0
     dead_limit: int = 1000
-    """With so many dead objects no other dies: it returns to its buffer again and again."""
+    """The largest number of dead objects. With so many no other dies: it returns to its buffer
+    again and again."""
     unacked_limit: int = 1000
-    """With so many grants open and objects resting, the producer is as good as empty."""
+    """The largest number of grants open and objects resting. With so many the producer is as good
+    as empty."""
     held_limit_bytes: float = math.inf
-    """With so many bytes of objects in memory, offers wait."""
+    """The size of objects in memory at which offers wait."""
     waiting_limit: int = 1000
     """How many offers may wait for a place, calls for an object, and probes for either."""

@@ -35,7 +35,7 @@ class Take:
         self.probes = 0
         """How many were sent."""
         self.deadline_alarm = self.sweep_alarm = 0
-        """What of the agenda ends it, and sends its next probe."""
+        """The agenda's alarms that end the take, and send its next probe."""
 
     def probe(self, holder: str, left_s: float) -> Probe:
         """Returns the first probe, which begins at the holder."""
@@ -67,7 +67,7 @@ class Take:
 
 
 class Takes:
-    """Those that are open, by the id of their probes and by their call."""
+    """The open takes, by the id of their probes and by their call."""
 
     __slots__ = ("_agenda", "_by_ref", "by_id")
 
@@ -80,7 +80,7 @@ class Takes:
         return len(self.by_id)
 
     def __contains__(self, take: Take | str) -> bool:
-        """Whether this very take is open, or one of that id."""
+        """Returns whether this very take is open, or one of that id."""
         if isinstance(take, str):
             return take in self.by_id
         return self.by_id.get(take.id) is take

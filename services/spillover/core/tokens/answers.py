@@ -31,14 +31,14 @@ class Run:
         """NOT_RUN, REJECTED or FAILED."""
         self.count = 0
         self.problem = ""
-        """What was said last."""
+        """The problem in the last answer."""
         self.done_before = done_before
         self.rejected_before = rejected_before
-        """What had ended of this type when it began."""
+        """The numbers of jobs of this type that had ended when the run began."""
 
 
 class _OfType:
-    """What has ended of one type since some server began to do none of it."""
+    """The jobs of one type that have ended since some server began to do none of it."""
 
     __slots__ = ("done", "rejected", "runs")
 
@@ -52,7 +52,7 @@ class _OfType:
         return self.done - run.done_before
 
     def is_telling(self, run: Run) -> bool:
-        """Whether the run is worth a word."""
+        """Returns whether the run is long enough to be shown."""
         if run.count < RUN_LENGTH:
             return False
         if run.how != REJECTED:
@@ -66,13 +66,14 @@ class _OfType:
 
 
 class TypeAnswers:
-    """Of the servers and types of a pool, by their numbers: at most one run for each pair."""
+    """The answers of servers to types of a pool, by their numbers: at most one run for each
+    pair."""
 
     __slots__ = ("_by_type",)
 
     def __init__(self) -> None:
         self._by_type: dict[int, _OfType] = {}
-        """Only types with a run."""
+        """The answers of each type that has a run, and of no other."""
 
     def __bool__(self) -> bool:
         """Returns whether a job that is done tells anything new."""

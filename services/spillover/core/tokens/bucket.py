@@ -24,7 +24,7 @@ class Token:
         self.holder: int | None = None
         """The ref of the visit that holds it."""
         self.number = 0
-        """Of its last release."""
+        """The number of its last release."""
         self.released_s = 0.0
         """When that was."""
 
@@ -38,14 +38,15 @@ class _Class:
         self.id = id_
         self.limit = limit
         self.available: deque[Token] = deque()
-        """Those to be taken, in order of release."""
+        """The tokens to be taken, in order of release."""
         self.out: deque[Token] = deque()
-        """Those that are not: no server takes them, or they have not come back yet."""
+        """The tokens that are not to be taken: no server takes them, or they have not come back
+        yet."""
         self.made: dict[str, Token] = {}
         """All, those that will retire too."""
         self.is_closed = False
         self.starts = False
-        """Whether it is in a slow start."""
+        """True in a slow start."""
         self.served = 0
         """How many jobs it has served in the slow start."""
         self.back = 0
@@ -64,16 +65,17 @@ class Loads:
 
     def __init__(self, rates: Sequence[Sequence[float]], joins: Sequence[Sequence[int]]) -> None:
         self.ranks: list[float] = [NONE] * len(rates)
-        """By class: the smaller, the sooner one of its tokens is taken; NONE without any."""
+        """The rank of each class: the smaller, the sooner one of its tokens is taken; NONE without
+        any."""
         self._speeds = speeds(rates)
         self._rivals = rivals(joins, len(rates))
         self._available = [0] * len(rates)
-        """By class, as was told last."""
+        """The number of available tokens of each class, as `told` last."""
         self._free = [0] * len(joins)
-        """By type: how many tokens it could take."""
+        """The number of tokens that a job of each type could take."""
 
     def told(self, kind: int, available: int, held: int) -> None:
-        """So many tokens of this class are available now, and so many in use."""
+        """Note that so many tokens of this class are available now, and so many in use."""
         types, free = self._rivals[kind], self._free
         more = available - self._available[kind]
         if more:
@@ -124,7 +126,7 @@ class Bucket:
         first = [sum(limits[:i]) for i in range(len(limits))]
         numbers, counts = [0] * sum(limits), [0] * len(limits)
         self.oldest = [0] * len(limits)
-        """By class: the number of its longest available token, NONE without any."""
+        """The number of the longest available token of each class, NONE without any."""
         self._next = fill(limits, first, numbers, counts, counts, self.oldest)
         for kind, entry in enumerate(self._classes):
             for place in range(entry.limit):
@@ -133,7 +135,8 @@ class Bucket:
                 entry.available.append(token)
         self._loads = loads
         self.ranks: list[int] | list[float] = self.oldest if loads is None else loads.ranks
-        """By class: what the choice goes by, the smallest first; NONE without a token."""
+        """The rank of each class, by which the choice goes, the smallest first; NONE without a
+        token."""
         for _ in range(2):  # how short of tokens a type is depends on all classes
             for kind in range(len(limits)):
                 self._weigh(kind)

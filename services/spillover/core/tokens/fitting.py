@@ -4,14 +4,44 @@ neighbors are told. Looks only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Generic, Protocol
 
 from spillover.core.tokens.bucket import Bucket
 from spillover.core.tokens.server import UnlikeServer
 from spillover.core.tokens.waiting import Line, V
-from spillover.core.tokens.work import Work
+from spillover.policy.overflow.estimate import learned, residual
 from spillover.policy.tokens import BLOCKED, NONE
+
+
+class Work:
+    """The work of some jobs: those of one type, of a group of types, or all. It is a running mean
+    and variance, in seconds on a server of rate 1."""
+
+    __slots__ = ("_served", "_variance_s2", "mean_s")
+
+    def __init__(self, guess_s: float) -> None:
+        self.mean_s = guess_s
+        self._variance_s2 = 0.0
+        self._served = 0
+
+    def add(self, work_s: float) -> None:
+        """One more job has had so much."""
+        self._served += 1
+        self.mean_s, self._variance_s2 = learned(
+            self.mean_s, self._variance_s2, self._served, work_s
+        )
+
+    @property
+    def spread_s(self) -> float:
+        """Returns the standard deviation."""
+        return math.sqrt(self._variance_s2)
+
+    @property
+    def residual(self) -> float:
+        """Returns how much of a job is left, on average, of one under way."""
+        return residual(self.mean_s, self._variance_s2)
 
 
 class Halted(Protocol):
@@ -65,7 +95,7 @@ class Fitting(Generic[V]):
         self._all_lines = lines
         self._in_turn = in_turn
         self.work = Work(guess_s)
-        """Of the jobs of the group."""
+        """The work of the jobs of the group."""
         self.refresh()
 
     def __contains__(self, server: UnlikeServer[V]) -> bool:

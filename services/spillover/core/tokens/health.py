@@ -1,4 +1,4 @@
-"""Whether one server's work fails clearly more than that of the pool's other servers.
+"""The health of one server: does its work fail clearly more than that of the pool's other servers?
 
 The rule is `policy.overflow.degradation`'s. A server that is degraded takes nothing for a while and
 is tried again then, few jobs at first: if one of the first fails too, it is left alone for twice as
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from spillover.core.share import Share
 from spillover.policy.overflow.degradation import DEGRADED_AT, UNPROVEN, weighed
 
 PAUSE_S = 1.0
@@ -20,30 +21,21 @@ PAUSE_S_MAX = 30.0
 OTHERS_FAIL_TOO = 0.5
 """Where this share of the work fails on the others, it is not this server that fails."""
 
-SHARE_WEIGHT = 1 / 8
-"""Weight of the newest outcome in the running share of failures."""
-
-SHARE_LEAST = 1 / 1024
-"""A share below it is none."""
-
-SHARE_FORGET_S = 10.0
-"""Time in which the share halves if nothing more ends."""
-
 
 class ServerHealth:
-    """Of one server. Told of what ends by itself on it."""
+    """The health of one server, which jobs that end by themselves on it change."""
 
     __slots__ = ("_last_s", "_pause_s", "_share", "_total", "again_s", "is_calm")
 
     def __init__(self) -> None:
         self._total = UNPROVEN
-        self._share = 0.0
+        self._share = Share()
         self._last_s: float | None = None
         self._pause_s = PAUSE_S
         self.again_s = math.inf
         """When to try it again; infinity while it is not degraded."""
         self.is_calm = False
-        """Whether a success would tell nothing new, as nearly always."""
+        """True where a success changes nothing, as nearly always."""
 
     @property
     def degraded(self) -> bool:
@@ -51,17 +43,16 @@ class ServerHealth:
 
     def failed_share(self, now_s: float) -> float:
         """Returns the share of failures as it counts now."""
-        return self._share * math.exp2(-self._since_last_s(now_s) / SHARE_FORGET_S)
+        return self._share.at(now_s)
 
     def ended(self, now_s: float, failed: bool, usual: float) -> bool:
-        """One more job has ended; `usual` is the share that fails on the others. Whether the server
-        fails too much more than they do."""
-        share = self.failed_share(now_s)
-        share += (failed - share) * SHARE_WEIGHT
-        self._total = weighed(self._total, failed, usual, self._since_last_s(now_s))
-        self._share = share if share > SHARE_LEAST else 0.0
+        """Counts one more job that has ended, and returns whether the server fails too much more
+        than the others, on which this share is `usual`."""
+        since_last_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
+        self._share.add(now_s, failed=failed)
+        self._total = weighed(self._total, failed, usual, since_last_s)
         self._last_s = now_s
-        self.is_calm = not (self._total or self._share)
+        self.is_calm = not (self._total or self._share.last)
         if not self._total:
             self._pause_s = PAUSE_S
         if self._total < DEGRADED_AT or not failed:
@@ -70,9 +61,6 @@ class ServerHealth:
             self._total = DEGRADED_AT  # once all do well again, no more is to be worked off
             return False
         return True
-
-    def _since_last_s(self, now_s: float) -> float:
-        return 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
 
     def degrade(self, now_s: float) -> None:
         """Leave the server alone for a while."""

@@ -49,7 +49,8 @@ class UnlikeServer(Generic[V]):
         self.running = 0
         """Jobs on it, and those that have failed and count for a while."""
         self.line: OrderedDict[int, V] = OrderedDict()
-        """Those that have their tokens and wait here, by number: one after another only."""
+        """The jobs that have their tokens and wait here, by number, where jobs run one after
+        another."""
         self.idle_number = number - UNLIMITED
         """The smaller, the longer ago it last ended a job."""
         self.allowance = UNLIMITED

@@ -21,7 +21,7 @@ class SharedServer:
     def __init__(self, rate: float, now_s: float = 0.0) -> None:
         self.rate = rate
         self._since: dict[int, tuple[float, float]] = {}
-        """By ref: virtual time when it came, and when it will end."""
+        """The virtual times at which each job came and will end, by ref."""
         self._ends: list[tuple[float, int]] = []
         """A heap of the latter, with refs, among them of jobs that have left."""
         self._virtual = 0.0

@@ -1,6 +1,5 @@
-"""Those that are blocked: no token of a class that they may join was available. First come, first
-served among those that a freed token fits.
-"""
+"""The blocked requests: no token of a class that they may join was available. Among those that a
+freed token fits the first one comes first."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class TypedRequest(Protocol):
-    """What a pool needs to know of a request."""
+    """The part of a request that a pool needs."""
 
     @property
     def type(self) -> str: ...
@@ -21,7 +20,7 @@ class TypedRequest(Protocol):
 
 
 class TypedVisit(Protocol):
-    """What a pool needs to know of a visit."""
+    """The part of a visit that a pool needs."""
 
     place: Any
     refused_on: tuple[int, ...]
@@ -62,7 +61,7 @@ class Waiting(Generic[V]):
 
     def __init__(self, joins: Sequence[Sequence[int]], classes: int) -> None:
         self.lines: list[Line[V]] = [Line() for _ in joins]
-        """By type."""
+        """A line for each type."""
         self._by_class = [
             tuple(line for line, of in zip(self.lines, joins, strict=True) if kind in of)
             for kind in range(classes)

@@ -1,1 +1,1 @@
-"""What every shell stands on: driving a machine in real time, timers, writes, counters."""
+"""The base of every shell: driving a machine in real time, timers, writes, counters."""

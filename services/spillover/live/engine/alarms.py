@@ -45,7 +45,7 @@ class Alarm(Protocol):
 
 
 class LoopAlarm:
-    """By the loop's own timers. May wake early, by less than their grain."""
+    """An alarm by the loop's own timers. It may wake early, by less than their grain."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class _Itimerspec(ctypes.Structure):
 
 
 class TimerFdAlarm:
-    """By a timerfd of Linux that the loop watches. Raises OSError where there is none."""
+    """An alarm by a timerfd of Linux that the loop watches. Raises OSError where there is none."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
         self.clock = time.monotonic

@@ -13,7 +13,7 @@ PERIOD_S = 0.1
 
 
 class LoopLag:
-    """Of one loop, from `watch` to `close`."""
+    """The lag of one loop, measured from `watch` to `close`."""
 
     def __init__(self) -> None:
         self._max_s = 0.0
@@ -26,7 +26,7 @@ class LoopLag:
         self._timer = loop.call_later(PERIOD_S, self._ring, loop)
 
     def now_s(self) -> float:
-        """By how much it is late at this instant."""
+        """Returns by how much the loop is late at this instant."""
         return max(0.0, time.monotonic() - self._due_s)
 
     def take_s(self) -> float:

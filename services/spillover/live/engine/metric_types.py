@@ -62,13 +62,6 @@ class Histogram:
         return family
 
 
-def observe_each(histograms: tuple[Histogram, ...], values: tuple[float, ...]) -> None:
-    """Tells each of them one value, all of the same thing that happened."""
-    for histogram, value in zip(histograms, values, strict=True):
-        histogram.counts[bisect_left(histogram.bounds, value)] += 1
-        histogram.total += value
-
-
 def counter(
     signal: Signal,
     source: str,

@@ -28,7 +28,7 @@ class Moving:
         self._tell = tell
         self.bytes = 0
         self._is_news = False
-        """Whether the machine has yet to be told."""
+        """True while the machine has yet to learn of bytes."""
 
     @property
     def is_too_much(self) -> bool:
@@ -40,7 +40,7 @@ class Moving:
         return self.bytes + more_bytes <= self._held.room_bytes + self._held.moving_bytes
 
     def add(self, size_bytes: int) -> None:
-        """So much more is moving, or less."""
+        """Note that so much more is moving, or less."""
         self.bytes += size_bytes
         if self._is_news:
             return

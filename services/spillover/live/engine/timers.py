@@ -11,6 +11,7 @@ import asyncio
 import heapq
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from spillover.live.engine.alarms import Alarm, LoopAlarm
 
@@ -18,21 +19,20 @@ CANCELLED_KEPT_MAX = 64
 """Cancelled timers that the heap may hold before they are swept out, if they are the majority."""
 
 
+@dataclass(slots=True, eq=False)
 class Timer:
     """One thing to come. `cancel` is cheap; the heap drops it in time."""
 
-    __slots__ = ("_timers", "due_s", "ring")
-
-    def __init__(self, timers: Timers, due_s: float, ring: Callable[[float], None]) -> None:
-        self._timers = timers
-        self.due_s = due_s
-        self.ring: Callable[[float], None] | None = ring
+    timers: Timers
+    due_s: float
+    ring: Callable[[float], None] | None
+    """Called at that time; None once it was, or was cancelled."""
 
     def cancel(self) -> None:
         """Does nothing once it has rung."""
         if self.ring is not None:
             self.ring = None
-            self._timers.dropped()
+            self.timers.dropped()
 
 
 class Timers:

@@ -17,11 +17,13 @@ JOIN_LIMIT_BYTES = 16_384
 """Up to here copying two parts into one is cheaper than a vectored write."""
 
 RECORD_BYTES = 16_384
-"""At most, of TLS. Each costs both ends two to three microseconds, however little is in it."""
+"""The largest record of TLS. Each costs both ends two to three microseconds, however little is in
+it."""
 
 
 class WriteBatch:
-    """For one loop. What goes to one connection goes in order, and later by less than a turn."""
+    """Joins the writes of one loop. What goes to one connection goes in order, and later by less
+    than a turn."""
 
     __slots__ = ("_loop", "_writes")
 

@@ -1,1 +1,2 @@
-"""What runs on the servers of a cluster: the handlers sleep, spin, python and http."""
+"""The handlers that run requests on the servers of a cluster: sleep, spin, python, http, proxy and
+dask."""

@@ -8,11 +8,11 @@ from typing import Any, Protocol, TypeAlias
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
 
 OnEnd: TypeAlias = Callable[[ServiceEnded | NotStarted, float | None], None]
-"""Told once for every start; the instant is given where the end was meant for one."""
+"""Is called once for every start; the instant is given where the end was meant for one."""
 
 OnHealth: TypeAlias = Callable[[bool], None]
-"""Told False when nothing can run any request for now, True when something can again. All is well
-until it is told."""
+"""Is called with False when nothing can run any request for now, with True when something can
+again. All is well until then."""
 
 
 class Workers(Protocol):

@@ -1,4 +1,4 @@
-"""What is run on a server away from the node's loop, and how it ended.
+"""Calls that run on a server away from the node's loop, and how they ended.
 
 Runs in worker processes too, so it imports little. Nothing here ever raises: an exception of a
 handler need not be one that can be handed to a future or to another process.
@@ -25,7 +25,8 @@ from spillover.model.ranges import RETRY_AFTER_S_MAX
 PROBLEM_LENGTH_MAX = 500
 
 DETAILS_LENGTH_MAX = 20_000
-"""Of a traceback: an exception's message may be as long as an object that could not be used."""
+"""The longest traceback: an exception's message may be as long as an object that could not be
+used."""
 
 RESULT_LIMIT_BYTES = 32 * 1024 * 1024
 """Half of what a node takes from a neighbor, so that every result can travel."""
@@ -49,7 +50,7 @@ class Ended:
     upstream_answered: bool = False
     """It comes from a service's answer; the details are the beginning of that, not a traceback."""
     body: bytes | None = None
-    """What was said besides, as JSON of at most SAID_LIMIT_BYTES."""
+    """The rest of the service's or handler's words, as JSON of at most SAID_LIMIT_BYTES."""
     is_held: bool = False
     """The whole answer is there to be passed on, if nobody else takes what was `not_run`."""
     retry_after_s: float | None = None
@@ -58,19 +59,19 @@ class Ended:
     killed: bool = False
     """It did not return by itself, its result being no longer wanted."""
     cause: Cause = Cause.WORKER
-    """Of what has a problem."""
+    """The cause, where there is a problem."""
     upstream: str | None = None
     """The service that was asked, by its name."""
 
 
 SAID_LIMIT_BYTES = 16 * 1024
-"""Of what a handler says with a rejection or a failure: it is kept with the answer."""
+"""The most that a handler may say with a rejection or a failure: it is kept with the answer."""
 
 CUT = "..."
-"""At the end of what was longer."""
+"""The end of what was longer."""
 
 REJECTED_STATUS = 422
-"""Of a rejection that wants no other."""
+"""The status of a rejection without one of its own."""
 
 
 class Unreadable(ValueError):
@@ -129,7 +130,8 @@ def encoded(result: object) -> Ended:
 
 
 def _encoded(result: object) -> bytes:
-    """What msgspec does not take, and others do, goes the way of results on Dask workers."""
+    """Returns the result as JSON. One that msgspec does not take, and others do, goes the way of
+    results on Dask workers."""
     try:
         return msgspec.json.encode(result)
     except TypeError:
@@ -164,7 +166,7 @@ def _shortened(text: str) -> str:
 
 
 def _classify(ended: Ended, error: BaseException) -> None:
-    """What an exception says of itself; see `spillover.handlers`."""
+    """Returns the end that an exception means; see `spillover.handlers`."""
     if getattr(error, "not_run", None) is True:
         ended.not_run = True
         ended.retry_after_s = pause_s(getattr(error, "retry_after_s", None))

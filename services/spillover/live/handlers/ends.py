@@ -1,4 +1,4 @@
-"""What the end of a call is to the machine, and in the log: done, failed, rejected, or not run.
+"""The end of a call, for the machine and for the log: done, failed, rejected, or not run.
 
 How a handler tells these apart is its own business (`calls`, `upstream_answers`, `dask.call`).
 """

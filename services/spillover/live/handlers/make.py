@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spillover.live.handlers.proxy.handler import Relays
 
 OnServerHealth: TypeAlias = Callable[[int, bool], None]
-"""As `OnHealth`, of the server with this number."""
+"""Is called as `OnHealth`, for the server with this number."""
 
 SLEEP, SPIN = EMULATED = ("sleep", "spin")
 
@@ -120,7 +120,7 @@ def _called_workers(  # noqa: PLR0917 - as `make_workers`
     moving: Moving | None,
     relays: Relays | None,
 ) -> Workers:
-    """Those of a handler that is the users' own."""
+    """Returns the workers of a handler that is the users' own."""
     if is_dask_handler(cluster.handler):
         return _dask_workers(cluster, source, on_end, on_health)
     is_proxy = is_proxy_handler(cluster.handler)

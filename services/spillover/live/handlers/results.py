@@ -1,6 +1,5 @@
-"""What functions of users return, until it is JSON: one rule for those that run here and those that
-run on the workers of a Dask cluster. It is sent there, so it imports the standard library only.
-"""
+"""The results of users' functions become JSON by one rule, for functions that run here and on the
+workers of a Dask cluster. This is sent there, so it imports the standard library only."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ def as_json(result: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no form for, in the one that users expect."""
+    """Returns a value that JSON has no form for in the form that users expect."""
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, set | frozenset):

@@ -17,8 +17,8 @@ from spillover.live.handlers.service_payload import ServiceTimes
 
 
 class SpinWorkers(PooledWorkers):
-    """As many spinning processes as there are requests at a time, each started when it is first
-    needed. A server of this `rate` is done with work in so many times less."""
+    """Runs as many spinning processes as there are requests at a time, each started when it is
+    first needed. A server of this `rate` is done with work in so many times less."""
 
     def __init__(self, times: ServiceTimes, on_end: OnEnd, rate: float = 1.0) -> None:
         super().__init__(on_end, ServerProcesses())

@@ -26,12 +26,12 @@ class Attempts:
         self.race = Race(addresses, delay_within(limit_s, len(addresses)))
         self._port = port
         self.open: dict[socket.socket, Address] = {}
-        """Those under way."""
+        """The attempts under way."""
         self._won: tuple[socket.socket, Address] | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether `take` has an answer."""
+        """Returns whether `take` has an answer."""
         return self._won is not None or self.race.is_lost
 
     def begin(self, now_s: float) -> list[socket.socket]:

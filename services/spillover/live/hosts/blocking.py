@@ -13,8 +13,9 @@ from spillover.live.hosts.lookups import HOSTS, Hosts, is_literal, literal
 
 
 def connect(host: str, port: int, limit_s: float, hosts: Hosts = HOSTS) -> socket.socket:
-    """As `socket.create_connection`, whose limit a lookup does not keep. Raises OSError, and
-    TimeoutError after `limit_s`, which is that of what the socket does as well."""
+    """Returns a connected socket, as `socket.create_connection` does, whose limit a lookup does not
+    keep. Raises OSError, and TimeoutError after `limit_s`, which is that of what the socket does
+    then, too."""
     until_s = time.monotonic() + limit_s
     addresses = (literal(host),) if is_literal(host) else _find(host, until_s, hosts)
     attempts = Attempts(addresses, port, limit_s)

@@ -25,8 +25,8 @@ async def connect(
     limit_s: float,
     hosts: Hosts = HOSTS,
 ) -> Made:
-    """As `loop.create_connection`. Addresses share `limit_s`, after which whoever waits ends the
-    wait. Raises OSError."""
+    """Do the same as `loop.create_connection`. Addresses share `limit_s`, after which the caller
+    ends the wait. Raises OSError."""
     addresses = (literal(host),) if is_literal(host) else await _find(host, hosts)
     _, place, _, scope = addresses[0]
     if len(addresses) == 1 and not scope and "%" not in place:
@@ -108,7 +108,7 @@ async def _open_first(
 
 
 class _Waits:
-    """What a loop waits for while attempts are under way."""
+    """The files and times that a loop waits for while attempts are under way."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts

@@ -129,6 +129,6 @@ def _address(family: int, place: tuple[object, ...]) -> Address:
 
 
 HOSTS = Hosts(socket.getaddrinfo)
-"""Of this process."""
+"""The lookups of this process."""
 
 os.register_at_fork(after_in_child=HOSTS.begin_anew)

@@ -17,7 +17,7 @@ class Awaited(asyncio.Future[Response]):
     exchange: OutgoingRequest | None = None
 
     def settle(self, came_to: Response | BaseException) -> None:
-        """As an exchange's `on_end`."""
+        """Take the result of an exchange, as its `on_end`."""
         if self.done():
             return
         if isinstance(came_to, Response):

@@ -30,7 +30,7 @@ READ_BYTES = 65_536
 LOOK_S = 1.0
 """So often a thread that waits looks at the clock: the socket's own limit is set once for all."""
 BODY_MAX_BYTES = 65_536
-"""Of a request."""
+"""The most bytes of a request's body."""
 
 
 class BlockingClient:
@@ -176,7 +176,7 @@ class _Line(asyncio.Transport):
         self._limit_s = 0.0
         self._is_closing = False
         self._fault: OSError | None = None
-        """Of a write: what comes of it is seen by who reads."""
+        """The fault of a write, which the reader sees."""
 
     def read(self, exchange: OutgoingRequest, within_s: float) -> None:
         """Wait for what comes next, but not for longer, and hand it over."""

@@ -45,8 +45,8 @@ WARM_AT_ONCE = 64
 """Connections that `warm` opens at the same time, below the usual backlog of a listening socket."""
 
 AGAIN_S = 0.05
-"""Until a request is sent again that was lost on a new connection: its server may be about to end,
-and takes none soon."""
+"""The pause until a request is sent again that was lost on a new connection: its server may be
+about to end, and takes none soon."""
 
 
 class HttpClient:
@@ -187,9 +187,9 @@ class HttpClient:
         on_head: OnHead | None = None,
         keyed: bool = False,
     ) -> OutgoingRequest:
-        """As `request`, but `on_end` is called with what the future would give or raise: at once
-        when it is known, a turn of the loop and some microseconds before a future tells. `on_head`
-        may have the body given piece by piece."""
+        """Send a request as `request` does, but call `on_end` with what the future would give or
+        raise: at once when it is known, a turn of the loop and some microseconds before a future
+        tells. `on_head` may have the body given piece by piece."""
         parts = body if isinstance(body, tuple) else (body,)
         head = self._server.head(method, path, headers, sum(map(len, parts)))
         limits = self._body_limit_bytes, self._excerpt_bytes
@@ -300,24 +300,25 @@ class HttpClient:
             connection.close_copy()
 
     def take_idle(self) -> Connection | None:
-        """Of `opening.Owner`."""
+        """Take an idle connection, for `opening.Owner`."""
         return self._kept.take(time.monotonic())
 
     def opened(self, connection: Connection) -> None:
-        """Of `opening.Owner`."""
+        """Take an opened connection, for `opening.Owner`."""
         self._open.add(connection)
         self.opened_s = time.monotonic()
         self._kept.opened(connection, self.opened_s)
 
     def abandoned(self, connection: Connection) -> None:
-        """Of `connection.Pool`: learn from it when connections can be used again."""
+        """Learn from an abandoned connection when connections can be used again, for
+        `connection.Pool`."""
         if connection in self._open:  # not by this side
             self._kept.abandoned(connection)
 
     def unanswered(
         self, connection: Connection, exchange: OutgoingRequest, what: str, *, is_unread: bool
     ) -> None:
-        """Of `connection.Pool`: send it again, or tell what is known of it."""
+        """Send an unanswered request again, or end it with what is known, for `connection.Pool`."""
         self._kept.lost_on(connection)
         if not connection.has_answered:
             self.opened_s = -math.inf
@@ -337,14 +338,14 @@ class HttpClient:
             exchange.fail(OutcomeUnknown(told))
 
     def dropped(self, connection: Connection) -> None:
-        """Of `connection.Pool`: never use it again."""
+        """Never use the connection again, for `connection.Pool`."""
         self._kept.dropped(connection)
         if connection in self._open:
             self._open.remove(connection)
             self._closing.add(connection)
 
     def lost(self, connection: Connection) -> None:
-        """Of `connection.Pool`: its socket is closed."""
+        """Forget a connection whose socket is closed, for `connection.Pool`."""
         self.abandoned(connection)
         self.dropped(connection)
         if self._securing is not None:

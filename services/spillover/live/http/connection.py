@@ -150,22 +150,24 @@ class Connection(asyncio.Protocol):
         self._writes = writes
         self._moving = moving
         self._heads = heads
-        """Of answers that have come before; None to know of none."""
+        """Heads of answers that have come before; None turns that off."""
         self._body: bytes | bytearray = b""
         self.exchange: OutgoingRequest | None = None
         self.idle_since_s = 0.0
         self.has_answered = False
         """Whether it has carried a whole exchange."""
         self.retires_s, self.uses_left = 0.0, 0
-        """Until when, and for how many requests, it is to be used; its owner's."""
+        """The instant until which, and the number of requests for which, it is to be used. Its
+        owner sets both."""
         self.kind = PLAIN
-        """Of the last answer."""
+        """The kind of the last answer."""
         self.keep_s: float | None = None
         """How long the other end has said that it keeps idle connections."""
         self._written_bytes = 0
-        """Of all requests so far, as the transport counts them that tells what has left."""
+        """The size of all requests so far, as the transport counts them that tells what has
+        left."""
         self._size_bytes = 0
-        """Of the last one."""
+        """The size of the last request."""
         self._is_encrypted = False
         self._watch: select.poll | None = None
         self._await_answer()
@@ -203,7 +205,9 @@ class Connection(asyncio.Protocol):
         exchange.sendings += 1
         exchange.sent_s = time.monotonic()
         self.uses_left -= 1
-        size_bytes = len(head) + sum(map(len, body))
+        size_bytes = len(head)
+        for part in body:
+            size_bytes += len(part)
         if self._is_encrypted and (told := told_of(self._transport)) is not None:
             self._written_bytes = told.left
         self._size_bytes = size_bytes
@@ -266,8 +270,15 @@ class Connection(asyncio.Protocol):
         whole = None
         if self._heads is not None and not (self._overhead_bytes or self._head_complete):
             whole = whole_message(data)
-            if whole is not None and self._take_known(exchange, self._heads, *whole):
-                return
+            known = None if whole is None else self._heads.meanings.get(whole[0])
+            if whole and known and exchange.on_body is None:
+                _, length, body = whole
+                if len(body) <= exchange.body_limit_bytes:
+                    # The parser stands between two answers, and still does then.
+                    status, headers = known[0], known[1] | {b"content-length": length}
+                    told = status, headers, body, exchange.sent_s, time.monotonic()
+                    self._finish(exchange, Response(*told), is_known=True)
+                    return
         self._read(exchange, data, whole)
 
     def _read(
@@ -296,20 +307,6 @@ class Connection(asyncio.Protocol):
             exchange.cannot_read(self._fault)
         elif self._large_bytes and exchange.connection is self:
             self._read_large(self._large_bytes)
-
-    def _take_known(
-        self, exchange: OutgoingRequest, heads: Heads, head: bytes, length: bytes, body: bytes
-    ) -> bool:
-        """End with an answer without the parser, if it is known what a head like that means. The
-        parser stands between two answers, and still does then."""
-        known = heads.meanings.get(head)
-        if known is None or exchange.on_body is not None or len(body) > exchange.body_limit_bytes:
-            return False
-        status, headers = known
-        told = {**headers, b"content-length": length}
-        self._reusable = True
-        self._finish(exchange, Response(status, told, body, exchange.sent_s, time.monotonic()))
-        return True
 
     def _read_large(self, size_bytes: int) -> None:
         """Read the rest of a body without the parser; the next answer gets a new one."""
@@ -402,20 +399,24 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001  it belongs to whoever reads the stream
             exchange.fail(error)
 
-    def _finish(self, exchange: OutgoingRequest, answer: Response) -> None:
+    def _finish(
+        self, exchange: OutgoingRequest, answer: Response, *, is_known: bool = False
+    ) -> None:
+        """Hand an answer over; one that is known has left nothing with the parser."""
         if exchange.connection is not self:
             return
         self.exchange = None
         exchange.connection = None
         headers = answer.headers
         self.kind = PIECEWISE if b"transfer-encoding" in headers else PLAIN
-        reusable = self._reusable
+        reusable = is_known or self._reusable
         if self._size_bytes > UPLOAD_BYTES:
             reusable = reusable and self._is_kept_after_upload(answer.status)
         if b"keep-alive" in headers:
             self.keep_s = read_keep_alive_s(headers[b"keep-alive"])
             reusable = reusable and self.keep_s != 0.0
-        self._await_answer()
+        if not is_known:
+            self._await_answer()
         # An answer can come before the whole request has left: the rest must not follow later.
         transport = self._transport
         if reusable and not (transport.is_closing() or transport.get_write_buffer_size()):

@@ -23,7 +23,7 @@ class Kept:
 
     def __init__(self, idle_s_max: float, keeping: Keeping) -> None:
         self.idle: OrderedDict[Connection, None] = OrderedDict()
-        """To be used again, longest idle first."""
+        """The connections to be used again, longest idle first."""
         self._resting: set[Connection] = set()
         """Not to be used again: whether the server closes them is to be seen."""
         self.limit = IdleLimit(idle_s_max)
@@ -55,7 +55,7 @@ class Kept:
         return None
 
     def released(self, connection: Connection) -> None:
-        """Of `connection.Pool`: keep it for the next request."""
+        """Keep a connection for the next request, for `connection.Pool`."""
         if connection.keep_s is not None:
             self.limit.said(connection.keep_s)
             connection.keep_s = None

@@ -1,4 +1,4 @@
-"""What the other end says about how long it keeps a connection: the field `Keep-Alive`. Pure."""
+"""The field `Keep-Alive` says how long the other end keeps a connection. This reads it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Known(Generic[T]):
-    """What bytes mean that have come before."""
+    """The meaning of bytes that have come before."""
 
     __slots__ = ("meanings",)
 
@@ -39,7 +39,7 @@ class Known(Generic[T]):
 
 
 class KnownHeads(Known[T]):
-    """What heads mean, by their bytes without the digits of the length."""
+    """The meanings of heads, by their bytes without the digits of the length."""
 
     __slots__ = ()
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from spillover.model.errors import PeerError
 
 TURN_S = 0.02
-"""Of lines that wait, some are taken after each such time."""
+"""After each such time some of the lines that wait are taken."""
 
 
 class LineSplitter:
@@ -51,6 +51,10 @@ class LineSplitter:
             raise PeerError(f"{self._name}: a line exceeds {self._limit_bytes} bytes")
 
 
+LINE_BYTES = 1024
+"""A longer line counts as so many more: what it costs grows with its bytes."""
+
+
 class Pace(NamedTuple):
     """How many lines are taken a second, and how many at once."""
 
@@ -62,7 +66,7 @@ UNPACED = Pace(math.inf, math.inf)
 
 
 class Source(Protocol):
-    """What a stream comes from."""
+    """The source of a stream."""
 
     def pause(self) -> None:
         """Read nothing more for now. What was read may still come."""
@@ -97,7 +101,7 @@ class PacedLines(LineSplitter):
             self._timer = None
 
     def _found(self, line: bytes) -> None:
-        if not self._waiting and self._may_give():
+        if not self._waiting and self._may_give(line):
             self._on_line(line)
             return
         self._waiting.append(line)
@@ -106,14 +110,14 @@ class PacedLines(LineSplitter):
                 self.source.pause()
             self._go_on_later()
 
-    def _may_give(self) -> bool:
+    def _may_give(self, line: bytes) -> bool:
         if self._left < 1.0:
             now_s = time.monotonic()
             earned = (now_s - self._counted_s) * self._pace.per_s
             self._left, self._counted_s = min(self._pace.burst, self._left + earned), now_s
         if self._left < 1.0:
             return False
-        self._left -= 1.0
+        self._left -= max(1.0, len(line) / LINE_BYTES)
         return True
 
     def _go_on_later(self) -> None:
@@ -122,7 +126,7 @@ class PacedLines(LineSplitter):
     def _go_on(self) -> None:
         self.heard_s = time.monotonic()
         try:
-            while self._waiting and self._may_give():
+            while self._waiting and self._may_give(self._waiting[0]):
                 self._on_line(self._waiting.popleft())
         except Exception as error:  # noqa: BLE001  it belongs to whoever reads the stream
             if self.source is not None:

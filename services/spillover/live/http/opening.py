@@ -25,11 +25,11 @@ from spillover.live.tls.handshakes import Handshake
 from spillover.model.errors import ConnectTimeout, NotBelieved, NotDelivered, PeerError
 
 FIRST_LIMIT_BYTES = 65_536
-"""Of what is answered before a connection counts."""
+"""The longest answer that comes before a connection counts."""
 
 
 class Owner(Pool, Protocol):
-    """Whose connections they are."""
+    """The owner of connections."""
 
     def take_idle(self) -> Connection | None:
         """Returns one that waits for a request, which it does no more; None if there is none."""
@@ -39,8 +39,8 @@ class Owner(Pool, Protocol):
 
 
 class Opening:
-    """For one client; `securing` is None where nothing is encrypted. See HttpClient for the
-    others."""
+    """Opens connections for one client; `securing` is None where nothing is encrypted. See
+    HttpClient for the others."""
 
     def __init__(
         self,

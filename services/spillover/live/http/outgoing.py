@@ -21,13 +21,14 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Methods by which the same may be asked twice, and come to the same (RFC 9110 9.2.2)."""
 
 SENDINGS_MAX = 3
-"""Of one request: one that may have been read is sent once more, one that surely was not once more
-than that."""
+"""The most sendings of one request: one that may have been read is sent once more, one that surely
+was not once more than that."""
 
 
 class Again(Enum):
-    """What is sent again on a new connection: nothing, what surely was not read, or once also what
-    may have been read where that does no harm, since it is idempotent or keyed."""
+    """The requests that are sent again on a new connection: none, those that surely were not read,
+    or once also those that may have been read where that does no harm, since they are idempotent or
+    keyed."""
 
     NEVER = 0
     UNREAD = 1
@@ -35,7 +36,7 @@ class Again(Enum):
 
 
 Body: TypeAlias = tuple[Buffer, ...]
-"""Of a request, in parts that follow each other: what is large need not be copied."""
+"""The body of a request, in parts that follow each other: a large one need not be copied."""
 
 
 @dataclass(slots=True)
@@ -61,7 +62,8 @@ class LostThenRefused(OutcomeUnknown):
 
 
 class StreamRefused(PeerError):
-    """In place of a stream there was an answer of another status; its headers, lower-case."""
+    """In place of a stream an answer of another status has come; its headers are here,
+    lower-case."""
 
     def __init__(self, name: str, status: int, headers: dict[bytes, bytes]) -> None:
         super().__init__(f"{name}: expected status 200, got {status}")
@@ -70,7 +72,7 @@ class StreamRefused(PeerError):
 
 
 OnEnd: TypeAlias = Callable[[Response | BaseException], None]
-"""Told once what an exchange came to: its answer, or why there is none. It may be called from
+"""Is called once with what an exchange came to: its answer, or why there is none. That may be from
 within the call that sends the request. What it raises closes the connection."""
 
 
@@ -78,8 +80,8 @@ OnBody: TypeAlias = Callable[[bytes | bytearray], None]
 """Takes a body piece by piece as it comes. What it raises ends the exchange."""
 
 OnHead: TypeAlias = Callable[[int, dict[bytes, bytes]], OnBody | None]
-"""Told the status and the header of an answer without a length; returns what takes its body, or
-None to have it whole. It must not raise."""
+"""Is called with the status and the header of an answer without a length; returns what takes its
+body, or None to have it whole. It must not raise."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,10 +91,10 @@ class OutgoingRequest:
     method: str
     url: str
     on_end: OnEnd | None
-    """None once it has ended."""
+    """The function to call at its end; None once it has ended."""
     body_limit_bytes: int
     excerpt_bytes: int | None = None
-    """Of the body of an answer that is not 2xx; None for all of it."""
+    """The bytes to keep of the body of an answer that is not 2xx; None for all of it."""
     on_body: OnBody | None = None
     """Without it the answer carries the body."""
     on_head: OnHead | None = None
@@ -102,12 +104,12 @@ class OutgoingRequest:
     timer: asyncio.TimerHandle | None = None
     sent_s: float = 0.0
     message: tuple[bytes, Body] | None = None
-    """What is written, where the client may send it again. None once an answer has begun."""
+    """The bytes to write, where the client may send them again. None once an answer has begun."""
     is_keyed: bool = False
-    """Whether the other end knows it again by its name, and does it once."""
+    """True where the other end knows it again by its name, and does it once."""
     sendings: int = 0
     doubted: bool = False
-    """Whether it went once more already although it may have been read."""
+    """True where it was sent once more although it may have been read."""
     uncertain: str | None = None
     """Set once it may have been read by an end that gave no answer: why there was none."""
 

@@ -1,6 +1,5 @@
-"""What a client does besides where its url is `https`: how connections are encrypted, what they
-have to prove before they count, and which of them are to end. When one is opened is not known here.
-"""
+"""The further duties of a client whose url is `https`: how connections are encrypted, what they
+have to prove before they count, and which of them are to end."""
 
 from __future__ import annotations
 
@@ -22,9 +21,9 @@ LOOK_AGAIN_S = 60.0
 
 
 class Securing:
-    """Of the connections of one client. `name` is whom the other end has to prove to be, `first` a
-    path: a connection counts only once it has been asked for and answered there. `tell` hears of
-    each handshake that failed, with one of `failures.REASONS`."""
+    """The encryption of the connections of one client. The other end has to prove to be `name`.
+    `first` is a path: a connection counts only once it has been asked for and answered there.
+    `tell` hears of each handshake that failed, with one of `failures.REASONS`."""
 
     def __init__(
         self,
@@ -41,7 +40,7 @@ class Securing:
         self.turns = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self.unbelieved = Unbelieved(self.name)
         self.certificates: dict[Connection, PeerCertificate] = {}
-        """That the other end has shown, on those that are open."""
+        """The certificates that the other end has shown, on connections that are open."""
 
     def newest(self) -> ssl.SSLContext:
         """Returns what the next handshake goes by."""
@@ -61,7 +60,7 @@ class Securing:
 
 
 class Unbelieved:
-    """What is told of a certificate that is not believed: looked at now and then."""
+    """The words about a certificate that is not believed; it is looked at now and then."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -86,7 +85,7 @@ class Unproven:
         self.abandoned, self.unanswered = owner.abandoned, owner.unanswered
 
     def released(self, connection: Connection) -> None:
-        """Of `connection.Pool`."""
+        """Take a connection back, for `connection.Pool`."""
 
 
 class Retired:
@@ -97,5 +96,5 @@ class Retired:
         self.abandoned, self.unanswered = owner.abandoned, owner.unanswered
 
     def released(self, connection: Connection) -> None:
-        """Of `connection.Pool`."""
+        """Take a connection back, for `connection.Pool`."""
         connection.close()

@@ -1,4 +1,4 @@
-"""Whom a client believes where a url is https."""
+"""The trust of a client where a url is https."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Trust:
 
 
 def _checked_path(given: object) -> str:
-    """Of a variable that is empty nobody meant the system's CAs."""
+    """Returns the path. An empty one, of an empty variable, is refused: nobody meant the system's
+    CAs by it."""
     path = fspath(given) if isinstance(given, PathLike) else given
     if not isinstance(path, str) or not path:
         raise wrong("ca_file", "a path", given)

@@ -1,6 +1,6 @@
-"""Whom a client believes that shows no certificate of its own: the CAs of a file, which is read
-again once it has changed. That is looked at where a connection is opened: requests cost nothing.
-"""
+"""The CAs that a client believes that shows no certificate of its own: those of a file, which is
+read again once it has changed. That is looked at where a connection is opened: requests cost
+nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class TrustedCas:
-    """Those of this file; with None those of the file that the environment names, or else of the
+    """The CAs of this file; with None those of the file that the environment names, or else of the
     system, which are read once. Raises InputError for a file without any."""
 
     def __init__(self, ca_file: str | None) -> None:
@@ -42,7 +42,7 @@ class TrustedCas:
         return self._context
 
     def _look(self) -> tuple[int, int, int] | None:
-        """What is another one where the file is; None without one."""
+        """Returns marks of the file that differ where another one is there; None without a file."""
         if self._file is None:
             return None
         try:

@@ -1,5 +1,5 @@
-"""Whether a request that was written surely has not been read: the kernel knows what left and what
-the other end's kernel has acknowledged. What a request is, is not known here.
+"""The test of whether a request that was written surely has not been read: the kernel knows what
+left and what the other end's kernel has acknowledged.
 
 A connection's end comes with an acknowledgement of all that had arrived when it was sent. So where
 the end is there and nothing of a request is acknowledged, the other end had closed before any of it
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None)
 _BYTES: Final = 216
-"""Of `struct tcp_info`, up to the last field that is read; Linux 4.19 has it."""
+"""The size of `struct tcp_info`, up to the last field that is read; Linux 4.19 has it."""
 
 _ACKED_AT: Final = 120
 _SENT_AT: Final = 200
@@ -26,7 +26,7 @@ class Told(NamedTuple):
     """Bytes of a connection since it was opened."""
 
     left: int
-    """So many have left this machine, retransmissions left out."""
+    """The bytes that have left this machine, retransmissions left out."""
     acknowledged: int
 
 

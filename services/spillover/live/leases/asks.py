@@ -1,6 +1,5 @@
-"""What a lease member has under way with its store: asks, whose answers are told, and hints, which
-nobody waits for. What follows from an answer, and which operation an ask is, is said elsewhere.
-"""
+"""The calls of a lease member to its store that are under way: asks, whose answers are awaited, and
+hints, which nobody waits for."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from spillover.live.process.logs import Message
 from spillover.model.errors import InputError, PeerError
 
 CLOSE_S = 2.0
-"""For what is under way at the very end."""
+"""The time that asks under way have at the very end."""
 
 Operations: TypeAlias = Mapping[type[ev.Ask], Callable[[Any], Awaitable[Any]]]
 """The store's operation for each kind of ask."""
@@ -23,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 
 class Asks:
-    """Of one member, on its loop. `on_answer(ask, answer)` or `on_failure(ask, error)` is called
-    once for each; what fails is not tried again here."""
+    """The asks of one member, on its loop. `on_answer(ask, answer)` or `on_failure(ask, error)` is
+    called once for each; a failed one is not tried again here."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class BlogMachine:
         return dict.fromkeys(self._member.running, EPOCH)
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
-        """As `core.leases.machine` does, with the events that there are here."""
+        """Handle an event as `core.leases.machine` does; not all of its events come here."""
         told = self._heard_of_store(event)
         if self.state in {Phase.NEW, Phase.JOINING}:
             return told + self._enter(event, now_s)
@@ -69,7 +69,7 @@ class BlogMachine:
         return min(self._join_due_s, self._leave_to_s, self._member.next_deadline())
 
     def check(self) -> None:
-        """As `core.leases.machine` does."""
+        """Check what must hold, as `core.leases.machine` does."""
         self._member.check()
 
     def _enter(self, event: ev.Event, now_s: float) -> list[ev.Command]:

@@ -1,6 +1,5 @@
-"""Whether a lease group has let a member in, how it has ended, and who is told: whoever waits,
-else the log, and at the latest whoever leaves its `with`. When it ends is decided elsewhere.
-"""
+"""The entry of a member into its lease group and its end, reported to whoever waits, else to the
+log, and at the latest to the caller that leaves its `with`."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ class MemberFailed(RunError):
 
 
 class Completion:
-    """Of one member, on its loop. What is set once stays."""
+    """The completion of one member, on its loop. A result that is set once stays."""
 
     def __init__(self, node: str) -> None:
         loop = asyncio.get_running_loop()
         self.future: asyncio.Future[RunError | None] = loop.create_future()
-        """None: it has left as it was told to."""
+        """The error of its end; None where it has left as it was asked to."""
         self._entry: asyncio.Future[None] = loop.create_future()
         self._node = node
         self._waiting = 0
@@ -46,8 +45,8 @@ class Completion:
         return True
 
     async def entered(self) -> None:
-        """Until it was let in, or has ended before. Raises InputError if it was refused, RunError
-        as `wait` does."""
+        """Wait until it was let in, or has ended before. Raises InputError if it was refused,
+        RunError as `wait` does."""
         decided: list[asyncio.Future[Any]] = [self._entry, self.future]
         await asyncio.wait(decided, return_when=asyncio.FIRST_COMPLETED)
         if self._entry.done():
@@ -55,8 +54,8 @@ class Completion:
         self.raise_unless_told()
 
     def left(self, problem: str | None = None) -> None:
-        """By itself, or because it was told to: then there is no problem. One is logged if nobody
-        waits for the end, who would be told: it may be long until somebody does."""
+        """Note that it has left: by itself for this problem, or without one because it was told to.
+        The problem is logged if nobody waits for the end: it may be long until somebody does."""
         if self.future.done():
             return
         error = None if problem is None else RunError(f"{self._node}: {problem}")

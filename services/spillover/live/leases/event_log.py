@@ -1,7 +1,5 @@
-"""Whom a member of a lease group tells what happens to it: who counts, and a user's function; and
-what onlookers ask for afterwards. What there is to tell is decided elsewhere; nobody who is told
-can keep a member from its work.
-"""
+"""The events of a member of a lease group go to metrics, to a user's function, and to onlookers who
+ask later. No listener can keep a member from its work."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.process.logs import Message, OncePerPeriod
 
 OnEvent: TypeAlias = Callable[[dict[str, Any]], None]
-"""Takes one line of the event log (contract section 6)."""
+"""Takes one line of the event log (docs/lease-handlers.md)."""
 
 LAGS_KEPT = 100
 
@@ -36,14 +34,14 @@ class Observer(Protocol):
 
 
 class EventLog:
-    """Of one member, from any thread."""
+    """The events of one member, from any thread."""
 
     def __init__(self, node: str, on_event: OnEvent | None) -> None:
         self._node = node
         self._on_event = on_event
         self.observer: Observer | None = None
         self.down_since_s: float | None = None
-        """Of `lease_now_s`: since when the store has been away."""
+        """The time since which the store has been away, by `lease_now_s`."""
         self._lags_s: deque[float] = deque(maxlen=LAGS_KEPT)
 
     @property
@@ -62,7 +60,7 @@ class EventLog:
             self.observer.handler_failed()
 
     def happened(self, told: ev.Tell, problem: str | None) -> None:
-        """What the machine tells; `problem`: what is the matter with the store, if anything."""
+        """Take an event of the machine; `problem` says why the store is away, if it is."""
         more: dict[str, Any] = {"partition": told.partition, "epoch": told.epoch}
         if told.event == ev.REDIS_DOWN:
             self.down_since_s = lease_now_s()
@@ -74,7 +72,7 @@ class EventLog:
         self.tell(told.event, **more)
 
     def tell(self, event: str, **more: Any) -> None:
-        """One line: what the contract names is always there, None where an event has none; of the
+        """Write one line. The fields that every line has are None where an event has none; of the
         rest, what is None is left out. If `on_event` raises, that line is lost to it, and
         the log says so: it is a user's, and only looks on."""
         if self._on_event is None:

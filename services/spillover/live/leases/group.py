@@ -1,6 +1,5 @@
-"""A member of a lease group as its users hold it: what it is made with, `async with`, and what may
-be asked of it. What it does meanwhile is in `shell`.
-"""
+"""A member of a lease group as its users hold it: its settings, `async with`, and its state.
+`shell` does the rest."""
 
 from __future__ import annotations
 
@@ -114,7 +113,7 @@ class LeaseGroup:
             self._completion.raise_unless_told()
 
     async def wait(self) -> None:
-        """Until the member has left by itself. Raises RunError, which says why it gave up."""
+        """Wait until the member has left by itself. Raises RunError, which says why it gave up."""
         await self._completion.wait()
 
     async def drain(self) -> None:
@@ -124,7 +123,7 @@ class LeaseGroup:
             await asyncio.wait([self._completion.future])
 
     def drain_soon(self) -> None:
-        """Begin to drain; from any thread, before entry too. `wait` tells when it is done."""
+        """Begin to drain; from any thread, before entry too. `wait` returns when it is done."""
         self.drain_wanted = True
         if self._shell is not None:
             self._shell.feed_soon(ev.Drain())

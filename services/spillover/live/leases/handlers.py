@@ -1,4 +1,4 @@
-"""What runs while a partition is held: the user's handler, on a thread or on the loop.
+"""The user's handler runs while a partition is held, on a thread or on the loop.
 
 A handler is called once for each lease, `F(partition, epoch, stop_event)`, and runs until it is
 done or told to stop. Importing it and running it is here; who holds what is decided elsewhere.
@@ -20,11 +20,12 @@ from spillover.live.process.logs import Message
 from spillover.model.errors import InputError
 
 Handler: TypeAlias = Callable[[int, int, Any], Any]
-"""handler(partition, epoch, stop_event); `stop_event` is a threading.Event that coroutines can
-await with `wait_async()`."""
+"""A function handler(partition, epoch, stop_event); `stop_event` is a threading.Event that
+coroutines can await with `wait_async()`."""
 
 OnEnd: TypeAlias = Callable[[Lease, str | None], None]
-"""on_end(lease, problem), on the loop; `problem` None unless it raised."""
+"""A function on_end(lease, problem), called on the loop; `problem` is None unless the handler
+raised."""
 
 EXPECTED = "expected python:MODULE:FUNCTION with FUNCTION(partition, epoch, stop_event)"
 

@@ -55,7 +55,7 @@ class LeaseMetrics(Collector):
         self._lag.observe(late_s)
 
     def collect(self) -> Iterator[Metric]:
-        """Of `prometheus_client`: all metrics, at each scrape."""
+        """Yield all metrics, at each scrape of `prometheus_client`."""
         member = self._member
         for written in self._written:
             yield written.collect(member.node, LABEL)

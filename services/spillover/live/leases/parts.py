@@ -1,6 +1,5 @@
-"""What a lease member is made of, by its rule: the machine, the store's operations for its asks,
-and what keeps its leases. `shell` joins them, and knows nothing of rules.
-"""
+"""The parts of a lease member, by its rule: the machine, the store's operations for its asks, and
+the keeper of its leases. `shell` joins them, and knows nothing of rules."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from spillover.live.redis.rotation import RedisAddress
 
 
 class MachineState(Protocol):
-    """What a member's machine says of itself."""
+    """The state of a member's machine."""
 
     @property
     def state(self) -> Phase: ...
@@ -38,17 +37,17 @@ class MachineState(Protocol):
 
 
 class MemberMachine(Machine[ev.Event, ev.Command], MachineState, Protocol):
-    """Of either rule."""
+    """The machine of a member, of either rule."""
 
 
 Leases: TypeAlias = LeaseRenewer | UnwatchedLeases
-"""What keeps the leases of a member."""
+"""The keepers of a member's leases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Of one member. `make_leases(on_event, on_lag)` and `make_hints` are for its start; `held`
-    gives the epochs by partition, from any thread."""
+    """The parts of one member. `make_leases(on_event, on_lag)` and `make_hints` are for its start;
+    `held` gives the epochs by partition, from any thread."""
 
     machine: MemberMachine
     store: RedisLeaseStore

@@ -54,12 +54,12 @@ class GroupKeys:
 
     @property
     def hashes(self) -> tuple[str, str, str, str]:
-        """In the order in which scripts get them."""
+        """Returns the hashes in the order in which scripts get them."""
         return self.allocation, self.grab, self.members, self.group
 
     @property
     def hashes_with_load(self) -> tuple[str, str, str, str, str]:
-        """For scripts that count loads."""
+        """Returns the hashes for scripts that count loads."""
         return (*self.hashes, self.load)
 
 
@@ -71,7 +71,7 @@ def _lines_of(field: str, value: str) -> re.Pattern[str]:
 
 _PARTITION = r"(0|[1-9]\d{0,8})"
 _NUMBER = r"(\d{1,15})"
-"""As in group.lua, WHOLE: numbers that are exact in Lua, too."""
+"""Numbers that are exact in Lua, too, as WHOLE in group.lua has them."""
 
 _ALLOCATIONS = _lines_of(_PARTITION, rf"([^|\n]+)\|{_NUMBER}\|{_NUMBER}\|{_NUMBER}\|{_NUMBER}")
 _GRABS = _lines_of(_PARTITION, rf"([^|\n]+)\|{_NUMBER}\|{_NUMBER}")

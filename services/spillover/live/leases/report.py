@@ -1,5 +1,5 @@
-"""What is known of a whole lease group, for those who look on: all that Redis has of it, with its
-age, and what this member does and holds.
+"""The report on a whole lease group for onlookers: all that Redis has of it, with its age, and the
+activity of this member.
 
 It reads Redis by connections of its own, on the loop of whoever asks, so that onlookers cost the
 member nothing; what is read of the member may be read from any thread. Whether a member is ready
@@ -28,7 +28,7 @@ SHARED_S = 0.2
 """So often at most the hashes are read, however many ask."""
 
 TIMEOUT_S = 0.5
-"""For each answer of Redis: onlookers rather see what is known than wait."""
+"""The longest wait for each answer of Redis: onlookers rather see what is known than wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What Redis has of a group, at the instant `now_ms` of its clock."""
+    """The state of a group in Redis, at the instant `now_ms` of its clock."""
 
     now_ms: float | None = None
     members: list[MemberRow] = field(default_factory=list)
@@ -112,8 +112,8 @@ class GroupReport:
         self._reading: asyncio.Task[None] | None = None
 
     async def look(self) -> Seen:
-        """At what Redis has now, or had at most SHARED_S ago; without Redis within two seconds, at
-        what it had last."""
+        """Look at what Redis has now, or had at most SHARED_S ago; without Redis within two
+        seconds, at what it had last."""
         if self._reading is None and time.monotonic() - self._tried_s >= SHARED_S:
             self._reading = asyncio.get_running_loop().create_task(self._read())
         if self._reading is not None:
@@ -143,7 +143,7 @@ class GroupReport:
         return None
 
     def _how_ended(self) -> str | None:
-        """Of a member that nobody has told to leave."""
+        """Returns how a member has ended that nobody has asked to leave."""
         machine = self.member.machine
         if isinstance(machine, FailedMachine):
             return f"has failed: {machine.problem}"

@@ -1,6 +1,5 @@
-"""What obeys the machine of a lease member in real time: renewals, handlers, hints and the store,
-joined. No rule is made here: what the machine says is done.
-"""
+"""The shell of a lease member obeys its machine in real time, and joins renewals, handlers, hints
+and the store. It makes no rules."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class MemberShell:
             on_lost=self._hints_lost,
         )
         self._is_deaf = False
-        """Whether messages of others are not heard, and that has been told."""
+        """True while messages of others are not heard, and the log says so."""
         self._timers = Timers(self._loop, partial(LoopAlarm, clock=lease_now_s))
         self._driver: Driver[ev.Event, ev.Command] = Driver(
             parts.machine,
@@ -104,7 +103,7 @@ class MemberShell:
             self._driver.feed(event)
 
     def feed_soon(self, event: ev.Event) -> None:
-        """From any thread."""
+        """Feed an event soon, from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.feed, event)
 
@@ -144,7 +143,8 @@ class MemberShell:
         self.feed(ev.Resubscribed())
 
     def _hints_lost(self, error: PeerError) -> None:
-        """Told once, until they are heard again; before it has joined, that tells."""
+        """Log once that messages do not come, until they are heard again. Before the member has
+        joined, that itself tells."""
         if self.machine.state in {Phase.MEMBER, Phase.WAITING} and not self._is_deaf:
             self._is_deaf = True
             _log.warning(Message("no messages on the group's channels", reason=str(error)))
@@ -156,7 +156,7 @@ class MemberShell:
             self._events.handler_failed()
 
     def _renewer_says(self, event: Told) -> None:
-        """In the thread that watches over renewal."""
+        """Take what the thread says that watches over renewal; in that thread."""
         if isinstance(event, RenewerStarted):
             _log.info(Message("renewal starts", by=event.kind, reason=event.why or None))
         elif isinstance(event, RenewerEnded):
@@ -172,7 +172,7 @@ class MemberShell:
             **dict.fromkeys(self._parts.operations, self._asks.ask),
             ev.PublishChallenge: lambda c: publish(store.publish_challenge(*c.partitions)),
             ev.PublishAllocated: lambda c: publish(store.publish_allocated(c.partition)),
-            ev.MeasureWork: lambda _: self._driver.answer(ev.WorkMeasured(leases.work())),
+            ev.MeasureWork: lambda _: self.feed(ev.WorkMeasured(leases.work())),
             ev.BeginRenewals: lambda _: leases.begin(),
             ev.EndRenewals: lambda _: leases.end(),
             ev.StartRenewing: lambda _: None,  # with the grant that follows, in `_run`

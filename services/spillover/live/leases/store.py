@@ -185,11 +185,12 @@ class RedisLeaseStore:
         return survey_of(read_snapshot(reply), self._partitions, self._times, node)
 
     async def publish_challenge(self, *partitions: int) -> None:
-        """On the channel grab-lease, to all, the sender included; one message for each."""
+        """Publish one message for each partition on the channel grab-lease, to all, the sender
+        included."""
         await self._publish(self._keys.grab_channel, partitions)
 
     async def publish_allocated(self, *partitions: int) -> None:
-        """On the channel allocated-lease, to all."""
+        """Publish on the channel allocated-lease, to all."""
         await self._publish(self._keys.allocated_channel, partitions)
 
     async def close(self) -> None:
@@ -200,7 +201,7 @@ class RedisLeaseStore:
         return round(self._times.max_lease_ms)
 
     def _group_arguments(self) -> tuple[str | float, ...]:
-        """What lua/era.lua takes; the fresh era is used only where there is none."""
+        """Returns the arguments of lua/era.lua; the fresh era is used only where there is none."""
         grace_ms = round(self._times.max_lease_ms)
         settings = self._partitions, self._rule, self._balance
         return self._era, uuid.uuid4().hex, *settings, grace_ms

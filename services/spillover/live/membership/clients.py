@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from spillover.core.membership.letting_in import LettingIn
 from spillover.core.membership.node_clients import NodeClients
 from spillover.core.membership.session_events import Server
+from spillover.live.engine.metric_types import counter, gauges
 from spillover.live.engine.timers import Timers
 from spillover.live.membership.session_wire import (
     SIGN_OF_LIFE,
@@ -21,6 +25,7 @@ from spillover.live.membership.session_wire import (
     encode_head,
     encode_parting,
 )
+from spillover.model.signals import clients as signals
 
 PARTING_S = 1.0
 """Within this time the clients of a node that drains or ends go elsewhere: soon, since it takes
@@ -37,7 +42,7 @@ class Session:
     end: Callable[[], None]
 
 
-class Clients:
+class Clients(Collector):
     """`numbers` tells how many clients the neighbors have, as far as they say; `on_count` is told
     how many there are here."""
 
@@ -76,6 +81,12 @@ class Clients:
     def refused(self) -> int:
         """Returns how many connects were put off."""
         return self._clients.refused
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the metrics, at each scrape of `prometheus_client`."""
+        yield from gauges(signals.CLIENTS, self._cluster, [((), len(self))])
+        yield counter(signals.MOVES, self._cluster, [((), self.moves)])
+        yield counter(signals.CONNECTS_REFUSED, self._cluster, [((), self.refused)])
 
     def is_full_for(self, client: str) -> bool:
         """Returns whether there is no place for it."""

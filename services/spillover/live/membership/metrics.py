@@ -14,7 +14,7 @@ from spillover.model.signals import membership as signals
 
 
 class ConfigurationMetrics(Collector):
-    """Of one node."""
+    """The metrics of one node's configuration."""
 
     def __init__(self, cluster: str, machine: ConfigurationMachine) -> None:
         self._cluster = cluster
@@ -22,7 +22,7 @@ class ConfigurationMetrics(Collector):
         self.changes = 0
         self.superseded = 0
         self.refused = 0
-        """Told by neighbors, and not taken."""
+        """The number of configurations that neighbors have told and that were not taken."""
 
     def collect(self) -> Iterator[Metric]:
         stamp = self._machine.current.stamp

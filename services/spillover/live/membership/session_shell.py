@@ -50,7 +50,7 @@ from spillover.model.errors import InputError, PeerError
 from spillover.model.ranges import RETRY_AFTER_S_MAX
 
 LEAVE_S = 2.0
-"""For a node to hear that its client goes."""
+"""The time that a node has to hear that its client goes."""
 
 NOT_LET_IN = frozenset({429, 503})
 

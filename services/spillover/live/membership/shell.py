@@ -15,8 +15,8 @@ from spillover.core.membership import events as ev
 from spillover.core.membership.configuration import ConfigurationMachine
 from spillover.core.membership.events import Reason
 from spillover.live.membership.metrics import ConfigurationMetrics
+from spillover.live.membership.reading import Reading
 from spillover.live.membership.store import ConfigurationStore
-from spillover.live.membership.wire import decode_configuration
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.configuration import Configuration, Stamp
 from spillover.model.errors import InputError, PeerError, SpilloverError
@@ -25,6 +25,9 @@ from spillover.model.topology import Topology
 
 AskNode = Callable[[str], Awaitable[bytes]]
 """Asks the node of a cluster for what it goes by. Raises PeerError."""
+
+REASON_MAX = 500
+"""Characters of what is told why a neighbor's configuration is none."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -39,9 +42,10 @@ class NotTaken(SpilloverError):
 
 
 class ConfigurationShell:
-    """Of the node of a cluster, in its life `epoch`, which goes by `configuration` at first.
-    `adopt` is told what it goes by from now on, `tell_superseded` what was taken here and lost. A
-    failure of either is told to `fail`. Must be made inside a running loop."""
+    """The shell of the configuration of a cluster's node, in its life `epoch`, which goes by
+    `configuration` at first. `adopt` gets each configuration that counts from now on,
+    `tell_superseded` one that was taken here and lost. A failure of either goes to `fail`. It must
+    be made inside a running loop."""
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class ConfigurationShell:
             cluster, epoch, configuration, with_store=store is not None
         )
         self.metrics = ConfigurationMetrics(cluster, self.machine)
-        self._federation = configuration.topology.name
+        self.reading = Reading(configuration.topology.name)
         self._ask_node = ask
         self._adopt_here = adopt
         self._tell_superseded = tell_superseded
@@ -147,19 +151,26 @@ class ConfigurationShell:
             self._fail(error)
 
     async def _ask(self, neighbor: str) -> None:
+        cost_s = 0.0
+        there: Configuration | SpilloverError
         try:
             said = await self._ask_node(neighbor)
-            there = decode_configuration(said, f"cluster {neighbor}", self._federation)
-        except (PeerError, InputError) as error:
-            self.metrics.refused += isinstance(error, InputError)
-            told = {"neighbor": neighbor, "reason": str(error)}
-            level = logging.DEBUG if neighbor in self._said else logging.INFO
-            self._said.add(neighbor)
-            _log.log(level, Message("no configuration", **told))
-            self._driver.feed(ev.NotReceived(neighbor))
-        else:
+            there, cost_s = await self.reading.read(said, f"cluster {neighbor}")
+        except PeerError as error:
+            there = error
+        except Exception:  # noqa: BLE001 - whatever it says ends no node (decision 0046)
+            _log.exception(Message("bug: a neighbor's configuration", neighbor=neighbor))
+            there = InputError(f"cluster {neighbor}", "", "it could not be asked, by a bug")
+        if isinstance(there, Configuration):
             self._said.discard(neighbor)
-            self._driver.feed(ev.Received(there, neighbor))
+            self._driver.feed(ev.Received(there, neighbor, cost_s))
+            return
+        self.metrics.refused += isinstance(there, InputError)
+        told = {"neighbor": neighbor, "reason": str(there)[:REASON_MAX]}
+        level = logging.DEBUG if neighbor in self._said else logging.INFO
+        self._said.add(neighbor)
+        _log.log(level, Message("no configuration", **told))
+        self._driver.feed(ev.NotReceived(neighbor, cost_s))
 
     async def _put(self, command: ev.Store) -> None:
         assert self._store is not None  # noqa: S101 - the machine stores nothing else

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from spillover.live.membership.wire import decode_configuration, encode_configuration
+from spillover.live.membership.reading import Reading
+from spillover.live.membership.wire import encode_configuration
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.redis.connection import (
     RedisLink,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from redis.asyncio.client import PubSub
 
 TIMEOUT_S = 1.0
-"""Of each answer. An operator waits for two or three of them."""
+"""The time limit of each answer. An operator waits for two or three of them."""
 
 POLL_S = 5.0
 """So often the store is read where nothing is heard of it."""
@@ -48,19 +49,20 @@ _log.addFilter(OncePerPeriod())
 
 
 class ConfigurationStore:
-    """Of one federation, in the Redis at `url`. Raises InputError if that is no address, or the
-    library is not there."""
+    """The store of one federation's configuration, in the Redis at `url`. Raises InputError if that
+    is no address, or the library is not there."""
 
     def __init__(self, url: RedisUrl, federation: str) -> None:
         self.address = RedisAddress.of(url)
-        self._federation = federation
+        self._reading = Reading(federation)
         self._key = f"{{spillover:{federation}}}:configuration"
         self._link = RedisLink(self.address, TIMEOUT_S, connections=2)
         self._random = Random()  # only spreads attempts to connect
         self.failures = 0
-        """Of listening, in a row: the pause before the next attempt grows with them."""
+        """The failures of listening, in a row: the pause before the next attempt grows with
+        them."""
         self._wrong: type[Exception] | None = None
-        """What it was last told of; said once, until all is well again."""
+        """The last problem; it is logged once, until all is well again."""
 
     async def put(self, configuration: Configuration, expected: Stamp) -> Configuration | None:
         """Keep this one, if what is there is not above `expected`; None if it is kept, else what is
@@ -78,14 +80,11 @@ class ConfigurationStore:
         """Returns what is kept; None where that is nothing, or nothing that can be read. Raises
         StoreRefused, StoreUnreachable."""
         body = await self._link.call("HGET", self._key, "body")
-        kept = None
-        try:
-            if body:
-                kept = decode_configuration(body, self._link.place, self._federation)
-        except InputError as error:
-            self._complain("the store has no configuration", error)
-        else:
-            self._all_is_well()
+        kept = (await self._reading.read(body, self._link.place))[0] if body else None
+        if isinstance(kept, InputError):
+            self._complain("the store has no configuration", kept)
+            return None
+        self._all_is_well()
         return kept
 
     async def listen(self, on_news: Callable[[Configuration], None]) -> None:

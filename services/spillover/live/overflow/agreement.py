@@ -1,5 +1,5 @@
-"""Whether neighbors mean the same: what their topologies say of what they share, and what either
-has said of the other.
+"""The agreement of neighbors: what their topologies say of what they share, and what either has
+said of the other.
 
 Each node says so when it asks a neighbor for reports: who it is and whom it means to ask
 (`identity`), and its terms. Whoever is asked compares. Two things can come of it:
@@ -30,7 +30,7 @@ from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message
 
 NAME_LENGTH_MAX = 200
-"""Of a federation's name, as far as it is told and compared."""
+"""The most characters of a federation's name that are sent and compared."""
 
 TOLD_MAX, TOLD_WITHIN_S = 10, 60.0
 """Changes of one neighbor that are put in the log, within so long: whoever can call can say that it
@@ -38,14 +38,14 @@ is a neighbor, each time another one."""
 
 CLUSTER_HEADER = b"spillover-cluster"
 FEDERATION_HEADER = b"spillover-federation"
-"""Of an answer that turns a neighbor away: who it has come to."""
+"""The header of an answer that turns a neighbor away: the federation that it has come to."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What both ends of a link should have alike; None where it was not told."""
+    """The terms that both ends of a link should have alike; None for one that was not sent."""
 
     delay_ms: float | None = None
     gossip_period_ms: float | None = None
@@ -77,12 +77,13 @@ _WORDS = {
 
 
 class Agreement:
-    """With one neighbor: what it and this node disagree about, as far as either has said. Changes
-    are put in the log, once each. `configured` is what this node says of its configuration."""
+    """The agreement with one neighbor: what it and this node disagree about, as far as either has
+    said. Changes are put in the log, once each. `configured` is what this node says of its
+    configuration."""
 
     def __init__(self, caller: Caller, terms: Terms, configured: Configured | None = None) -> None:
         self.caller = caller
-        """As what this node calls it."""
+        """The name by which this node calls the neighbor."""
         self.configured = Configured() if configured is None else configured
         self._terms = terms
         self._there = Terms()
@@ -134,7 +135,7 @@ class Agreement:
         self._tell()
 
     def turned_away(self, headers: Mapping[bytes, bytes]) -> None:
-        """What is at the neighbor's address refused to report, with these headers."""
+        """Note that the server at the neighbor's address refused to report, with these headers."""
         cluster = headers.get(CLUSTER_HEADER, b"").decode("latin-1")[:NAME_LENGTH_MAX]
         name = headers.get(FEDERATION_HEADER, b"").decode("latin-1")
         federation = shortened(unquote(name)) or None
@@ -154,7 +155,7 @@ class Agreement:
         self._tell()
 
     def refused_version(self, headers: Mapping[bytes, bytes]) -> None:
-        """What is at the neighbor's address speaks other versions of the protocol."""
+        """Note that the server at the neighbor's address speaks other versions of the protocol."""
         there = protocol.read_versions(headers.get(protocol.TOLD, b"").decode("latin-1"))
         self._of_identity = protocol.difference(there)
         self._tell()

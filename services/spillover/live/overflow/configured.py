@@ -12,14 +12,14 @@ from typing import Final
 from spillover.model.configuration import Stamp
 
 HEADER: Final = b"spillover-configuration"
-"""Of an answer that turns a neighbor away: the stamp of whoever it has come to."""
+"""The header of an answer that turns a neighbor away: the stamp of the node that it has come to."""
 
 FIELD: Final = "configuration"
-"""Of the question for reports: the stamp of the one that asks."""
+"""The field of a question for reports with the stamp of the node that asks."""
 
 
 class Configured:
-    """Of one node: what it goes by."""
+    """The configuration of one node, as reports and answers name it."""
 
     def __init__(self, stamp: Stamp = Stamp(0)) -> None:  # noqa: B008 - a tuple
         self.stamp = stamp
@@ -27,11 +27,12 @@ class Configured:
         self.reported = self.told if stamp.version else ""
         """The same in reports, which need not say what all know."""
         self.superseded: Stamp | None = None
-        """Of what was taken here and lost."""
+        """The stamp of a configuration that was taken here and lost."""
         self.removed = False
-        """Whether the cluster is no part of its federation any more."""
+        """True where the cluster is no part of its federation any more."""
         self.on_higher: Callable[[str, Stamp], None] | None = None
-        """Told which cluster's node goes by a higher one than this, each time that it says so."""
+        """Is called with the cluster whose node goes by a higher stamp than this, and with that
+        stamp, each time that it says so."""
 
     def go_by(self, stamp: Stamp) -> None:
         """Tell neighbors this from now on."""

@@ -31,7 +31,7 @@ WITHDRAWN_KEPT_MAX = 64
 
 
 class Faults(NamedTuple):
-    """What is emulated on one direction of a link: `loss` is a probability."""
+    """The emulated faults of one direction of a link: `loss` is a probability."""
 
     delay_s: float
     loss: float
@@ -101,7 +101,8 @@ class EmulatedLink:
         need not be sent through this."""
 
     def __len__(self) -> int:
-        """What is kept, withdrawn messages that were not swept out yet included."""
+        """Returns how many messages are kept, withdrawn ones that were not swept out yet
+        included."""
         return len(self._line) + len(self._held)
 
     @property
@@ -158,7 +159,7 @@ class EmulatedLink:
         return parcel
 
     def withdrawn(self) -> None:
-        """Of a parcel: it waits no longer, and only takes room in the line."""
+        """Count a parcel that waits no longer, and only takes room in the line."""
         self._withdrawn += 1
         if self._withdrawn > WITHDRAWN_KEPT_MAX and 2 * self._withdrawn > len(self):
             self._line = deque([parcel for parcel in self._line if parcel.waiting])

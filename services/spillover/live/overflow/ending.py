@@ -31,7 +31,8 @@ DRAINED = "was drained before it was told to end"
 """Said of a node that an operator has taken out of service: whoever looks after it leaves it so."""
 
 NAMES_PER_LINE, NAMES_MAX = 50, 10_000
-"""Of results that are lost: a line can be read, and an end does not take minutes to tell."""
+"""The largest numbers of names of lost results, in a line and in all: a line can be read, and an
+end does not take minutes to tell."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +41,10 @@ class Left(NamedTuple):
     """What a node would lose if it ended now."""
 
     requests: int
-    """Under way, neighbors' too."""
+    """The number of requests under way, neighbors' too."""
     results: int
-    """Of asynchronous requests, that nobody has fetched: they are in memory alone."""
+    """The number of results of asynchronous requests that nobody has fetched: they are in memory
+    alone."""
 
     @classmethod
     def of(cls, home_requests: HomeRequests, foreign_requests: ForeignRequests) -> Left:
@@ -64,12 +66,12 @@ class Leaving:
         self._machine = machine
         self._told = False
         self.on_change: list[Callable[[bool], None]] = []
-        """Who tells them, or that they may stay."""
+        """The callables that tell clients to go, or that they may stay."""
         self.lame_duck_s = 0.0
         """How long a node that drains serves them as ever; set by whoever serves the node."""
 
     def look(self) -> None:
-        """To be called whenever it may have changed."""
+        """Tell clients if it has changed. This is called whenever it may have."""
         if self._machine.draining is not self._told:
             self._told = self._machine.draining
             for tell in self.on_change:
@@ -157,7 +159,8 @@ def tell_lost(left: Left, results: Sequence[str] = ()) -> None:
 
 
 def tell_drained(machine: NodeMachine) -> None:
-    """To be called when the node is told to end, before it drains because of that."""
+    """Log that an operator had drained the node. This is called when the node is told to end,
+    before it drains because of that."""
     if machine.draining:
         _log.info("%s%s", ENDING, DRAINED)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
@@ -19,27 +20,34 @@ from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Told, Waiters
 from spillover.live.overflow.wire import Forwarded
 from spillover.model.load import LoadNow
-from spillover.model.request import Answer, Refusal, Request
-
-Settled: TypeAlias = Answer | ev.Refuse
-"""What a request that was handed over comes to."""
+from spillover.model.request import Refusal, Request
 
 
-class Settling(asyncio.Future[Settled | None]):
-    """What a request will come to: None for an answer that has begun, and leaves as it comes.
-    Cancelled if there will be none: because the node ends, or because the link has lost it."""
+class Asker(NamedTuple):
+    """The neighbor's call that waits for the end of a request. One of the two is called, once; none
+    of them where an answer has begun, which leaves as it comes. `settle` may also be called where
+    the call has gone: who is told must bear that."""
 
-    waited_s = 0.0
-    """How long it waited on the emulated link, once it is settled: what emulates the link back."""
-    lost = False
-    """Whether it is cancelled because the link has lost the answer. Its asker must not be told
-    anything then: the connection is to be broken off."""
+    settle: Callable[[int, Told, float], None]
+    """Takes the ref, what the request has come to, and for how many seconds that has waited on the
+    emulated link back. It may be called before `take` returns, and must not raise."""
+    break_off: Callable[[], None]
+    """Closes the connection without a word: the link has lost the answer."""
+
+
+@dataclass(slots=True, eq=False)
+class HandedOver:
+    """A request that a neighbor has handed over, until its answer has left."""
+
+    key: tuple[int, str]
+    """The handle of the link by which it came, and its id."""
+    asker: Asker
     parcel: Parcel | None = None
     """The answer on the emulated link."""
     back: PassedBack | None = None
     """What takes an answer that passes through."""
-    key = (ev.HOME, "")
-    """By which link it came, and its id."""
+    has_begun: bool = False
+    """The head of such an answer has left."""
 
 
 class ForeignRequests:
@@ -58,7 +66,7 @@ class ForeignRequests:
         self._feed = feed
         self._emulated_links = emulated_links
         self._waiters = waiters
-        self._open: dict[int, Settling] = {}
+        self._open: dict[int, HandedOver] = {}
         """Whose answer has not left yet."""
         self._refs: dict[tuple[int, str], int] = {}
         self.closed = False
@@ -74,35 +82,34 @@ class ForeignRequests:
         request: Request,
         deadline_s: float,
         origin: int,
+        asker: Asker,
         load: LoadNow | None = None,
         pulled: bool = False,  # noqa: FBT001, FBT002 - as `Arrived`
-    ) -> tuple[int, Settling]:
-        """Take a request over. The future comes to an answer or a refusal, or is cancelled."""
+    ) -> int:
+        """Take a request over. Returns the ref of its visit."""
         ref = self._next_ref()
-        future = Settling(loop=asyncio.get_running_loop())
         if self.closed:  # surely not accepted, which lets the neighbor decide again
-            future.set_result(ev.Refuse(ref, origin, Refusal.DRAINING, 0.0))
-            return ref, future
-        future.key = (origin, request.id)
-        self._open[ref] = future
-        self._refs[future.key] = ref
+            asker.settle(ref, ev.Refuse(ref, origin, Refusal.DRAINING, 0.0), 0.0)
+            return ref
+        key = origin, request.id
+        self._open[ref] = HandedOver(key, asker)
+        self._refs[key] = ref
         self._waiters.wait(ref, partial(self._send_back, ref))
         self._feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
-        return ref, future
+        return ref
 
     def take_passed(
-        self, forwarded: Forwarded, deadline_s: float, origin: int, outlet: Outlet
-    ) -> tuple[int, Settling]:
-        """Take a request over that passes through. If its answer begins, it leaves by the outlet,
-        and the future comes to None."""
+        self, forwarded: Forwarded, deadline_s: float, origin: int, asker: Asker, outlet: Outlet
+    ) -> int:
+        """Take a request over that passes through. If its answer begins, it leaves by the outlet.
+        Returns the ref of its visit."""
         ref, request = self._next_ref(), forwarded.request
-        future = Settling(loop=asyncio.get_running_loop())
         if self.closed:
-            future.set_result(ev.Refuse(ref, origin, Refusal.DRAINING, 0.0))
-            return ref, future
-        future.key = (origin, request.id)
-        self._open[ref] = future
-        self._refs[future.key] = ref
+            asker.settle(ref, ev.Refuse(ref, origin, Refusal.DRAINING, 0.0), 0.0)
+            return ref
+        key = origin, request.id
+        self._open[ref] = handed_over = HandedOver(key, asker)
+        self._refs[key] = ref
         way = Way(
             self._emulated_links.get(origin),
             partial(self._send_back, ref),
@@ -110,26 +117,26 @@ class ForeignRequests:
             partial(self._left, ref),
             partial(self._broke, ref),
         )
-        future.back = PassedBack(outlet, way)
-        self._relays.open(ref, future.back)
+        handed_over.back = PassedBack(outlet, way)
+        self._relays.open(ref, handed_over.back)
         load, pulled = forwarded.load, forwarded.pulled
         self._feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
-        return ref, future
+        return ref
 
     def _began(self, ref: int) -> None:
         """The head of an answer that passes through has left."""
-        if (future := self._open.get(ref)) is not None and not future.done():
-            future.set_result(None)
+        if (handed_over := self._open.get(ref)) is not None:
+            handed_over.has_begun = True
 
     def _left(self, ref: int) -> None:
         """So has its end."""
         if ref in self._open:
-            _ = self._take_out(ref)
+            self._take_out(ref)
 
     def _broke(self, ref: int) -> None:
         """The rest of an answer is lost on its way back: nobody waits for it any more."""
         if ref in self._open:
-            self._lose(ref)
+            self._take_out(ref)
         self._feed(ev.Cancelled(ref))
 
     def ref_of(self, request_id: str, origin: int | None = None) -> int | None:
@@ -141,51 +148,46 @@ class ForeignRequests:
 
     def abandon(self, ref: int) -> None:
         """Its neighbor has gone or wants it no more; an answer that has not left never does."""
-        future = self._open.get(ref)
-        if future is not None and future.parcel is not None and future.parcel.withdraw():
-            self._lose(ref)
+        handed_over = self._open.get(ref)
+        parcel = None if handed_over is None else handed_over.parcel
+        if parcel is not None and parcel.withdraw():
+            self._take_out(ref)
         self._feed(ev.Cancelled(ref))
 
     def _send_back(self, ref: int, told: Told) -> None:
         """What waits for the end, for the neighbor. If the node ends, `close` tells."""
-        future = self._open.get(ref)
-        if future is None or told is None:
+        handed_over = self._open.get(ref)
+        if handed_over is None or told is None:
             return
-        emulated_link = self._emulated_links.get(future.key[0])
-        now_s = time.monotonic()
+        emulated_link = self._emulated_links.get(handed_over.key[0])
         # One that has left: nothing is emulated any more, and its connection is still open.
         if emulated_link is None or emulated_link.is_clear:
-            self._arrive(ref, told, now_s)
+            self._take_out(ref).settle(ref, told, 0.0)
         else:
-            arrive = partial(self._arrive, ref, told, now_s)
-            future.parcel = emulated_link.send(arrive, partial(self._lose, ref))
+            arrive = partial(self._arrive, ref, told, time.monotonic())
+            handed_over.parcel = emulated_link.send(arrive, partial(self._lose, ref))
 
     def close(self) -> None:
-        """The node ends: whoever still waits is told by a cancelled future. An answer that has
-        begun is broken off, also one whose end waits on the emulated link: it never leaves."""
+        """The node ends, which whoever still waits is told. An answer that has begun is broken off,
+        also one whose end waits on the emulated link: it never leaves."""
         self.closed = True
-        for future in list(self._open.values()):
-            if future.back is not None and future.done():
-                future.back.break_off(None)
+        for ref, handed_over in list(self._open.items()):
+            if handed_over.back is not None and handed_over.has_begun:
+                handed_over.back.break_off(None)
             else:
-                future.cancel()
+                handed_over.asker.settle(ref, None, 0.0)
         self._open.clear()
         self._refs.clear()
 
-    def _arrive(self, ref: int, settled: Settled, sent_s: float) -> None:
-        future = self._take_out(ref)
-        if not future.done():
-            future.waited_s = time.monotonic() - sent_s
-            future.set_result(settled)
+    def _arrive(self, ref: int, told: Told, sent_s: float) -> None:
+        self._take_out(ref).settle(ref, told, time.monotonic() - sent_s)
 
     def _lose(self, ref: int) -> None:
-        future = self._take_out(ref)
-        future.lost = True
-        future.cancel()
+        self._take_out(ref).break_off()
 
-    def _take_out(self, ref: int) -> Settling:
-        future = self._open.pop(ref)
-        if self._refs.get(future.key) == ref:
-            del self._refs[future.key]
+    def _take_out(self, ref: int) -> Asker:
+        handed_over = self._open.pop(ref)
+        if self._refs.get(handed_over.key) == ref:
+            del self._refs[handed_over.key]
         self.settled.set()
-        return future
+        return handed_over.asker

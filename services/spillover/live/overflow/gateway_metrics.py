@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from spillover.live.handlers.http.upstreams import Upstream
 
 _CLASSES = len(signals.STATUSES) - 1
-"""Of status by their first digit, 0 for none; what is beyond the last is none that HTTP knows."""
+"""Statuses count by their first digit, 0 for none; what is beyond this one is none that HTTP
+knows."""
 
 
 USUAL = {
@@ -39,22 +40,23 @@ USUAL = {
 
 
 class HttpCounts:
-    """Of one method on one route."""
+    """The counts of one method on one route."""
 
     __slots__ = ("received_bytes", "sent_bytes", "statuses")
 
     def __init__(self) -> None:
         self.statuses = [0] * 10
-        """By the first digit of the status; 0 where the client had gone before."""
+        """The number of answers by the first digit of the status; 0 where the client had gone
+        before."""
         self.received_bytes = self.sent_bytes = 0
 
 
 NOT_COUNTED = HttpCounts()
-"""For what nobody looks at."""
+"""Counts of what nobody looks at."""
 
 
 class HttpByRoute(dict[tuple[str, str], HttpCounts]):
-    """By method and route. A method that is none of the usual ones is counted as another."""
+    """Counts by method and route. A method that is none of the usual ones is counted as another."""
 
     def __missing__(self, door: tuple[str, str]) -> HttpCounts:
         method, route = door
@@ -65,7 +67,7 @@ class HttpByRoute(dict[tuple[str, str], HttpCounts]):
 
 
 class GatewayMetrics:
-    """Those of one node. `names` keeps the answers that are fetched later."""
+    """The metrics of one node's door. `names` keeps the answers that are fetched later."""
 
     def __init__(self, names: IdempotencyTable) -> None:
         self._names = names

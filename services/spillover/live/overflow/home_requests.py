@@ -33,7 +33,7 @@ from spillover.model.trace_context import TraceContext
 
 class HomeRequests:
     """The home's side of all requests. `feed` hands events to the machine, `next_ref` makes the
-    refs of visits. `on_quiet` is called whenever there may be nothing left to wait for."""
+    refs of visits."""
 
     def __init__(
         self,
@@ -53,7 +53,6 @@ class HomeRequests:
         self._next_ref = next_ref
         self._feed = feed
         self._entries: dict[int, IdempotencyRecord] = {}
-        self._refusal: ev.Refuse | None = None
         self._unconfirmed: dict[int, list[Callable[[], None]]] = {}
         """Who is to be told of an acceptance that is not confirmed yet, by ref."""
         self.closed = False
@@ -101,8 +100,8 @@ class HomeRequests:
     def take(
         self, request: Request, deadline_s: float, *, asynchronous: bool = False
     ) -> IdempotencyRecord | ev.Refuse:
-        """Take a request in, one that is new or may run again; one that came without a name is
-        given one here."""
+        """Takes a request in, one that is new or may run again, and returns its entry, or why it is
+        refused at once. One that came without a name is given one here."""
         ref = self._next_ref()
         if self.closed:
             return ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0)
@@ -112,12 +111,11 @@ class HomeRequests:
         entry = IdempotencyRecord(request, ref, mark, asynchronous=asynchronous)
         self._names.open(entry)
         self._entries[ref] = entry
-        self._refusal = None
         if self.quotas is not None:
             self.quotas.take(ref, tenant_of(request.id))
         self._feed(ev.Arrived(ref, request, deadline_s))
-        if self._refusal is not None:
-            return self._refusal
+        if entry.refusal is not None:
+            return entry.refusal
         if entry.lasting and ref not in self._unconfirmed:
             self._names.accept(entry)
         return entry
@@ -188,14 +186,15 @@ class HomeRequests:
             tell()
 
     def refused(self, command: ev.Refuse) -> IdempotencyRecord:
-        """At once, or after its acceptance could not be confirmed."""
+        """Take a request out that was refused: at once, or after its acceptance could not be
+        confirmed."""
         ref = command.ref
         entry = self._entries.pop(ref)
         if self.quotas is not None:
             self.quotas.end(ref)
         self._names.withdraw(entry)
         self._unconfirmed.pop(ref, None)
-        self._refusal = command
+        entry.refusal = command
         self._waiters.tell(ref, command)
         self.settled.set()
         return entry
@@ -218,7 +217,8 @@ class HomeRequests:
 
 
 def fingerprint(request: Request) -> bytes:
-    """Of what was asked for: the same payload, byte for byte, and type."""
+    """Returns the fingerprint of what was asked for: the same payload, byte for byte, and type have
+    the same."""
     digest = sha256(request.work)  # processors have instructions for it
     digest.update(b"\0" + request.type.encode())  # no JSON holds this byte: no two are alike
     return digest.digest()[:16]

@@ -1,5 +1,5 @@
-"""Who calls: what a node says of itself, whom this one takes for its neighbors, and who was turned
-away.
+"""The caller of each call between nodes: how a node names itself, which callers are its neighbors,
+and which were turned away.
 
 Who is at the other end is a property of the connection. It is settled once, in `Peers.settle`, and
 holds for all that comes on that connection: a message that claims to be from somebody else is
@@ -37,14 +37,14 @@ from spillover.model.ids import ClusterId
 from spillover.model.topology import CLUSTER_ID, Topology
 
 HELLO = b"spillover-peer"
-"""Of each call between nodes: who calls, whom it means, their federation, and the versions of the
-protocol that it speaks."""
+"""The fields of each call between nodes: the caller, the callee, their federation, and the versions
+of the protocol that the caller speaks."""
 
 FIELDS_MAX = 16
-"""Of a hello; later versions may say more."""
+"""The most fields of a hello; later versions may have more."""
 
 NAMES_TOLD_MAX = 8
-"""Of a certificate, to one who is turned away."""
+"""A caller that is turned away reads at most so many names of its certificate."""
 
 TURNED_AWAY_MAX = 32
 """Clusters remembered that were turned away; one more, and the oldest is forgotten."""
@@ -63,21 +63,21 @@ class TurnedAway(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end of a connection: the neighbor with this handle."""
+    """The other end of a connection: the neighbor with this handle."""
 
     neighbor: int
     caller: Caller
     hello: bytes | None
-    """By which it has said so; None if its messages do (version 1)."""
+    """The hello by which it has said so; None if its messages do (version 1)."""
 
 
 class Connection(Protocol):
-    """What calls come in on."""
+    """A connection on which calls come in."""
 
     peer: Peer | None
-    """None until it is settled, which `Peers.settle` does."""
+    """The neighbor, or None until `Peers.settle` has settled it."""
     certificate: PeerCertificate | None
-    """That the other end has shown; None without one, or if it holds no more."""
+    """The certificate that the other end has shown; None without one, or if it holds no more."""
 
 
 def hello_of(caller: Caller) -> bytes:
@@ -101,14 +101,14 @@ def read_hello(hello: bytes) -> tuple[Caller, tuple[int, ...]]:
 
 @dataclass(slots=True)
 class Visit:
-    """Of one that was turned away: why, and when it last came."""
+    """A caller that was turned away: why, and when it last came."""
 
     why: str
     at_s: float
 
 
 class Peers:
-    """Of one node: whom it takes for its neighbors, by their handles, and who was turned away."""
+    """The peers of one node: its neighbors, by their handles, and callers that were turned away."""
 
     def __init__(
         self, topology: Topology, cluster: ClusterId, configured: Configured | None = None
@@ -252,7 +252,8 @@ class Peers:
         return TurnedAway(why)
 
     def _note(self, cluster: str, why: str) -> None:
-        """Told once, until it has not come for a while or comes for another reason."""
+        """Log once that a cluster was turned away, until it has not come for a while or comes for
+        another reason."""
         if not CLUSTER_ID.fullmatch(cluster):
             return  # no node says that
         now_s = time.monotonic()

@@ -21,7 +21,6 @@ from spillover.live.engine.metric_types import (
     Histogram,
     counter,
     gauges,
-    observe_each,
 )
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.gateway_metrics import GatewayMetrics
@@ -34,10 +33,10 @@ from spillover.model.signals import node as signals
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
 ENDS = (*(outcome.value for outcome in Outcome), REFUSED)
-"""What a request can come to."""
+"""The ends of a request."""
 
 FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
-"""What can become of a forward; see `peer_link`."""
+"""The ends of a forward; see `peer_link`."""
 
 REPORT, ANSWER, REQUEST, STATES, RAISED = "report", "answer", "request", "states", "raised"
 PEER_MESSAGES = (REPORT, ANSWER, REQUEST, STATES, RAISED)
@@ -48,7 +47,7 @@ WAYS_TO_HAND = ("push", "pull")
 
 
 class NodeMetrics(Collector):
-    """What the node counts. Every label set is bounded by neighbors, outcomes, and policies."""
+    """The metrics of the node. Every label set is bounded by neighbors, outcomes, and policies."""
 
     def __init__(self, machine: NodeMachine, timers: Timers, names: IdempotencyTable) -> None:
         self._machine = machine
@@ -66,12 +65,11 @@ class NodeMetrics(Collector):
         self._system_time = Histogram(signals.SYSTEM_TIME)
         self._queue_wait = Histogram(signals.QUEUE_WAIT)
         self._hops = Histogram(signals.HOPS)
-        self._of_done = self._system_time, self._queue_wait, self._hops
         self.passed_head = Histogram(signals.PASSED_HEAD)
         self.passed_ends: Mapping[str, int] = {}
-        """What became of answers that had begun to pass through."""
+        """The ends of answers that had begun to pass through."""
         self.spans: Mapping[str, int] = {}
-        """What became of spans of traces, where there are any."""
+        """The ends of spans of traces, where there are any."""
         self._written = (
             requests, refusals, received, forwards, peer_refused,
             self._system_time, self._queue_wait, self._hops, self.passed_head,
@@ -114,8 +112,9 @@ class NodeMetrics(Collector):
         self._requests[outcome,] += 1
         if outcome is DONE:
             total_s = answer.total_s
-            hops = len(answer.path) - 1
-            observe_each(self._of_done, (total_s, answer.queued_s, hops))
+            self._system_time.observe(total_s)
+            self._queue_wait.observe(answer.queued_s)
+            self._hops.observe(len(answer.path) - 1)
             self.recent.done(total_s)
         else:
             self.recent.ended(outcome)
@@ -134,7 +133,9 @@ class NodeMetrics(Collector):
             self._received[neighbor.id, outcome] += 1
 
     def forwarded(self, neighbor: str, outcome: str) -> None:
-        self._forwards[neighbor, outcome] += 1
+        """A forward has ended so; if its neighbor has left since, nobody counts."""
+        if (neighbor, outcome) in self._forwards:
+            self._forwards[neighbor, outcome] += 1
 
     def peer_refused(self, neighbor: str, message: str) -> None:
         """A message of a neighbor was not taken, of PEER_MESSAGES; if it has left since, nobody
@@ -169,7 +170,7 @@ class NodeMetrics(Collector):
             del self._peer_refused[neighbor, message]
 
     def collect(self) -> Iterator[Metric]:
-        """Of `prometheus_client`: all metrics, at each scrape."""
+        """Yield all metrics, at each scrape of `prometheus_client`."""
         machine = self._machine
         cluster = machine.settings.cluster
         for written in self._written:
@@ -209,6 +210,10 @@ class NodeMetrics(Collector):
         yield from gauges(signals.NEIGHBOR_STATE_AGE, cluster, ages)
         ages = [((view.id,), view.load_age_s) for view in views if view.load_age_s is not None]
         yield from gauges(signals.NEIGHBOR_LOAD_AGE, cluster, ages)
+        avoided = [((view.id,), float(view.avoided)) for view in views]
+        yield from gauges(signals.NEIGHBOR_AVOIDED, cluster, avoided)
+        missed = [((view.id,), view.missed) for view in views]
+        yield counter(signals.FORWARDS_MISSED, cluster, missed)
         ledger = machine.ledger
         entries = [
             ((side, entry), count)
@@ -229,7 +234,8 @@ class NodeMetrics(Collector):
         yield counter(signals.ASKS, cluster, asks)
 
     def _shadows(self, cluster: ClusterId) -> Iterator[Metric]:
-        """Of all policies, so that rates begin at 0 when one is asked along."""
+        """Yield the shadow's metrics for all policies, so that rates begin at 0 when one is asked
+        along."""
         shadows = [self._machine.decider.shadow_of(policy) for policy in POLICY_NAMES]
         decisions = [
             ((one.policy, same), count)

@@ -23,13 +23,16 @@ from spillover.model.passed import Fields, PassedHead
 from spillover.model.request import Answer
 
 UNSENT_MAX_BYTES = 65_536
-"""On the emulated link, which carries that much at most in each of its delays:"""
+"""A source is paused while more than this is on the emulated link, which so carries that much at
+most in each of its delays."""
 
 UNSENT_RESUME_BYTES = 16_384
-"""its source is paused above that, and goes on below this."""
+"""A paused source goes on when less than this is on the emulated link."""
 
 FRAMES_MAX = 1024
-"""On the emulated link: small ones take more memory than their bytes."""
+"""The largest number of frames on the emulated link before their source is paused.
+
+Why: small frames take more memory than their bytes."""
 
 
 class Outlet(Protocol):
@@ -40,34 +43,34 @@ class Outlet(Protocol):
         not read."""
 
     def write(self, frame_head: bytes, data: bytes) -> None:
-        """A frame, of which the rest follows its head."""
+        """Write one frame: its head, and the rest of it."""
 
     def end(self, frame: bytes) -> None:
-        """The last one."""
+        """Write the last frame."""
 
     def whole(self, message: bytes) -> None:
-        """All of an answer at once, of which no frame has left."""
+        """Write all of an answer at once. No frame of it has left before."""
 
     def break_off(self) -> None:
-        """Close the connection in the midst of it."""
+        """Close the connection in the midst of the answer."""
 
     def stay(self, now_s: float, waited_s: float) -> Stay:
         """Returns how long the request has been here by now, with so long on the way back."""
 
 
 class Way(NamedTuple):
-    """Back to a neighbor, and who is told what becomes of the answer."""
+    """The way back to a neighbor, and the calls that tell what becomes of the answer."""
 
     link: EmulatedLink | None
-    """None if it is no neighbor any more: nothing is emulated then."""
+    """The emulated link to the neighbor; None if it is no neighbor any more."""
     settle: Callable[[Told], None]
-    """Nothing has begun: this is all that the request comes to."""
+    """Is called if no answer has begun, with all that the request has come to."""
     began: Callable[[], None]
-    """The head has left: all that follows leaves by the outlet."""
+    """Is called when the head has left: all that follows leaves by the outlet."""
     left: Callable[[], None]
-    """So has the end."""
+    """Is called when the end has left."""
     broke: Callable[[], None]
-    """The link has lost a frame: the answer is broken off."""
+    """Is called when the link has lost a frame: the answer is broken off."""
 
 
 class PassedBack:
@@ -81,25 +84,27 @@ class PassedBack:
         self._way = way
         self._flow: Flow | None = None
         self._frames = 0
-        """On the emulated link,"""
+        """The number of frames on the emulated link."""
         self._unsent_bytes = 0
-        """and so many bytes of the body in them."""
+        """The number of bytes of the body in these frames."""
         self._is_behind = False
-        """The neighbor does not read."""
+        """True while the neighbor does not read."""
         self._is_over = False
-        """What is still on the link means nothing."""
+        """True once what is still on the link means nothing."""
         self._whole: PassedHead | None = None
-        """Of an answer that is there at once: it is one message, as that to any other forward."""
+        """The head of an answer that is there at once: it is one message, as that to any other
+        forward."""
         self._held = b""
-        """Its body."""
+        """The body of an answer that is there at once."""
 
     # --- a sink -------------------------------------------------------------------------------
 
     def hint(self, head: PassedHead) -> None:
-        """Of `relay.Sink`. There is no frame for it: it goes no further than here."""
+        """Drop an interim answer (`relay.Sink`): there is no frame for it, so it goes no further
+        than here."""
 
     def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None:
-        """Of `relay.Sink`."""
+        """Send the head, or hold it where all of the answer is there (`relay.Sink`)."""
         self._flow = flow
         if flow.is_whole:
             self._whole = head
@@ -107,7 +112,7 @@ class PassedBack:
             self._send(partial(self._write_head, head, so_far, time.monotonic()))
 
     def piece(self, data: bytes) -> None:
-        """Of `relay.Sink`."""
+        """Send a piece of the body (`relay.Sink`)."""
         if self._whole is not None:
             self._held += data
             return
@@ -121,26 +126,26 @@ class PassedBack:
             self._pause()
 
     def end(self, trailers: Fields, answer: Answer) -> None:
-        """Of `relay.Sink`."""
+        """Send the end (`relay.Sink`)."""
         write = self._write_end if self._whole is None else self._write_whole
         self._send(partial(write, trailers, answer, time.monotonic()))
 
     def break_off(self, answer: Answer | None) -> None:
-        """Of `relay.Sink`: behind what has come, unless the node ends."""
+        """Break the answer off behind what has come (`relay.Sink`), or at once if the node ends."""
         if answer is None:
             self._break()
         else:
             self._send(self._break)
 
     def settle(self, told: Told) -> None:
-        """Of `relay.Sink`."""
+        """Settle a request whose answer has not begun (`relay.Sink`)."""
         self._way.settle(told)
 
     # --- the emulated link --------------------------------------------------------------------
 
     def _send(self, leave: Callable[[], None]) -> None:
         link = self._way.link
-        if link is None:
+        if link is None or link.is_clear:
             leave()
         else:
             self._frames += 1

@@ -39,7 +39,7 @@ class PassedLink(PeerLink):
         super().__init__(**told)
         self._relays = relays
         self._heads: Known[PassedHead] = Known()
-        """Of answers that came at once."""
+        """The heads of answers that came at once."""
 
     @property
     def forward_path(self) -> str:
@@ -54,11 +54,9 @@ class PassedLink(PeerLink):
             return link.Broken(way.command.ref)
         return told
 
-    def _leave(self, way: ForwardWay) -> None:
+    def _post(self, way: ForwardWay) -> None:
         command = way.command
-        self._machine.left(command.ref)
-        way.left_s = now_s = time.monotonic()
-        remaining_s = command.deadline_s - now_s
+        remaining_s = command.deadline_s - way.left_s
         body = passed_wire.encode_pass(
             command.request, self._caller, remaining_s, command.load, pulled=command.pulled
         )
@@ -130,7 +128,7 @@ class _Coming:
         """The way there, and back, and of the way there what opening a connection took."""
 
     def on_head(self, status: int, headers: dict[bytes, bytes]) -> OnBody | None:
-        """Of `OutgoingRequest`: what takes the frames, if any follow."""
+        """Returns what takes the frames of the answer, if any follow (`OutgoingRequest`)."""
         if status != 200 or headers.get(b"content-type") != STREAM:
             return None
         self._way.command.request.work = None  # it was needed only to be handed over again
@@ -139,7 +137,8 @@ class _Coming:
     # --- what frames tell ---------------------------------------------------------------------
 
     def begin(self, message: bytes) -> OnPiece:
-        """Of `passed_wire.Messages`."""
+        """Begin the relay with the head that a frame tells; returns what takes the body
+        (`passed_wire.Messages`)."""
         head, began = self._read_head(message)
         self._relay = self._relays.begin(began, self, head)
         return self._relay.piece
@@ -153,7 +152,7 @@ class _Coming:
         return head, ev.ResponseBegan(way.command.ref, so_far=so_far, leg_s=there_s)
 
     def end(self, message: bytes) -> None:
-        """Of `passed_wire.Messages`."""
+        """End the relay, and have the machine hear of the answer (`passed_wire.Messages`)."""
         assert self._relay is not None  # noqa: S101 - the head comes first
         trailers, answer = passed_wire.decode_end(message)
         within_wait(answer, UNTIMED, time.monotonic() - self._way.decided_s)
@@ -164,16 +163,16 @@ class _Coming:
     # --- a source -----------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Of `relay.Source`."""
+        """Stop reading from the neighbor (`relay.Source`)."""
         if self._way.asked is not None:
             self._way.asked.pause()
 
     def resume(self) -> None:
-        """Of `relay.Source`."""
+        """Read on from the neighbor (`relay.Source`)."""
         if self._way.asked is not None:
             self._way.asked.resume()
 
     def close(self, problem: str) -> None:
-        """Of `relay.Source`."""
+        """Break off what is read from the neighbor (`relay.Source`)."""
         if self._way.asked is not None:
             self._way.asked.break_off(problem)

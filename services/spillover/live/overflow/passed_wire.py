@@ -19,6 +19,7 @@ from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.live.handlers.proxy.known import NOT_KEPT
 from spillover.live.http.known_heads import Known
 from spillover.live.overflow.wire import (
+    NOTHING,
     Caller,
     Forwarded,
     MalformedMessage,
@@ -28,7 +29,7 @@ from spillover.live.overflow.wire import (
     decode_forward,
     decoded,
     encode_answer,
-    encode_envelope,
+    encode_forward,
     without_times,
 )
 from spillover.model.load import LoadNow
@@ -40,7 +41,7 @@ HEAD, BODY, END = b"HBE"
 _FIRST, _OTHERS = (HEAD,), (BODY, END)
 
 MESSAGE_LIMIT_BYTES = 262_144
-"""Of a frame that is no piece of a body."""
+"""The largest frame that is no piece of a body."""
 
 FRAME: Final = struct.Struct(">BI")
 _pack, _unpack_from = FRAME.pack, FRAME.unpack_from
@@ -48,7 +49,7 @@ _LENGTH: Final = struct.Struct(">I")
 _MESSAGE: Final = struct.Struct(">BII")
 """How a frame with a message begins."""
 _LENGTHS: Final = struct.Struct(">III")
-"""Of what is told of an answer that is there at once, of its head and of its body."""
+"""The lengths of an answer that is there at once: of its JSON, its head and its body."""
 
 
 class HeadBody(msgspec.Struct, omit_defaults=True):
@@ -72,7 +73,8 @@ def encode_pass(
 ) -> tuple[Buffer, ...]:
     """Returns a request that passes through as `caller` hands it on, in parts that follow each
     other."""
-    told = encode_envelope(request, caller, remaining_s, load, pulled)
+    given = request, caller, remaining_s, load
+    (told,) = encode_forward(*given, pulled=pulled, payload=NOTHING)
     work = request.work
     encoded = work if isinstance(work, bytes | memoryview) else work.encode()
     before = _LENGTH.pack(len(told)) + told
@@ -215,11 +217,11 @@ class FrameReader:
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
         self._on_piece: OnPiece | None = None
-        """Between the head and the end."""
+        """The callable that takes pieces; None but between the head and the end."""
         self._has_ended = False
         self._kind = 0
         self._left_bytes = 0
-        """Of the frame that is read."""
+        """How much of the frame that is read has not come yet."""
         self._kept = b""
         """What has come of a message, or of what says how long a frame is."""
 

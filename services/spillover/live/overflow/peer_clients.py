@@ -1,6 +1,6 @@
-"""What a node calls other nodes with. Where their urls are `https` each side proves which cluster
-it is, and a connection counts only once it was answered on: a request surely does not leave on one
-whose other end does not believe this side. What is said is not known here.
+"""The HTTP clients by which a node calls other nodes. Where their urls are `https` each side proves
+which cluster it is, and a connection counts only once it was answered on: a request surely does not
+leave on one whose other end does not believe this side.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ CANCELS_AT_ONCE_MAX = 64
 """Cancels that await their answer, each on a connection of its own. Others wait for one of them."""
 
 CONNECTIONS_SPARE = 16
-"""Beyond one for each request away: the stream of reports, and the warm ones."""
+"""The connections beyond one for each request away: the stream of reports, and the warm ones."""
 
 CONNECTIONS_TLS_MAX = 512
-"""To one neighbor, where each takes 100 KiB or more here and there. What is beyond that is decided
-again."""
+"""The most connections with TLS to one neighbor; each takes 100 KiB or more here and there. What is
+beyond that is decided again."""
 
 
 class PeerClients:
-    """Of one node. `credentials` is what it shows and whom it believes; not used where nothing is
-    encrypted between nodes. Raises InputError where they are missing."""
+    """The clients of one node. `credentials` are its certificate and the CAs that it believes; not
+    used where nothing is encrypted between nodes. Raises InputError where they are missing."""
 
     def __init__(
         self,

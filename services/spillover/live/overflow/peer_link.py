@@ -20,10 +20,12 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any
 
+from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
@@ -53,11 +55,12 @@ surely not run: the request surely will not run there. 504 is none of them: a ga
 says so of what it has passed on."""
 
 NO_TIMES = "times that cannot be: left out"
-"""Of an answer that is taken without them."""
+"""The log says this of an answer that is taken without its times."""
 
 LINES = Pace(per_s=2000.0, burst=500.0)
-"""Of reports and questions of one neighbor, however many it sends: a report each millisecond, the
-shortest period, and as much again. More would take the processor time of all others."""
+"""The pace at which reports and questions of one neighbor are heard, however many it sends: a
+report each millisecond, the shortest period, and as much again. More would take the processor time
+of all others."""
 
 COMPLAIN_AGAIN_S = 60.0
 """So far apart it is said that messages of one kind are not understood. A metric counts them."""
@@ -66,26 +69,25 @@ NOT_A_NEIGHBOR = 403
 """Whoever is at the neighbor's address does not take this node for its neighbor."""
 
 _QUERY = re.compile(r"\?\S*(?=: )")
-"""Of a question for reports, in what is said of its end."""
+"""The query of a question for reports, which is left out of the log's words on its end."""
 
 _log = logging.getLogger(__name__)
 
 OnForward = Callable[[str], None]
 
 
+@dataclass(slots=True, eq=False)
 class ForwardWay:
     """What carries one forward, from the decision until something has come back."""
 
-    __slots__ = ("asked", "command", "decided_s", "left_s", "parcel")
-
-    def __init__(self, command: ev.Forward, decided_s: float) -> None:
-        self.command = command
-        self.decided_s = decided_s
-        self.left_s = decided_s
-        """When it was given to a connection, or began to wait for one to open."""
-        self.parcel: Parcel | None = None
-        self.asked: OutgoingRequest | None = None
-        """None as long as it has not left."""
+    command: ev.Forward
+    decided_s: float
+    left_s: float
+    """When it was given to a connection, or began to wait for one to open."""
+    parcel: Parcel | None = None
+    """The message on the emulated link; None where nothing is emulated."""
+    asked: OutgoingRequest | None = None
+    """None as long as it has not left."""
 
 
 class PeerLink:
@@ -94,7 +96,8 @@ class PeerLink:
 
     Everything leaves through `emulated_link`. `feed` takes the events that come of it; `on_forward`
     hears what became of each forward: answered, refused, lost or recalled; `on_refused` which kind
-    of message of the neighbor was not taken, of `metrics.PEER_MESSAGES`.
+    of message of the neighbor was not taken, of `metrics.PEER_MESSAGES`; `on_failure` of an error
+    by which nothing more can be said over the link.
     """
 
     CONNECTION: type[Connection] = Connection
@@ -114,6 +117,7 @@ class PeerLink:
         feed: Callable[[Any], None],
         on_forward: OnForward,
         on_refused: Callable[[str], None],
+        on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.neighbor = neighbor
         self.cluster = cluster
@@ -135,19 +139,22 @@ class PeerLink:
         self._is_distrusted = False
         """What it told made the machine raise: its stream is to break off."""
         self._last_line = b""
-        """Of its stream of reports."""
+        """The last line of the neighbor's stream of reports."""
         self._calls = SPOKEN[0]
-        """Of the newest version that both speak, as far as is known."""
+        """The calls of the newest version that both speak, as far as is known."""
         self._caller = wire.UNSAID
-        """As what messages name this node."""
-        self._interpreters: dict[type, Callable[[Any], None]] = {
+        """The way in which messages name this node."""
+        self._pause_s = 0.0
+        """How long to wait before the next stream of reports."""
+        interpreters: dict[type, Callable[[Any], None]] = {
             link.LetGo: self._let_go,
             link.Ended: self._ended,
             link.SendCancel: self._send_cancel,
             link.CancelLater: self._cancel_later,
-            link.GiveUp: lambda command: self._obey(link.GivenUp(command.ref)),
             link.Tell: lambda command: self._feed(command.event),
+            link.Reconnect: self._reconnect,
         }
+        self._obey = Driver[Any, Any](self._machine, timers, interpreters, on_failure).feed
 
     @property
     def forward_path(self) -> str:
@@ -188,12 +195,12 @@ class PeerLink:
     # --- what the cluster says ----------------------------------------------------------------
 
     def forward(self, command: ev.Forward) -> None:
-        ref = command.ref
-        way = self._ways[ref] = ForwardWay(command, time.monotonic())
-        self._machine.hand_over(ref)
+        ref, now_s = command.ref, time.monotonic()
+        way = self._ways[ref] = ForwardWay(command, now_s, now_s)
         emulated_link = self._emulated_link
+        self._machine.hand_over(ref, has_left=emulated_link.is_clear)
         if emulated_link.is_clear:
-            self._leave(way)
+            self._post(way)
         else:
             way.parcel = emulated_link.send(partial(self._leave, way), partial(self._lose, ref))
 
@@ -206,7 +213,7 @@ class PeerLink:
         self._obey(link.CancelAsked(ref))
 
     def allow(self, away_max: int) -> None:
-        """So many requests may be away from now on."""
+        """Let so many requests be away from now on."""
         self._client.connections_max = self._clients.connections_max(away_max)
 
     def disconnect(self) -> None:
@@ -214,10 +221,6 @@ class PeerLink:
         self._obey(link.Disconnected())
 
     # --- what the machine says ----------------------------------------------------------------
-
-    def _obey(self, event: Any) -> None:
-        for command in self._machine.handle(event):
-            self._interpreters[type(command)](command)
 
     def _let_go(self, command: link.LetGo) -> None:
         way = self._ways[command.ref]
@@ -246,12 +249,16 @@ class PeerLink:
         self._obey(link.Broken(ref))
 
     def _leave(self, way: ForwardWay) -> None:
+        """The forward has come through the emulated link."""
+        self._machine.left(way.command.ref)
+        way.left_s = time.monotonic()
+        self._post(way)
+
+    def _post(self, way: ForwardWay) -> None:
         command = way.command
-        self._machine.left(command.ref)
-        way.left_s = now_s = time.monotonic()
-        remaining_s = command.deadline_s - now_s
-        load, pulled = command.load, command.pulled
-        body = wire.encode_forward(command.request, self._caller, remaining_s, load, pulled)
+        remaining_s = command.deadline_s - way.left_s
+        told = command.request, self._caller, remaining_s, command.load
+        body = wire.encode_forward(*told, pulled=command.pulled)
         came_back = partial(self._came_back, way)
         way.asked = self._client.send(
             "POST", self._calls.forward, came_back, body=body, timeout_s=None
@@ -345,12 +352,12 @@ class PeerLink:
                 _log.exception(Message("bug: a neighbor's reports", neighbor=self.cluster))
                 self._on_refused(RAISED)
                 not_believed = True
-            pause_s = self._break_off(not_believed=not_believed)
+            self._obey(link.StreamEnded(not_believed))
             reason = _QUERY.sub("", reason)
             if self._machine.has_heard or reason != told:
                 told = reason
                 _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(self._pause_s)
 
     async def _read_reports(self, silence_s: float) -> None:
         """In the newest version that the neighbor speaks too: each time the own one first, since it
@@ -366,15 +373,8 @@ class PeerLink:
             else:
                 return
 
-    def _break_off(self, *, not_believed: bool = False) -> float:
-        """The stream has ended: how long to wait before the next one."""
-        pause_s = 0.0
-        for command in self._machine.handle(link.StreamEnded(not_believed)):
-            if isinstance(command, link.Reconnect):
-                pause_s = command.pause_s
-            else:
-                self._interpreters[type(command)](command)
-        return pause_s
+    def _reconnect(self, command: link.Reconnect) -> None:
+        self._pause_s = command.pause_s
 
     def _hear(self, calls: Calls, line: bytes) -> None:
         if self._is_distrusted:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.pools import unlike_servers
 from spillover.core.tokens.answers import REJECTED, Run
 from spillover.live.process.logs import Message
+from spillover.model.ids import ClusterId
 from spillover.policy.backoff import backoff_s
 
 if TYPE_CHECKING:
@@ -28,13 +30,14 @@ TURN_S = 1.0
 SAID_AGAIN_S. One may turn each second, all day: what is full says 429 and `Retry-After: 1`."""
 
 RUN_S = 1.0
-"""Between two types that a server does not do."""
+"""The least time between two lines on types that a server does not do."""
 
 TROUBLED = ("down", "degraded", "resting")
 """States of a server that somebody should look at."""
 
 AT_FAULT = "if the server is at fault, have it say so (not_run_statuses, NotRun): others run it"
-"""A rejection is final, the client's own fault (contract, section 2)."""
+"""The advice to an operator where a server rejects all: a rejection is final, since it counts as
+the client's own fault."""
 
 
 class _Turns:
@@ -68,16 +71,15 @@ class _Turns:
 
 
 class PoolLog:
-    """Of one node."""
+    """The log lines of one node on the servers of its pool."""
 
-    def __init__(self, machine: NodeMachine) -> None:
-        pool = cast("TokenServers[Any]", machine.servers)
-        self._cluster = machine.settings.cluster
+    def __init__(self, cluster: ClusterId, pool: TokenServers[Any]) -> None:
+        self._cluster = cluster
         self._pool = pool
         self._types = [kind.id for kind in pool.kinds.values()]
         self._turns = [_Turns(server.state) for server in pool.servers]
         self._said: dict[tuple[int, int], tuple[Run, float]] = {}
-        """By server and type: what was said last, and when."""
+        """The run that was last told of each server and type, and when."""
         self._said_s = [-math.inf for _ in pool.servers]
         """When the last of these was."""
 
@@ -137,4 +139,5 @@ class PoolLog:
 
 def pool_log(machine: NodeMachine) -> PoolLog | None:
     """Returns that of a node; None where its servers are alike."""
-    return None if machine.settings.pool is None else PoolLog(machine)
+    servers = unlike_servers(machine.servers)
+    return None if servers is None else PoolLog(machine.settings.cluster, servers)

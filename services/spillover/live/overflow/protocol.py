@@ -39,11 +39,12 @@ VERSION = 2
 PEER_PREFIX = "/peer/"
 
 CONFIGURATION = f"{PEER_PREFIX}v2/configuration"
-"""What the node goes by. Asked of those who tell its stamp, by any node of the federation."""
+"""The path of a node's configuration. Any node of the federation may ask a node for it whose stamp
+it has seen."""
 
 FIRST = f"{PEER_PREFIX}v2/hello"
-"""What a connection with TLS is asked before anything else, so that each side knows that the other
-one believes it. Any answer will do."""
+"""A connection with TLS begins with this path, so that each side knows that the other one believes
+it. Any answer will do."""
 PASS = f"{PEER_PREFIX}v2/pass"
 """A request that passes through is handed over. Asked of those whose reports say `passes`."""
 

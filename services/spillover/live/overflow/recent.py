@@ -22,7 +22,7 @@ STEPS_PER_DOUBLING = 8
 """A quantile is off by half a step at most: 4.5 %."""
 
 SHORTEST_S, DOUBLINGS = 1e-4, 25
-"""From 0.1 ms to 56 minutes; what is shorter or longer counts as that."""
+"""Durations count from 0.1 ms to 56 minutes; what is shorter or longer counts as that."""
 
 BOUNDS_S: tuple[float, ...] = tuple(
     SHORTEST_S * 2.0 ** (step / STEPS_PER_DOUBLING)
@@ -49,7 +49,7 @@ class RecentEnds:
 
 
 class _Second:
-    """What ended within one second of the clock."""
+    """The requests that ended within one second of the clock."""
 
     __slots__ = ("at", "done", "others")
 

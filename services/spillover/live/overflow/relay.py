@@ -14,6 +14,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from spillover.core.overflow import events as ev
@@ -24,12 +25,14 @@ from spillover.model.request import Answer, Outcome
 from spillover.model.topology import Cluster
 
 UNSENT_MAX_BYTES = 2_048
-"""A sink with more than this unsent by its connection pauses its source,"""
+"""A sink pauses its source while its connection has more than this unsent."""
 
 UNSENT_RESUME_BYTES = 0
-"""and lets it go on at this: the system holds much more, so that the connection is not idle
-meanwhile. What is read at once comes on top, and more than a part of it would with a higher mark:
-a loop writes what is below it only once it has read on."""
+"""A sink lets its paused source go on once its connection has no more than this unsent.
+
+Why: the system holds much more, so that the connection is not idle meanwhile. What is read at once
+comes on top; with a higher mark a second part would, since a loop writes what is below the mark
+only once it has read on."""
 
 SWEEP_S = 1.0
 
@@ -113,7 +116,7 @@ class Relay:
         self.heard = True
         """Whether anything has come since the last sweep."""
         self.since_s: float | None = None
-        """Since when the source is paused."""
+        """The instant since which the source is paused."""
         self.began_s = self.waits_s = taken_s
         """When the answer began, and since when, as far as sweeps have seen, nothing has come."""
 
@@ -124,7 +127,7 @@ class Relay:
 
     @property
     def size_bytes(self) -> int:
-        """Of a flow."""
+        """Returns the size of the body that is held (`Flow`)."""
         return sum(map(len, self._held or ()))
 
     def piece(self, data: bytes) -> None:
@@ -136,7 +139,7 @@ class Relay:
             self._held.append(data)
 
     def hold(self, head: PassedHead, body: list[bytes], trailers: Fields) -> None:
-        """Of `Relays.hold`."""
+        """Hold a whole answer until the machine says that it begins."""
         self.head, self._held, self.trailers, self.is_whole = head, body, trailers, True
 
     def let_go(self) -> None:
@@ -169,7 +172,7 @@ class Relay:
 
 
 class Relays:
-    """All of a node's, by ref. `feed` hands events to the machine, and `put` such as others follow.
+    """All relays of a node, by ref. `feed` hands events to the machine.
 
     An answer may be paused for `stall_s`, say nothing for `idle_s`, and take `total_s` in all.
     """
@@ -179,15 +182,13 @@ class Relays:
         feed: Callable[[Any], None],
         waiters: Waiters,
         timers: Timers,
-        put: Callable[[Any], None] | None = None,
     ) -> None:
         self._feed = feed
-        self._put = put or feed
         self._waiters = waiters
         self._timers = timers
         self.stall_s, self.idle_s, self.total_s = 60.0, 300.0, math.inf
         self.on_head: Callable[[float], None] = _nothing
-        """Told how many seconds after a client's request the head of its answer came."""
+        """Is called with the seconds from a client's request to the head of its answer."""
         self._open: dict[int, Relay] = {}
         self._begun: dict[int, Relay] = {}
         """Those of them whose answer has begun: what the sweep looks at."""
@@ -218,7 +219,7 @@ class Relays:
     def open(self, ref: int, sink: Sink) -> None:
         """A passed request is about to be taken; its sink hears what it comes to."""
         self._open[ref] = Relay(sink, time.monotonic())
-        self._waiters.wait(ref, lambda told: self._told(ref, told))
+        self._waiters.wait(ref, partial(self._told, ref))
 
     def hint(self, ref: int, head: PassedHead) -> None:
         """An interim answer has come, which the machine need not know of."""
@@ -251,10 +252,10 @@ class Relays:
         relay = self._open.get(event.ref)
         if relay is not None:
             relay.hold(head, [body] if body else [], trailers)
-            self._put(event)
+            self._feed(event)
 
     def began(self, command: ev.Began) -> None:
-        """Of the machine: an answer has begun."""
+        """Carry the machine's command out: an answer has begun."""
         relay = self._open[command.ref]
         now_s = time.monotonic()
         relay.began_s = relay.waits_s = now_s

@@ -42,7 +42,7 @@ GroupName = Annotated[str, msgspec.Meta(max_length=TYPE_LENGTH_MAX)]
 
 
 class GroupBody(msgspec.Struct, array_like=True, frozen=True):
-    """What a report says of one group of types: `model.load.GroupLoad`."""
+    """The part of a report on one group of types: `model.load.GroupLoad`."""
 
     id: str
     accept_probability: Share

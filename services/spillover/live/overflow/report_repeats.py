@@ -20,7 +20,7 @@ SAID_TIMES = 3
 
 
 class Repeats:
-    """Of one node, whose reports are `period_s` apart."""
+    """The repeats of one node's reports, which are `period_s` apart."""
 
     __slots__ = ("_content", "_period_s", "_said_s", "_times")
 

@@ -27,11 +27,11 @@ _WORDS = "request ended"
 _log = logging.getLogger(REQUESTS_LOGGER)
 
 is_logged = partial(_log.isEnabledFor, logging.INFO)
-"""Whether anybody asks for these lines: looked at for each request, so without a call of ours."""
+"""True where these lines are wanted: looked at for each request, so without a call of ours."""
 
 
 class Asked:
-    """What a client asks for at a door, while that is under way; made only where it `is_logged`."""
+    """A client's request at a door, while it is under way; made only where it `is_logged`."""
 
     __slots__ = ("first_byte_s", "method", "path", "received_s", "route")
 

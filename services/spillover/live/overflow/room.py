@@ -12,12 +12,13 @@ from spillover.live.process.allocator import FreedMemory
 
 
 class Room:
-    """Room for what comes in, made of answers that are kept."""
+    """Room for what comes in, made of answers that are `kept`; `moving` counts what is being read
+    or has not been read yet."""
 
     def __init__(self, held: Held, moving: Moving, kept: IdempotencyTable) -> None:
         self._held = held
-        self._moving = moving
-        self._kept = kept
+        self.moving = moving
+        self.kept = kept
         self._freed = FreedMemory()
         self._made_bytes = 0
         """Up to here answers that are kept have given way already."""
@@ -25,7 +26,7 @@ class Room:
     @property
     def held_bytes(self) -> int:
         """Returns all that counts for `held_limit_bytes`."""
-        return self._held.request_bytes + self._moving.bytes + self._kept.kept_bytes
+        return self._held.request_bytes + self.moving.bytes + self.kept.kept_bytes
 
     def on_accepted(self, _: Accepted) -> None:
         """One more request is held: at once, if that is more than since the last report."""
@@ -37,11 +38,11 @@ class Room:
         """Have answers give way to what is held now, or let them take what has become free."""
         self._made_bytes = taken_bytes = self._held.total_bytes
         self._freed.note(taken_bytes)
-        self._kept.make_room(self._held.limit_bytes - taken_bytes)
+        self.kept.make_room(self._held.limit_bytes - taken_bytes)
 
     def on_report(self, now_s: float) -> None:
         """Now and then: drop what has been kept for long enough, and give back what is free."""
-        self._kept.expire(now_s)
+        self.kept.expire(now_s)
         self.make()
         held_bytes = self.held_bytes
         self._freed.note(held_bytes)

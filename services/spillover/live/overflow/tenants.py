@@ -26,7 +26,7 @@ class Tenants(Collector):
     def __init__(self, shell: NodeShell, tokens: Iterable[ApiToken]) -> None:
         self._cluster = shell.cluster.id
         self._shown: list[str] = []
-        self._quotas = shell.home_requests.quotas = Quotas()
+        self._quotas = shell.requests.home.quotas = Quotas()
         self.go_by(tokens)
         for kind in (ev.Start, ev.Forward):
             shell.interpreters[kind] = self._leaving_queue(shell.interpreters[kind])
@@ -48,7 +48,7 @@ class Tenants(Collector):
         return interpreted
 
     def collect(self) -> Iterator[Metric]:
-        """Of `prometheus_client`: at each scrape."""
+        """Yields the metrics, at each scrape of `prometheus_client`."""
         shown = {tenant: [self._quotas.uses[tenant]] for tenant in self._shown}
         others = [use for tenant, use in self._quotas.uses.items() if tenant not in shown]
         rows: list[tuple[str, list[TenantUse]]] = list(shown.items())

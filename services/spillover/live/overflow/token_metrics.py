@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import Metric
 
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.servers import FifoServers
+from spillover.core.overflow.pools import unlike_servers
 from spillover.live.engine.metric_types import Counters, counter, gauges
 from spillover.live.overflow.recent import REFUSED
 from spillover.model.ids import ClusterId
@@ -32,10 +32,8 @@ UP = "up"
 
 def token_metrics(machine: NodeMachine) -> TokenMetrics | None:
     """Returns those of a node; None where its servers are alike."""
-    servers = machine.servers
-    if isinstance(servers, FifoServers):
-        return None
-    return TokenMetrics(machine, cast("TokenServers[Any]", servers))
+    servers = unlike_servers(machine.servers)
+    return None if servers is None else TokenMetrics(machine, servers)
 
 
 class TokenMetrics:

@@ -15,17 +15,18 @@ from spillover.core.overflow import events as ev
 from spillover.model.request import Answer
 
 Told: TypeAlias = Answer | ev.Refuse | None
-"""What a visit comes to: an answer, a refusal (it surely has not run), or None if the node ends
-before that is known."""
+"""The end of a visit: an answer, a refusal (it surely has not run), or None if the node ends before
+that is known."""
 
 Waiter: TypeAlias = Callable[[Told], None]
 
 WAITERS_MAX = 1000
-"""Who may wait for one visit at the same time."""
+"""At most so many may wait for one visit at the same time."""
 
 
 class Waiters:
-    """By ref, in the order in which they came. Each is told once, or leaves before."""
+    """Those who wait for visits, by ref, in the order in which they came. Each is told once, or
+    leaves before."""
 
     def __init__(self) -> None:
         self._by_ref: dict[int, tuple[Waiter, ...]] = {}
@@ -82,6 +83,6 @@ class FutureWaiter:
 
     @property
     def answer(self) -> Answer | None:
-        """None if it is not there yet, or never will be."""
+        """Returns the answer, or None if it is not there yet, or never will be."""
         future = self.future
         return future.result() if future.done() and not future.cancelled() else None

@@ -194,7 +194,7 @@ CLOCKS_S = 10.0
 may have been stopped."""
 
 UNTIMED = Stay(0.0, 0.0, 0.0)
-"""Of an answer whose times are beyond their ranges."""
+"""The times of an answer whose own are beyond their ranges."""
 
 _NO_TIME = msgspec.Raw(b"0")
 
@@ -228,29 +228,14 @@ def encode_forward(
     caller: Caller,
     remaining_s: float,
     load: LoadNow | None = None,
-    pulled: bool = False,  # noqa: FBT001, FBT002 - on the way of every forward
+    *,
+    pulled: bool = False,
+    payload: msgspec.Raw | None = None,
 ) -> tuple[Buffer, ...]:
     """Returns a request as `caller` hands it on, UNSAID but in version 1. In parts that follow each
-    other: a large payload is sent as it lies."""
-    payload = memoryview(request.work)
-    is_large = len(payload) > JOIN_LIMIT_BYTES
-    told = NOTHING if is_large else request.work
-    envelope = encode_envelope(request, caller, remaining_s, load, pulled, told)
-    if not is_large:
-        return (envelope,)
-    before, _, after = envelope.partition(_NO_PAYLOAD)  # no string holds a bare quote
-    return before + _PAYLOAD, payload, after
-
-
-def encode_envelope(
-    request: Request,
-    caller: Caller,
-    remaining_s: float,
-    load: LoadNow | None,
-    pulled: bool,  # noqa: FBT001 - as above
-    payload: msgspec.Raw = NOTHING,
-) -> bytes:
-    """Returns what is told of a request that is handed on, with this payload."""
+    other: a large payload is sent as it lies. It is the request's work unless another is given."""
+    payload = request.work if payload is None else payload
+    is_large = len(memoryview(payload)) > JOIN_LIMIT_BYTES
     trace = request.trace
     tenant, name = parts_of(request.id)
     remaining_ms = remaining_s * 1e3
@@ -260,7 +245,7 @@ def encode_envelope(
         id=name,
         path=request.path,
         remaining_ms=remaining_ms,
-        payload=payload,
+        payload=NOTHING if is_large else payload,
         keyed=request.keyed,
         type=request.type,
         priority=request.priority,
@@ -274,7 +259,11 @@ def encode_envelope(
         tenant=tenant,
         kind=request.kind,
     )
-    return _encode(body)
+    envelope = _encode(body)
+    if not is_large:
+        return (envelope,)
+    before, _, after = envelope.partition(_NO_PAYLOAD)  # no string holds a bare quote
+    return before + _PAYLOAD, memoryview(payload), after
 
 
 def decode_forward(body: bytes) -> Forwarded:
@@ -283,12 +272,12 @@ def decode_forward(body: bytes) -> Forwarded:
         forward = _decode_forward(body)
     except UNREADABLE as error:
         raise MalformedMessage(str(error)) from error
-    _check_id(forward.id, forward.tenant)
+    request_id = _id_of(forward.id, forward.tenant)
     if forward.type != DEFAULT_TYPE and not is_name(forward.type, TYPE_LENGTH_MAX):
         raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
     parent = forward.traceparent
     request = Request(
-        id=request_id_of(forward.tenant, forward.id),
+        id=request_id,
         keyed=forward.keyed,
         work=forward.payload,
         path=forward.path,
@@ -329,11 +318,15 @@ def decode_load(told: bytes | None) -> LoadNow | None:
         return None
 
 
-def _check_id(name: str, tenant: str) -> None:
+def _id_of(name: str, tenant: str) -> RequestId:
+    """Returns the id of a request that a message names so. Raises MalformedMessage."""
     if not is_name(name, NAME_LENGTH_MAX):
         raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
-    if tenant and not TENANT.fullmatch(tenant):
+    if not tenant:
+        return RequestId(name)
+    if not TENANT.fullmatch(tenant):
         raise MalformedMessage("tenant: expected the id of a tenant")
+    return request_id_of(tenant, name)
 
 
 def encode_answer(answer: Answer, stay: Stay) -> bytes:
@@ -426,9 +419,8 @@ def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
 def decode_cancel(body: bytes) -> tuple[Caller | None, RequestId]:
     """(caller if it is said, id). Raises MalformedMessage."""
     cancel = decoded(_decode_cancel, body)
-    _check_id(cancel.id, cancel.tenant)
     caller = Caller(cancel.sender, cancel.to, cancel.federation) if cancel.sender else None
-    return caller, request_id_of(cancel.tenant, cancel.id)
+    return caller, _id_of(cancel.id, cancel.tenant)
 
 
 def encode_cancel_answer(*, found: bool) -> bytes:

@@ -1,1 +1,1 @@
-"""What a process of ours needs of its system: logs, sockets, memory, parents, time of its own."""
+"""The system around a process of ours: logs, sockets, memory, parents, time of its own."""

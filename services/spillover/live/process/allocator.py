@@ -1,4 +1,4 @@
-"""What the C library's allocator does with memory that was freed. Nothing is measured here.
+"""The C library's allocator, and memory that was freed.
 
 Blocks below MAPPED_BYTES lie in a heap of which only the end goes back to the system by itself.
 After a flood of payloads some small block pins that end, and all that is free before it stays: 600
@@ -15,7 +15,7 @@ import sys
 
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
-"""Of <malloc.h>."""
+"""The constant of <malloc.h>."""
 
 GIVEN_BACK_BYTES = 64 * 1024 * 1024
 """So much less must be held than before, for freed memory to be given back."""
@@ -27,7 +27,7 @@ KEPT_BYTES = 16 * 1024 * 1024
 """Free memory at the end of the heap that is not given back to the system."""
 
 MAPPED_BYTES = 4 * 1024 * 1024
-"""From here on memory is asked of the system, and given back, piece by piece."""
+"""Pieces of memory from this size on are asked of the system, and given back, one by one."""
 
 
 def keep_freed_memory() -> bool:
@@ -51,11 +51,11 @@ class FreedMemory:
 
     def __init__(self) -> None:
         self.most_bytes = 0
-        """At most held since memory was given back."""
+        """The most that was held since memory was given back."""
         self._given_back_s = -math.inf
 
     def note(self, held_bytes: int) -> None:
-        """So much is held now."""
+        """Note that so much is held now."""
         self.most_bytes = max(self.most_bytes, held_bytes)
 
     def give_back(self, held_bytes: int, now_s: float) -> bool:

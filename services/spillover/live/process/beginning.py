@@ -1,5 +1,5 @@
-"""What every command does before all else: it has its three standard descriptors, and as the first
-process of a container it can be told to end.
+"""The beginning of every command: it has its three standard descriptors, and as the first process
+of a container it can be ended by signals.
 
 Imports next to nothing: what is imported here takes time in which a signal is lost. SIGHUP of
 services is held in `early_hangup`.

@@ -11,7 +11,7 @@ import os
 import signal
 
 _GONE = (errno.ENXIO, errno.EIO)
-"""What opening the terminal of this process fails with where there is none, or none any more."""
+"""Errors of opening the terminal of this process where there is none, or none any more."""
 
 
 class EarlyHangup:
@@ -19,7 +19,8 @@ class EarlyHangup:
 
     def __init__(self, *, had_terminal: bool) -> None:
         self.had_terminal = had_terminal
-        """Whether it has one, and counts on it: not under `nohup`, by which SIGHUP is ignored."""
+        """True where it has a terminal, and counts on it: not under `nohup`, by which SIGHUP is
+        ignored."""
         self.came = False
 
     def __call__(self, *_: object) -> None:

@@ -1,7 +1,6 @@
-"""What a process that heeds signals leaves to the children that users' code forks: nothing of it.
-Signals themselves are heeded elsewhere. Nothing here concerns processes that were exec'd: they get
-defaults by themselves, as long as no signal is ignored (SIG_IGN outlasts exec).
-"""
+"""Children that users' code forks from a process that heeds signals inherit nothing of that.
+Processes that were exec'd get defaults by themselves, as long as no signal is ignored (SIG_IGN
+outlasts exec)."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Forks(threading.local):
-    """What the forking thread has blocked before."""
+    """The signals that the forking thread has blocked before."""
 
     before: Iterable[int] = ()
 

@@ -54,8 +54,8 @@ def tell_error(line: str) -> None:
 
 
 class _Lines(io.RawIOBase):
-    """What is written into it, line by line. It is guarded by the lock of its handler, which a
-    forked child finds free."""
+    """A file whose text becomes log records, line by line. It is guarded by the lock of its
+    handler, which a forked child finds free."""
 
     def __init__(self, name: str, level: int, handler: HarmlessHandler) -> None:
         self._name, self._level, self._handler = name, level, handler
@@ -99,7 +99,7 @@ def _lines(name: str, level: int, handler: HarmlessHandler) -> TextIO:
 
 
 def _handler_of(stream: TextIO | None) -> HarmlessHandler | None:
-    """None where there is nothing to write to."""
+    """Returns the handler, or None where there is nothing to write to."""
     with suppress(AttributeError, OSError, ValueError):
         return HarmlessHandler(cast("TextIO", stream).fileno())
     return None

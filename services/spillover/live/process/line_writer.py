@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 
 
 class LineWriter:
-    """To one file descriptor; None: to nowhere. `write` never waits, and may be called from any
-    thread; `close` waits CLOSE_S at most."""
+    """Writes lines to one file descriptor; None: to nowhere. `write` never waits, and may be called
+    from any thread; `close` waits CLOSE_S at most."""
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd

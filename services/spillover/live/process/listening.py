@@ -26,7 +26,7 @@ _NO_NEW_ONES = b"".join(
         (0x06, 0, 0, 0xFFFFFFFF),  # take it
     )
 )
-"""Of classic BPF: what a listening socket is to make of what comes to it."""
+"""A program of classic BPF that decides what a listening socket takes."""
 
 
 def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
@@ -52,7 +52,7 @@ def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
 
 
 def _ways(host: str) -> list[tuple[socket.AddressFamily, str]]:
-    """What is tried in turn. A name may have addresses of IPv6 alone."""
+    """Returns the addresses to try in turn. A name may have addresses of IPv6 alone."""
     if host == "::":
         return [(socket.AF_INET6, host), (socket.AF_INET, "0.0.0.0")]  # noqa: S104 - as asked for
     if ":" in host:

@@ -1,5 +1,5 @@
-"""What a node's logs look like, and how they stay harmless: readable and small while something
-fails thousands of times a second, and never in the way when they cannot be written.
+"""The form of a node's logs, and how they stay harmless: readable and small while something fails
+thousands of times a second, and never in the way when they cannot be written.
 
 What is logged is a `Message`: words that are short and constant, and fields that say what is
 particular about this case. Lines of JSON have them as fields, text and other formatters behind the
@@ -47,7 +47,7 @@ TRACEBACK = "traceback"
 
 
 class Message:
-    """What a log record says: words that are always the same, and what is particular about this
+    """The message of a log record: words that are always the same, and the particulars of this
     case, by name. Durations and sizes have their unit last in the name; None is left out."""
 
     __slots__ = ("fields", "words")
@@ -57,7 +57,8 @@ class Message:
         self.fields = {name: value for name, value in fields.items() if value is not None}
 
     def __str__(self) -> str:
-        """On one line, apart from a traceback, which is on lines of its own behind it."""
+        """Returns it on one line, apart from a traceback, which is on lines of its own behind
+        it."""
         fields = self.fields.items()
         said = [f"{name}={_as_text(value)}" for name, value in fields if name != TRACEBACK]
         line = " ".join([self.words, *said])
@@ -73,7 +74,7 @@ def about(request: Request) -> dict[str, str | None]:
 
 
 def _as_text(value: object) -> str:
-    """As it is if it is a word, else as JSON: one line in any case."""
+    """Returns a value as it is if it is a word, else as JSON: one line in any case."""
     if not isinstance(value, str):
         return json.dumps(value, default=str)
     if value.isprintable() and value and not set(' "=') & set(value):
@@ -164,7 +165,8 @@ class TextLines(logging.Formatter):
         return super().format(record).translate(_ESCAPED)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        """Only a Message may have lines, of a traceback."""
+        """Returns the text of a record in one line: only a Message may have more, of a
+        traceback."""
         if not isinstance(record.msg, Message):
             record.message = record.message.replace("\n", "\\n")
         return super().formatMessage(record)
@@ -207,7 +209,8 @@ class HarmlessHandler(logging.Handler):
         )
 
     def _write(self, data: bytes) -> bool:
-        """Whether all of it went out. After a part of a line the next one begins on its own."""
+        """Write a line, and return whether all of it went out. After a part of a line the next one
+        begins on its own."""
         if self._torn:
             data = b"\n" + data
         left = memoryview(data)
@@ -291,7 +294,7 @@ def keep_own_loggers() -> None:
 
 
 class _Own:
-    """What is known of this process."""
+    """The log handler of this process."""
 
     handler: logging.Handler | None = None
 

@@ -71,7 +71,7 @@ def _cgroup_limits(cgroups: Path, mount: Path) -> list[int]:
 
 
 def _limit_in(file: Path) -> list[int]:
-    """None where there is no such file, or it says `max`."""
+    """Returns the limit, or None where there is no such file, or it says `max`."""
     try:
         text = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):

@@ -16,12 +16,13 @@ STEP_S = 0.1
 """A limit is counted in such steps, so that a loop which is late within it is noticed."""
 
 LATE_S = 0.02
-"""From here on a timer's lateness is not its grain, nor what a busy loop does in a turn."""
+"""A timer that is later than this is late by more than its grain, and by more than a busy loop
+takes in a turn."""
 
 
 class PatientTimeout:
-    """As `asyncio.timeout`, but while the loop is late the time stands still. Raises TimeoutError
-    from the block, which by then has had a turn of the loop since it was last late."""
+    """A timeout as `asyncio.timeout`, but while the loop is late the time stands still. Raises
+    TimeoutError from the block, which by then has had a turn of the loop since it was last late."""
 
     def __init__(self, limit_s: float) -> None:
         self._left_s = limit_s

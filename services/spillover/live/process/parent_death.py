@@ -9,7 +9,7 @@ import threading
 
 
 def end_with_parent() -> None:
-    """In a process made by multiprocessing: from now on, end it at once when its parent does."""
+    """Have this process, which multiprocessing has made, end at once when its parent does."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 

@@ -32,14 +32,14 @@ AT_ONCE_S = 1.0
 """The same after a second signal. A third one ends the process here and now."""
 
 LEFT_S, LEFT_S_MIN = 5.0, 1.0
-"""What users' code has left behind when a service has ended, such as `atexit`, may take so long:
-at most, and at least where little is left of the limit."""
+"""Users' code that is left when a service has ended, such as `atexit`, may take so long: at most,
+and at least where little is left of the limit."""
 
 ALARM_S = 10.0
 """So much later the system ends a process that could not do so itself."""
 
 NAMES_MAX = 20
-"""Of threads and tasks that are told."""
+"""The log names at most so many threads and tasks."""
 
 INTERRUPTED = 130
 
@@ -59,14 +59,14 @@ class Deadline:
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
-        """Whose tasks are told."""
+        """The loop whose tasks are named."""
         self._due = _Due(math.inf, 1)
         self._told: queue.SimpleQueue[_Due] = queue.SimpleQueue()
         self._has_returned = False
         start_own(threading.Thread(target=self._run, name="deadline", daemon=True))
 
     def set(self, at_s: float, status: int) -> None:
-        """From now on it is this instant, on the monotonic clock."""
+        """Set the deadline to this instant, on the monotonic clock."""
         self._due = _Due(at_s, status)
         self._told.put(self._due)
         # No thread runs here while users' code holds the interpreter: then the system acts.
@@ -105,13 +105,13 @@ def left_until_s(due_s: float, now_s: float) -> float:
 
 
 class _Process:
-    """What is known of this process."""
+    """The deadline of this process."""
 
     deadline: Deadline | None = None
 
 
 def bound_this_process() -> None:
-    """From now on this process ends by itself: see `StopSignals` and `has_returned`. Without it
+    """Have this process end by itself from now on: see `StopSignals` and `has_returned`. Without it
     nothing here ends a process: services run in others' processes, too."""
     _Process.deadline = Deadline()
 

@@ -49,8 +49,8 @@ class Body:
 
 
 class Bodies:
-    """Those of one producer; in `store` if there is one, else in memory alone. `clock` tells when
-    they come."""
+    """The bodies of one producer's objects; in `store` if there is one, else in memory alone.
+    `clock` gives the times at which they come."""
 
     def __init__(self, store: ObjectStore | None, clock: Callable[[], float]) -> None:
         self._store = store
@@ -59,10 +59,10 @@ class Bodies:
         self._last = 0
         self._last_forgotten: Future[None] | None = None
         self._deliveries: dict[int, int] = {}
-        """By number, counts that are to be written."""
+        """The counts of deliveries that are to be written, by number."""
         self._noting: asyncio.TimerHandle | None = None
         self.memory_bytes = 0
-        """Of what is in memory."""
+        """The bytes in memory."""
 
     def __len__(self) -> int:
         return len(self._bodies)

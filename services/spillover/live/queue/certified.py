@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from spillover.live.tls.rotation import Credentials
 
 CONNECTIONS_MAX = 512
-"""To one peer, where each takes 100 KiB or more here and there. What is said beyond that counts as
-not said."""
+"""The most connections to one peer; each takes 100 KiB or more here and there. What is said beyond
+that counts as not said."""
 
 NAMES_TOLD_MAX = 8
-"""Of a certificate, to one who is turned away."""
+"""A caller that is turned away reads at most so many names of its certificate."""
 
 
 class CertifiedProducers:
-    """Of one producer: what it shows, and by which names it knows its peers."""
+    """The certificates of one producer: its own, and the names by which it knows its peers."""
 
     def __init__(self, credentials: Credentials, federation: str, peers: Iterable[str]) -> None:
         self.credentials = credentials

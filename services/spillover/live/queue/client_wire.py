@@ -1,5 +1,5 @@
-"""What clients say to producers over HTTP, and what the answers mean (contract, section 5). What
-follows from an answer is not known here.
+"""The messages between clients and producers over HTTP, and the meaning of answers
+(docs/queue.md).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ OBJECT_LIMIT_BYTES = 1 << 30
 CONTENT_TYPE = "application/octet-stream"
 
 SAID_LENGTH_MAX = 300
-"""Of why a producer does not take a call."""
+"""The most characters of a producer's reason for not taking a call."""
 
 NO_FAULT_STATUSES = frozenset({408, 409, 429})
-"""Of those that begin with 4: another time the same call may be taken."""
+"""Statuses that begin with 4 and blame nobody: another time the same call may be taken."""
 
 COUNT_DIGITS_MAX = 12
 
 VISIBILITY_S_MAX = 366 * 86_400.0
-"""What no producer means is no answer of one."""
+"""The longest visibility of any producer: an answer with a longer one is none of a producer."""
 
 _GRANT = re.compile(r"[ -~]{1,200}")
 _OBJECT = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -97,7 +97,7 @@ _created = msgspec.json.Decoder(_CreatedBody)
 
 
 class NoProducer(PeerError):
-    """What answers there does not answer as producers do."""
+    """The server there does not answer as producers do."""
 
 
 def client_of(url: str, trust: Trust, headers: Headers = ()) -> HttpClient:

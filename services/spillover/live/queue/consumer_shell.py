@@ -26,15 +26,17 @@ from spillover.live.queue.client_wire import NoProducer, Received
 from spillover.live.queue.held import Held
 from spillover.live.queue.wire import PRODUCERS_MAX
 from spillover.model.addresses import may_be_led_to
+from spillover.model.errors import InputError
 
 TRANSFER_S = 30.0
-"""For an object to come, beyond the time that a take may wait for it."""
+"""The time that an object has to come, beyond the time that a take may wait for it."""
 
 TELL_S = 5.0
-"""For the answer to an acknowledgement or an extension; the machine asks again sooner."""
+"""The longest wait for the answer to an acknowledgement or an extension; the machine asks again
+sooner."""
 
 CHECK_S = 3.0
-"""For a producer to say that it is there."""
+"""The time that a producer has to say that it is there."""
 
 HELD_UP = (
     "an object is lost and will be handled again: this process could not extend its grant, since "
@@ -43,7 +45,7 @@ HELD_UP = (
 HINT = "handle objects in processes (queue work --workers process), or raise --visibility-ms"
 
 CLOSE_S = 5.0
-"""For producers to hear of what is given back at the end."""
+"""The time that producers have to hear of what is given back at the end."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -70,14 +72,14 @@ class ConsumerShell:
         self._clients = {name: self._client_of(url) for name, url in urls.items()}
         self._timers = Timers(asyncio.get_running_loop(), finest_alarm)
         self._calls: dict[str, OutgoingRequest] = {}
-        """By the take that they are for."""
+        """Calls under way, by the take that they are for."""
         self._arrived: dict[str, Held] = {}
-        """By grant, until the machine says that they are to be handled."""
+        """Objects that have come, by grant, until the machine says that they are to be handled."""
         self._waiting: deque[Held] = deque()
-        """To be handled, and nobody has come for them."""
+        """Objects that are to be handled, and nobody has come for them."""
         self._held: dict[str, Held] = {}
         self._probes: dict[str, int] = {}
-        """Of takes that led to an address: how many producers were asked."""
+        """The number of producers that were asked, of takes that led to an address."""
         self._stopped = False
         self._broken = False
         self._error: BaseException | None = None
@@ -110,8 +112,8 @@ class ConsumerShell:
             await self._wait()
 
     async def _wait(self) -> None:
-        """Until there is news. What nobody waits for is not asked for: to give it back would cost
-        it one of its deliveries."""
+        """Wait until there is news. What nobody waits for is not asked for: to give it back would
+        cost it one of its deliveries."""
         self._waiters += 1
         if self._waiters == 1:
             self._driver.feed(cn.Started())
@@ -201,14 +203,14 @@ class ConsumerShell:
         )
 
     def _taken(self, command: cn.Take, came_to: Response | BaseException) -> cn.Event:
-        """What the answer to a take is to the machine."""
+        """Returns the machine's event for the answer to a take."""
         take, producer = command.take, command.producer
         if isinstance(came_to, BaseException):
             return cn.Unreachable(take, producer)
         try:
             match came_to.status:
                 case 200:
-                    return self._given(take, wire.read_object(came_to))
+                    return self._given(take, producer, wire.read_object(came_to))
                 case 204:
                     return cn.Nothing(take)
                 case 303:
@@ -226,17 +228,21 @@ class ConsumerShell:
             is_full = len(self._clients) >= PRODUCERS_MAX  # whoever names so many makes them up
             if is_full or not may_be_led_to(address.base_url, self._urls):
                 return cn.Unreachable(take, producer)
-            self._clients[address.producer] = self._client_of(address.base_url)
+            try:
+                self._clients[address.producer] = self._client_of(address.base_url)
+            except InputError:
+                return cn.Unreachable(take, producer)
         self._probes[take] = address.probes
         return cn.Pointed(take, address.producer, address.grant)
 
     def _client_of(self, url: str) -> HttpClient:
         return wire.client_of(url, self._trust, self._headers)
 
-    def _given(self, take: str, received: Received) -> cn.Event:
+    def _given(self, take: str, producer: str, received: Received) -> cn.Event:
+        """An object of the `producer` that was asked, whatever that calls itself."""
         grant = received.grant
         self._arrived[grant] = Held(received, self._driver.feed)
-        return cn.Given(take, received.producer, grant, received.visibility_s)
+        return cn.Given(take, producer, grant, received.visibility_s)
 
     def _fetch(self, command: cn.Fetch) -> None:
         take, client = command.take, self._clients[command.producer]
@@ -248,12 +254,12 @@ class ConsumerShell:
         self._send(take, client, request, ended, timeout_s=TRANSFER_S)
 
     def _fetched(self, command: cn.Fetch, came_to: Response | BaseException) -> cn.Event:
-        """What the answer to a fetch is to the machine."""
+        """Returns the machine's event for the answer to a fetch."""
         take, probes = command.take, self._probes.pop(command.take)
         if isinstance(came_to, Response):
             if came_to.status == 200:
                 with suppress(NoProducer):
-                    return self._given(take, wire.read_object(came_to, probes))
+                    return self._given(take, command.producer, wire.read_object(came_to, probes))
             if wire.is_unknown_grant(came_to):
                 return cn.Nothing(take)
         return cn.Unreachable(take, command.producer)

@@ -38,28 +38,28 @@ from spillover.model.request import NAME_LENGTH_MAX, is_name
 Access: TypeAlias = Mapping[str, float] | Literal["uniform", "learned"]
 
 ACCESS_ERROR_MAX = 1e-6
-"""By which probabilities may miss 1, as producers have it."""
+"""Probabilities may miss 1 by so much, as producers have it."""
 
 
 DELAY_S_MAX = 86_400.0
 
 
 class _Object:
-    """What an object is, however it is settled."""
+    """The common part of objects, however they are settled."""
 
     def __init__(self, held: Held) -> None:
         received = held.received
         self.body = received.body
         self.content_type = received.content_type
         self.id = received.id
-        """Its name, such as p1-17: the producer that has it, and its number there; between them the
-        producer's life where objects end with that."""
+        """The object's name, such as p1-17: the producer that has it, and its number there; between
+        them the producer's life where objects end with that."""
         self.grant = received.grant
         self.producer = received.producer
         self.deliveries = received.deliveries
-        """How often it has been given to anybody, this time included."""
+        """The number of times that it has been given to anybody, this time included."""
         self.probes = received.probes
-        """How many producers were asked for it."""
+        """The number of producers that were asked for it."""
         self._held = held
 
     def __repr__(self) -> str:
@@ -79,14 +79,14 @@ class AsyncQueueObject(_Object):
     not answered, nothing is raised: `lost` is true from then on, and the log has a line."""
 
     async def ack(self) -> None:
-        """It has been handled. Raises GrantLost if its grant had ended before, OutcomeUnknown if
-        its producer does not answer in time: it may have heard, or hear yet."""
+        """Acknowledge that it has been handled. Raises GrantLost if its grant had ended before,
+        OutcomeUnknown if its producer does not answer in time: it may have heard, or hear yet."""
         await self._held.acknowledge()
 
     async def nack(self, delay_s: float | None = None) -> None:
-        """It has not been handled: it returns to the front of its buffer after `delay_s`, None: as
-        its producer has it; at the end of its grant where its producer does not answer. Raises
-        InputError for what is no time up to a day."""
+        """Give it back as not handled: it returns to the front of its buffer after `delay_s` (None:
+        its producer's own), and at the end of its grant where its producer does not answer. Raises
+        InputError for values that are no time up to a day."""
         await self._held.give_back(_checked_delay(delay_s))
 
     async def until_lost(self) -> None:
@@ -106,18 +106,18 @@ class AsyncQueueObject(_Object):
 
 
 class QueueObject(_Object):
-    """As AsyncQueueObject, for code that never awaits."""
+    """An AsyncQueueObject for code that never awaits."""
 
     def __init__(self, held: Held, thread: LoopThread) -> None:
         super().__init__(held)
         self._thread = thread
 
     def ack(self) -> None:
-        """As `AsyncQueueObject.ack`."""
+        """Do the same as `AsyncQueueObject.ack`."""
         self._thread.run(self._held.acknowledge())
 
     def nack(self, delay_s: float | None = None) -> None:
-        """As `AsyncQueueObject.nack`."""
+        """Do the same as `AsyncQueueObject.nack`."""
         self._thread.run(self._held.give_back(_checked_delay(delay_s)))
 
     def __enter__(self) -> Self:
@@ -154,16 +154,16 @@ class Consumer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._lock = threading.RLock()
-        """While loops of threads begin and end."""
+        """This is held while loops of threads begin and end."""
         self._opening = asyncio.Lock()
-        """While loops of tasks do."""
+        """This is held while loops of tasks begin and end."""
         self._loops = 0
         self._ends_with_loops = False
-        """It has begun with a loop."""
+        """True where it has begun with a loop."""
         self._stopped = False
 
     def stop(self) -> None:
-        """Take no object any more; the loop ends when those given out are settled. May be called
+        """Take no more objects; the loop ends when those given out are settled. This may be called
         from any thread, and from a signal handler."""
         self._stopped = True
         if self._loop is not None and self._shell is not None:
@@ -335,7 +335,7 @@ def _checked_delay(delay_s: object) -> float | None:
 
 
 def _is_failure(kind: type[BaseException] | None) -> bool:
-    """Whether the handler failed; one that was cancelled or interrupted has not."""
+    """Returns whether the handler failed; one that was cancelled or interrupted has not."""
     return kind is not None and issubclass(kind, Exception)
 
 
@@ -347,7 +347,7 @@ def _checked_name(name: object) -> str:
 
 
 def _checked_access(access: Access) -> dict[str, float] | None:
-    """None: all alike, at first."""
+    """Returns the access probabilities; None is all alike, at first."""
     if not isinstance(access, Mapping):
         if access not in ("uniform", "learned"):
             expected = f"expected uniform, learned or probabilities by producer, got {access!r}"

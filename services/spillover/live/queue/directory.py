@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -11,6 +12,7 @@ from spillover.live.http.client import Response
 from spillover.live.http.head import Server
 from spillover.live.http.trust import Trust
 from spillover.live.queue.client_wire import Headers, client_of, error_of
+from spillover.live.queue.wire import PRODUCERS_MAX, Id
 from spillover.model.addresses import may_be_led_to
 from spillover.model.arguments import wrong
 from spillover.model.errors import UNREADABLE, InputError, PeerError, Unreachable
@@ -22,10 +24,10 @@ NOT_LET_IN = (401, 403)
 
 
 class _StateBody(msgspec.Struct):
-    """What matters here of a producer's GET /state."""
+    """The fields of a producer's GET /state that are used here."""
 
-    producer: str
-    producers: dict[str, str]
+    producer: Id
+    producers: Annotated[dict[Id, str], msgspec.Meta(max_length=PRODUCERS_MAX)]
 
 
 _decode = msgspec.json.Decoder(_StateBody).decode
@@ -68,7 +70,7 @@ async def find_producers(
     for state in answers:
         if isinstance(state, _StateBody):
             told = state.producers.items()
-            found.update((name, url) for name, url in told if may_be_led_to(url, urls))
+            found.update((name, url) for name, url in told if _may_be_asked(url, urls, trust))
     for url, state in zip(urls, answers, strict=True):
         if isinstance(state, _StateBody):
             found[state.producer] = url.rstrip("/")
@@ -83,6 +85,15 @@ def none_reached(errors: Sequence[PeerError]) -> Unreachable:
     more = len(errors) - REASONS_MAX
     others = f"; and {more} more" if more > 0 else ""
     return Unreachable(f"none of the producers can be reached: {reasons}{others}")
+
+
+def _may_be_asked(url: str, given: Sequence[str], trust: Trust) -> bool:
+    """Returns whether who was given these urls may ask there, which another producer says."""
+    try:
+        client_of(url, trust)
+    except InputError:
+        return False
+    return may_be_led_to(url, given)
 
 
 async def _ask(url: str, trust: Trust, headers: Headers) -> _StateBody | PeerError:

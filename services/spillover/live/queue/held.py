@@ -14,8 +14,8 @@ from spillover.live.queue.client_wire import Received
 from spillover.model.errors import GrantLost, OutcomeUnknown
 
 ANSWER_S = 10.0
-"""For whoever acknowledges an object or gives it back to hear of that. Its producer is told again
-and again after that, too, until its grant must have ended."""
+"""The time within which whoever acknowledges an object or gives it back hears of that. Its producer
+is told again and again after that, too, until its grant must have ended."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -95,7 +95,7 @@ class Held:
         await self._come_out()
 
     async def _come_out(self) -> bool | None:
-        """Whether its producer knew the grant; None if it has not answered."""
+        """Returns whether its producer knew the grant; None if it has not answered."""
         assert self._ended is not None  # noqa: S101 - it was settled
         await asyncio.wait([self._ended], timeout=ANSWER_S)
         return self._ended.result() if self._ended.done() else None

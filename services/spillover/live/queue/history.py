@@ -1,6 +1,5 @@
-"""What happened to objects and probes at one producer, for `/explain`: the events that went into
-the machine and the commands that came out, in words. Bounded: the oldest stories are forgotten.
-"""
+"""The stories of objects and probes at one producer, for `/explain`: the events that went into the
+machine and the commands that came out, in words. They are bounded: the oldest are forgotten."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from spillover.core.queue import events as ev
 from spillover.core.queue.producer import ProducerMachine
 
 STORIES_MAX = 4096
-"""Of objects and probes together."""
+"""The most stories of objects and probes together."""
 
 RECORDS_MAX = 32
-"""Of one story: its beginning and the latest."""
+"""The most records of one story: its beginning and the latest."""
 
 Key: TypeAlias = tuple[str, str | int]
 Record: TypeAlias = tuple[float, str]
@@ -24,8 +23,8 @@ OBJECT, PROBE = "object", "probe"
 
 
 class QueueHistory:
-    """That of one producer. `saw` is called before the machine handles an event, `did` with each
-    command of it."""
+    """The history of one producer. `saw` is called before the machine handles an event, `did` with
+    each command of it."""
 
     def __init__(self, machine: ProducerMachine, clock: Callable[[], float]) -> None:
         self._machine = machine

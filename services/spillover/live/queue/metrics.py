@@ -32,7 +32,7 @@ OFFER_ENDS = (ACCEPTED, *(reason.value for reason in ev.Reason))
 
 
 class QueueMetrics(Collector):
-    """What one producer counts. Labels are bounded: outcomes only."""
+    """The metrics of one producer. Labels are bounded: outcomes only."""
 
     def __init__(
         self, machine: ProducerMachine, bodies: Bodies, oldest_s: Callable[[], dict[str, float]]
@@ -66,7 +66,7 @@ class QueueMetrics(Collector):
         self._wait.observe(wait_s)
 
     def collect(self) -> Iterator[Metric]:
-        """Of `prometheus_client`: all metrics, at each scrape."""
+        """Yield all metrics, at each scrape of `prometheus_client`."""
         machine, name = self._machine, self._machine.settings.id
         for written in self._written:
             yield written.collect(name, LABEL)

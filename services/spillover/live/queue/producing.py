@@ -1,4 +1,4 @@
-"""Whoever puts objects into a queue, as users see it: `async with produce(...)` and `with`."""
+"""Producers of objects as users see them: `async with produce(...)` and `with`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from spillover.model.errors import (
 )
 
 BODY_S = 60.0
-"""For an object to get to its producer, beyond the time that it may wait for a place there."""
+"""An object may take so long to get to its producer, beyond the time that it may wait for a place
+there."""
 
 PASSED_OVER_S = 1.0
 """A producer that could not be reached is asked last for so long."""
@@ -34,7 +35,7 @@ Content: TypeAlias = bytes | bytearray | memoryview
 
 
 class AsyncQueue:
-    """Puts objects into a queue, by the producers that it was told. Made in a running loop."""
+    """This puts objects into a queue, by the given producers. It is made in a running loop."""
 
     def __init__(
         self, urls: Sequence[str], deadline_s: float, trust: Trust, headers: wire.Headers = ()
@@ -83,7 +84,7 @@ class AsyncQueue:
         raise none_reached(unreached)
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for client in self._clients.values():
             await client.close()
 
@@ -106,7 +107,8 @@ class AsyncQueue:
         raise error
 
     def _in_turn(self) -> list[str]:
-        """As they were told, those that could not be reached lately behind the others."""
+        """Returns the producers in the given order, those that could not be reached lately behind
+        the others."""
         now_s = time.monotonic()
         return sorted(
             self._clients,
@@ -115,7 +117,7 @@ class AsyncQueue:
 
 
 class Queue:
-    """As AsyncQueue, for code that never awaits; from any number of threads."""
+    """An AsyncQueue for code that never awaits; from any number of threads."""
 
     def __init__(self, queue: AsyncQueue, thread: LoopThread) -> None:
         self._queue = queue
@@ -128,13 +130,13 @@ class Queue:
         content_type: str = wire.CONTENT_TYPE,
         deadline_s: float | None = None,
     ) -> str:
-        """As `AsyncQueue.put`."""
+        """Do the same as `AsyncQueue.put`."""
         putting = self._queue.put(body, content_type=content_type, deadline_s=deadline_s)
         return self._thread.run(putting)
 
 
 class Producer:
-    """Where objects go in: `async with` gives an AsyncQueue, `with` a Queue."""
+    """The entrance of objects: `async with` gives an AsyncQueue, `with` a Queue."""
 
     def __init__(
         self, urls: Sequence[str], deadline_s: float, trust: Trust, headers: wire.Headers = ()

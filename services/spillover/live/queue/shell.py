@@ -30,14 +30,15 @@ from spillover.live.queue.store import ObjectStore
 from spillover.model.errors import PeerError
 
 PEER_TIMEOUT_S = 2.0
-"""For a probe or an offer to be answered. An offer that is not counts as declined."""
+"""The longest wait for the answer to a probe or an offer. An offer without one counts as
+declined."""
 
 PEER_IDLE_S = 90.0
 """So long a connection to a peer is kept for the next probe, which else has to wait for one: where
 there are many peers, or little goes on, each is asked seldom. Less than a producer keeps it."""
 
 LOOK_S = 0.4
-"""For a peer to tell its state to people who look."""
+"""The time that a peer has to tell its state to people who look."""
 
 ENDING = "the producer ends: it"
 
@@ -69,8 +70,8 @@ class QueueShell:
         self.epoch = time.time_ns() // 1_000_000
         life = "" if store is not None else f"{self.epoch:x}-"
         self.object_prefix = f"{settings.id}-{life}"
-        """Of objects' ids. In memory numbers begin anew with each process: its objects must not be
-        taken for those of another one."""
+        """The beginning of objects' ids. In memory numbers begin anew with each process: its
+        objects must not be taken for those of another one."""
         self.machine = ProducerMachine(settings, tuple(peers), random or SystemRandom())
         self.timers = Timers(asyncio.get_running_loop(), finest_alarm)
         self.bodies = Bodies(store, self.timers.clock)
@@ -80,11 +81,11 @@ class QueueShell:
         if certified is not None:
             certified.keep_new(self._clients.values())
         self._calls: dict[int, asyncio.Future[ev.Command]] = {}
-        """What callers wait for, by ref."""
+        """The futures that callers wait for, by ref."""
         self._refs = 0
         self._drained = asyncio.Event()
         self.on_draining: list[Callable[[bool], None]] = []
-        """Who tells clients to go elsewhere, or that they may stay."""
+        """Functions that learn whether it drains: they send clients elsewhere, or let them stay."""
         self._was_draining = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._driver: Driver[ev.Event, ev.Command] = Driver(
@@ -183,7 +184,8 @@ class QueueShell:
             self._calls.pop(ref, None)
 
     def ask_now(self, make: Callable[[int], ev.Event]) -> Any:
-        """As `ask`, where the machine answers at once; None if the producer has ended."""
+        """Returns what `ask` does, where the machine answers at once; None if the producer has
+        ended."""
         ref = self._next_ref()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls[ref] = answer

@@ -52,8 +52,8 @@ CREATE TABLE IF NOT EXISTS objects (
 """
 
 _LATER_COLUMNS = {"rests_until_ms": "INTEGER NOT NULL DEFAULT 0"}
-"""Of objects, that stores of this version did not have at first. Who does not know them leaves them
-alone."""
+"""Columns of objects that stores of this version did not have at first. A version without them
+leaves them alone."""
 
 
 class StoreFull(Exception):
@@ -62,7 +62,7 @@ class StoreFull(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """What is known of an object without its body; `body` is None where that is a file."""
+    """The stored facts of an object without its body; `body` is None where that is a file."""
 
     number: int
     content_type: str
@@ -71,7 +71,7 @@ class StoredObject:
     deliveries: int
     dead: int
     rests_until_ms: int = 0
-    """By the clock of the machine: it is not to be granted before."""
+    """The instant, by the clock of the machine, before which it is not to be granted."""
 
 
 @dataclass(slots=True)
@@ -80,12 +80,12 @@ class _Wish:
 
     write: Callable[[sqlite3.Connection], None]
     after: Callable[[], None] | None
-    """To be done once it is on the disk."""
+    """Is called once it is on the disk."""
     undo: Callable[[], None] | None
-    """To be done if it cannot be written."""
+    """Is called if it cannot be written."""
     done: Future[None]
     is_owed: bool
-    """Whether it is tried again with what comes next, if it cannot be written."""
+    """True where the row is written with the next one again, if it cannot be written now."""
 
 
 class ObjectStore:
@@ -122,7 +122,7 @@ class ObjectStore:
             refused.pop_all()
         self._wishes: queue.SimpleQueue[_Wish | None] = queue.SimpleQueue()
         self._owed: list[_Wish] = []
-        """Of the thread: what could not be written, and is to be."""
+        """The rows that could not be written, and are to be; they belong to the thread."""
         self._thread = threading.Thread(target=self._write_all, name="object-store", daemon=True)
         start_own(self._thread)
 
@@ -326,7 +326,7 @@ class ObjectStore:
 
 
 def _about(database: sqlite3.Connection, name: str, first: str) -> str:
-    """What the store says of itself; `first` from now on if it does not say."""
+    """Returns a fact of the store about itself; `first` from now on if there is none."""
     database.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (name, first))
     row: tuple[str] = database.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
     return row[0]

@@ -1,6 +1,5 @@
-"""What producers say to each other, as JSON by msgspec, and where. Fields that are not known here
-are ignored, missing ones have the defaults given here.
-"""
+"""The messages between producers, as JSON by msgspec, and their paths. Unknown fields are ignored,
+and missing ones have the defaults given here."""
 
 from __future__ import annotations
 
@@ -16,19 +15,20 @@ OFFER_PATH = "/peer/v1/queue/offer"
 
 ID_LENGTH_MAX = 63
 PRODUCERS_MAX = 1000
-"""In a consumer's access probabilities, and on a probe's way."""
+"""The most producers in a consumer's access probabilities, and on a probe's way."""
 
 Id = Annotated[
     str,
     msgspec.Meta(pattern=rf"\A[A-Za-z0-9._-]{{1,{ID_LENGTH_MAX}}}\Z", max_length=ID_LENGTH_MAX),
 ]
 Grant = Annotated[str, msgspec.Meta(pattern=r"\A[ -~]{1,200}\Z", max_length=200)]
-"""Of a peer: it goes into a head, and does not end a line there."""
+"""The name of a peer's grant: it goes into a head, and does not end a line there."""
 
 Name = Annotated[
     str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z", max_length=200)
 ]
-"""Of a probe or a consumer, as its client says it: no control character, which ends lines."""
+"""The name of a probe or a consumer, as its client gives it: no control character, which ends
+lines."""
 
 Hops = Annotated[int, msgspec.Meta(ge=1, le=2 * PRODUCERS_MAX)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]

@@ -28,7 +28,8 @@ from spillover.model.topology import Cluster
 from spillover.policy.backoff import backoff_s
 
 AGAIN_S, AGAIN_S_MAX = 0.2, 10.0
-"""Before work that surely was not begun is tried again: the object stays here meanwhile."""
+"""The shortest and the longest pause before work that surely was not begun is tried again: the
+object stays here meanwhile."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -167,7 +168,7 @@ class QueueWork:
 
 def payload_of(obj: AsyncQueueObject) -> msgspec.Raw:
     """Returns what a handler is given: JSON as it came, other types wrapped as answers of other
-    types are (contract, section 2). Raises NotDone for what says that it is JSON, and is not."""
+    types are (docs/queue.md). Raises NotDone for what says that it is JSON, and is not."""
     kind = obj.content_type.partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         wrapped = {

@@ -16,8 +16,8 @@ SECRET_MAX = 8192
 """Characters of an address in a file."""
 
 URL_OPTIONS = ("db", "username", "password", "ssl_ca_certs", "ssl_cert_reqs")
-"""What may stand behind a `?` of an address. Others would hold for some connections only, or for
-none."""
+"""The options that may stand behind a `?` of an address. Others would hold for some connections
+only, or for none."""
 
 _OF_THE_LIBRARY = frozenset(
     [
@@ -37,8 +37,8 @@ _OF_THE_LIBRARY = frozenset(
 """Options that may be told when they are refused: others may be the end of a password."""
 
 CREDENTIALS = ("user", "password")
-"""What of an address is taken from a file that is read again. Another server would not know the
-leases that are held."""
+"""The parts of an address that are taken from a file that is read again. Another server would not
+know the leases that are held."""
 
 _EXPECTED = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
 
@@ -48,7 +48,8 @@ _ENCODED = (
 )
 
 _UNFIT = re.compile(r"[\x00-\x20\x7f#\\]|%(?![0-9A-Fa-f]{2})")
-"""What stands in no address: blanks, what would begin a fragment, a % that encodes nothing."""
+"""Characters that stand in no address: blanks, the beginning of a fragment, a % that encodes
+nothing."""
 
 
 def parse_address(url: str) -> dict[str, object]:

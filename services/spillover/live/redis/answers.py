@@ -1,6 +1,5 @@
-"""What an error that Redis answers says of the kind of server that answers. Renewals use this
-without the library.
-"""
+"""The error that Redis answers shows the kind of server that answers. Renewals use this without the
+library."""
 
 from __future__ import annotations
 

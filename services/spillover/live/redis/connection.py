@@ -28,10 +28,11 @@ NOT_READY = ("LOADING", "MASTERDOWN", "BUSY", "FAILOVER")
 """Answers of a server that will be able to later: the first word."""
 
 _WITHIN_A_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@\w+: ?\d+: )+-?")
-"""What Redis before 7 puts before the error of a command within a script."""
+"""Redis before 7 puts this before the error of a command within a script."""
 
 CONNECTIONS_MAX = 8
-"""Of one store. More calls than that wait for a free one, within their time limit."""
+"""The most connections of one store. More calls than that wait for a free one, within their time
+limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,8 @@ def connect_anew(client: Any) -> None:
 
 
 def is_read_only(error: Exception) -> bool:
-    """Whether a server refuses to be written to. Redis before 7 says so inside of an error of the
-    script that tried."""
+    """Returns whether a server refuses to be written to. Redis before 7 says so inside of an error
+    of the script that tried."""
     from redis.exceptions import ReadOnlyError, ResponseError  # noqa: PLC0415
 
     said = _WITHIN_A_SCRIPT.sub("", str(error))

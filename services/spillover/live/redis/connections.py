@@ -25,7 +25,7 @@ def _limit_s(of: Any) -> float:
 
 
 class Plain(connection.Connection):
-    """For threads."""
+    """A connection for threads."""
 
     def _connect(self) -> socket.socket:
         opened = blocking.connect(self.host, self.port, _limit_s(self))
@@ -47,7 +47,7 @@ class Secured(connection.SSLConnection, Plain):
 
 
 class PlainAsync(redis_asyncio.Connection):
-    """For tasks."""
+    """A connection for tasks."""
 
     _opened: socket.socket | None = None
 
@@ -84,4 +84,4 @@ OURS: dict[Any, Any] = {
     redis_asyncio.Connection: PlainAsync,
     redis_asyncio.SSLConnection: SecuredAsync,
 }
-"""What takes the place of the library's. Those to a socket in a file stay."""
+"""Classes that take the place of the library's. Those to a socket in a file stay."""

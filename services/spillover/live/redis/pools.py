@@ -35,18 +35,19 @@ class _Ages:
 
 
 class _Credentials(redis.CredentialProvider):
-    """As whom a connection is opened: what the address says by then."""
+    """The name and the password by which a connection is opened: those that the address has by
+    then."""
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
 
     def get_credentials(self) -> Any:
-        """As the library's; () asks for no AUTH."""
+        """Returns the credentials as the library wants them; () asks for no AUTH."""
         self._address.look()
         return self._address.credentials
 
     async def get_credentials_async(self) -> Any:
-        """As the library's."""
+        """Do the same as the library's."""
         return self.get_credentials()
 
 
@@ -60,7 +61,7 @@ def _opened(kind: Any, address: RedisAddress, options: dict[str, Any]) -> Any:
 
 
 class Pool(redis.BlockingConnectionPool):
-    """For threads."""
+    """A pool of connections for threads."""
 
     @classmethod
     def at(cls, address: RedisAddress, **options: Any) -> Self:
@@ -78,7 +79,7 @@ class Pool(redis.BlockingConnectionPool):
         self._ages.pass_()
 
     def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        """As the library's."""
+        """Do the same as the library's."""
         connection: Any = super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
         if self._ages.is_over(connection):
             try:
@@ -91,7 +92,7 @@ class Pool(redis.BlockingConnectionPool):
 
 
 class AsyncPool(redis.asyncio.BlockingConnectionPool):
-    """For tasks of one event loop."""
+    """A pool of connections for tasks of one event loop."""
 
     @classmethod
     def at(cls, address: RedisAddress, **options: Any) -> Self:
@@ -109,7 +110,7 @@ class AsyncPool(redis.asyncio.BlockingConnectionPool):
         self._ages.pass_()
 
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        """As the library's."""
+        """Do the same as the library's."""
         connection: Any = await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
         if self._ages.is_over(connection):
             try:

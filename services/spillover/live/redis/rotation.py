@@ -34,7 +34,7 @@ class RedisAddress:
         self.url = f"{scheme.lower()}{colon}{rest}"  # the library takes no REDIS://
         self.place = place_of(self.url)
         self._told = ""
-        """What was last said to be wrong with the file."""
+        """The last complaint about the file."""
 
     @classmethod
     def of(cls, given: RedisUrl | RedisAddress) -> RedisAddress:
@@ -69,7 +69,7 @@ class RedisAddress:
             _log.info(Message(words, redis=self.place))
 
     def look_now(self) -> None:
-        """As `look`, and say again what is wrong."""
+        """Look as `look` does, and say again what is wrong."""
         self._told = ""
         self.look()
 

@@ -1,5 +1,5 @@
-"""Who is at the other end of a connection with TLS, by the certificate that it has shown there.
-What follows from that is decided elsewhere.
+"""The identity of the other end of a connection with TLS, by the certificate that it has shown
+there.
 
 Which cluster or producer somebody is stands in a DNS name, and is one rule for both ends of a
 connection: the name is there, in whatever case, with or without a dot at its end. A wildcard is
@@ -23,15 +23,15 @@ HOSTNAME_MISMATCH = 62
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """Of the other end. It held when the connection was made."""
+    """The certificate of the other end. It held when the connection was made."""
 
     names: frozenset[str]
-    """For which it is, as `same_name` writes them."""
+    """The names for which it is, as `same_name` writes them."""
     not_after_s: float
     """When the first ends of those by which it was believed, in seconds since 1970."""
     der: bytes
     chain: tuple[bytes, ...] = ()
-    """By which it was believed, itself first and a CA last, in DER."""
+    """The chain by which it was believed, itself first and a CA last, in DER."""
 
 
 class ProvedObject(ssl.SSLObject):

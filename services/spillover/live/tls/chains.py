@@ -1,6 +1,5 @@
-"""Whether a certificate leads to one that is trusted, by way of those that are sent along with it:
-in whatever order they stand, and whatever else is sent. What files they are from is not known here.
-"""
+"""The test of whether a certificate leads to one that is trusted, by way of those that are sent
+along with it: in whatever order they stand, and whatever else is sent."""
 
 from __future__ import annotations
 

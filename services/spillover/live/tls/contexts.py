@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from spillover.live.tls.material import Material
 
 HANDSHAKE_S = 5.0
-"""For a handshake, from its first step on."""
+"""The longest time for a handshake, from its first step on."""
 
 SHUTDOWN_S = 2.0
-"""For the other end to say goodbye, too, before the connection is cut off."""
+"""The time that the other end has to say goodbye, too, before the connection is cut off."""
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Of TLS 1.2; those of 1.3 are all good."""
+"""The ciphers of TLS 1.2; those of 1.3 are all good."""
 
 
 def server_context(

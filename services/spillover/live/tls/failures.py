@@ -1,4 +1,4 @@
-"""What a handshake can fail for, as few words that can be counted, and as a line."""
+"""The reasons for which a handshake can fail, as few words that can be counted, and as a line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REASONS = (
 to bytes that mean nothing."""
 
 _OF_VERIFYING = {9: NOT_YET_VALID, 10: EXPIRED, 62: WRONG_NAME, 63: WRONG_NAME, 64: WRONG_NAME}
-"""By OpenSSL's number of what is wrong with a certificate (X509_V_ERR_...)."""
+"""Failures by OpenSSL's number of what is wrong with a certificate (X509_V_ERR_...)."""
 
 _NOT_TLS = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 

@@ -24,10 +24,10 @@ STEPS_PER_TURN = 4
 """A client has two, and so has a server: a hello, and what the other end shows."""
 
 SHORTEST_S = 0.001
-"""For what comes in the last instant: no time at all is none that loops take."""
+"""The time left for what comes in the last instant: no time at all is none that loops take."""
 
 OnFailed: TypeAlias = Callable[[Exception, str | None], None]
-"""Told what a handshake ended with, and the address of the other end."""
+"""Is called with what a handshake ended with, and with the address of the other end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Front:
 
 
 class Turns:
-    """Of one loop: what is to be done, in order."""
+    """The handshakes of one loop take turns, in order."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
@@ -100,11 +100,12 @@ class Handshake(asyncio.Protocol):
         self._secure: Any = None
         """The loop's own protocol. It has large buffers: a server makes none for who is silent."""
         self._silent: asyncio.TimerHandle | None = None
-        """Until when a client may say nothing at all. It has what is left for all else."""
+        """Ends the connection of a client that says nothing at all for too long. Whoever speaks has
+        what is left of the time for all else."""
         self._left_s = HANDSHAKE_S
         self._received = b""
         self.transport: asyncio.Transport | None = None
-        """For what is not encrypted, once the handshake has succeeded."""
+        """The transport for what is not encrypted, once the handshake has succeeded."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._under_way.add(self)
@@ -210,7 +211,7 @@ class Handshake(asyncio.Protocol):
 
 
 class _Beginning(asyncio.Protocol):
-    """What the loop's protocol is told to be for, until the handshake is over."""
+    """The protocol of a connection until the handshake is over."""
 
     def __init__(self, succeed: Callable[[asyncio.Transport], None]) -> None:
         self._succeed = succeed

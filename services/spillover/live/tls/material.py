@@ -63,20 +63,20 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What was read from them and is right."""
+    """The contents of the files, which are right."""
 
     files: TlsFiles
     digest: bytes
-    """Of what stood in the files."""
+    """The digest of the files' bytes."""
     leaf: x509.Certificate
     between: tuple[x509.Certificate, ...]
-    """Those that are sent along with it."""
+    """The certificates that are sent along with it."""
     trusted: tuple[x509.Certificate, ...]
     """All CAs of the file."""
     cas: tuple[x509.Certificate, ...]
-    """Those of them that hold."""
+    """The CAs that hold."""
     warnings: tuple[str, ...] = ()
-    """What is not wrong but should not be, a line each."""
+    """Remarks that are no errors, a line each."""
 
     @property
     def not_after_s(self) -> float:
@@ -262,7 +262,7 @@ def _check_key(files: TlsFiles, content: bytes, sent: Sequence[x509.Certificate]
 
 
 def _public_key_of(certificate: x509.Certificate) -> bytes | None:
-    """None: it is of a kind that is not known here."""
+    """Returns the public key, or None where it is of an unknown kind."""
     try:
         return _encoded(certificate.public_key())
     except (ValueError, UnsupportedAlgorithm):
@@ -302,7 +302,8 @@ def _check_between(
     cas: Collection[x509.Certificate],
     now: datetime,
 ) -> None:
-    """Those that are sent along count as the certificate does, if it cannot do without them."""
+    """Check certificates that are sent along as strictly as the first one, if it cannot do without
+    them."""
     leaf, *between = sent
     if holds(leaf, now) and is_cut_by_time(leaf, between, cas, now):
         told = "; ".join(_out_of_time(between, now))

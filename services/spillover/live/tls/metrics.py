@@ -13,14 +13,15 @@ from spillover.model.signals import tls as signals
 
 
 class TlsMetrics(Collector):
-    """Of one service; `labelled` is the label that all of its metrics carry, and its value."""
+    """The metrics of one service's certificates; `labelled` is the label that all of them carry,
+    and its value."""
 
     def __init__(self, labelled: tuple[str, str], credentials: Credentials) -> None:
         self._label, self._service = labelled
         self._credentials = credentials
 
     def collect(self) -> Iterator[Metric]:
-        """Of `prometheus_client`: all metrics, at each scrape."""
+        """Yield all metrics, at each scrape of `prometheus_client`."""
         material = self._credentials.material
         ends = [(("own",), material.not_after_s), (("ca",), material.cas_not_after_s)]
         if material.between:

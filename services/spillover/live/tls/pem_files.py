@@ -12,10 +12,11 @@ import stat
 from spillover.model.errors import InputError
 
 FILE_BYTES_MAX = 1024 * 1024
-"""Of a certificate, a key, or the CAs of a federation. Longer ones are something else."""
+"""The largest file of a certificate, a key, or the CAs of a federation. Longer ones are something
+else."""
 
 BUNDLE_BYTES_MAX = 16 * FILE_BYTES_MAX
-"""Of CAs that come from elsewhere, such as a system's."""
+"""The largest file of CAs that come from elsewhere, such as a system's."""
 
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 

@@ -1,7 +1,6 @@
-"""What neighbors will say of a service's certificate, before they do: a handshake of both ends with
-what was read, in memory. So OpenSSL itself judges what `material` does not look at: whether CAs in
-between may sign, how long their way may be, for which names and uses they vouch.
-"""
+"""A rehearsal shows how neighbors will judge a service's certificate: a handshake of both ends with
+the files' contents, in memory. So OpenSSL itself judges what `material` does not look at: whether
+CAs in between may sign, how long their way may be, for which names and uses they vouch."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from spillover.live.tls.material import Material, why_unissued
 from spillover.model.errors import InputError
 
 TURNS_MAX = 8
-"""Of both ends; a handshake takes two or three."""
+"""The most turns of both ends; a handshake takes two or three."""
 
 
 def why_refused(material: Material, name: str | None) -> str | None:

@@ -1,7 +1,7 @@
-"""What a service shows and whom it believes, exchanged while it runs: files are looked at again and
-again, what is wrong with them is told and changes nothing, and what is right holds from the next
-handshake on. Connections that were made before are for others to end; which ones is told here.
-"""
+"""The certificate of a service and the CAs that it believes are exchanged while it runs: files are
+looked at again and again, what is wrong with them is logged and changes nothing, and what is right
+holds from the next handshake on. Connections that were made before are for others to end; this says
+which ones."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from spillover.live.tls.rehearsal import why_refused
 from spillover.model.errors import InputError
 
 LOOK_S = 10.0
-"""Between two looks at the files. A signal makes it sooner."""
+"""The time between two looks at the files. A signal makes it sooner."""
 
 IN, OUT = "in", "out"
-"""Who began a handshake: somebody else, or this service."""
+"""The side that began a handshake: another one, or this service."""
 
 _log = logging.getLogger(__name__)
 _handshakes_log = logging.getLogger(f"{__name__}.handshakes")
@@ -37,14 +37,14 @@ _handshakes_log.addFilter(OncePerPeriod())
 
 
 class OnLook(Protocol):
-    """Told after each look; `renewed`: there are other certificates now, own ones or CAs."""
+    """Is called after each look; `renewed`: there are other certificates now, own ones or CAs."""
 
     def __call__(self, credentials: Credentials, *, renewed: bool) -> None: ...
 
 
 class Credentials:
-    """Of one service, whose certificate has to be for `name` (None: for whatever it is). Raises
-    InputError where the files are not right."""
+    """The credentials of one service, whose certificate has to be for `name` (None: for any).
+    Raises InputError where the files are not right."""
 
     def __init__(self, files: TlsFiles, name: str | None) -> None:
         self._files = files
@@ -116,7 +116,8 @@ class Credentials:
         return not self._vouched[shown.der]
 
     def _read(self) -> Material | None:
-        """In a thread: disks may be slow."""
+        """Returns what the files have, if that is new and good; in a thread, since disks may be
+        slow."""
         if self.material.is_as_in_files():
             self._complaint = ""
             return None

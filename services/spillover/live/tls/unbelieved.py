@@ -1,6 +1,5 @@
-"""What an end shows that is not believed, for people to read: OpenSSL tells what is wrong with a
-certificate, and not which one it was. Nothing is said to who shows it.
-"""
+"""A certificate that is not believed, for people to read: OpenSSL tells what is wrong with a
+certificate, and not which one it was. The end that shows it gets no message."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from spillover.live.hosts.dialing import open_socket
 from spillover.live.tls.contexts import harden
 
 LOOK_S = 1.0
-"""For a look: what failed waits for it."""
+"""The longest time for a look: what failed waits for it."""
 
 
 async def certificate_shown(host: str, port: int, name: str) -> str | None:

@@ -1,3 +1,2 @@
-"""Every metric as data, by what it is of. Collectors and dashboards read these; no other place
-names one.
-"""
+"""Every metric as data, by its subject. Collectors and dashboards read these; no other place names
+one."""

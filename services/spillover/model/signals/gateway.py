@@ -1,4 +1,4 @@
-"""The metrics of what passes a node's doors, and of the services behind it, as data; see
+"""The metrics of requests that pass a node's doors, and of the services behind it, as data; see
 `model.signals.node`. Methods, classes of status, causes and ends are fixed sets, routes and
 upstreams those of the configuration. All carry the label `cluster` besides those listed."""
 
@@ -7,10 +7,10 @@ from __future__ import annotations
 from spillover.model.signals.signal import Signal
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""All others are told as `other`."""
+"""Methods with a label of their own; all others count as `other`."""
 
 STATUSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx", "other")
-"""Classes of status; none: the client had gone before it was answered."""
+"""Classes of status; none stands for a client that had gone before it was answered."""
 
 OTHER = "other"
 

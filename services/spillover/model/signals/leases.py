@@ -1,5 +1,5 @@
-"""Every metric of a lease member as data (contract, section 7), as `model.signals.node` has those
-of a node. All carry the label `node` besides those listed.
+"""Every metric of a lease member as data, as `model.signals.node` has those of a
+node. All carry the label `node` besides those listed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from spillover.model.signals.signal import LOOP_LAG, Signal
 LAG_BUCKETS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0,
 )  # fmt: skip
-"""From a wake-up at rest to the default maximum lease."""
+"""The buckets reach from a wake-up at rest to the default maximum lease."""
 
 HELD = Signal("spillover_lease_held", "gauge", "Partitions held")
 MOVES = Signal(

@@ -1,5 +1,6 @@
-"""Every metric of a node as data (contract, section 7). Collectors and dashboards read this list;
-no other place names a metric. All carry the label `cluster` besides those listed."""
+"""Every metric of a node as data. Collectors and dashboards read this list; no other place names a
+metric. All carry the label `cluster` besides those listed.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ DURATION_BUCKETS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     30.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0,
 )  # fmt: skip
-"""From what a queue costs at rest to work of an hour: a quantile beyond the last one shows as the
-last one."""
+"""The buckets reach from the cost of a queue at rest to work of an hour: a quantile beyond the last
+one shows as the last one."""
 
 HOP_BUCKETS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16)
 
@@ -57,6 +58,18 @@ FORWARDS = Signal(
     "counter",
     "Requests handed to a neighbor by what came back",
     ("neighbor", "outcome"),
+)
+FORWARDS_MISSED = Signal(
+    "spillover_forwards_missed_total",
+    "counter",
+    "Requests that a neighbor lost, or answered later than its load promised, if at all",
+    ("neighbor",),
+)
+NEIGHBOR_AVOIDED = Signal(
+    "spillover_neighbor_avoided",
+    "gauge",
+    "1 while a neighbor is given nothing since requests from here fail or are lost there",
+    ("neighbor",),
 )
 HANDED = Signal(
     "spillover_handed_total",

@@ -8,7 +8,8 @@ WAIT_BUCKETS_S = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0,
     300.0, 600.0, 1800.0, 3600.0,
 )  # fmt: skip
-"""From an object that is there to a consumer that has nothing to do for an hour."""
+"""The buckets reach from an object that is there to a consumer that has nothing to do for an
+hour."""
 
 BUFFERED = Signal("spillover_queue_buffered", "gauge", "Objects that wait for a consumer")
 GRANTED = Signal("spillover_queue_granted", "gauge", "Objects granted and not yet acknowledged")

@@ -1,4 +1,5 @@
-"""What a metric is, and those that every service has. Which there are is beside this."""
+"""The form of a metric, and the metrics that every service has. The other modules here list the
+rest."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Every metric that a node with a pool of unlike servers has besides those of all nodes, as data
-(contract, section 7). All carry the label `cluster` besides those listed."""
+"""Every metric that a node with a pool of unlike servers has besides those of all nodes, as
+data. All carry the label `cluster` besides those listed.
+"""
 
 from __future__ import annotations
 

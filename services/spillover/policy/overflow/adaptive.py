@@ -20,53 +20,56 @@ from spillover.policy.overflow.base import (
 )
 from spillover.policy.overflow.home_load import LOAD_WINDOW
 from spillover.policy.overflow.report_terms import first_departure, overload, sure_drain
+from spillover.policy.overflow.stranded import STUCK_SERVICES
 
 DRAIN_MAX = 8.0
-"""Departures for which a queue that was reported is believed to drain. Beyond it, what comes from
-third clusters makes the forecast wrong."""
+"""A reported queue is believed to drain for so many departures. Beyond them requests from third
+clusters make the forecast wrong."""
 
 SPREAD = 0.5
-"""Of a random walk's (one arrival and one departure at each departure), how far a neighbor's queue
-spreads around the forecast: the very rule keeps neighbors' queues together."""
+"""A neighbor's queue spreads around the forecast by this share of a random walk's spread (one
+arrival and one departure at each departure): the very rule keeps neighbors' queues together."""
 
 WAY_DISCOUNT = 0.25
-"""What a home request that stays costs those behind it, as a share of the way, at load 1."""
+"""The cost of a home request that stays to those behind it, as a share of the way, at load 1."""
 
 SURPLUS_DISCOUNT = 0.65
-"""What that costs besides where the cluster is surely overloaded, and the others are busy too: it
-stays for all that follows."""
+"""The further cost of a home request that stays where the cluster is surely overloaded, and the
+others are busy too: it stays for all that follows."""
 
 SURPLUS_ERRORS = 3.0
-"""Standard errors on the safe side of that: a load of 0.98 is two above 1 too often, by chance."""
+"""A cluster is surely overloaded with so many standard errors on the safe side: a load of 0.98 is
+two above 1 too often, by chance."""
 
 BUSY_FROM = 0.7
-"""Mean load of a cluster and those it may hand on to from which that counts: below it, they take
-what is too much within a few departures, and the queue here does not stay."""
+"""The others are busy from this mean load on, of the cluster and those it may hand on to: below it,
+they take the surplus within a few departures, and the queue here does not stay."""
 
 BUSY_RANGE = 0.15
-"""So much above, all of it counts."""
+"""The whole surplus counts from a mean load of so much above BUSY_FROM on."""
 
 TRUST = 16.0
-"""Departures, of the slower side, in which what is known loses all but 1 / e of its weight; the
-rest of the choices are the paper's."""
+"""Knowledge loses all but 1 / e of its weight in so many departures of the slower side; the rest of
+the choices are the paper's."""
 
 HOPE = 0.7
-"""The paper's draw goes to where the way is worth so much of the wait here: who knows nothing keeps
-too much otherwise."""
+"""The paper's draw goes to neighbors whose way is worth so much of the wait here: a cluster that
+knows nothing keeps too much otherwise."""
 
 HOPELESS = 8.0
-"""Nor to where the queue was told to take so many times as long as the wait here and the way."""
+"""The paper's draw does not go to a neighbor whose reported queue takes so many times as long as
+the wait here and the way."""
 
 REPEATS_S = 0.3
-"""A report that would only repeat the last ones may be left out for so long: what is not older than
-this is as old as reports are apart, at most."""
+"""A report that would only repeat the last ones may be left out for so long: knowledge that is no
+older is as old as reports are apart, at most."""
 
 DEPARTURE_S_MIN = 1e-6
-"""Where services take no time."""
+"""A departure takes at least this time, where services take none."""
 
 SURE = 8.5
-"""Spreads from which a queue is as long as was told, to the last bit: what is beyond is lost in
-rounding, and costs two functions."""
+"""From so many spreads on a queue is as long as it was reported, to the last bit: the rest is lost
+in rounding, and costs two functions."""
 
 ROOT_2 = math.sqrt(2.0)
 ROOT_2_PI = math.sqrt(2.0 * math.pi)
@@ -205,6 +208,10 @@ def choose(
     With knowledge that is old, a home request goes by the paper's draw, to where even an idle
     server would be worth the way. One draw serves all stages.
     """
+    if own.still_s > STUCK_SERVICES * own.service_s and own.may_keep:
+        choice = _away_from_stuck(own, near, eligible, weights, draw)
+        if choice != KEEP:
+            return choice
     age = write_ages(own, near, eligible, weights)
     if age < 0.0:
         return KEEP
@@ -219,6 +226,47 @@ def choose(
             return _as_the_paper(own, near, eligible, weights, rest, here_s, price)
         draw /= known
     return _where_it_costs_least(own, near, eligible, weights, draw, here_s, price)
+
+
+def has_idle(own: OwnLoad, near: NeighborLoads, y: int) -> bool:
+    """Returns whether y has more idle servers than requests that are on their way there."""
+    return near.ahead[y] + own.unreported[y] < 0
+
+
+def _away_from_stuck(
+    own: OwnLoad,
+    near: NeighborLoads,
+    eligible: Sequence[bool],
+    weights: list[float],
+    draw: float,
+) -> int:
+    """Chooses the nearest with an idle server; where there is none, one with the shortest queue for
+    each of its servers, if that is shorter than the own one. Only what is nearer than nothing has
+    begun here. The wait is not known here then, since the mean service says nothing of those that
+    run, and may be as long there: but beyond what is no better there may be idle ones.
+    """
+    own_line = own.queue_length / own.servers
+    least_s, least_line = own.still_s, own_line
+    for y in range(len(weights)):
+        weights[y] = 0.0
+        if eligible[y] and near.delays_s[y] < own.still_s:
+            line = (near.ahead[y] + own.unreported[y]) / near.servers[y]
+            if line >= 0.0:
+                least_line = min(least_line, line)
+            elif near.delays_s[y] < least_s:
+                least_s = near.delays_s[y]
+    count = 0
+    for y in range(len(weights)):
+        if eligible[y] and near.delays_s[y] < own.still_s:
+            line = (near.ahead[y] + own.unreported[y]) / near.servers[y]
+            if least_s < own.still_s:
+                is_best = line < 0.0 and near.delays_s[y] == least_s
+            else:
+                is_best = line == least_line < own_line
+            if is_best:
+                weights[y] = 1.0
+                count += 1
+    return pick_by_weight(weights, float(count), draw)
 
 
 def write_ages(
@@ -260,9 +308,9 @@ def _where_it_costs_least(
     here_s: float,
     price: float,
 ) -> int:
-    """`weights` holds the ages, then the costs: so nothing is worked out twice, and nothing is
-    called that can be done in place. It is on the way of every request.
-    """
+    """Returns the neighbor with the least cost. `weights` holds the ages, then the costs: so
+    nothing is worked out twice, and nothing is called that can be done in place. It is on the way
+    of every request."""
     unreported, most_s = own.unreported, here_s if own.may_keep else math.inf
     delays_s, ahead, servers = near.delays_s, near.ahead, near.servers
     drains, firsts, departures_s = near.sure_drain, near.first_departure, near.departure_s
@@ -301,8 +349,8 @@ def _pick_by_cost(
     least_s: float,
     most_s: float,
 ) -> int:
-    """One of those that cost less than `most_s`: `weights` holds the costs, of which one is
-    `least_s`, then the weights."""
+    """Returns one of the neighbors that cost less than `most_s`: `weights` holds the costs, of
+    which one is `least_s`, then the weights."""
     now_s, period_s = own.now_s, near.period_s
     told_s, delays_s, departures_s = near.told_s, near.delays_s, near.departure_s
     total = 0.0
@@ -325,8 +373,8 @@ def _pick_by_cost(
 
 
 def _may_be_worth(own: OwnLoad, near: NeighborLoads, y: int, here_s: float, price: float) -> bool:
-    """Whether the paper's draw may go there: the way is not much longer than the wait here, and the
-    queue there was not hopeless, however old that is."""
+    """Returns whether the paper's draw may go there: the way is not much longer than the wait here,
+    and the queue there was not hopeless, however old that report is."""
     if not own.may_keep:
         return True
     way_s = near.delays_s[y]
@@ -343,7 +391,7 @@ def _as_the_paper(
     here_s: float,
     price: float,
 ) -> int:
-    """As `paper.choose`, but only to where it may be worth it."""
+    """Returns the choice of `paper.choose`, but only among neighbors that may be worth it."""
     accept = accept_probability(own.queue_length, own.servers) if own.may_keep else 0.0
     if draw < accept or accept >= 1.0:  # what is left of a draw may round up to 1
         return KEEP

@@ -1,4 +1,4 @@
-"""Who may join a queue: its length, and whether a request that joins it is done in time.
+"""Admission to a queue: by its length, and by whether a request that joins it is done in time.
 
 A request is *home* where its client sent it, and foreign where a neighbor did. Home requests come
 first: they may use all of the queue and all of their time.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 
 FOREIGN_SHARE = 0.75
-"""Of the time left: a neighbor's request is taken only if it fits into this share, so that under
-overload requests of the own clients still find room."""
+"""The share of the time left into which a neighbor's request must fit, so that under overload
+requests of the own clients still find room."""
 
 SPREAD = 2.0
-"""Standard deviations of the wait that are left as a margin before a deadline."""
+"""The margin before a deadline, in standard deviations of the wait."""
 
 
 def takes_foreign(free: int, waiting: int, foreign_limit: int) -> bool:
@@ -22,8 +22,8 @@ def takes_foreign(free: int, waiting: int, foreign_limit: int) -> bool:
 
 
 FOREIGN_WAITING = 2
-"""How many neighbors' requests may wait, by server, under a policy that goes by the load. So a home
-request finds at most two services' worth of them before it."""
+"""The number of neighbors' requests that may wait for each server, under a policy that goes by the
+load. So a home request finds at most two services' worth of them before it."""
 
 
 def foreign_waiting_max(servers: int) -> int:

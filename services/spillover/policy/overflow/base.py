@@ -1,4 +1,4 @@
-"""What a policy is given and what it answers, and what several policies need.
+"""The arguments and the answer of a policy, and the formulas that several policies need.
 
 A policy is one function `choose` in a file of its own, and one line in `choosers`. It decides to
 keep a request or to hand it on, and to whom. It is asked only when no server is free, since a
@@ -30,59 +30,63 @@ KEEP = -1
 
 
 class OwnLoad(NamedTuple):
-    """What a cluster knows of itself."""
+    """The state of a cluster as it knows it itself."""
 
     queue_length: int
-    """N: how many requests wait, before this one joins."""
+    """N: the number of requests that wait, before this one joins."""
     servers: int
-    """m, at least 1."""
+    """m: the number of servers, at least 1."""
     may_keep: bool
     """False where the request cannot stay: the queue is full, the cluster drains or rests."""
     service_s: float
-    """Running mean of the time, in seconds, that a server takes for a request."""
+    """The running mean of the time, in seconds, that a server takes for a request."""
     departure_s: float
-    """That, by the number of servers: how long the queue takes to become one shorter."""
+    """`service_s` divided by the number of servers: the queue becomes one shorter in this time."""
     residual: float
-    """(1 + c2) / 2, c2 the squared coefficient of variation of service times: how much of a service
-    is left, on average, of one under way."""
+    """(1 + c2) / 2, where c2 is the squared coefficient of variation of service times: the share of
+    a service that is left, on average, while it is under way."""
     load: float
-    """What the own clients bring, as a share of what the cluster can do."""
+    """The work that the own clients bring, as a share of the cluster's capacity."""
     hops: int
-    """How often this request was handed on before."""
+    """The number of times that this request was handed on before."""
     now_s: float
-    """The cluster's clock."""
+    """The time by the cluster's clock."""
     unreported: Sequence[int]
-    """By neighbor: own requests that it cannot have known of when it told its load."""
+    """The number of own requests, by neighbor, that it cannot have known of when it reported its
+    load."""
+    still_s: float = 0.0
+    """The time for which no service has begun, where all servers are busy; 0 where that is not
+    known."""
 
 
 class NeighborLoads(NamedTuple):
-    """What a cluster knows of its neighbors, each field by neighbor."""
+    """The states of a cluster's neighbors as it knows them, each field by neighbor."""
 
     reject_near: Sequence[float]
     """Rbar_y as last reported: the probability that neither y nor any of its neighbors accepts."""
     queue_length: Sequence[int]
     """N_y as last reported."""
     delays_s: Sequence[float]
-    """How long a request takes to get there, in seconds."""
+    """The time that a request takes to get there, in seconds."""
     servers: Sequence[int]
     ahead: Sequence[int]
-    """N_y less its idle servers, as last told."""
+    """N_y less its idle servers, as last reported."""
     load: Sequence[float]
-    """As of `OwnLoad`, as last told."""
+    """The `load` of `OwnLoad`, as last reported."""
     departure_s: Sequence[float]
     residual: Sequence[float]
-    """As of `OwnLoad`, as last reported."""
+    """The `residual` of `OwnLoad`, as last reported."""
     told_s: Sequence[float]
-    """When `ahead` and `load` were heard, by the own clock."""
+    """The time at which `ahead` and `load` came, by the own clock."""
     overload: Sequence[float]
-    """What `adaptive` makes of what was told, here and below: it is worked out once, when that is
-    heard, and looked up at each choice. Of the load: `report_terms.overload`."""
+    """The `report_terms.overload` of the load. This and the next two are worked out once, when a
+    report comes, and looked up at each choice of `adaptive`."""
     sure_drain: Sequence[float]
-    """Of the load: `report_terms.sure_drain`."""
+    """The `report_terms.sure_drain` of the load."""
     first_departure: Sequence[float]
-    """Of residual, load and servers: `report_terms.first_departure`."""
+    """The `report_terms.first_departure` of residual, load and servers."""
     period_s: float
-    """How far apart reports are."""
+    """The time between reports, in seconds."""
 
 
 Chooser: TypeAlias = Callable[[OwnLoad, NeighborLoads, Sequence[bool], list[float], float], int]

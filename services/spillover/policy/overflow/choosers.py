@@ -6,7 +6,7 @@ from spillover.policy.overflow import adaptive, isolated, paper, two_choice
 from spillover.policy.overflow.base import Chooser
 
 ISOLATED = "isolated"
-"""Hands nothing on."""
+"""The policy that hands nothing on."""
 
 CHOOSERS: dict[str, Chooser] = {
     ISOLATED: isolated.choose,
@@ -16,7 +16,7 @@ CHOOSERS: dict[str, Chooser] = {
 }
 
 BY_LOAD = frozenset({"adaptive"})
-"""Policies that go by the load itself. Their clusters tell it with all that they send, ask each
-other for work, and bound how many of the neighbors' requests wait."""
+"""Policies that go by the load itself. Their clusters report it with every message, ask each other
+for work, and bound how many of the neighbors' requests wait."""
 
 POLICY_NAMES = tuple(CHOOSERS)

@@ -1,5 +1,5 @@
-"""Whether a cluster's work fails more than others': Wald's sequential test, Page's cumulative sum.
-And who is to have the work then.
+"""The test of whether a cluster's work fails more than others' (Wald's sequential test, Page's
+cumulative sum), and the choice of the cluster that gets the work then.
 
 Two hypotheses about the work of a cluster are weighed against each other, one ended request at a
 time. `usual` is the share of the same clients' work that fails at the best place that it can reach:
@@ -34,22 +34,23 @@ UNPROVEN = 2.0 * math.log(3.0)
 """The sum that a cluster starts with: one that has never worked is degraded after two."""
 
 FORGET_S = 30.0
-"""Time in which the sum halves: failures that are minutes apart do not add up."""
+"""The time in which the sum halves: failures that are minutes apart do not add up."""
 
 BY_CHANCE = 1.0 / 10_000.0
 """So unlikely is the run that ends a degradation, if nothing has changed."""
 
 RUN_MIN = 5
 RUN_MAX = 30
-"""Of that run. Where so little fails that it would be longer, 30 in a row say enough."""
+"""The longest run that ends a degradation. Where so little fails that it would be longer, 30 in a
+row say enough."""
 
 ANOTHERS_FAULT = 1.0 / 20.0
 """So unlikely are the successes of other kinds of requests for which one kind is held to be at
 fault, if all kinds failed as it does."""
 
 BAD = 100.0
-"""Ranks below it are of those who can have work done: 0 of who does it well, else the number of
-hops to one who does. Who cannot has BAD and the share that fails."""
+"""The rank of a cluster whose work fails is this and the share that fails. Those below it can have
+work done: rank 0 does it well, and others are so many hops from one that does."""
 
 SAME = 0.25
 """Ranks that differ by no more are alike: shares are measured by a few requests."""

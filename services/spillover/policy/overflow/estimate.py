@@ -1,19 +1,19 @@
-"""What a cluster believes of its service times, a running mean and variance from a first guess, and
-of the way to a neighbor, a running mean over the requests that were answered."""
+"""A cluster's estimates: its service times, as a running mean and variance from a first guess, and
+the way to a neighbor, as a running mean over the requests that were answered."""
 
 from __future__ import annotations
 
 import math
 
 SERVICE_WEIGHT = 1 / 64
-"""Weight of the newest service time in the running mean: admission needs a steady one."""
+"""The weight of the newest service time in the running mean: admission needs a steady one."""
 
 GUESS_WEIGHT = 4
-"""How many services the first guess of the mean is worth."""
+"""The first guess of the mean is worth so many services."""
 
 OUTLIER = 8.0
-"""One service counts as at most this many times the usual: what a process that was stopped for
-seconds reports is a pause, not a service. A real change is still followed within some tens."""
+"""One service counts as at most this many times the usual: a process that was stopped for seconds
+reports a pause, not a service. A real change is still followed within some tens."""
 
 
 def learned(
@@ -39,13 +39,13 @@ def residual(mean_s: float, variance_s2: float) -> float:
 
 
 WAY_WEIGHT = 1 / 8
-"""Of the newest way, as in TCP's estimate of round trips."""
+"""The weight of the newest way, as in TCP's estimate of round trips."""
 
 WAY_OUTLIER = 4.0
 """One way counts as at most this many times the usual: a process that was stopped is no way."""
 
 WAY_OUTLIER_S = 0.005
-"""What comes on top of that, so that short ways may become long ones."""
+"""One way counts for so many seconds on top of that, so that short ways may become long ones."""
 
 WAY_NEWS = 0.05
 """A change by less of a way is none: decisions share what is known until something changes."""

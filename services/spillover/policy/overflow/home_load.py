@@ -1,18 +1,21 @@
-"""How much the own clients of a cluster bring: arrivals per second, over a window of departures."""
+"""The load that the own clients of a cluster bring: arrivals per second, over a window of
+departures."""
 
 from __future__ import annotations
 
 import math
 
 INSTANT = 1e-9
-"""Of the window: in so little time nothing fades, and a rate would be mostly rounding."""
+"""The share of the window that counts as no time: nothing fades in it, and a rate would be mostly
+rounding."""
 
 LOAD_WINDOW = 32.0
-"""Departures over which it is measured. A window of W arrivals knows a load to sqrt(load / 2 W),
-12 % at load 1, and a burst is seen within it."""
+"""The load is measured over so many departures. A window of W arrivals knows a load to sqrt(load /
+2 W), 12 % at load 1, and a burst is seen within it."""
 
 STEPS = 64
-"""A load is told in such parts of 1: at rest it stays the same, and need not be said again."""
+"""A load is reported in such parts of 1: at rest it stays the same, and need not be reported
+again."""
 
 
 def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float) -> float:

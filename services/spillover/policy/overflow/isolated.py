@@ -14,7 +14,7 @@ def choose(
     weights: list[float],
     draw: float,
 ) -> int:
-    """Never forwards."""
+    """Returns KEEP, always."""
     for y in range(len(weights)):
         weights[y] = 0.0
     return KEEP

@@ -21,7 +21,7 @@ def choose(
     weights: list[float],
     draw: float,
 ) -> int:
-    """Keeps with probability P_k, else hands on to y with P_ky = C * (1 - Rbar_y / Pbar_k).
+    """Returns KEEP with probability P_k, else y with P_ky = C * (1 - Rbar_y / Pbar_k).
 
     One draw serves both stages: given that it is not below P_k, the rest is uniform again.
     """

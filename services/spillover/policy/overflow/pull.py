@@ -1,26 +1,29 @@
-"""When an idle cluster asks a neighbor for waiting work, and when that gives it (decision 0037)."""
+"""The times at which an idle cluster asks a neighbor for waiting work, and at which that gives it
+(decision 0037)."""
 
 from __future__ import annotations
 
 import math
 
 SPREAD = 0.5
-"""As in `adaptive`: of a random walk's, how far a neighbor's queue spreads around what was told."""
+"""A neighbor's queue spreads around its report by this share of a random walk's spread, as in
+`adaptive`."""
 
 DOUBLINGS_MAX = 6
 """A neighbor that has had nothing so often in a row is asked no more rarely from then on."""
 
 JITTER = 0.5
-"""Of a pause, up and down: who is idle at once must not ask at once."""
+"""A pause is drawn up to so much shorter or longer: clusters that are idle at once must not ask at
+once."""
 
 PAUSE_S_MIN = 0.001
-"""However quick services are: where they take no time, the question would follow its own answer
-for as long as there is something that may not come."""
+"""The shortest pause, however quick services are: where they take no time, the question would
+follow its own answer for as long as there is work that may not come."""
 
 
 AHEAD_MAX = 2
-"""By server, what is asked for before a server is idle, at most: as many as neighbors may send
-unasked (`admission.FOREIGN_WAITING`)."""
+"""A cluster asks for at most so many requests for each server before that is idle: as many as
+neighbors may send unasked (`admission.FOREIGN_WAITING`)."""
 
 
 def ahead(delay_s: float, departure_s: float, servers: int) -> int:

@@ -1,11 +1,11 @@
-"""How much a cluster that has just joined is given at a time (decision 0040): it has nothing warm,
-and every neighbor sees it idle at once."""
+"""The number of requests that a cluster gets at a time after it has joined (decision 0040): it has
+nothing warm, and every neighbor sees it idle at once."""
 
 from __future__ import annotations
 
 RAMP_S = 10.0
-"""From one request to as many as it has servers. Long beside what it takes to find out that work
-fails there, short beside what an operator waits."""
+"""In this time the number grows from one request to as many as the cluster has servers. It is long
+beside the time in which failing work shows, and short beside the patience of an operator."""
 
 
 def ramp_limit(servers: int, age_s: float) -> int:

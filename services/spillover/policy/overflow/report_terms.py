@@ -1,4 +1,5 @@
-"""What `adaptive` makes of one report: worked out when that is heard, looked up at each choice.
+"""The terms of `adaptive` that depend on one report alone: worked out when it comes, looked up at
+each choice.
 
 Decision 0037 has the derivation. What depends on when it is asked, or by whom, is in `adaptive`.
 """
@@ -10,11 +11,11 @@ from math import sqrt
 from spillover.policy.overflow.home_load import LOAD_WINDOW
 
 LOAD_ERRORS = 2.0
-"""Standard errors on the safe side of that measure: with none, the noise of a load of 0.9 reads as
-overload, and work wanders."""
+"""The measured load has so many standard errors on the safe side: with none, the noise of a load of
+0.9 reads as overload, and work wanders."""
 
 OVERLOAD_MAX = 3.0
-"""Up to here overload counts: it only bounds what one wild measure can do."""
+"""Overload counts up to here: this only bounds the effect of one wild measure."""
 
 DRAINS_BELOW = 0.8
 """At this load and above, no drain is sure: `load_at_most` is 1."""

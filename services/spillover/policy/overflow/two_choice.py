@@ -1,4 +1,4 @@
-"""Two choices: the shorter queue of two neighbors drawn at random."""
+"""The policy of two choices goes to the shorter queue of two neighbors drawn at random."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def choose(
     weights: list[float],
     draw: float,
 ) -> int:
-    """Hands on to the shorter of two neighbors, drawn with replacement, if its queue and the way
-    are shorter.
+    """Returns the one with the shorter queue of two neighbors, drawn with replacement, if its queue
+    and the way are shorter, else KEEP.
 
-    Forwards to y if N > N_y + 1 + m * delay / service (contract, section 2): what the own servers
+    Forwards to y if N > N_y + 1 + m * delay / service (decision 0004): what the own servers
     would finish while the request travels counts as length. The first drawn wins a tie. Where a
     service takes no time, no way is short enough.
     """

@@ -9,7 +9,8 @@ from __future__ import annotations
 from spillover.sim.engine.world import World
 
 EPOCH_AT_START = 1_000_000_000_000
-"""Of a wall clock at the start of a run, in milliseconds: some must be left to set it back by."""
+"""The time of a wall clock at the start of a run, in milliseconds: some must be left to set it back
+by."""
 
 
 class Clock:

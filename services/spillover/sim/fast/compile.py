@@ -41,7 +41,9 @@ def compiled(function: F) -> F:
 
 
 def kernel(function: F) -> F:
-    """As `compiled`, for what works on the arrays that it is given and makes none.
+    """Returns a function compiled as `compiled` does it, for what works on the arrays that it is
+    given and makes none. References are not counted then, which costs several times what a short
+    event does. Parts of a kernel are `inner` or `inlined`.
 
     References are not counted then, which costs several times what a short event does. Parts of a
     kernel are `inner` or `inlined`.
@@ -57,7 +59,8 @@ def inner(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """As `inner`, and always expanded where it is called: for what is short and called often."""
+    """Returns a part of a kernel as `inner` does, always expanded where it is called: for what is
+    short and called often."""
     _introduce_callees(_plain(function))
     return cast("F", njit(forceinline=True, **_INNER)(function))
 
@@ -115,8 +118,8 @@ def _values_read(function: FunctionType) -> list[Any]:
 
 
 def _digest(function: FunctionType, callees: list[Any]) -> str:
-    """Of all that machine code is made from: source files, constants that are read, and which
-    function is called where one of several could be, as from a registry."""
+    """Returns a digest of all that machine code is made from: source files, constants that are
+    read, and which function is called where one of several could be, as from a registry."""
     functions = [function, *(_plain(callee) for callee in callees)]
     digest = hashlib.sha256()
     paths = {__file__, *(f.__code__.co_filename for f in functions)}

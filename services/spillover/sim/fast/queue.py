@@ -23,7 +23,7 @@ from spillover.sim.fast.compile import compiled, inlined, inner
 CONSUMING, PROBING, RECEIVING = 0, 1, 2
 NOBODY = -1
 EXPONENTIAL = -1.0
-"""In place of a spread: production times are exponential."""
+"""Stands in place of a spread: production times are exponential."""
 
 # Sums over one batch, in the order of `Net.sums`.
 WAITS, HOPS, PROBES, EMPTY, TIME, PRODUCING, CONSUMED = range(7)
@@ -173,7 +173,7 @@ def _pop(net: Net) -> int:
 
 @inner
 def _send_probe(net: Net, law: Law, i: int) -> None:
-    """To a producer by consumer i's access probabilities."""
+    """Send a probe to a producer that is drawn by consumer i's access probabilities."""
     row = net.row_of[i]
     draw = np.random.random()  # noqa: NPY002
     if net.visited.shape[0] > 0:
@@ -270,8 +270,9 @@ def begin_batch(net: Net, seed: int) -> None:
 
 @compiled
 def advance(net: Net, law: Law, objects: int, events: int) -> int:
-    """Until so many objects have reached their consumers, but no more than so many events: the
-    objects that are still to come. Called again with these, it goes on as if it had not stopped."""
+    """Go on until so many objects have reached their consumers, but for no more than so many
+    events. Returns how many objects are still to come. Called again with these, it goes on as if it
+    had not stopped."""
     producers = len(net.rates)
     for _ in range(events):
         if objects == 0:

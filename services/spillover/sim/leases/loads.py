@@ -19,7 +19,7 @@ USUAL_LOAD = 100.0
 
 
 def skewed_loads(partitions: int) -> list[float]:
-    """In units of work per normal lease time."""
+    """Returns loads in units of work per normal lease time."""
     harmonic = sum(1.0 / k for k in range(1, partitions + 1))
     return [USUAL_LOAD * partitions / (harmonic * k) for k in range(1, partitions + 1)]
 
@@ -38,7 +38,7 @@ def check_loads(loads: Sequence[float], noise: float, partitions: int) -> None:
 
 
 class Work:
-    """Of all partitions. Without loads, no handler reports anything."""
+    """The work of all partitions. Without loads, no handler reports anything."""
 
     def __init__(
         self, loads: Sequence[float] | None, noise: float, normal_lease_ms: float, random: Random
@@ -48,7 +48,8 @@ class Work:
         self._normal_lease_ms = normal_lease_ms
         self._random = random
         self._told: dict[tuple[int, float], tuple[float, float]] = {}
-        """Of a handler's run, by partition and start: what it has reported, and up to when."""
+        """The reports of a handler's run, by partition and start: the reported work, and the time
+        up to which it is."""
 
     def done(self, partition: int, from_ms: float, now_ms: float) -> float | None:
         """Returns all that the handler that began at `from_ms` has reported; what it adds to it now

@@ -111,7 +111,6 @@ class SimMember:
             machine if look_on is None else _Watched(machine, look_on),
             self._clockwork,
             self._interpreters,
-            lambda _: None,  # it comes out of the run
             catch_up_s_max=0.0,
         )
         self._driver.start(ev.TimerFired())
@@ -195,7 +194,7 @@ class SimMember:
             (*pair, around.work.done(tenure.partition, tenure.from_ms, around.now_ms))
             for pair, tenure in self._tenures.items()
         ]
-        self._driver.answer(ev.WorkMeasured(work))
+        self.feed(ev.WorkMeasured(work))
 
     # --- renewals ------------------------------------------------------------------------------
 
@@ -236,7 +235,7 @@ class SimMember:
         self._next_renewal(1.0 - RENEWAL_JITTER * around.phases.random())
 
     def _next_renewal(self, periods: float) -> None:
-        """So many periods from now, and not when it was planned before."""
+        """Plan the next renewal so many periods from now, and not when it was planned before."""
         self._renewals += 1
         period_ms = self._around.times.renewal_period_ms * periods / self._clockwork.rate
         self._around.timer(self._me, period_ms, self._renew, self._renewals)
@@ -323,7 +322,7 @@ class Group:
         )
 
     def _random(self, node: int) -> Random:
-        """Of the next life."""
+        """Returns the random numbers of the node's next life."""
         self._lives += 1
         return stream(self._seed, f"lease-member/{node}/{self._lives}")
 

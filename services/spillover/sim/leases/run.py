@@ -23,7 +23,7 @@ from spillover.sim.leases.watch import Tenure, Watch
 from spillover.sim.leases.world import Surroundings, Troubles
 
 STARTS = ("balanced", "one-node", "empty")
-"""Who serves what at 0: all nodes in turn, node 0 everything, or nobody anything."""
+"""The holders at 0: all nodes in turn, node 0 of everything, or nobody of anything."""
 
 CHALLENGES = ("all", "one")
 """Step 1 of the blog's rule: each partition that a node does not serve, or one of them, drawn."""
@@ -31,7 +31,7 @@ CHALLENGES = ("all", "one")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseScene:
-    """What is simulated. A period is one normal lease time; nodes are given by index."""
+    """The scene of a simulation. A period is one normal lease time; nodes are given by index."""
 
     nodes: int
     partitions: int
@@ -45,7 +45,7 @@ class LeaseScene:
     loads: Sequence[float] | None = None
     """Work of each partition per normal lease time; None: no handler reports any."""
     load_noise: float = 0.0
-    """By what share, either way, handlers report it wrong."""
+    """The share, either way, by which handlers report their load wrong."""
     times: LeaseTimes = field(default_factory=LeaseTimes)
     troubles: Troubles = field(default_factory=Troubles)
 
@@ -99,7 +99,8 @@ class LeaseScene:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRun:
-    """What came out. `moves_ms` are the instants of the moves, `tenures` who ran what when."""
+    """The result of a run. `moves_ms` are the instants of the moves, `tenures` say which node ran
+    what when."""
 
     moves: int
     moves_min: int | None
@@ -125,7 +126,7 @@ class LeaseRun:
     """The most loaded living node at the end, over the mean of the living; None without loads."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Contract section 3, and a little more."""
+        """Returns the object that `sim leases --json` prints."""
         return {
             "moves": self.moves,
             "moves_min": self.moves_min,
@@ -177,7 +178,8 @@ def run_leases(
 def _makers(
     scene: LeaseScene, around: Surroundings, seed: int, journal: Journal | None
 ) -> tuple[Callable[[int], SimMember], Callable[[], None]]:
-    """What makes a life of a node, and what makes their store lose everything."""
+    """Returns the function that makes a life of a node, and the one that makes their store lose
+    everything."""
     group = Group(scene.partitions, around, seed, journal, scene.balance)
     if scene.rule == "blog":
         blog = BlogStore()

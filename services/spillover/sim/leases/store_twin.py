@@ -40,7 +40,7 @@ from spillover.policy.leases import (
 
 @dataclass(slots=True)
 class _Group:
-    """What is stored once: as `:group` in Redis."""
+    """The values that are stored once, as in `:group` in Redis."""
 
     partitions: int
     rule: str
@@ -238,6 +238,9 @@ class LeaseTwin:
             self._eras += 1
             group = self._group = _Group(*wanted, f"era{self._eras}", self._server)
             self._forget_the_future(now_ms)
+        grace_longest_ms = now_ms + self._times.max_lease_ms
+        if group.grace_to_ms is not None and group.grace_to_ms > grace_longest_ms:
+            group.grace_to_ms = grace_longest_ms
         is_known_otherwise = self._known.get(node, "") not in ("", group.era)
         if (is_moved or is_known_otherwise) and group.grace_to_ms is None:
             group.grace_to_ms = now_ms + self._times.max_lease_ms
@@ -261,7 +264,8 @@ class LeaseTwin:
     def _kept(
         self, now_ms: float, partition: int, node: str, epoch: int, *, is_new: bool
     ) -> Allocation | None:
-        """What is stored, to be renewed, or what the store forgot; see lua/renew.lua."""
+        """Returns the stored lease to be renewed, or one that the store forgot; see
+        lua/renew.lua."""
         stored = self.allocations.get(partition)
         if stored is None or epoch > stored.epoch:
             grab = self.grabs.get(partition)

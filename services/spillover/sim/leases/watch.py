@@ -1,4 +1,4 @@
-"""What the lease simulation sees from outside: which node ran which partition when.
+"""The lease simulation as seen from outside: which node ran which partition when.
 
 The watcher takes no part: the nodes tell it when a handler starts and stops, and until when it may
 act. Moves, standstills and double ownership are reckoned from that alone, alike for every rule.
@@ -21,8 +21,8 @@ class Tenure:
     from_ms: float
     to_ms: float = math.inf
     fenced_ms: float = math.inf
-    """From here on the holder itself knows that it may not act any more. A rule without leases
-    that the holder watches over never fences: infinite."""
+    """The instant from which on the holder itself knows that it may not act any more. A rule
+    without leases that the holder watches over never fences: infinite."""
 
     @property
     def entitled_to_ms(self) -> float:
@@ -84,7 +84,7 @@ class Watch:
 
 
 def _longest_gap_ms(tenures: list[Tenure], end_ms: float) -> float:
-    """Of 0..end, the longest stretch that no tenure covers."""
+    """Returns the longest stretch of 0..end that no tenure covers."""
     longest = 0.0
     covered_ms = 0.0
     for tenure in tenures:

@@ -1,4 +1,5 @@
-"""What surrounds the nodes of the lease simulation: the way to the store, channels, stalls, faults.
+"""The surroundings of the nodes of the lease simulation: the way to the store, channels, stalls,
+faults.
 
 Calls to the store are carried out one at a time, each at its own instant, as Redis does; they are
 slow at worst. Channel messages are hints: they come late, in any order, twice or never. A stalled
@@ -18,12 +19,12 @@ from spillover.sim.leases.loads import Work
 from spillover.sim.leases.watch import Watch
 
 TIMEOUT_MS = 2_000.0
-"""Who asks the store in vain learns so after this."""
+"""A node that asks the store in vain learns so after this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Troubles:
-    """What goes wrong; nothing unless said. Nodes are given by index."""
+    """The troubles of a run; by default there are none. Nodes are given by index."""
 
     stall_ms: Mapping[int, float] = field(default_factory=dict)
     """Adds uniform 0..stall to each reaction of the node."""
@@ -40,7 +41,8 @@ class Troubles:
     handler_stop_ms: float = 1_000.0
     """A handler that is told to stop does so within uniform 0..this."""
     pause_ms: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    """From when to when a node does nothing at all; what reaches it in between waits."""
+    """The instants from and to which a node does nothing at all; what reaches it in between
+    waits."""
     drain_ms: Mapping[int, float] = field(default_factory=dict)
     """When a node is told to hand everything over and to leave."""
     rejoin_ms: Mapping[int, float] = field(default_factory=dict)
@@ -48,7 +50,8 @@ class Troubles:
     clock_rate: Mapping[int, float] = field(default_factory=dict)
     """How fast a node's own clock runs, if not as the store's: 1.01 is 1 % fast."""
     outage_ms: Sequence[tuple[float, float]] = ()
-    """From when to when the store does nothing; who asks learns so after `TIMEOUT_MS`."""
+    """The instants from and to which the store does nothing; who asks learns so after
+    `TIMEOUT_MS`."""
     flush_ms: Sequence[float] = ()
     """When the store loses all that it knows."""
     answers_lost: float = 0.0
@@ -60,7 +63,7 @@ class Troubles:
 
 
 class Node(Protocol):
-    """What the surroundings call."""
+    """A node, as its surroundings call it."""
 
     def start(self) -> None: ...
     def drain(self) -> None: ...
@@ -135,13 +138,13 @@ class Surroundings:
         return self._stops.random() * self.troubles.handler_stop_ms
 
     def publish_challenge(self, partition: int) -> None:
-        """On the channel grab-lease, to all, the sender included."""
+        """Publish on the channel grab-lease, to all, the sender included."""
         self.challenges += 1
         for i, node in enumerate(self.nodes):
             self._deliver(i, node.on_challenged, partition)
 
     def publish_allocated(self, partition: int) -> None:
-        """On the channel allocated-lease, to all."""
+        """Publish on the channel allocated-lease, to all."""
         for i, node in enumerate(self.nodes):
             self._deliver(i, node.on_allocated, partition)
 

@@ -16,9 +16,11 @@ from spillover.sim.membership.rebalancing import Step, least_moves
 from spillover.sim.membership.sessions import Sessions, client_name
 
 CONNECT_OVER_S = 12.0
-"""So that no node puts any of a thousand off, and the start is as it is meant."""
+"""Clients connect over this time, so that no node puts any of a thousand off, and the start is as
+it is meant."""
 BEYOND_S = 20.0
-"""After the wait of the last change: then all are where they will be."""
+"""A run goes on for this long after the wait of the last change: then all are where they will
+be."""
 
 
 def follow(

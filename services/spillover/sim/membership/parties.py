@@ -15,7 +15,7 @@ from spillover.core.membership.session_events import Event
 
 
 class Life(Enum):
-    """Of a node, as those who call it see it."""
+    """The life of a node, as its callers see it."""
 
     UP = "up"
     DOWN = "down"
@@ -32,7 +32,7 @@ class Stream:
     node: SimNode
     attempt: int
     life: int
-    """Of the node, when it was asked for."""
+    """The node's life when it was asked for."""
     is_session: bool = False
     is_heard: bool = False
     """The client knows that it is one."""
@@ -77,7 +77,7 @@ class SimClient:
         self.machine = machine
         self.streams: dict[int, Stream] = {}
         self.session: Stream | None = None
-        """What it uses."""
+        """The session that it uses."""
         self.woken_s = math.inf
         """When it will be looked after next."""
         self.moves = 0
@@ -89,7 +89,7 @@ class SimClient:
 
 
 class Looker:
-    """Is told what happens; a checker is one."""
+    """Hears what happens; a checker is one."""
 
     def connecting(self, client: SimClient, now_s: float) -> None: ...
     def after(self, client: SimClient, event: Event, now_s: float) -> None: ...

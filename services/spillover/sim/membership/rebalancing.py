@@ -47,7 +47,7 @@ class Step:
         return sum(self.clients.values()) / len(self.servers)
 
     def as_dict(self) -> dict[str, Any]:
-        """One of `steps` in contract section 3."""
+        """Returns one of the `steps` that `sim rebalance --json` prints."""
         return {
             "servers": list(self.servers),
             "moved": self.moved,
@@ -127,7 +127,7 @@ class _Crowd(Protocol):
     """All clients under one rule."""
 
     servers: list[str]
-    """By client."""
+    """The server of each client."""
 
     def follow(self, number: int) -> int:
         """Each client decides about the list of this number; how many moved."""

@@ -32,13 +32,13 @@ from spillover.sim.engine.world import World, stream
 from spillover.sim.membership.parties import Life, Looker, SimClient, SimNode, Stream
 
 SILENCE_S = 40.0
-"""After which a client takes a silent session for lost."""
+"""A client takes a session for lost that was silent for this long."""
 FULL_WAIT_S = 15.0
 PARTING_S = 1.0
-"""As live nodes and clients have them."""
+"""This and FULL_WAIT_S are as live nodes and clients have them."""
 
 CONNECTS_PER_S, CONNECTS_BURST, SESSIONS_MAX = 100.0, 50, 10_000
-"""What nodes let in unless told otherwise, as topology files have it."""
+"""The limits of nodes by default, as topology files have them."""
 
 WAY_S = 0.01
 """A message takes from half to one and a half of that."""
@@ -65,7 +65,6 @@ class Sessions:
         starts: Sequence[str] = (),
         over_s: float = 0.0,
         looker: Looker | None = None,
-        kind: type[ClientSession] = ClientSession,
         way_s: float = WAY_S,
     ) -> None:
         self.world = world
@@ -74,7 +73,7 @@ class Sessions:
         self._looker = looker or Looker()
         self.nodes = {name: SimNode(name, letting_in) for name in names}
         self.listed = tuple(listed)
-        """Of the newest configuration."""
+        """The clusters of the newest configuration."""
         self.stamp = (0, "", 0)
         self.requests = {"done": 0, "lost": 0, "put elsewhere": 0}
         for node in self.nodes.values():
@@ -85,7 +84,7 @@ class Sessions:
             urls = [url_of(name) for name in listed]
             if starts:
                 urls.sort(key=url_of(starts[number]).__ne__)
-            machine = kind(
+            machine = ClientSession(
                 client_name(seed, number), urls, stream(seed, f"client {number}"),
                 rule=rule, virtual_nodes=virtual_nodes, change_wait_s=change_wait_s,
                 in_order=bool(starts),
@@ -250,8 +249,8 @@ class Sessions:
         self._tell(one, Connected(one.attempt, node.clients.told(rank, 0.0)))
 
     def _answer(self, one: Stream, event: Event) -> None:
-        """What ends an attempt or a session, or what is said in it, comes to the client, if it
-        still listens."""
+        """Bring the client the end of an attempt or a session, or a message in it, if it still
+        listens."""
         if not one.at_client:
             return
         ends = isinstance(event, (NotReached, Lost))

@@ -1,4 +1,4 @@
-"""What engines say of clusters that they do not know: those with unlike servers."""
+"""The complaint of engines about clusters that they do not know: those with unlike servers."""
 
 from __future__ import annotations
 

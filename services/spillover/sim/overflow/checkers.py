@@ -27,6 +27,7 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.pools import unlike_servers
 from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
@@ -94,17 +95,17 @@ class _Life:
         self.answering: set[int] = set()
         """Refs of visits whose answer has begun."""
         self.tickets = 0
-        pool = cluster.pool
-        self.pool = None if pool is None else PoolChecker(pool, cluster.machine.servers)
+        pool, servers = cluster.pool, unlike_servers(cluster.machine.servers)
+        self.pool = None if pool is None or servers is None else PoolChecker(pool, servers)
         self.lines: defaultdict[str | None, deque[tuple[int, int]]] = defaultdict(deque)
         """Tickets and refs in the order in which they queued, those that have left included; by
         type where servers are unlike."""
         self.places: dict[int, int] = {}
-        """By ref: its ticket, the newest if it queued again."""
+        """The ticket of each visit, by ref: the newest if it queued again."""
         self.queued: set[int] = set()
         """Refs that have stood in the queue."""
         self.requests: dict[int, tuple[Request, float, bool]] = {}
-        """By ref: what came, until when, and whether from a client."""
+        """What came, until when, and whether from a client, by ref."""
 
     def line_of(self, kind: str) -> str | None:
         """Returns the key of the line in which requests of this type stand; None without one."""
@@ -191,7 +192,7 @@ class Checker:
     # --- machines -----------------------------------------------------------------------------
 
     def before(self, cluster: FaultyCluster, event: Any, now_s: float) -> None:
-        """Of a `faulty_cluster.Watch`."""
+        """Look before an event is handled (`faulty_cluster.Watch`)."""
         self.seen[type(event).__name__] += 1
         if type(event) is ev.NotStarted:
             life = self._life_of(cluster)
@@ -214,7 +215,7 @@ class Checker:
                 self._fail(what, now_s, cluster)
 
     def after(self, cluster: FaultyCluster, event: Any, now_s: float, commands: list[Any]) -> None:
-        """Of a `faulty_cluster.Watch`."""
+        """Look at what an event has come to (`faulty_cluster.Watch`)."""
         life = self._life_of(cluster)
         for command in commands:
             kind = type(command)
@@ -311,7 +312,7 @@ class Checker:
         event: Any,
         now_s: float,
     ) -> None:
-        """Of one that has begun, which the deadline does not bound any more."""
+        """Check the end of an answer that has begun, which the deadline does not bound any more."""
         is_whole = isinstance(event, ev.ServiceEnded | ev.ForwardAnswered)
         if isinstance(command, ev.Refuse):
             self._fail(f"{request.id} is refused although it answers", now_s, cluster)
@@ -364,6 +365,6 @@ class Checker:
 
 
 def is_used(machine: NodeMachine) -> list[bool]:
-    """By neighbor: whether it accepts. One that has failed and has had no work since, which would
-    tell, may stay degraded."""
+    """Returns whether each neighbor accepts. One that has failed and has had no work since, which
+    would tell, may stay degraded."""
     return [neighbor.accepting or neighbor.degraded for neighbor in machine.neighbors]

@@ -1,10 +1,14 @@
-"""Has the faults of a schedule happen to a simulated federation."""
+"""A federation in which things may go wrong is built here, and the faults of a schedule happen to
+it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
+from spillover.core.overflow import events as ev
 from spillover.model.faults import (
+    IN,
     ClusterFault,
     Direction,
     Fault,
@@ -13,10 +17,84 @@ from spillover.model.faults import (
     TokensFault,
 )
 from spillover.model.ids import ClusterId
-from spillover.sim.engine.world import World
-from spillover.sim.overflow.faulty_cluster import FaultyCluster
-from spillover.sim.overflow.faulty_pool_cluster import FaultyPoolCluster
-from spillover.sim.overflow.network import Channel
+from spillover.model.topology import Cluster, Topology
+from spillover.model.unlike_servers import UnlikeServers
+from spillover.sim.engine.world import World, stream
+from spillover.sim.overflow.faulty_cluster import FaultyCluster, Watch
+from spillover.sim.overflow.network import Channel, build_channels
+from spillover.sim.overflow.pool_servers import PoolServers
+
+
+class FaultyPoolCluster(FaultyCluster):
+    """A cluster with a pool of unlike servers that may go wrong, over all of its lives: all of it
+    as any cluster, and one server by itself. A server that is *down* fails what it runs, and runs
+    nothing until it is up."""
+
+    def _make_servers(self, cluster: Cluster, world: World, seed: int) -> PoolServers:
+        pool = cast("UnlikeServers", cluster.pool)
+        random, service_s = stream(seed, f"failing/{cluster.id}"), cluster.service_ms / 1e3
+        self.pool_servers = PoolServers(world, self.clock, random, pool, service_s, self.feed)
+        self.servers_out: set[str] = set()
+        """Ids of those that an operator has taken out."""
+        return self.pool_servers
+
+    @property
+    def sound(self) -> bool:
+        return super().sound and not self.servers_out
+
+    def restart(self) -> None:
+        """Begin another life; what an operator has said in the one before is forgotten, and that a
+        server is down is found out at once."""
+        self.servers_out.clear()
+        super().restart()
+        for number in sorted(self.pool_servers.down):
+            self.feed(ev.ServersDown(number))
+
+    def take_down(self, server: str) -> None:
+        """Have a server fail what it runs, and run nothing until `bring_up`."""
+        number = self.pool_servers.number[server]
+        self.pool_servers.down.add(number)
+        self.deliver(self._lose, number)
+
+    def _lose(self, number: int) -> None:
+        self.feed(ev.ServersDown(number))
+        self.pool_servers.lose(number)
+
+    def bring_up(self, server: str) -> None:
+        """Have a server that was down run jobs again."""
+        number = self.pool_servers.number[server]
+        self.pool_servers.down.discard(number)
+        self.deliver(self.feed, ev.ServersUp(number))
+
+    def set_tokens(self, fault: TokensFault) -> None:
+        """Have an operator change limits, and take servers out or back in."""
+        self.deliver(self._set_tokens, fault)
+
+    def _set_tokens(self, fault: TokensFault) -> None:
+        for server, said in fault.servers:
+            (self.servers_out.discard if said == IN else self.servers_out.add)(server)
+        servers_in = {server: said == IN for server, said in fault.servers}
+        self.feed(ev.TokensSet(dict(fault.classes), servers_in))
+
+
+def build_faulty_federation(
+    topology: Topology, world: World, seed: int, watch: Watch | None = None
+) -> tuple[dict[ClusterId, FaultyCluster], dict[Direction, Channel]]:
+    """Returns all clusters of a topology, joined by its links, all up and heard by their neighbors;
+    and the channels of the links."""
+    clusters = {
+        each.id: (FaultyCluster if each.pool is None else FaultyPoolCluster)(
+            topology, each.id, world, seed, watch
+        )
+        for each in topology.clusters
+    }
+    channels = build_channels(topology, world, seed)
+    for cluster in clusters.values():
+        cluster.connect(clusters, channels)
+    for cluster in clusters.values():
+        for end in cluster.ends.values():
+            end.listener.begin()
+    return clusters, channels
 
 
 class Faults:
@@ -43,7 +121,7 @@ class Faults:
 
     @property
     def longest_delay_s(self) -> float:
-        """Of the links as they are now, one way."""
+        """Returns the longest delay of the links as they are now, one way."""
         return max((channel.delay_s for channel in self._channels.values()), default=0.0)
 
     def _happen(self, fault: Fault) -> None:
@@ -69,10 +147,12 @@ def _happen_to(cluster: FaultyCluster, fault: ClusterFault) -> None:
             cluster.pause()
         case "resume":
             cluster.resume()
-        case "slow":
-            cluster.servers.trouble(fault.server).slowness = fault.factor
         case "clock":
             cluster.set_clock(fault.rate, fault.offset_ms / 1e3)
+        case "swallows" | "late" | "hangs":
+            cluster.door.change(fault)
+        case "slow":
+            cluster.servers.trouble(fault.server).slowness = fault.factor
         case "failing":
             cluster.servers.trouble(fault.server).fail(fault)
 

@@ -6,6 +6,7 @@ The machine is the same; what is around it behaves as a process, its kernel and 
   more. A *restart* is another life: a new epoch by the wall clock, a random stream of its own.
 - A *paused* cluster does nothing, nor do its services; what reaches it waits in its kernel. Once it
   goes on, the machine is first told what it has slept through, as by `core.driver`.
+- What neighbors hand it goes through its `door`, where it may be lost without a word.
 - What goes wrong with its services is in `faulty_servers`.
 
 Without any fault it does what `federation.SimCluster` does, at the same instants.
@@ -17,18 +18,20 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from spillover.core.driver import CATCH_UP_S_MAX
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.link import Disconnected, LinkMachine
 from spillover.core.overflow.machine import NodeMachine
-from spillover.model.faults import Direction
+from spillover.model.faults import ClusterFault, Direction
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.engine.clock import Clock
+from spillover.sim.engine.timers import ClockTimers
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faulty_link import FaultyLink, Leg
 from spillover.sim.overflow.faulty_servers import FaultyServers
@@ -88,14 +91,12 @@ class FaultyCluster(SimCluster):
         self.clock = Clock(world)
         self.life = 1
         self.started_s = 0.0
-        """By its own clock: when this life began."""
+        """The instant, by its own clock, at which this life began."""
         self.alive = True
         self.paused = False
+        self.door = Door(stream(seed, f"door/{cluster_id}"))
         self.servers: Services = self._make_servers(topology.cluster(cluster_id), world, seed)
-        self._alarm = 0
         self._last_s = 0.0
-        self._handling = False
-        self._inbox: deque[Any] = deque()
         self._kernel: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         """What has reached the paused cluster."""
         self._clients: dict[int, Callable[[], None]] = {}
@@ -105,7 +106,7 @@ class FaultyCluster(SimCluster):
         """All there are, neighbors or not."""
         self._channels: Mapping[Direction, Channel] = {}
         self.ends: dict[int, End] = {}
-        """By the neighbors' handles."""
+        """The ends of links, by the neighbors' handles."""
         self.readers: dict[ClusterId, tuple[Listener, int]] = {}
         """Who hears the reports: the listener, and the stream it listens on."""
         super().__init__(topology, cluster_id, world, seed)
@@ -128,6 +129,9 @@ class FaultyCluster(SimCluster):
         settings = replace(self._settings, epoch=self.clock.epoch())
         return NodeMachine(settings, self._neighbors, stream(self._seed, name), self.started_s)
 
+    def _make_timers(self) -> ClockTimers:
+        return ClockTimers(self._world, self.clock, lambda: self.alive and not self.paused)
+
     def _make_ends(self) -> None:
         self._random = stream(self._seed, f"streams/{self.id}/{self.life}")
         self.ends, self.readers = {}, {}
@@ -146,7 +150,7 @@ class FaultyCluster(SimCluster):
     def sound(self) -> bool:
         """Returns whether it is as if nothing had ever gone wrong, what its clocks show aside."""
         stands = not self.alive or self.paused
-        return not stands and self.servers.sound and self.clock.rate == 1.0
+        return not stands and self.servers.sound and self.door.sound and self.clock.rate == 1.0
 
     def _is_well(self) -> bool:
         _, failure = self.servers.trouble().begin(0.0)
@@ -208,66 +212,21 @@ class FaultyCluster(SimCluster):
         elif self.alive:
             happen(*args)
 
-    def feed(self, event: Any) -> None:
-        """Hand in an event, after those that are being handled. Nothing reaches the dead."""
-        if not self.alive:
-            return
-        self._inbox.append(event)
-        if self._handling:
-            return
-        self._handling = True
-        while self._inbox:
-            self._handle(self._inbox.popleft(), self.clock.now_s())
-        self._handling = False
-        self._arm()
-
-    def _handle(self, event: Any, now_s: float) -> None:
+    def handle(self, event: Any, now_s: float) -> list[ev.Command]:
         self._last_s = now_s = max(self._last_s, now_s)
         if self._watch is not None:
             self._watch.before(self, event, now_s)
-        commands = self.machine.handle(event, now_s)
+        commands = super().handle(event, now_s)
         if self._watch is not None:
             self._watch.after(self, event, now_s, commands)
-        for command in commands:
-            self._interpreters[type(command)](command)
-        self.queue_length_max = max(self.queue_length_max, self.machine.queue_length)
-
-    # --- time ---------------------------------------------------------------------------------
-
-    def _arm(self) -> None:
-        deadline_s = self.machine.next_deadline()
-        if deadline_s < self._wake_s:
-            self._wake_s = deadline_s
-            self._alarm += 1
-            true_s = max(self._world.now_s, self.clock.true_s(deadline_s))
-            self._world.at(true_s, self._ring, self._alarm)
-
-    def _arm_anew(self) -> None:
-        self._wake_s = float("inf")
-        self._arm()
-
-    def _ring(self, alarm: int) -> None:
-        if alarm == self._alarm and self.alive and not self.paused:
-            due_s, self._wake_s = self._wake_s, float("inf")
-            self._wake_at(due_s)
-            self._arm()
-
-    def _wake_at(self, due_s: float) -> None:
-        """The machine takes the instant it was to be woken for, or a later one if it slept."""
-        now_s = self.clock.now_s()
-        self._handling = True
-        self._handle(ev.TimerFired(), due_s if now_s - due_s <= CATCH_UP_S_MAX else now_s)
-        while self._inbox:
-            self._handle(self._inbox.popleft(), now_s)
-        self._handling = False
+        return commands
 
     # --- faults -------------------------------------------------------------------------------
 
     def crash(self) -> None:
         """Lose everything, and let those who wait find out."""
         self.alive = self.paused = False
-        self._alarm += 1
-        self._wake_s = float("inf")
+        self._driver.close()
         for end in self.ends.values():
             end.link.close()
             end.listener.close()
@@ -297,7 +256,7 @@ class FaultyCluster(SimCluster):
 
     def _open(self) -> None:
         self._make_ends()
-        self._arm()
+        self.drive(self.machine)
         for end in self.ends.values():
             end.listener.connect()
 
@@ -310,19 +269,19 @@ class FaultyCluster(SimCluster):
         """Go on: first with what was due, then with what came meanwhile."""
         self.paused = False
         self.servers.resume()
-        while (due_s := self.machine.next_deadline()) <= self.clock.now_s():
-            self._wake_at(due_s)
+        while (due_s := self.machine.next_deadline()) <= (now_s := self.clock.now_s()):
+            self._driver.feed(ev.TimerFired(), due_s if now_s - due_s <= CATCH_UP_S_MAX else now_s)
         came, self._kernel = self._kernel, deque()
         for happen, args in came:
             self.deliver(happen, *args)
-        self._arm_anew()
+        self.drive(self.machine)
 
     def set_clock(self, rate: float, offset_s: float) -> None:
         """Have the clock run at this rate, and put the wall clock forward."""
         self.clock.set(rate, offset_s)
         self.servers.clock_was_set()
         if self.alive:
-            self._arm_anew()
+            self.drive(self.machine)
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -388,7 +347,7 @@ class FaultyCluster(SimCluster):
     def _disconnect(self, command: ev.Disconnect) -> None:
         """What is away there is given up. What came from there is answered over its own link."""
         end = self.ends.pop(command.neighbor)
-        end.link.obey(Disconnected())
+        end.link.feed(Disconnected())
         end.listener.close()
         self._end_stream(end.peer)
 
@@ -403,3 +362,46 @@ class FaultyCluster(SimCluster):
 
     def hear(self, cluster: ClusterId, said: object) -> None:
         """Another has said that of itself, if it is not None."""
+
+
+class Door:
+    """The door at which neighbors hand a cluster their requests, and what goes wrong there. Reports
+    get through all the same: by that the cluster looks well. `random` draws what is lost."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._swallowed = 0.0
+        self._hanging = 0.0
+        self._hung: list[Leg] = []
+        self.late_s = 0.0
+        """How much later than it could the cluster answers."""
+
+    @property
+    def sound(self) -> bool:
+        """Returns whether nothing goes wrong."""
+        return not (self._swallowed or self._hanging or self.late_s)
+
+    def change(self, fault: ClusterFault) -> None:
+        """Have this go wrong from now on."""
+        match fault.action:
+            case "swallows":
+                self._swallowed = fault.share
+            case "late":
+                self.late_s = fault.late_ms / 1e3
+            case "hangs":
+                self._hanging = fault.share
+        if not self._hanging:
+            hung, self._hung = self._hung, []
+            for leg in hung:
+                leg.link.break_off(leg)
+
+    def swallows(self) -> bool:
+        """Returns whether a request that would arrive now never does."""
+        return self._swallowed > 0.0 and self._random.random() < self._swallowed
+
+    def keeps(self, leg: Leg) -> bool:
+        """Returns whether a request that is read now hangs from now on."""
+        if not self._hanging or self._random.random() >= self._hanging:
+            return False
+        self._hung.append(leg)
+        return True

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
+from spillover.model.faults import GIVEN_UP_AFTER_S
 from spillover.model.request import DONE, Answer
+from spillover.sim.engine.timers import WorldTimers
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.network import Channel, Message
 
@@ -54,7 +57,8 @@ class Leg:
 
 
 class FaultyLink:
-    """From `own` to `there`, for one life of `own`, and as long as that is its neighbor."""
+    """The link from `own` to `there`, for one life of `own`, and as long as that is its
+    neighbor."""
 
     def __init__(
         self,
@@ -70,14 +74,19 @@ class FaultyLink:
         self._out, self._back = channels
         self.machine = machine
         self._legs: dict[int, Leg] = {}
-        self._interpreters: dict[type, Callable[[Any], None]] = {
+        interpreters: dict[type, Callable[[Any], None]] = {
             link.LetGo: lambda command: self._hang_up(self._legs[command.ref]),
             link.Ended: self._ended,
             link.SendCancel: self._send_cancel,
             link.CancelLater: self._cancel_later,
-            link.GiveUp: lambda command: self.obey(link.GivenUp(command.ref)),
             link.Tell: lambda command: self._own.feed(command.event),
+            link.Reconnect: lambda command: self.reconnect(command.pause_s),
         }
+        self.feed: Callable[[Any], None]
+        self.feed = Driver[Any, Any](machine, WorldTimers(world), interpreters).feed
+        """Hands an event to the machine, and does what it says."""
+        self.reconnect: Callable[[float], None]
+        """Opens the stream of reports anew after a pause. Set by who listens."""
 
     def __len__(self) -> int:
         """Requests that are away."""
@@ -91,19 +100,10 @@ class FaultyLink:
         leg.way = self._out.send(partial(self._arrive, leg), partial(self._lost, leg))
 
     def recall(self, ref: int) -> None:
-        self.obey(link.Recalled(ref))
+        self.feed(link.Recalled(ref))
 
     def ask_cancel(self, ref: int) -> None:
-        self.obey(link.CancelAsked(ref))
-
-    def obey(self, event: Any) -> None:
-        """Do what the machine says of this event."""
-        for command in self.machine.handle(event):
-            self._interpreters[type(command)](command)
-
-    def on_reconnect(self, reconnect: Callable[[link.Reconnect], None]) -> None:
-        """Have this opened anew when the machine says so."""
-        self._interpreters[link.Reconnect] = reconnect
+        self.feed(link.CancelAsked(ref))
 
     def close(self) -> None:
         """The sender dies, and all of its connections are closed."""
@@ -135,7 +135,7 @@ class FaultyLink:
         if isinstance(event, ev.ResponseBegan):
             self._own.feed(event)
         elif not isinstance(event, ev.ForwardAnswered):
-            self.obey(event)
+            self.feed(event)
         elif self.machine.answered(event.ref):
             self._legs.pop(event.ref).over = True
             self._own.feed(event)
@@ -156,7 +156,9 @@ class FaultyLink:
         """The request is there. Where no process listens the kernel says so; one that stands still
         reads it later."""
         self.machine.left(leg.command.ref)
-        if self._there.alive:
+        if self._there.door.swallows():
+            self._world.at(self._world.now_s + GIVEN_UP_AFTER_S, self._lost, leg)
+        elif self._there.alive:
             self._there.foreign_requests[leg] = None
             self._there.deliver(self._read, leg)
         else:
@@ -167,6 +169,8 @@ class FaultyLink:
         """One that comes from no neighbor is refused: it surely has not run."""
         if leg.over:
             self._there.foreign_requests.pop(leg, None)
+            return
+        if self._there.door.keeps(leg):
             return
         command = leg.command
         mirror = self._there.machine.neighbors.index.get(self._own.id)
@@ -185,8 +189,23 @@ class FaultyLink:
         if leg.there is not None:
             self._there.when_begun(leg.there, partial(self._begin, leg))
 
+    def _late(self, leg: Leg, happen: Callable[..., None], *args: Any) -> None:
+        """Have the neighbor do it now, or so much later as it is late, if it still can."""
+        if late_s := self._there.door.late_s:
+            at_s = self._world.now_s + late_s
+            self._world.at(at_s, self._there.deliver, self._after_all, leg, happen, *args)
+        else:
+            happen(*args)
+
+    def _after_all(self, leg: Leg, happen: Callable[..., None], *args: Any) -> None:
+        if leg in self._there.foreign_requests:
+            happen(*args)
+
     def _begin(self, leg: Leg, so_far: ev.SoFar) -> None:
         leg.has_begun = True
+        self._late(leg, self._send_head, leg, so_far)
+
+    def _send_head(self, leg: Leg, so_far: ev.SoFar) -> None:
         if not leg.over:
             head = partial(self._head_came_back, leg, so_far)
             self._back.send(head, partial(self._break, leg))
@@ -205,7 +224,7 @@ class FaultyLink:
             self._send_back(leg, partial(self._leave, leg, link.Broken(leg.command.ref)))
             return
         came_back = partial(self._came_back, leg, answer, self._world.now_s)
-        self._send_back(leg, came_back)
+        self._late(leg, self._send_back, leg, came_back)
 
     def _refuse(self, leg: Leg, refusal: ev.Refuse) -> None:
         refused = link.Refused(leg.command.ref, refusal.load)
@@ -227,6 +246,12 @@ class FaultyLink:
     def _leave(self, leg: Leg, event: Any) -> None:
         self._there.foreign_requests.pop(leg, None)
         self._tell(leg, event)
+
+    def break_off(self, leg: Leg) -> None:
+        """The neighbor, which lives, closes the connection without an answer."""
+        if leg in self._there.foreign_requests:
+            del self._there.foreign_requests[leg]
+            self.reset(leg)
 
     def reset(self, leg: Leg) -> None:
         """The neighbor has died with the request: its kernel breaks the connection, or ours does,

@@ -18,8 +18,7 @@ from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, rare_collections
 from spillover.sim.overflow.checkers import SETTLE_S, Checker, Client, is_used
-from spillover.sim.overflow.faults import Faults
-from spillover.sim.overflow.faulty_federation import build_faulty_federation
+from spillover.sim.overflow.faults import Faults, build_faulty_federation
 from spillover.sim.overflow.federation import request_of
 from spillover.sim.overflow.outcome import OverflowRun, new_run, sum_up
 
@@ -46,7 +45,7 @@ def run_faulty_overflow(
     keyed: bool,
     replay: str,
 ) -> OverflowRun:
-    """As `overflow.run_overflow`, which see."""
+    """Run a federation over a schedule with faults, as `run.run_overflow` does without."""
     faults.check(topology)
     started_s = time.perf_counter()
     checker = Checker(seed, topology.max_hops, replay=replay) if check else None

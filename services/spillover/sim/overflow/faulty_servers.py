@@ -34,13 +34,13 @@ class Service:
     head_s: float | None = None
     """When its answer begins, in true time; None if that has begun, or comes as a whole."""
     head_left_s: float = 0.0
-    """As `left_s`."""
+    """What `left_s` is to the end of the answer, this is to its head."""
 
 
 class FaultyServers:
-    """What runs at one cluster; `tell` hears how each service ended, unless it was stopped before.
-    `random` draws which ones fail, `heads` when their answers begin: None where they come as a
-    whole."""
+    """The servers of one cluster; `tell` hears how each service ended, unless it was stopped
+    before. `random` draws which ones fail, `heads` when their answers begin: None where they come
+    as a whole."""
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 from typing import Any, cast
 
+from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
@@ -24,6 +25,7 @@ from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Cluster, Topology
 from spillover.model.unlike_servers import UnlikeServers
 from spillover.sim.engine.clock import Clock
+from spillover.sim.engine.timers import WorldTimers
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.pool_servers import PoolServers
 
@@ -51,7 +53,13 @@ class Link:
 
 
 class SimCluster:
-    """One cluster: its machine, and what it has under way."""
+    """One cluster: its machine, and what it has under way. Its driver drives the machine through
+    it (`handle`)."""
+
+    next_deadline: Callable[[], float]
+    check: Callable[[], None]
+    machine: NodeMachine
+    _driver: Driver[Any, Any]
 
     def __init__(self, topology: Topology, cluster_id: ClusterId, world: World, seed: int) -> None:
         self.id = cluster_id
@@ -62,21 +70,23 @@ class SimCluster:
         self._seed = seed
         self._settings = NodeSettings.of(topology, cluster_id)
         self._neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster_id)]
-        self.machine = self._make_machine()
         self._refs = 0
         self._waiting: dict[int, tuple[OnAnswer, OnRefusal]] = {}
         self._on_begun: dict[int, OnBegun] = {}
         """Who hears that an answer begins, by ref: neighbors where requests pass through."""
         self._heads = heads_of(self._cluster, seed)
         self._serving: set[int] = set()
-        self._forwards: dict[int, int] = {}
-        """Refs of what is away: here, and at the neighbor that has accepted it."""
+        self._forwards: dict[tuple[int, int], int] = {}
+        """The refs of what is away at the neighbor that has accepted it, by its handle and the ref
+        here."""
+        self._away: dict[int, ev.Forward] = {}
+        """What is waited for, by ref: a request that was recalled may be away elsewhere by now."""
         self.federation: Mapping[ClusterId, SimCluster] = {}
         self._ways: dict[int, Link] = {}
-        """By the neighbors' handles."""
+        """The links by the neighbors' handles."""
         self.queue_length_max = 0
         self.reports = 0
-        self._wake_s = float("inf")
+        self._timers = self._make_timers()
         self._interpreters: dict[type, Callable[[Any], None]] = {
             ev.Accepted: lambda _: None,
             ev.Start: self._start,
@@ -96,11 +106,21 @@ class SimCluster:
             ev.JoinRefused: lambda _: None,
             ev.Disconnect: self._disconnect,
         }
-        self._arm()
+        self.drive(self._make_machine())
 
     def _make_machine(self) -> NodeMachine:
         random = stream(self._seed, f"node/{self.id}")
         return NodeMachine(self._settings, self._neighbors, random, self._world.now_s)
+
+    def _make_timers(self) -> WorldTimers:
+        return WorldTimers(self._world)
+
+    def drive(self, machine: NodeMachine) -> None:
+        """Drives this machine from now on, and wakes it when it is due next."""
+        self.machine = machine
+        self.next_deadline, self.check = machine.next_deadline, machine.check
+        self._driver = Driver(self, self._timers, self._interpreters)
+        self._driver.start(ev.TimerFired())
 
     def submit(
         self, request: Request, deadline_s: float, on_answer: OnAnswer, on_refusal: OnRefusal
@@ -134,24 +154,15 @@ class SimCluster:
 
     def feed(self, event: Any) -> None:
         """Hand an event to the machine and carry out what it commands."""
-        machine, interpreters = self.machine, self._interpreters
-        for command in machine.handle(event, self._world.now_s):
-            interpreters[type(command)](command)
-        queue_length = machine.queue_length
+        self._driver.feed(event)
+
+    def handle(self, event: Any, now_s: float) -> list[ev.Command]:
+        """Returns what the machine commands. To be called by the driver alone."""
+        commands = self.machine.handle(event, now_s)
+        queue_length = self.machine.queue_length
         if queue_length > self.queue_length_max:  # noqa: PLR1730 - a call less per event
             self.queue_length_max = queue_length
-        self._arm()
-
-    def _arm(self) -> None:
-        deadline_s = self.machine.next_deadline()
-        if deadline_s < self._wake_s:
-            self._wake_s = deadline_s
-            self._world.at(deadline_s, self._wake, deadline_s)
-
-    def _wake(self, armed_s: float) -> None:
-        if armed_s == self._wake_s:
-            self._wake_s = float("inf")
-            self.feed(ev.TimerFired())
+        return commands
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -197,6 +208,7 @@ class SimCluster:
     def _forward(self, command: ev.Forward) -> None:
         way, ref = self._ways[command.neighbor], command.ref
         delay_s = way.delay_s
+        self._away[ref] = command
 
         def answered(answer: Answer) -> None:
             come_back(ev.ForwardAnswered(ref, answer, delay_s, delay_s))
@@ -206,12 +218,12 @@ class SimCluster:
 
         def begun(so_far: ev.SoFar) -> None:
             event = ev.ResponseBegan(ref, 0.0, so_far, delay_s)
-            self._world.at(self._world.now_s + delay_s, self._came_back, way, event)
+            self._world.at(self._world.now_s + delay_s, self._came_back, way, command, event)
 
         def come_back(event: Any) -> None:
             if way.is_open:
-                self._forwards.pop(ref, None)
-                self._world.at(self._world.now_s + delay_s, self._came_back, way, event)
+                self._forwards.pop((command.neighbor, ref), None)
+                self._world.at(self._world.now_s + delay_s, self._came_back, way, command, event)
 
         def arrive() -> None:
             if not way.is_open:
@@ -223,30 +235,33 @@ class SimCluster:
                 command.request, command.deadline_s, way.mirror, answered, refused, command
             )
             if there is not None:
-                self._forwards[ref] = there
+                self._forwards[command.neighbor, ref] = there
                 way.peer.when_begun(there, begun)
 
         self._world.at(self._world.now_s + delay_s, arrive)
 
-    def _came_back(self, way: Link, event: Any) -> None:
-        if way.is_open:
+    def _came_back(self, way: Link, command: ev.Forward, event: Any) -> None:
+        if way.is_open and self._away.get(command.ref) is command:
+            if not isinstance(event, ev.ResponseBegan):
+                del self._away[command.ref]
             self.feed(event)
 
     def _recall(self, command: ev.Recall) -> None:
+        self._away.pop(command.ref, None)
         if (way := self._ways.get(command.neighbor)) is not None:
-            self._world.at(self._world.now_s + way.delay_s, self._recalled, way, command.ref)
+            self._world.at(self._world.now_s + way.delay_s, self._recalled, way, command)
 
-    def _recalled(self, way: Link, ref: int) -> None:
-        there = self._forwards.pop(ref, None)
+    def _recalled(self, way: Link, command: ev.Recall) -> None:
+        there = self._forwards.pop((command.neighbor, command.ref), None)
         if there is not None:
             way.peer.feed(ev.Cancelled(there))
 
     def _ask_cancel(self, command: ev.AskCancel) -> None:
         if (way := self._ways.get(command.neighbor)) is not None:
-            self._world.at(self._world.now_s + way.delay_s, self._cancel_asked, way, command.ref)
+            self._world.at(self._world.now_s + way.delay_s, self._cancel_asked, way, command)
 
-    def _cancel_asked(self, way: Link, ref: int) -> None:
-        there = self._forwards.get(ref)
+    def _cancel_asked(self, way: Link, command: ev.AskCancel) -> None:
+        there = self._forwards.get((command.neighbor, command.ref))
         if way.is_open and there is not None:
             way.peer.feed(ev.CancelAsked(there))
 
@@ -308,7 +323,8 @@ class SimCluster:
         way.is_open = False
         for visit in list(self.machine.register.visits.values()):
             if visit.state is VisitState.AWAY and visit.target.handle == command.neighbor:
-                there = self._forwards.pop(visit.ref, None)
+                self._away.pop(visit.ref, None)
+                there = self._forwards.pop((command.neighbor, visit.ref), None)
                 if there is not None:
                     ends_s = self._world.now_s + way.delay_s
                     self._world.at(ends_s, way.peer.feed, ev.Cancelled(there))

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.link import Reconnect, StreamBegun, StreamEnded, StreamHeard
+from spillover.core.overflow.link import StreamBegun, StreamEnded, StreamHeard
 from spillover.model.load import LoadReport
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.faulty_link import FaultyLink
@@ -37,7 +37,7 @@ class Listener:
         self._there = there
         self._link = link
         self._out, self._back = channels
-        link.on_reconnect(self.reconnect)
+        link.reconnect = self._reconnect
         self._stream = 0
         """Number of the stream that is open or being opened; what belongs to another is void."""
         self._last_s = 0.0
@@ -79,7 +79,7 @@ class Listener:
 
     def _new_stream(self) -> None:
         self._stream += 1
-        self._link.obey(StreamBegun())
+        self._link.feed(StreamBegun())
         self._last_s = self._world.now_s
         self._watch(self._stream)
 
@@ -98,7 +98,8 @@ class Listener:
     def _read(self, stream: int, event: Any) -> None:
         if stream == self._stream:
             self._last_s = self._world.now_s
-            self._link.obey(StreamHeard())
+            if not self._link.machine.has_heard:
+                self._link.feed(StreamHeard())
             self._own.feed(event)
 
     def _break_off(self, stream: int, said: object = None) -> None:
@@ -106,11 +107,10 @@ class Listener:
             return
         self._own.hear(self._there.id, said)
         self.close()
-        self._link.obey(StreamEnded())
+        self._link.feed(StreamEnded())
 
-    def reconnect(self, command: Reconnect) -> None:
-        """Of the link's machine."""
-        at_s = self._world.now_s + command.pause_s
+    def _reconnect(self, pause_s: float) -> None:
+        at_s = self._world.now_s + pause_s
         self._world.at(at_s, self._own.deliver, self._again, self._stream)
 
     def _again(self, stream: int) -> None:

@@ -5,24 +5,58 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.shadow import Shadow
+from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Refusal
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.statistics import summarize
 from spillover.model.topology import Topology
-from spillover.sim.engine.world import World
-from spillover.sim.overflow.by_type import TypeCounts, count_types
-from spillover.sim.overflow.federation import SimCluster
-from spillover.sim.overflow.told import run_as_dict
+
+if TYPE_CHECKING:
+    from spillover.sim.engine.world import World
+    from spillover.sim.overflow.federation import SimCluster
 
 PROGRESS_EVERY = 1000
 """Requests between two calls of `on_progress`."""
 
 REFUSED = "refused"
+
+_SHOWN_MAX = 8
+"""Types that a message names before it leaves the rest out."""
+
+Summary: TypeAlias = dict[str, float | None]
+"""A summary as `model.statistics.summarize` gives it."""
+
+
+@dataclass(slots=True)
+class TypeCounts:
+    """What came of the requests of one type, where servers are unlike; times are in ms."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    blocked: int = 0
+    """Refused because no server that fits had a token."""
+    system_time_ms: list[float] = field(default_factory=list)
+    queued_ms: list[float] = field(default_factory=list)
+    """How long they waited before their service began."""
+
+    def done(self, answer: Answer) -> None:
+        self.system_time_ms.append(answer.total_s * 1e3)
+        self.queued_ms.append(answer.queued_s * 1e3)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns what `per_type` has of it; `blocked` is a share."""
+        requests = self.outcomes.total()
+        return {
+            "requests": requests,
+            "outcomes": dict(self.outcomes),
+            "blocked": self.blocked / requests if requests else 0.0,
+            "system_time_ms": summarize(self.system_time_ms),
+            "queued_ms": summarize(self.queued_ms),
+        }
 
 
 @dataclass(slots=True)
@@ -34,8 +68,9 @@ class OverflowRun:
     system_time_ms: dict[ClusterId, list[float]]
     hops: dict[ClusterId, Counter[int]]
     outcomes: Counter[str] = field(default_factory=Counter)
-    """By kind: of `Outcome`, or REFUSED. Where things go wrong, also `unreachable` if nobody was
-    there to take it, and among the `unknown` those whose home died or said nothing for too long."""
+    """The number of requests by kind: of `Outcome`, or REFUSED. Where things go wrong, also
+    `unreachable` if nobody was there to take it, and among the `unknown` those whose home died or
+    said nothing for too long."""
     ended: int = 0
     """Requests that came to an outcome, refusals included."""
     queue_length_max: int = 0
@@ -45,9 +80,9 @@ class OverflowRun:
     """How many faults have happened."""
     wall_s: float = 0.0
     on_progress: Callable[[int], None] | None = None
-    """Is told how many have ended, each PROGRESS_EVERY."""
+    """Is called with how many have ended, each PROGRESS_EVERY."""
     types: dict[str, TypeCounts] = field(default_factory=dict)
-    """By type, where servers are unlike."""
+    """The counts of each type, where servers are unlike."""
     shadow: Shadow | None = None
     """The sums of the policy that was asked along, over all clusters; of one that was restarted,
     those since."""
@@ -77,7 +112,7 @@ class OverflowRun:
             self.on_progress(self.ended)
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the object of contract section 3, `sim overflow`."""
+        """Returns the object that `sim overflow --json` prints."""
         every_ms = [time_ms for times_ms in self.system_time_ms.values() for time_ms in times_ms]
         per_cluster = {c: summarize(times_ms) for c, times_ms in self.system_time_ms.items()}
         told = run_as_dict(self, "full", self.policy, summarize(every_ms), per_cluster)
@@ -120,3 +155,81 @@ def sum_up(
         run.shadow = Shadow(run.topology.shadow)
         for cluster in clusters.values():
             run.shadow.add(cluster.machine.decider.shadow_of(run.shadow.policy))
+
+
+def count_types(topology: Topology, schedule: Schedule) -> dict[str, TypeCounts]:
+    """Returns a place for the counts of each type that the schedule has, none of it counted yet;
+    nothing where servers are alike, which serve every type.
+
+    Raises InputError where neither a request's home nor a neighbor serves its type, as a node
+    would refuse it.
+    """
+    groups = topology.type_groups
+    if not groups.groups:
+        return {}
+    counts: dict[str, TypeCounts] = {}
+    checked = set()
+    for arrival in schedule:
+        home, kind = arrival.cluster, arrival.type
+        counts.setdefault(kind, TypeCounts())
+        if (home, kind) in checked:
+            continue
+        checked.add((home, kind))
+        near = [neighbor.id for neighbor in topology.neighbors(home)]
+        reached = groups.reached_from(home, near)
+        if kind not in reached and groups.plain.isdisjoint({home, *near}):
+            rest = ", ..." if len(reached) > _SHOWN_MAX else ""
+            expected = f"expected a type that cluster {home} or a neighbor serves"
+            shown = ", ".join(reached[:_SHOWN_MAX]) + rest
+            raise InputError("schedule", "type", f"{expected} ({shown}), got {kind!r}")
+    return counts
+
+
+class Run(Protocol):
+    """What there is to tell of a run of any engine, besides its system times."""
+
+    topology: Topology
+    hops: dict[ClusterId, Counter[int]]
+    outcomes: Counter[str]
+    ended: int
+    queue_length_max: int
+    reports: int
+    events: int
+    faults: int
+    wall_s: float
+
+
+def run_as_dict(
+    run: Run,
+    engine: str,
+    policy: str,
+    every_ms: Summary,
+    per_cluster_ms: Mapping[ClusterId, Summary],
+) -> dict[str, Any]:
+    """Returns the object that `sim overflow --json` prints, the same for every engine; the
+    summaries are of the system times, of all and by home cluster."""
+    all_hops: Counter[int] = sum(run.hops.values(), Counter())
+    answered = all_hops.total()
+    return {
+        "engine": engine,
+        "topology": run.topology.name,
+        "policy": policy,
+        "requests": run.ended,
+        "outcomes": dict(run.outcomes),
+        "faults": run.faults,
+        "system_time_ms": every_ms,
+        "per_cluster": {
+            cluster: {"system_time_ms": summary, "hops": _hops_as_dict(run.hops[cluster])}
+            for cluster, summary in per_cluster_ms.items()
+        },
+        "forwarded_share": (answered - all_hops[0]) / answered if answered else 0.0,
+        "hops": _hops_as_dict(all_hops),
+        "queue_length_max": run.queue_length_max,
+        "reports": run.reports,
+        "events": run.events,
+        "requests_per_s": run.ended / run.wall_s if run.wall_s else 0.0,
+    }
+
+
+def _hops_as_dict(hops: Counter[int]) -> dict[str, int]:
+    return {str(count): hops[count] for count in sorted(hops)}

@@ -34,16 +34,17 @@ class ServerPlan:
     networked: Servers
     isolated_p99_ms: Sequence[float | None]
     networked_p99_ms: Sequence[float | None]
-    """None at clusters where no request comes in."""
+    """The p99 by cluster; None at clusters where no request comes in."""
     judged: int
 
     @property
     def saved_share(self) -> float:
-        """Of the servers that the sites need alone, the share that networking makes unnecessary."""
+        """Returns the share of the servers that the sites need alone which networking makes
+        unnecessary."""
         return 1.0 - sum(self.networked) / sum(self.isolated)
 
     def as_dict(self) -> dict[str, object]:
-        """Returns the object of contract section 3, `plan`."""
+        """Returns the object that `plan --json` prints."""
 
         def side(servers: Servers, p99_ms: Sequence[float | None]) -> dict[str, object]:
             return {
@@ -176,7 +177,7 @@ def _scaled(servers: Servers, share: float) -> Servers:
 
 
 def _never_waiting(topology: Topology, schedule: Schedule) -> Servers:
-    """At each cluster as many servers as ever serve at once if nothing has to wait."""
+    """Returns at each cluster as many servers as ever serve at once if nothing has to wait."""
     changes: Mapping[ClusterId, list[tuple[float, int]]] = {c: [] for c in topology.cluster_ids}
     usual_ms = {c.id: c.service_ms for c in topology.clusters}
     for arrival in schedule:

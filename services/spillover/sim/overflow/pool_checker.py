@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.pool import ServerPool
 from spillover.core.tokens.servers import TokenServers
 from spillover.model.unlike_servers import FCFS, UnlikeServers
 
@@ -34,10 +33,10 @@ class _Running(NamedTuple):
 
 
 class PoolChecker:
-    """Of one life of one cluster. What it finds wrong is said in words."""
+    """Checks one life of one cluster. What it finds wrong is said in words."""
 
-    def __init__(self, pool: UnlikeServers, servers: ServerPool) -> None:
-        self._looked_at = cast("TokenServers[Any]", servers)
+    def __init__(self, pool: UnlikeServers, servers: TokenServers[Any]) -> None:
+        self._looked_at = servers
         self._pool = pool
         self._joins = {kind.id: kind.classes for kind in pool.types}
         self._servers_of = {each.id: each.servers for each in pool.classes}
@@ -46,11 +45,11 @@ class PoolChecker:
         """Servers that are down or out, with which of the two."""
         self._running: dict[int, _Running] = {}
         self._refused_on: dict[int, set[int]] = {}
-        """By ref: numbers of servers that surely have not done it."""
+        """The numbers of servers that surely have not done a job, by ref."""
         self._oldest: dict[str, int] = {}
-        """By class, before the event: the number of its longest available token."""
+        """The number of each class's longest available token before the event."""
         self._ranks: dict[str, float] = {}
-        """By class, before the event: the smallest is to be taken."""
+        """The rank of each class before the event: the smallest is to be taken."""
 
     def line_of(self, kind: str) -> str | None:
         """Returns the line in which jobs of this type start in order; None where servers have lines
@@ -122,7 +121,7 @@ class PoolChecker:
         self._running[command.ref] = one
 
     def _why_closed(self, number: int) -> list[str]:
-        """As was told, and as the pool says."""
+        """Returns why a server is closed: what was told, and what the pool says."""
         told = [
             why for why in ("out", "down") if (why, self._pool.servers[number].id) in self._shut
         ]

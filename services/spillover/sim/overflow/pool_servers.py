@@ -33,8 +33,9 @@ class Job:
 
 
 class PoolServers:
-    """What runs at one cluster; `tell` hears how each service ended, unless it was stopped before.
-    `service_s` is the work of requests that do not bring their own, `random` draws which fail."""
+    """The servers of one cluster; `tell` hears how each service ended, unless it was stopped
+    before. `service_s` is the work of requests that do not bring their own, `random` draws which
+    fail."""
 
     def __init__(
         self,
@@ -53,13 +54,14 @@ class PoolServers:
         self._rates = [each.rate for each in pool.servers]
         self._servers = [SharedServer(rate) for rate in self._rates]
         self._alarms = [0] * len(self._servers)
-        """By server: the number of the one alarm that counts."""
+        """The number of the one alarm that counts, for each server."""
         self._stood_s = 0.0
-        """For how long all have stood still: their clocks show that much less than the world's."""
+        """The time for which all have stood still: their clocks show that much less than the
+        world's."""
         self._paused_s: float | None = None
-        """Since when they do now."""
+        """The instant since which they stand still now; None while they do not."""
         self.number = {each.id: place for place, each in enumerate(pool.servers)}
-        """Of the servers, by id."""
+        """The numbers of the servers, by id."""
         self._all = Trouble(random)
         self._each = [Trouble(random) for _ in pool.servers]
         self.down: set[int] = set()
@@ -96,7 +98,7 @@ class PoolServers:
         self._arm(number)
 
     def _troubled(self, number: int, work_s: float) -> tuple[float, ClusterFault | None]:
-        """What goes wrong with all comes first."""
+        """Returns the time that the work takes, and its failure; troubles of all come first."""
         if self._all.is_none and self._each[number].is_none:
             return work_s, None
         rate = self._rates[number]

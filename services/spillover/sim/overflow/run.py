@@ -19,8 +19,8 @@ from spillover.sim.overflow.federation import SimCluster, build_federation, requ
 from spillover.sim.overflow.outcome import OverflowRun, new_run, sum_up
 
 REPORTS_MAX = 1e9
-"""Of one run. Federations report whether or not anything comes: a schedule that is silent for years
-would take hours, and more often is a trace with the time of day in it."""
+"""The most reports of one run. Federations report whether or not anything comes: a schedule that is
+silent for years would take hours, and more often is a trace with the time of day in it."""
 
 OnAnswer: TypeAlias = Callable[[int, Answer], None]
 Observe: TypeAlias = Callable[[World, Mapping[ClusterId, SimCluster]], None]

@@ -10,7 +10,7 @@ from spillover.model.request import Outcome
 
 
 class Trouble:
-    """Of some servers. `random` draws which services fail."""
+    """The trouble of some servers. `random` draws which services fail."""
 
     __slots__ = ("_failing", "_random", "slowness")
 

@@ -23,10 +23,11 @@ from spillover.sim.queue.measuring import (
     sum_up,
     warm_up,
 )
-from spillover.sim.theory.queue.system import SOURCE, ProbingSystem
+from spillover.sim.queue.system import SOURCE, ProbingSystem
 
 EVENTS_AT_ONCE = 500_000
-"""Of the kernel, a fraction of a second: so soon Ctrl-C is heard and progress told."""
+"""The kernel runs so many events at once, in a fraction of a second: then Ctrl-C counts and
+progress is shown."""
 
 
 def simulate(
@@ -80,7 +81,8 @@ def simulate(
 def _run_batch(
     net: kernel.Net, law: kernel.Law, objects: int, seed: int, left: Callable[[int], None]
 ) -> None:
-    """In parts, between which Ctrl-C is heard and `left` is told how many objects are to come."""
+    """Run a batch in parts, between which Ctrl-C is heard and `left` is told how many objects are
+    to come."""
     kernel.begin_batch(net, seed)
     while objects:
         objects = kernel.advance(net, law, objects, EVENTS_AT_ONCE)

@@ -77,7 +77,7 @@ class SimConsumer(Process):
         self._random = stream(seed, f"wire/{self.name}")
         self._calls: dict[Call, None] = {}
         self._probes: dict[str, int] = {}
-        """By take: how many probes found its object, which is on its way."""
+        """The number of probes that found the object of each take, which is on its way."""
         self._interpreters: dict[type[cn.Command], Callable[[Any], None]] = {
             cn.Take: self._take,
             cn.Fetch: self._fetch,
@@ -100,7 +100,7 @@ class SimConsumer(Process):
         machine: Machine[cn.Event, cn.Command] = self.machine
         if (watch := self._watch) is not None:
             machine = Watched(machine, lambda *_: watch(self))
-        self._driver = Driver(machine, self.timers, self._interpreters, _nothing)
+        self._driver = Driver(machine, self.timers, self._interpreters)
         self._driver.start(cn.TimerFired())
         self.feed(cn.Started())
 
@@ -154,7 +154,7 @@ class SimConsumer(Process):
         wires.send(self.name, producer.name, kind, partial(producer.reached, come, refused), failed)
 
     def _answer(self, call: Call, kind: str, event: cn.Event) -> None:
-        """Of the producer: send the answer."""
+        """Send the answer of the producer."""
         self._wires.send(
             call.producer.name,
             self.name,
@@ -235,8 +235,8 @@ class SimConsumer(Process):
                 self._wires.lose(partial(self.deliver, self.failed, call))
 
     def _send_object(self, call: Call, grant: str) -> None:
-        """Of the producer. A small object is sent once the kernel has it; of a larger one it is
-        seen whether all of it was taken."""
+        """Send an object of the producer. A small one is sent once the kernel has it; of a larger
+        one it is seen whether all of it was taken."""
         producer, wires = call.producer, self._wires
         is_small = not wires.reliable and self._random.random() < 0.5
         if is_small:

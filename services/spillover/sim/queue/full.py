@@ -32,18 +32,19 @@ from spillover.sim.queue.measuring import (
     warm_up,
 )
 from spillover.sim.queue.producer import SimProducer
+from spillover.sim.queue.system import ProbingSystem
 from spillover.sim.queue.wires import IN_PAPER, Wires
-from spillover.sim.theory.queue.system import ProbingSystem
 
 LIMIT = 1_000_000
-"""Of all that a producer of the service bounds and one of the document does not."""
+"""The largest value of all that a producer of the service bounds and one of the document does
+not."""
 
 PROGRESS_EVERY = 1000
 
 
 @dataclass(slots=True)
 class _Counts:
-    """What has happened since the beginning."""
+    """The counts since the beginning."""
 
     objects: int = 0
     waits: float = 0.0
@@ -51,7 +52,7 @@ class _Counts:
     producing: float = 0.0
     consumed: float = 0.0
     rate: float = 0.0
-    """Of all producers that make an object now."""
+    """The rate of all producers that make an object now."""
     consuming: int = 0
     since_s: float = 0.0
     """Up to when `producing` and `consumed` are summed up."""
@@ -228,9 +229,10 @@ def simulate(
     probe_expiry_s: float = math.inf,
     legs: Mapping[str, float] | None = None,
 ) -> ProbingRun:
-    """As `compiled.simulate`. With `probe_expiry_s` consumers that wait are looked after as live;
-    the document has them wait where they are. `legs` are what messages of each kind take in the
-    mean, those that are left out no time; None: the document's, each the system's message time."""
+    """Simulate as `compiled.simulate` does. With `probe_expiry_s` consumers that wait are looked
+    after as live; the document has them wait where they are. `legs` are what messages of each kind
+    take in the mean, those that are left out no time; None: the document's, each the system's
+    message time."""
     check_objects(objects)
     if legs is None:
         legs = dict.fromkeys(IN_PAPER, system.message_time)

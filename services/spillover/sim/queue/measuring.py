@@ -1,6 +1,5 @@
-"""What both engines of `sim probing` share: who probes whom, how long the warm-up is, and what
-comes of the batches. Nothing compiled is needed here.
-"""
+"""The common part of both engines of `sim probing`: the access probabilities, the length of the
+warm-up, and the figures of the batches."""
 
 from __future__ import annotations
 
@@ -11,13 +10,13 @@ from random import Random
 from typing import Any, NamedTuple
 
 from spillover.model.errors import InputError
-from spillover.sim.theory.queue.system import SOURCE, ProbingFigures, ProbingSystem
+from spillover.sim.queue.system import SOURCE, ProbingFigures, ProbingSystem
 
 BATCHES = 30
 STUDENT_T = 2.045229642132703
 """The 97.5 % quantile of Student's law with BATCHES - 1 degrees of freedom."""
 WARM_UP_SHARE = 0.1
-"""Of the objects asked for; they are handed out before the first batch and counted nowhere."""
+"""The share of warm-up objects; they are handed out before the first batch and counted nowhere."""
 WARM_UP_ROUNDS = 10
 """The warm-up is at least so many objects for each consumer and each place in a buffer."""
 
@@ -41,14 +40,14 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProbingRun:
-    """What a simulation measured. `ci95`: half the width of each figure's 95 % interval."""
+    """The measurements of a simulation. `ci95` is half the width of each figure's 95 % interval."""
 
     figures: ProbingFigures
     ci95: ProbingFigures
     objects: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the object of contract section 3, `sim probing`."""
+        """Returns the object that `sim probing --json` prints."""
         return {**asdict(self.figures), "ci95": asdict(self.ci95), "objects": self.objects}
 
 

@@ -1,5 +1,5 @@
-"""What a simulated process is, whatever its machine: it lives or not, it may stand still, and it
-has a clock of its own. What reaches it while it stands still waits in its kernel.
+"""A simulated process, whatever its machine: it lives or not, it may stand still, and it has a
+clock of its own. Messages that reach it while it stands still wait in its kernel.
 
 Which machine it runs, and what a message is, is not known here.
 """
@@ -91,7 +91,8 @@ class Watched:
 
 
 class Timers:
-    """Of one process, for one driver, which has one timer at a time: this is that timer, too."""
+    """The timers of one process, for one driver, which has one timer at a time: this is that timer,
+    too."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

@@ -93,7 +93,7 @@ class SimProducer(Process):
         machine: Machine[ev.Event, ev.Command] = self.machine
         if self._watch is not None:
             machine = Watched(machine, partial(self._watch.handled, self))
-        self._driver = Driver(machine, self.timers, self._interpreters, _raise)
+        self._driver = Driver(machine, self.timers, self._interpreters)
         if self.disk is not None:
             for number, (deliveries, dead) in sorted(self.disk.objects.items()):
                 self.machine.handle(ev.Recovered(number, deliveries, dead), self.clock.now_s())
@@ -274,7 +274,3 @@ class SimProducer(Process):
         wires.send(self.name, peer.name, kind, come, partial(end, None))
         if not wires.reliable:
             self.world.at(self.world.now_s + kinds.TIMEOUT_S, end, None)
-
-
-def _raise(error: BaseException) -> None:
-    """It comes out where the event came in."""

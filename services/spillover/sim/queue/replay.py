@@ -16,25 +16,25 @@ from random import Random
 from typing import NamedTuple, Self
 
 from spillover.core.queue.events import Probe
-from spillover.core.queue.probing import Ways
+from spillover.core.queue.probing import Reached, Ways
 from spillover.sim.engine.world import rare_collections, stream
 from spillover.sim.queue.full import ProbingQueue
-from spillover.sim.theory.queue.system import ProbingSystem
+from spillover.sim.queue.system import ProbingSystem
 
 
 @dataclass(frozen=True, slots=True)
 class Instants:
-    """What is chance in a run; producers and consumers by number. Instants are in ascending order,
-    from the beginning of the run on."""
+    """The random part of a run, by the numbers of producers and consumers. Instants are in
+    ascending order, from the beginning of the run on."""
 
     made_s: Sequence[Sequence[float]]
-    """By producer: then it has made an object, if it is making one."""
+    """The instants, for each producer, at which it has made an object, if it is making one."""
     asked_s: Sequence[Sequence[float]]
-    """By consumer: then it is done with its object, if it has one, and asks for another. It begins
-    with the first."""
+    """The instants, for each consumer, at which it is done with its object, if it has one, and asks
+    for another. It begins with the first."""
     ways: Sequence[Sequence[Sequence[int]]]
-    """By consumer and instant: the producers that a request of then probes, the first one at least.
-    Those after the last given are drawn."""
+    """The producers, for each consumer and instant, that a request of then probes, the first one at
+    least. Those after the last given are drawn."""
 
 
 class Came(NamedTuple):
@@ -129,7 +129,7 @@ def take_name(consumer: int, instant: int) -> str:
 
 
 class _Draws(Random):
-    """What one consumer's machine draws as it asks: the producer, and the name of the take."""
+    """The draws of one consumer's machine as it asks: the producer, and the name of the take."""
 
     ways: Sequence[Sequence[int]]
     producers: int
@@ -163,8 +163,8 @@ class _ToldWays(Ways):
         super().__init__(own, peers, random)
         self._told = told
 
-    def next_hop(self, probe: Probe, now_s: float, *, own_too: bool = True) -> str | None:
+    def next_hop(self, probe: Probe, hop: int, among: Reached) -> str | None:
         way = self._told.get(probe.id, ())
-        if probe.hop < len(way) and not probe.avoid_visited:
-            return way[probe.hop]
-        return super().next_hop(probe, now_s, own_too=own_too)
+        if hop < len(way) and not probe.avoid_visited:
+            return way[hop]
+        return super().next_hop(probe, hop, among)

@@ -20,7 +20,7 @@ OFFER, OFFER_ANSWER, POINTER, FETCH, TELL, TOLD = (
     "offer", "offer answer", "pointer", "fetch", "tell", "told",
 )  # fmt: skip
 IN_PAPER = frozenset((TAKE, PROBE, OBJECT))
-"""Those that Johnson's protocol has, too: (h + 1) r of a request."""
+"""The messages that Johnson's protocol has, too: (h + 1) r of a request."""
 
 
 class Wires:

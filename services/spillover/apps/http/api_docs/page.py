@@ -43,7 +43,7 @@ def page(described: Described) -> str:
 
 
 def _operations(described: Described) -> Iterator[tuple[str, str, Described]]:
-    """What clients use first comes first: calls between nodes are last."""
+    """Returns the operations in the order of their use by clients: calls between nodes are last."""
 
     def place(path: str) -> tuple[bool, bool, str]:
         return path.startswith("/peer/"), not path.startswith("/requests"), path
@@ -95,7 +95,7 @@ def _headers(headers: Described) -> str:
 
 
 def _content(described: Described, content: Described) -> str:
-    """Of each content type: its schema's name, and examples to be opened."""
+    """Returns for each content type its schema's name, and examples to be opened."""
     parts = []
     for kind, told in content.items():
         reference = told.get("schema", {}).get("$ref", "")

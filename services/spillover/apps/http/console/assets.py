@@ -24,8 +24,8 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
-"""Of the content: only what this service sends, no scripts or styles between the lines, no frames
-around it, and no text that becomes HTML."""
+"""The policy of content: only this service's own files, no scripts or styles between the lines, no
+frames around it, and no text that becomes HTML."""
 
 SAFE_HEADERS = {
     "content-security-policy": POLICY,
@@ -62,7 +62,7 @@ def assets() -> dict[str, Asset]:
 
 @cache
 def digest() -> str:
-    """Of all files: what a page and its files have in common."""
+    """Returns the digest of all files, which a page and its files share."""
     found = hashlib.sha256((STATIC / PAGE).read_bytes())
     for name, asset in assets().items():
         found.update(name.encode() + b"\0" + asset.content)

@@ -15,7 +15,7 @@ from spillover.live.process.logs import OncePerPeriod
 
 LISTENERS_MAX = 32
 OF_ONE_MAX = 8
-"""Of those with one API token: nobody can take the places of all others."""
+"""The most listeners with one API token: nobody can take the places of all others."""
 
 HEARTBEAT_S = 1.0
 """So often a listener hears something, even if there is nothing new: the page can tell a service
@@ -28,7 +28,7 @@ _log.addFilter(OncePerPeriod())
 
 
 class TooManyListeners(Exception):
-    """So many listen already as may; in words, how many that is."""
+    """As many listen already as may; it says in words how many that is."""
 
 
 class Broadcast:
@@ -43,7 +43,7 @@ class Broadcast:
         self._polling: asyncio.Task[None] | None = None
         self._newest = b""
         self._number = 0
-        """Of the newest update. 0: there is none yet since somebody listens."""
+        """The number of the newest update. 0: there is none yet since somebody listens."""
         self._news = asyncio.Condition()
         self._closed = False
 

@@ -104,7 +104,7 @@ class Console:
         return Response(status_code=202, headers=SAFE_HEADERS)
 
     def _hello(self, request: Request) -> bytes:
-        """What the page hears first. Who may operate depends on how it came."""
+        """Returns the first message to the page. Its request decides whether it may operate."""
         why_not = self._operators.why_not(_client(request), request.headers)
         if not may_in(request.scope, Role.OPERATE):
             why_not = NO_OPERATOR
@@ -173,7 +173,7 @@ class _Stream(Response):
             await asyncio.gather(writing, leaving, return_exceptions=True)
 
     async def _write(self, send: Send) -> bool:
-        """Whether the listener has kept up until the end."""
+        """Write updates, and return whether the listener has kept up until the end."""
         with suppress(TimeoutError):
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)

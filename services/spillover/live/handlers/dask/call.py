@@ -1,6 +1,6 @@
-"""What runs on the workers of a Dask cluster: it is sent there, since Spillover need not be
-installed there. So it imports the standard library only, and `results`, which is sent along; and
-nothing of it is kept but what the functions here refer to.
+"""Code that runs on the workers of a Dask cluster: it is sent there, since Spillover need not be
+installed there. So it imports the standard library only, and `results`, which is sent along; a
+worker keeps only what the functions here refer to.
 
 A worker remembers, as attributes of its own object, which node has greeted it and what runs.
 """
@@ -25,11 +25,11 @@ REJECTED = "rejected"
 NOT_BEGUN = "not begun"
 
 SAID_BYTES_MAX = 64 * 1024
-"""Of what is said with a rejection."""
+"""The most that a rejection may say."""
 
 
 class Context:
-    """What a handler may know of the request besides its payload."""
+    """The facts of the request besides its payload, for the handler."""
 
     def __init__(self, facts: dict[str, Any], is_cancelled: Callable[[], bool]) -> None:
         self.id: str = facts["id"]
@@ -90,7 +90,8 @@ def run(
     worker.spillover_running[key] = cancelled
 
     def is_cancelled() -> bool:
-        """Told by the node, or dropped by the scheduler, as it is when the node has died."""
+        """Returns whether the node has cancelled the call, or the scheduler has dropped it, as it
+        does when the node has died."""
         task = worker.state.tasks.get(key)
         return cancelled.is_set() or task is None or task.state == "cancelled"
 
@@ -105,7 +106,7 @@ def run(
 
 
 def _failed(error: BaseException) -> tuple[str, Any, str]:
-    """What an exception says of itself: see `spillover.handlers`."""
+    """Returns the end that an exception means; see `spillover.handlers`."""
     problem = _one_line(error)
     try:
         if getattr(error, "not_run", None) is True:
@@ -122,7 +123,8 @@ def _failed(error: BaseException) -> tuple[str, Any, str]:
 
 
 def _said(body: Any) -> bytes | None:
-    """What a rejection says besides, or its beginning as text; None for what JSON cannot hold."""
+    """Returns the words of a rejection, or their beginning as text; None for values that JSON
+    cannot hold."""
     try:
         said = None if body is None else as_json(body)
     except Exception:  # noqa: BLE001 - whatever it is, the rejection stands
@@ -147,7 +149,8 @@ def _called(names: tuple[str, str], payload: bytes, context: Context) -> Any:
 
 
 def _takes_context(function: Any) -> bool:
-    """As handlers in the node: the second argument is needed, or is called ctx or context."""
+    """Returns whether a function takes the context, as for handlers in the node: the second
+    argument is needed, or is called ctx or context."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

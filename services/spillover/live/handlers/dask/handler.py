@@ -37,8 +37,10 @@ from spillover.model.topology import Cluster
 
 
 class DaskWorkers:
-    """As many requests on the Dask cluster as there are servers. Made inside a running loop, which
-    it holds up until the cluster has answered.
+    """Runs as many requests on the Dask cluster as there are servers. It is made inside a running
+    loop, which it holds up until the cluster has answered. Raises InputError, naming `source`,
+    where nothing answers, where no worker can run the function, and where the extra is not
+    installed.
 
     Raises InputError, naming `source`, where nothing answers, where no worker can run the function,
     and where the extra is not installed.
@@ -83,7 +85,8 @@ class DaskWorkers:
         )
 
     def stop(self, ref: int) -> None:
-        """What waits for a slot ends at once; what runs is told, and ends when it returns."""
+        """Stop a call. One that waits for a slot ends at once; one that runs ends when it
+        returns."""
         if ref in self._started:
             self._stopped.add(ref)
             self._session.stop(ref)
@@ -109,7 +112,7 @@ class DaskWorkers:
             self._on_end(NotStarted(ref, problem[:PROBLEM_LENGTH_MAX]), None)
 
     def ended(self, ref: int, kind: str, value: Any, details: str) -> None:
-        """As `dask_call.run` tells it; NOT_BEGUN only for what was stopped."""
+        """End a request with what `dask_call.run` tells; NOT_BEGUN only for what was stopped."""
         command = self._started.pop(ref, None)
         if command is None:
             return
@@ -125,7 +128,7 @@ class DaskWorkers:
 
 
 def _end_of_call(kind: str, value: Any, details: str) -> Ended:
-    """What `dask_call.run` tells, in the words of `ends`."""
+    """Returns the result of `dask_call.run` in the words of `ends`."""
     if kind == dask_call.DONE:
         return Ended(value)
     if kind == dask_call.NOT_RUN:

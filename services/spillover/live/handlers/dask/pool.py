@@ -28,12 +28,12 @@ class PoolWorker:
     address: str
     slots: int
     token: str
-    """Of this very process: another one may come to the same address."""
+    """A token of this very process: another one may come to the same address."""
     running: int = 0
 
 
 class Listener(Protocol):
-    """Who is told what becomes of requests, on the node's loop."""
+    """A listener on the node's loop learns the ends of requests."""
 
     def slots_changed(self, *, is_up: bool) -> None: ...
     def not_begun(self, ref: int, problem: str) -> None: ...

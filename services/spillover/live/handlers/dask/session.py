@@ -37,7 +37,7 @@ from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.dask_target import DaskTarget
 
 OPEN_S = 30.0
-"""For the first connection, and for the workers to import the function."""
+"""The time for the first connection, and for the workers to import the function."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -132,7 +132,7 @@ class DaskSession:
             raise LookupError(next(iter(self._unfit.values())))
 
     async def _serve(self) -> None:
-        """For ever: watch the scheduler, and look for it again when it is lost."""
+        """Watch the scheduler for ever, and look for it again when it is lost."""
         address = self._target.address
         while True:
             reason = await self._connection.watch(self._compare)
@@ -164,8 +164,9 @@ class DaskSession:
         self._changed()
 
     def _hear(self, event: tuple[float, Any]) -> None:
-        """What the scheduler tells at once. Between two looks another process may come to a
-        worker's address; of what is then sent there, nobody knows whether the first one had it."""
+        """Take the scheduler's news at once. Between two looks another process may come to a
+        worker's address: then it is not known whether the first one got a call that was sent
+        there."""
         told: Any = event[1] if isinstance(event[1], dict) else {}  # anybody may tell anything
         if told.get("action") == "remove-worker":
             address = str(told.get("worker"))

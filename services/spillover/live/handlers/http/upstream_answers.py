@@ -1,4 +1,4 @@
-"""What an upstream's answer becomes: a result, or a problem, and whose fault that is.
+"""The answer of an upstream becomes a result, or a problem with the one whose fault it is.
 
 - A status of `not_run_statuses` (429 and 503, unless the cluster says otherwise): surely not done.
 - Other 4xx: the client's fault.
@@ -28,7 +28,7 @@ from spillover.model.errors import UNREADABLE
 from spillover.model.topology import NOT_RUN_STATUSES
 
 EXCERPT_BYTES = 300
-"""Of the body of an answer that says no, for the log."""
+"""The log has so many bytes of the body of an answer that says no."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

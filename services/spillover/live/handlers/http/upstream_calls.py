@@ -1,5 +1,5 @@
-"""What the handlers `http:` and `proxy:` have in common: which upstream a request is tried at next,
-and what it comes to where none is left.
+"""The common part of the handlers `http:` and `proxy:`: the choice of the upstream to try next, and
+the end of a request where none is left.
 
 An upstream that cannot be reached surely has not got the request, and the next one is tried; where
 none is left, the same one again for as long as it does not count as down, and then the work was
@@ -47,11 +47,11 @@ class UpstreamCall:
     command: Start
     tried: list[Upstream] = field(default_factory=list)
     not_reached: list[Upstream] = field(default_factory=list)
-    """Of those, the ones that may be up all the same."""
+    """Those of the tried ones that may be up all the same."""
     uncertain: str | None = None
     """Set once it may have run already: bytes had left, and for this reason no answer came."""
     refused: Ended | None = None
-    """What the last upstream said that surely has not done the work."""
+    """The answer of the last upstream that surely has not done the work."""
     sent_s: float = 0.0
 
 
@@ -59,8 +59,8 @@ C = TypeVar("C", bound=UpstreamCall)
 
 
 class UpstreamWorkers(ABC, Generic[C]):
-    """As many requests at the upstreams of a cluster as it has servers, and `more` beside them.
-    Made in a running loop."""
+    """Runs as many requests at the upstreams of a cluster as it has servers, and `more` beside
+    them. It is made in a running loop."""
 
     def __init__(
         self,
@@ -139,7 +139,8 @@ class UpstreamWorkers(ABC, Generic[C]):
         *,
         is_idempotent: bool = False,
     ) -> None:
-        """As a failure of the upstream: one that only takes requests would be the least busy."""
+        """Count it as a failure of the upstream: one that only takes requests would be the least
+        busy."""
         reason, cause = reason_of(error), cause_by(error)
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s, cause)
         problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
@@ -155,8 +156,8 @@ class UpstreamWorkers(ABC, Generic[C]):
             self._end(call, Ended(problem=problem, cause=cause))
 
     def _none_left(self, call: C) -> None:
-        """By now the node has been told if no upstream is up: what was surely not begun is decided
-        again with that in mind."""
+        """Decide on a call that no upstream is left for. By now the node has been told if none is
+        up: what was surely not begun is decided again with that in mind."""
         if call.not_reached:
             call.tried = [one for one in call.tried if one not in call.not_reached]
             call.not_reached = []

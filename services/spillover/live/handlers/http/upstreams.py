@@ -22,7 +22,8 @@ from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
 from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.connection import Again, Body, Connection, Pool
+from spillover.live.http.connection import Again, Body, Connection, Heads, Pool
+from spillover.live.http.known_heads import KnownHeads
 from spillover.live.http.outgoing import NotHttp
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.causes import DONE, REJECTED, UPSTREAM_ENDS, Cause
@@ -44,19 +45,19 @@ IDLE_S_MAX = 1.5
 very moment is lost, and without a key not sent again: so the idle connection is closed first."""
 
 AGE_S_MAX = 5.0
-"""What is behind one address (pods, a name that moves) gets its share of the work anew within
-seconds after it has started again. So many seconds cost one connection to open for thousands of
-requests."""
+"""The longest use of a connection. Servers behind one address (pods, a name that moves) get their
+share of the work anew within seconds after they have started again. So many seconds cost one
+connection to open for thousands of requests."""
 
 ALONE_S_MAX = 60.0
 """However long an upstream asks to be left alone, it is tried again after this time."""
 
 ASK_TIMEOUT_S = 5.0
-"""For an answer of a service that is asked whether it is well."""
+"""The time that a service has to answer when it is asked whether it is well."""
 
 PASS_OVER_S = 1.0
-"""For how long an upstream is passed over that fails more than others; doubles each time until it
-has worked, up to PASS_OVER_S_MAX."""
+"""The time for which an upstream is passed over that fails more than others; it doubles each time
+until the upstream has worked, up to PASS_OVER_S_MAX."""
 
 PASS_OVER_S_MAX = 30.0
 
@@ -64,7 +65,8 @@ USUAL_WEIGHT = 1 / 16
 """Weight of the newest success in the mean."""
 
 CONNECTIONS_SPARE = 1_000
-"""Beyond two for each server: those of stopped requests are gone only a moment later."""
+"""The connections beyond two for each server: those of stopped requests are gone only a moment
+later."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -95,7 +97,7 @@ class Upstream:
         self.running = 0
         self.up = True
         self.was_reached = False
-        """Since the start."""
+        """Whether it was reached since the start."""
         self.reason = ""
         """Why it could not be reached when that was last so."""
         self.attempt = 0
@@ -109,8 +111,9 @@ class Upstream:
         self.passed_over_until_s = 0.0
         self.pause_s = PASS_OVER_S
         self.ends = dict.fromkeys(UPSTREAM_ENDS, 0)
-        """What requests have come to here, for metrics."""
+        """The numbers of requests by their ends, for metrics."""
         self._target = url.target
+        known: Heads = KnownHeads()
         self.client = HttpClient(
             url.origin,
             connections_max=connections_max,
@@ -120,7 +123,7 @@ class Upstream:
             body_limit_bytes=RESULT_LIMIT_BYTES,
             excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
-            make_connection=make_connection,
+            make_connection=make_connection or (lambda pool: Connection(pool, None, moving, known)),
             server_name=urlsplit(f"//{host}").hostname if is_named else None,
         )
 
@@ -135,7 +138,8 @@ class Upstream:
     def post(
         self, headers: Sequence[tuple[bytes, bytes]], body: Body, *, keyed: bool
     ) -> asyncio.Future[Response]:
-        """As `HttpClient.request`. Without a limit in time: the node stops what is late."""
+        """Do the same as `HttpClient.request`, without a limit in time: the node stops late
+        calls."""
         return self.client.request(
             "POST", self._target, headers=headers, body=body, timeout_s=None, keyed=keyed
         )
@@ -302,12 +306,12 @@ class Upstreams:
 
     @property
     def are_up(self) -> bool:
-        """Whether any of them counts as up."""
+        """Returns whether any of them counts as up."""
         return self._count_up() > 0
 
     @property
     def is_single(self) -> bool:
-        """Whether there is one, so that nobody else can be asked."""
+        """Returns whether there is one, so that no other can be asked."""
         return len(self._all) == 1
 
     def problem(self) -> str:

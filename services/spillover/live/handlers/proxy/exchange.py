@@ -48,13 +48,13 @@ class PassedExchange(OutgoingRequest):
     on_begin: Callable[[PassedHead], None]
     on_piece: Callable[[bytes], None]
     sent_head: bytes = b""
-    """With which it was asked for, until the head of the answer has come."""
+    """The head with which it was asked for, until the head of the answer has come."""
     takes_whole: bool = False
     at_once: tuple[PassedHead, bytes] | None = None
     """The head, perhaps with an empty length, and the body."""
     trailers: Fields = ()
     has_begun: bool = False
-    """Whether the head has come."""
+    """True once the head has come."""
 
     @property
     def tells_at_once(self) -> bool:
@@ -73,7 +73,7 @@ class PassedConnection(Connection):
 
     def _await_answer(self) -> None:
         self._incoming: Body | None = None
-        """Of the answer that has begun."""
+        """The body of the answer that has begun; None before."""
         self._interim = 0
         self._keep_alive = False
         self._status = 0

@@ -20,13 +20,13 @@ from typing import NamedTuple, Protocol, TypeAlias
 from spillover.model.passed import Fields
 
 HEAD_LIMIT_BYTES = 65_536
-"""Of a head; trailers are held to it too."""
+"""The longest head; trailers are held to it too."""
 
 FIELDS_MAX = 256
 """Lines of one head."""
 
 CHUNK_LINE_MAX_BYTES = 256
-"""Of the line with a chunk's length and its extensions."""
+"""The longest line with a chunk's length and its extensions."""
 
 _FIELD = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n]*)\r\n")
 _CONTROL = bytes({*range(0x20), 0x7F} - set(b"\t"))
@@ -44,7 +44,8 @@ _CONTROL_IN_VALUE = re.compile(_NAME + rb":[^\r\n\0]*[\x01-\x08\x0b\x0c\x0e-\x1f
 _BLANKED = _CONTROL.translate(None, b"\0\r\n")
 _AS_BLANKS = bytes.maketrans(_BLANKED, b" " * len(_BLANKED))
 _NEVER_BLANKED = frozenset({b"connection", b"content-length", b"transfer-encoding"})
-"""Of these any other byte may be there so that two readers take them for two things."""
+"""Fields whose bytes are never replaced: any other byte may be there so that two readers take them
+for two things."""
 
 Parts: TypeAlias = tuple[bytes, Fields]
 """The first line of a head, and its fields."""
@@ -112,7 +113,8 @@ def _strict(lines: bytes) -> bytes:
 
 
 def _blanked(line: re.Match[bytes]) -> bytes:
-    """What others may take for the end of a text or of a line becomes a blank (RFC 9110, 5.5)."""
+    """Returns the line with blanks for bytes that others may take for the end of a text or of a
+    line (RFC 9110, 5.5)."""
     return line[0] if line[1].lower() in _NEVER_BLANKED else line[0].translate(_AS_BLANKS)
 
 
@@ -183,9 +185,9 @@ class Body(Protocol):
     """Reads a body off a connection."""
 
     done: bool
-    """Whether all of it has come."""
+    """True once all of it has come."""
     rest: bytes
-    """What came behind it."""
+    """The bytes that came behind it."""
     trailers: Fields
 
     def feed(self, data: bytes) -> bytes:
@@ -193,7 +195,7 @@ class Body(Protocol):
 
 
 class ByLength:
-    """Of a length that was told; none at all of 0."""
+    """A body whose length the head says; with 0 there is none."""
 
     __slots__ = ("done", "left_bytes", "rest", "trailers")
 
@@ -242,7 +244,7 @@ def _one_chunk(data: bytes) -> bytes:
 
 
 class Chunked:
-    """In chunks, with trailers. Extensions are left out. More is borne `of_answer`s."""
+    """A body in chunks, with trailers. Extensions are left out. More is borne `of_answer`s."""
 
     __slots__ = ("_at", "_left_bytes", "_of_answer", "_pending", "done", "rest", "trailers")
 
@@ -250,7 +252,7 @@ class Chunked:
         self._of_answer = of_answer
         self._at = _SIZE
         self._left_bytes = 0
-        """Of the chunk that is read."""
+        """The bytes to come of the chunk that is read."""
         self._pending = b""
         """A line that has not come whole."""
         self.done = False
@@ -286,9 +288,9 @@ class Chunked:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _next_line(self, data: bytes, start: int, looked: int) -> tuple[bytes, int]:
-        """What comes next, without the end of its line, and where what is behind that begins; -1
-        if that has not come. All trailers are one, each with its end; of them, which may come byte
-        by byte, the first `looked` have been looked through."""
+        """Returns the next line, without its end, and where the bytes behind it begin; -1 if that
+        has not come. All trailers are one line, each with its end; of them, which may come byte by
+        byte, the first `looked` have been looked through."""
         limit_bytes = CHUNK_LINE_MAX_BYTES if self._at == _SIZE else 1
         if self._at == _TRAILERS and data[start : start + 1] not in (b"\r", b"\n", b""):
             limit_bytes = HEAD_LIMIT_BYTES

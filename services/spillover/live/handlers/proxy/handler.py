@@ -59,10 +59,11 @@ FAILED_FROM = 500
 """Statuses by which an upstream says that it has failed."""
 
 MISDIRECTED = 421
-"""By which it says that it does not serve the name that it was asked by (RFC 9110, 15.5.20)."""
+"""The status by which a service says that it does not serve the name that it was asked by (RFC
+9110, 15.5.20)."""
 
 HELD_BACK_MAX_BYTES = SAID_LIMIT_BYTES
-"""Of the body of an answer."""
+"""The most of an answer's body that is held back."""
 
 
 _log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ _log.addFilter(OncePerPeriod())
 
 
 class Relay(Protocol):
-    """What takes an answer that has begun (`live.overflow.relay`)."""
+    """A relay takes an answer that has begun (`live.overflow.relay`)."""
 
     def piece(self, data: bytes) -> None: ...
 
@@ -78,7 +79,7 @@ class Relay(Protocol):
 
 
 class Relays(Protocol):
-    """What takes answers (`live.overflow.relay`)."""
+    """This makes relays for answers (`live.overflow.relay`)."""
 
     def begin(self, event: ResponseBegan, source: Any, head: PassedHead) -> Relay:
         """An answer begins, from this source."""
@@ -135,27 +136,27 @@ class _Call(UpstreamCall):
 
     workers: ProxyWorkers = field(kw_only=True)
     request: PassedRequest | OwnRequest | ForeignRequest | None = None
-    """None once its answer has begun."""
+    """The request, or None once its answer has begun."""
     exchange: PassedExchange | None = None
     relay: Relay | None = None
     """Once its answer has begun."""
     head: PassedHead | None = None
-    """Of the answer that comes."""
+    """The head of the answer that comes."""
     held: bytes = b""
-    """Of its body, while it is held back."""
+    """The beginning of its body, while it is held back."""
 
     def pause(self) -> None:
-        """Of a source."""
+        """Pause, as a source does."""
         if self.exchange is not None:
             self.exchange.pause()
 
     def resume(self) -> None:
-        """Of a source."""
+        """Resume, as a source does."""
         if self.exchange is not None:
             self.exchange.resume()
 
     def close(self, problem: str) -> None:
-        """Of a source."""
+        """Close, as a source does."""
         self.workers.give_up(self, problem)
 
 
@@ -282,7 +283,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._hold_back(call, data)
 
     def _hold_back(self, call: _Call, data: bytes) -> None:
-        """What says at length that the work was not done is passed on as all else is."""
+        """Hold the body back. An answer that says at length that the work was not done is passed on
+        as all others are."""
         call.held += data
         if len(call.held) > HELD_BACK_MAX_BYTES:
             assert call.head is not None  # noqa: S101 - it comes before the body
@@ -349,7 +351,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
 
     @staticmethod
     def _refusal(call: _Call, upstream: Upstream) -> Ended:
-        """What it has said by a status of those that did not run."""
+        """Returns the end of a request that got one of the statuses of work that did not run."""
         assert call.head is not None  # noqa: S101 - it has come
         ended = _said(upstream, call.head.status)
         asked = values(call.head.headers, b"retry-after")

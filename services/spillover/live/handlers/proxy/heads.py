@@ -25,7 +25,7 @@ from spillover.live.http.kept_for import read_keep_alive_s
 from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead
 
 CHUNKED = -1
-"""In place of a length."""
+"""Stands in place of a length."""
 
 LENGTH_DIGITS_MAX = 15
 ADDED_MAX = 16
@@ -62,24 +62,26 @@ _NEVER_OF_THE_HOP = frozenset(
 that it was never there."""
 
 OURS = b"spillover-"
-"""What begins so means something to nodes, and is not passed on."""
+"""Fields that begin so have a meaning to nodes, and are not passed on."""
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"host"})
 
 _TUNNELS = frozenset({b"connect-ip", b"connect-udp", b"spdy", b"websocket"})
-"""Who asks to upgrade to one of them cannot do without. All else is offered, and may be ignored."""
+"""A client that asks to upgrade to one of them cannot do without. All other upgrades are offers,
+and may be ignored."""
 
 _OURS_ALONE = frozenset({b"spillover-request-id", b"spillover-path"})
-"""Of an answer: nobody else says them."""
+"""Fields of an answer that nodes alone write."""
 
 _LISTS = frozenset({b"forwarded", b"x-forwarded-for", b"via"})
 """Where each hop is told."""
 
 _X_FORWARDED = b"x-forwarded-"
-"""What begins so is one family of headers that tell the way, `Forwarded` (RFC 7239) the other."""
+"""Headers that begin so are one family that describes the way, `Forwarded` (RFC 7239) is the
+other."""
 
 _FORWARDED = frozenset({b"forwarded", b"x-real-ip"})
-"""What they say of who asks is told on only of those who are trusted, as of the family above."""
+"""The caller in these fields, as in the family above, is passed on only from trusted proxies."""
 
 CHANGED = _OF_THE_HOP | _LISTS | _FORWARDED | {b"expect"}
 """Requests with one of them are written anew for the service, and so are those with names that
@@ -101,24 +103,24 @@ class Refused(Malformed):
 
 
 class RequestHead(NamedTuple):
-    """What the door has to know of a head."""
+    """The parts of a head that the door has to know."""
 
     method: str
     target: bytes
     fields: Fields
     names: Sequence[bytes]
-    """Of the fields, in lower case."""
+    """The names of the fields, in lower case."""
     options: frozenset[bytes]
-    """Of `Connection`, in lower case."""
+    """The options of `Connection`, in lower case."""
     is_old: bool
     """HTTP/1.0."""
     host: bytes
     size_bytes: int
-    """Of the body; or CHUNKED."""
+    """The bytes of the body; or CHUNKED."""
     tells_size: bool
     awaits_continue: bool
     length_bytes: int
-    """Of the head itself."""
+    """The bytes of the head itself."""
 
     @property
     def keep_alive(self) -> bool:
@@ -194,7 +196,7 @@ def _options(lines: Sequence[bytes]) -> frozenset[bytes]:
 
 
 def _expects(lines: Sequence[bytes]) -> bool:
-    """Whether to be told to go on."""
+    """Returns whether the client waits for `100 Continue`."""
     expected = _options(lines)
     if expected - {b"100-continue"}:
         raise Refused(417, "Expect: expected 100-continue or nothing")
@@ -276,8 +278,9 @@ _MEANT_OF_ANSWERS = frozenset(
 
 
 def _meant(fields: Fields, names: Sequence[bytes]) -> _Meant:
-    """Those that mean something to the door. One written with _ is another name to us and the same
-    one to services that know headers as variables: it is refused, where it could do harm."""
+    """Returns the fields that have a meaning to the door. A name written with _ is another one to
+    us and the same one to services that know headers as variables: it is refused, where it could do
+    harm."""
     if b"_" in b",".join(names):
         for name in names:
             with_dashes = name.replace(b"_", b"-")
@@ -372,7 +375,8 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
 def _told_of_the_way(
     head: RequestHead, way: Way, lists: dict[bytes, list[bytes]], *, has_x: bool
 ) -> Fields:
-    """What is told of it behind what came of those lists, and perhaps of `X-Forwarded-...`."""
+    """Returns the fields about the way, to stand behind those lists as they came, and perhaps
+    behind `X-Forwarded-...`."""
     host = head.host
     is_new = not (has_x or b"forwarded" in lists)
     element = b'%b;host="%b"' % (way.element, host) if host else way.element
@@ -399,7 +403,7 @@ def _dropped(options: frozenset[bytes]) -> frozenset[bytes]:
 
 
 class AnswerHead(NamedTuple):
-    """That of an answer, or of an interim one, which has no body."""
+    """The head of an answer, or of an interim one, which has no body."""
 
     head: PassedHead
     body: Body
@@ -475,7 +479,8 @@ def _host_and_port(authority: bytes, scheme: bytes) -> tuple[bytes, bytes]:
 def _kept(
     fields: Fields, names: Sequence[bytes], dropped: frozenset[bytes], length: bytes | None
 ) -> Fields:
-    """What passes of an answer's fields: its length once, and last which trailers follow."""
+    """Returns the fields of an answer that pass: its length once, and last which trailers
+    follow."""
     kept: list[tuple[bytes, bytes]] = []
     for name, field in zip(names, fields, strict=True):
         if name == b"content-length" and name not in dropped and length is not None:

@@ -62,13 +62,13 @@ def cut(
 
 
 class KnownRequest:
-    """What the head of a client's request meant, and how it was passed on."""
+    """The meaning of the head of a client's request, and the head that was passed on."""
 
     __slots__ = ("_sent", "_sent_from", "_travels", "_travels_from", "head", "length_at")
 
     def __init__(self, head: RequestHead, length_at: int | None) -> None:
         self.head = head
-        """Of the one that came last."""
+        """The head that came last."""
         self.length_at = length_at
         """Which of its fields is the length; None where there is none, and no body."""
         self._sent: Cut | None = None
@@ -118,7 +118,7 @@ class KnownRequest:
 
 
 class KnownRequests(KnownHeads[KnownRequest]):
-    """Those of all connections to one door."""
+    """The known requests of all connections to one door."""
 
     __slots__ = ()
 
@@ -162,7 +162,7 @@ class KnownRequests(KnownHeads[KnownRequest]):
 
 
 class KnownAnswer(NamedTuple):
-    """What the head of an answer meant, whatever its length: that of its body."""
+    """The meaning of the head of an answer, whatever its length: that of its body."""
 
     head: PassedHead
     keep_alive: bool
@@ -170,7 +170,7 @@ class KnownAnswer(NamedTuple):
 
 
 class KnownAnswers(KnownHeads[KnownAnswer]):
-    """Those of all upstreams."""
+    """The known answers of all upstreams."""
 
     __slots__ = ()
 
@@ -213,8 +213,8 @@ class WrittenHead(NamedTuple):
 
 
 class WrittenHeads:
-    """Those of answers whose length is that of their body, to clients that want nothing special: by
-    the very object that a known answer has."""
+    """The written heads of answers whose length is that of their body, to clients without special
+    wishes: by the very object that a known answer has."""
 
     __slots__ = ("_known",)
 

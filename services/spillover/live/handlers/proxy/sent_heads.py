@@ -42,10 +42,10 @@ ANOTHER = "its head would be read as another one"
 
 _AS_IT_IS = b'%b %b HTTP/1.1\r\n%bForwarded: %b;host="%b"\r\n%bX-Forwarded-Host: %b\r\n%b\r\n'
 HOP_LINES = 5
-"""Of those that tell of the way."""
+"""The number of lines that describe the way."""
 
 FIELD_BYTES = 128
-"""What a field takes in memory besides its bytes, about."""
+"""The memory of a field besides its bytes, about."""
 
 
 class OwnRequest:
@@ -61,7 +61,7 @@ class OwnRequest:
         self.way = way
         self.body = body
         self.known = known
-        """What is known of its head, if it is kept."""
+        """The known head of the request, if it is kept."""
 
     @property
     def method(self) -> str:
@@ -84,7 +84,7 @@ class OwnRequest:
         return PassedRequest(head.method, head.target, onward(head, self.way, len(body)), body)
 
     def encode(self) -> bytes:
-        """Of `PassedRequest`."""
+        """Returns the bytes of the request, as `PassedRequest.encode` does."""
         known, way, body = self.known, self.way, self.body
         lines = None if known is None else known.travels(way)
         if lines is None:
@@ -147,7 +147,7 @@ class ForeignRequest:
         return PassedRequest.of(self._lines, self.body)
 
     def head_with(self, authority: bytes, added: Fields) -> bytes:
-        """As `upstream_head`."""
+        """Returns the head for the service, as `upstream_head` does."""
         known, told = self._known, written_lines(added)
         if known is not None and (known.tells_size or not self.body):
             return known.cut.whole(b"%d" % len(self.body) if known.tells_size else b"", told)
@@ -172,7 +172,7 @@ class ForeignRequest:
 
 
 class ForeignHead(NamedTuple):
-    """What the head of a neighbor's request means, and how it is written for a service."""
+    """The meaning of the head of a neighbor's request, and how it is written for a service."""
 
     lines: RequestLines
     cut: Cut

@@ -48,11 +48,11 @@ class NotWhole:
 
 
 OnEnd = Callable[[Fields | NotWhole], None]
-"""Told its trailers when an answer is whole, else why it is not."""
+"""Is called with the trailers when an answer is whole, else with why it is not."""
 
 
 class Unqueued:
-    """At most UNQUEUED_MAX at once."""
+    """Passes requests on beside the queue, at most UNQUEUED_MAX at once."""
 
     def __init__(self, upstreams: Upstreams, timers: Timers, moving: Moving) -> None:
         self.upstreams = upstreams
@@ -92,7 +92,7 @@ class UnqueuedCall:
     """One of them. The flow of its answer."""
 
     is_whole = False
-    """What has come of it is handed on at once."""
+    """False, since parts of an answer are handed on as they come."""
     size_bytes = 0
 
     def __init__(
@@ -110,7 +110,7 @@ class UnqueuedCall:
         self._on_head, self._on_piece, self._on_end = on
         self._tried: list[Upstream] = []
         self._not_reached: list[Upstream] = []
-        """Of those, the ones that may be up all the same."""
+        """Those of the tried ones that may be up all the same."""
         self._sent_s = 0.0
         self._problem: str | None = None
         """Why there was no answer where one was awaited."""

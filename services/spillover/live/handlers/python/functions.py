@@ -22,13 +22,13 @@ from spillover.model.topology import HANDLERS_KNOWN
 
 @dataclass(slots=True)
 class Context:
-    """What a handler may know of the request besides its payload."""
+    """The facts of the request besides its payload, for the handler."""
 
     id: str
     type: str
     cluster: str
     remaining_ms: float
-    """What remained of the deadline when the handler was called."""
+    """The milliseconds that remained of the deadline when the handler was called."""
     _cancelled: Event | None = field(default=None, repr=False)
 
     @property
@@ -114,7 +114,7 @@ def _accepts(function: Callable[..., Any], count: int) -> bool:
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """None for those of CPython's own functions that do not tell."""
+    """Returns the signature, or None for those of CPython's own functions that have none."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):

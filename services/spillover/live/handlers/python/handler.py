@@ -32,7 +32,7 @@ from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
 
 END_S = 1.0
-"""For async handlers to heed that the node ends."""
+"""The time that async handlers have to heed that the node ends."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -150,8 +150,8 @@ class SyncWorkers(PooledWorkers):
             self.run(command, call, self._function, payload, context, self._takes_context)
 
     def stop(self, ref: int) -> None:
-        """What runs, runs on; it may look whether it should. A process that does so for too long
-        is killed, where the cluster says how long that is."""
+        """Stop a call. It runs on, and may look whether it should; a process that does so for too
+        long is killed, where the cluster says how long that is."""
         context = self._contexts.get(ref)
         if context is not None:
             context.cancel()
@@ -180,7 +180,7 @@ class SyncWorkers(PooledWorkers):
 
 
 def prepare_named(handler: str) -> Ended:
-    """In a worker process, before it is called."""
+    """Prepare a handler in a worker process, before it is called."""
     try:
         _loaded(handler)
     except InputError as error:
@@ -191,7 +191,7 @@ def prepare_named(handler: str) -> Ended:
 
 
 def call_named(handler: str, payload: bytes, context: Context) -> Ended:
-    """In a worker process: by name, since not every function can be sent to one."""
+    """Call a handler in a worker process: by name, since not every function can be sent to one."""
     try:
         function, with_context = _loaded(handler)
     except InputError as error:

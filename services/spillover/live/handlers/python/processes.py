@@ -21,7 +21,7 @@ from spillover.live.process.logs import LogSettings, configure_as, log_settings
 from spillover.live.process.parent_death import end_with_parent
 
 JOIN_S = 5.0
-"""For processes that were killed, or whose pipe has broken, to be gone."""
+"""The time within which processes that were killed, or whose pipe has broken, are gone."""
 
 GONE_POLL_S = 0.005
 
@@ -130,7 +130,7 @@ class ServerProcesses:
             self._living.clear()
 
     def _begin(self, ref: int, process: BaseProcess) -> bool:
-        """Whether the call is still to be made."""
+        """Returns whether the call is still to be made."""
         with self._calls_lock:
             call = self._calls[ref]
             call.process = process
@@ -139,7 +139,7 @@ class ServerProcesses:
             return not call.killed
 
     def withdraw(self, ref: int) -> bool:
-        """From now on the call cannot be killed; whether it was."""
+        """Keep the call from being killed from now on. Returns whether it was."""
         with self._calls_lock:
             return self._calls.pop(ref).killed
 
@@ -172,7 +172,7 @@ class ServerProcesses:
 
 
 def _received(pipe: Connection, process: BaseProcess) -> Ended:
-    """What the process sends. Raises EOFError or OSError if it dies before that."""
+    """Returns the message of the process. Raises EOFError or OSError if it dies before that."""
     while not pipe.poll(LOOK_S):
         if not process.is_alive() and not pipe.poll():
             raise EOFError
@@ -210,7 +210,7 @@ def _serve(pipe: Connection, memory_limit_bytes: int | None, logs: LogSettings |
 
 
 def _limit_memory(limit_bytes: int) -> None:
-    """Of data, not of address space: libraries map far more than they ever touch."""
+    """Limit the data, not the address space: libraries map far more than they ever touch."""
     import resource  # noqa: PLC0415 - not there on every system
 
     _, hard_bytes = resource.getrlimit(resource.RLIMIT_DATA)

@@ -11,6 +11,10 @@ if is_live(stored) then
   return { '', stored.node == node and 0 or over_ms(stored) - now_ms }
 end
 local epoch = math.max(stored and stored.epoch + 1 or 1, now_ms)
+-- Nobody could read it: the one before is no epoch that was ever given.
+if not are_whole(text(epoch)) then
+  epoch = now_ms
+end
 local lease_to = now_ms + tonumber(ARGV[3])
 redis.call('HSET', ALLOCATION, partition, allocation_text({
   node = node, epoch = epoch, since = now_ms, lease_to = lease_to, stop_to = 0,

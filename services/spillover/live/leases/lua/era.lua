@@ -71,6 +71,11 @@ local function enter_era()
       'era', era, 'server', server)
     forget_the_future(grace_ms)
   end
+  -- It lasts no longer than one maximum lease, whatever somebody wrote there.
+  if grace_to_ms and not (grace_to_ms <= now_ms + grace_ms) then
+    grace_to_ms = now_ms + grace_ms
+    redis.call('HSET', GROUP, 'grace_to_ms', text(grace_to_ms))
+  end
   -- A process that is new here cannot know what was; the era of another server can.
   if (is_moved or (known ~= '' and known ~= era)) and not grace_to_ms then
     grace_to_ms = now_ms + grace_ms

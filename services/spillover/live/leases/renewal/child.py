@@ -22,7 +22,7 @@ from spillover.live.leases.renewal.plan import RenewalPlan
 from spillover.live.leases.renewal.rounds import Rounds
 
 BEGIN, END = b"b", b"e"
-"""What the member says after the plan: renew from now on, or no more."""
+"""The member's messages after the plan: renew from now on, or no more."""
 
 JITTER = 0.1
 """Periods are shorter by up to this share, never longer: the relations of the times count on it."""
@@ -56,7 +56,7 @@ class Renewal:
         self._unsaid: list[bytes] = []
 
     def run(self) -> None:
-        """Until the member closes the link, or is gone."""
+        """Renew until the member closes the link, or is gone."""
         waiting = select.poll()
         waiting.register(self._link, select.POLLIN)
         self._link.settimeout(0.0)
@@ -75,8 +75,8 @@ class Renewal:
         self._rounds.close()
 
     def _look(self, now_s: float) -> None:
-        """Whether the member runs. Whatever was missed while it or this process did not, is not
-        held against its handlers."""
+        """Look whether the member runs. Progress that was missed while it or this process did not
+        run is not held against its handlers."""
         self._is_stopped = self._parent.is_stopped()
         if self._is_stopped:
             self._resumed_s = now_s
@@ -104,7 +104,7 @@ class Renewal:
         self._say(message | {"late_s": late_s, "hung": hung})
 
     def _heard(self) -> bool:
-        """What the member says; False at its end."""
+        """Read the member's messages, and return False at its end."""
         try:
             said = self._link.recv(4096)
         except BlockingIOError:

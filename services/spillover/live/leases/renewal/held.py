@@ -11,7 +11,8 @@ from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
 
 
 class HeldLeases:
-    """By partition, from any thread. All instants are of `clock.lease_now_s`."""
+    """The leases that are held, by partition, for any thread. All instants are of
+    `clock.lease_now_s`."""
 
     def __init__(self, partitions: int) -> None:
         self._memory = LeaseMemory(partitions)
@@ -36,7 +37,7 @@ class HeldLeases:
                 lease.tell_to_stop()
 
     def fence(self, partition: int, epoch: int) -> None:
-        """From now on the handler may act no more."""
+        """Let the handler act no more from now on."""
         lease = self._lease(partition, epoch)
         if lease is not None:
             lease.fence()
@@ -51,7 +52,8 @@ class HeldLeases:
                 self._memory.drop(partition)
 
     def deadline_s(self, partition: int, epoch: int) -> float:
-        """Until when a holder of that epoch may act, as last renewed; 0 if it may not."""
+        """Returns the instant until which a holder of that epoch may act, as last renewed; 0 if it
+        may not."""
         return self._memory.deadline_s(partition, epoch)
 
     def work(self) -> list[tuple[int, int, float | None]]:

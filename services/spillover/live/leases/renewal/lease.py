@@ -1,5 +1,4 @@
-"""What a handler has of its lease: until when it may act, whether it should stop, how to say that
-it gets on.
+"""A handler's lease: until when it may act, whether it should stop, and how to report progress.
 
 `check` asks no server: the deadline lies in memory, written by the process that renews. It is not
 enough for what must never happen twice: between a check and its effect a process can stand still.
@@ -46,7 +45,7 @@ class StopEvent(threading.Event):
                 wake()
 
     async def wait_async(self) -> None:
-        """Until it is set."""
+        """Wait until it is set."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
 
@@ -62,7 +61,7 @@ class StopEvent(threading.Event):
 
 
 class Lease:
-    """One partition at one epoch. All of it may be called from any thread."""
+    """The lease of one partition at one epoch. All of it may be called from any thread."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class Lease:
         epoch: int,
         on_fenced: Callable[[Lease], None],
     ) -> None:
-        """`on_fenced` is called once, by whoever first sees that it is over."""
+        """`on_fenced` is called once, by the first thread that sees that the lease is over."""
         self.partition = partition
         self.epoch = epoch
         self.stop_event = StopEvent()
@@ -80,8 +79,8 @@ class Lease:
         self._lock = threading.Lock()
         self._is_over = False
         self.was_told = False
-        """Whether it was told to stop: handed over, about to end, or over. That its handler ends
-        then is no failure of the handler's."""
+        """True where the handler should stop: the lease is handed over, about to end, or over. That
+        the handler ends then is no failure."""
         self._work: float | None = None
 
     def __repr__(self) -> str:
@@ -89,17 +88,19 @@ class Lease:
 
     @property
     def deadline_s(self) -> float:
-        """Of `clock.lease_now_s`; 0 once it is over."""
+        """Returns the deadline by `clock.lease_now_s`; 0 once the lease is over."""
         return 0.0 if self._is_over else self._memory.deadline_s(self.partition, self.epoch)
 
     @property
     def left_s(self) -> float:
-        """For how long the holder may act, if nothing is renewed; 0 once it is over."""
+        """Returns for how many seconds the holder may act, if nothing is renewed; 0 once it is
+        over."""
         return max(0.0, self.deadline_s - lease_now_s())
 
     @property
     def is_over(self) -> bool:
-        """Once over, over for good, even if a late answer of Redis would have kept it."""
+        """Returns whether it is over: then it stays over, even if a late answer of Redis would have
+        kept it."""
         if (
             not self._is_over
             and self._memory.deadline_s(self.partition, self.epoch) <= lease_now_s()
@@ -113,8 +114,8 @@ class Lease:
             raise Fenced(self.partition, self.epoch, "the lease is over")
 
     def progress(self) -> None:
-        """The handler gets on. From the first call on it is expected to say so again, in time;
-        see `guard`. Raises Fenced like `check`."""
+        """Report that the handler makes progress. From the first call on it has to call again, in
+        time; see `guard`. Raises Fenced like `check`."""
         self.check()
         self._memory.report_progress(self.partition)
 
@@ -138,7 +139,7 @@ class Lease:
         return self._work
 
     def fence(self) -> None:
-        """It is over now."""
+        """End the lease now."""
         with self._lock:
             if self._is_over:
                 return
@@ -147,13 +148,14 @@ class Lease:
         self._on_fenced(self)
 
     def tell_to_stop(self) -> None:
-        """For whoever looks after the lease."""
+        """Set the event to stop, for the keeper of the lease."""
         self.was_told = True
         self.stop_event.set()
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Within it, `current_lease` gives this one: in this thread or task, and its tasks."""
+        """Let `current_lease` return this one within a `with`: in this thread or task, and its
+        tasks."""
         token = _CURRENT.set(self)
         try:
             yield

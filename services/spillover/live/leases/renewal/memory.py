@@ -1,4 +1,5 @@
-"""What a member and the process that renews for it share: a few words for each partition.
+"""The memory that a member shares with the process that renews for it: a few words for each
+partition.
 
 Each word has one writer. The member writes what it holds, how far handlers are and that it runs;
 the renewer writes until when leases were renewed and which are lost. Thus neither waits for the
@@ -13,7 +14,7 @@ import os
 import sys
 
 THREAD, LOOP = 0, 1
-"""What a handler runs on: a thread, or the event loop."""
+"""A handler runs on a thread, or on the event loop."""
 
 RUNTIMES = 2
 _WORD_BYTES = 8
@@ -44,13 +45,14 @@ class LeaseMemory:
                 self._reals[_RAN + runtime] = 1.0  # so that no progress is reported at 0
 
     def close(self) -> None:
-        """Of the file only: whoever still has a lease may go on looking at it."""
+        """Close the file only: a handler that still has a lease may go on looking at it."""
         os.close(self.fd)
 
     # The member's side
 
     def grant(self, partition: int, epoch: int, to_s: float, runtime: int) -> None:
-        """From now on this epoch is held; the epoch goes last, for the renewer to see the rest."""
+        """Note that this epoch is held from now on. The epoch is written last, for the renewer to
+        see the rest."""
         at = _slot(partition)
         self._integers[at + _EPOCH] = 0
         self._reals[at + _GRANTED] = to_s
@@ -68,12 +70,13 @@ class LeaseMemory:
         self._integers[_slot(partition) + _EPOCH] = 0
 
     def report_progress(self, partition: int) -> None:
-        """By the time that the handler's runtime has run, so that waiting for a turn is free."""
+        """Note progress by the time that the handler's runtime has run, so that waiting for a turn
+        is free."""
         at = _slot(partition)
         self._reals[at + _PROGRESS] = self._reals[_RAN + self._integers[at + _RUNTIME]]
 
     def beat(self, runtime: int, now_s: float, gap_max_s: float) -> None:
-        """That a runtime runs. Gaps count as `gap_max_s` at most: then it did not run."""
+        """Note that a runtime runs. A gap counts as `gap_max_s` at most: then it did not run."""
         before_s = self._reals[_BEAT + runtime]
         gap_s = min(now_s - before_s, gap_max_s) if before_s else gap_max_s
         self._reals[_RAN + runtime] += gap_s
@@ -113,7 +116,7 @@ class LeaseMemory:
         )
 
     def silent_s(self, partition: int, now_s: float) -> float:
-        """For how long the handler's runtime has not run."""
+        """Returns how long the handler's runtime has not run."""
         beat_s = self._reals[_BEAT + self._integers[_slot(partition) + _RUNTIME]]
         return now_s - beat_s if beat_s else 0.0
 
@@ -123,7 +126,7 @@ class LeaseMemory:
         return self._integers[_slot(partition) + _EPOCH]
 
     def deadline_s(self, partition: int, epoch: int) -> float:
-        """Until when a holder of that epoch may act: 0 if it may not."""
+        """Returns the instant until which a holder of that epoch may act: 0 if it may not."""
         at = _slot(partition)
         if self._integers[at + _EPOCH] != epoch or self._integers[at + _LOST] == epoch:
             return 0.0

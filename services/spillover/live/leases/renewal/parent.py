@@ -19,7 +19,8 @@ class Parent:
         self._pid = pid
 
     def is_gone(self) -> bool:
-        """Told apart from the pipe's end: a child of the member's may still hold the pipe."""
+        """Returns whether the process has ended. The pipe's end does not tell that: a child of the
+        member's may still hold the pipe."""
         return os.getppid() != self._pid
 
     def is_stopped(self) -> bool:
@@ -27,7 +28,7 @@ class Parent:
 
 
 class NoParent:
-    """For a thread: it goes and stops with its process."""
+    """The parent of a thread, which goes and stops with its process."""
 
     def is_gone(self) -> bool:
         return False

@@ -1,6 +1,5 @@
-"""What the process that renews is told at its start, as it goes over the pipe.
-
-Plain values only. How it is made from a group's settings is in `settings`.
+"""The plan of the process that renews, as it goes over the pipe at its start: plain values only.
+`settings` makes it from a group's settings.
 """
 
 from __future__ import annotations

@@ -113,7 +113,8 @@ class LeaseRenewer(HeldLeases):
             self._beater = loop.call_later(self._tick_s, self.beat_on, loop)
 
     def _watch(self) -> None:
-        """In a thread, apart from the one that starts processes and sees them off."""
+        """Tell handlers in time to stop; in a thread apart from the one that starts processes and
+        sees them off."""
         wait_s = 0.0
         while not self._closing.wait(wait_s):
             now_s = lease_now_s()
@@ -121,7 +122,8 @@ class LeaseRenewer(HeldLeases):
             wait_s = self._tell_to_stop(now_s)
 
     def _tell_to_stop(self, now_s: float) -> float:
-        """Those whose leases are about to end; in how many s the next one is."""
+        """Stop the handlers whose leases are about to end, and return in how many seconds the next
+        one is."""
         next_s = self._tick_s
         for lease in self._all():
             if lease.is_over:
@@ -136,7 +138,7 @@ class LeaseRenewer(HeldLeases):
     # --- what came of renewals -------------------------------------------------------------------
 
     def _heard(self, message: dict[str, Any]) -> None:
-        """In the supervisor's thread."""
+        """Take a message of the process; in the supervisor's thread."""
         if "sent_s" in message:
             call_safely(self._on_lag, message["late_s"])
             call_safely(self._on_event, self._outcome(message))

@@ -18,11 +18,12 @@ from spillover.live.redis.answers import of_no_single_server
 READ_BYTES = 65_536
 
 Reply = object
-"""bytes, int, None, a list of replies, or ErrorReply."""
+"""A reply: bytes, int, None, a list of replies, or ErrorReply."""
 
 
 class RedisFailed(Exception):
-    """No usable answer came. `refused`: the server said no; else whether it heard is unknown."""
+    """No usable answer came. With `refused` the server said no; else it may have carried the
+    command out."""
 
     def __init__(self, problem: str, *, refused: bool = False) -> None:
         super().__init__(problem)
@@ -182,7 +183,8 @@ def pack(arguments: Sequence[bytes]) -> bytes:
 def run_script(
     connection: RespConnection, script: str, digest: str, given: Sequence[bytes]
 ) -> Reply:
-    """By its digest, and once in full if the server does not know it. Raises RedisFailed."""
+    """Run a script by its digest, and once in full if the server does not know it. Raises
+    RedisFailed."""
     answer = connection.call(pack([b"EVALSHA", digest.encode(), *given]))
     if isinstance(answer, ErrorReply) and str(answer).startswith("NOSCRIPT"):
         answer = connection.call(pack([b"EVAL", script.encode(), *given]))

@@ -1,4 +1,4 @@
-"""What a group's renewal needs, from the settings of its member: the plan that its process gets."""
+"""The plan of a group's renewal, made from the settings of its member."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from spillover.model.lease_times import LeaseTimes
 
 TIMEOUT_S_MAX = 5.0
 TIMEOUT_SHARE = 0.25
-"""Of a lease: below a third, so that one connection that went silent does not cost the lease."""
+"""The time limit of an answer, as a share of a lease: below a third, so that one connection that
+went silent does not cost the lease."""
 
 
 def make_plan(

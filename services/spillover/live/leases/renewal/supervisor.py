@@ -38,14 +38,16 @@ YOUNG_DEATHS_MAX = 3
 """So many processes in a row that die before they say anything: a thread then."""
 RESTART_S = 0.05
 STILL_SHARE = 0.4
-"""Of a lease: longer than one call to Redis may take, short enough for another one to renew."""
+"""A process that renews may stand still for this share of a lease: longer than one call to Redis
+may take, short enough for another one to renew."""
 START_S_MAX = 5.0
-"""For a process that has not begun: on a busy machine another one would not begin any sooner."""
+"""The longest time that a process may take to begin: on a busy machine another one would not begin
+any sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenewerStarted:
-    """Who renews from now on: a `process` (its pid), or a `thread`, and why no process."""
+    """A renewer has started: a `process` (its pid), or a `thread`, and why no process."""
 
     kind: str
     pid: int | None
@@ -177,7 +179,7 @@ class Supervisor:
             self._see_off(worker, at_once=True)
 
     def _start(self) -> Worker | None:
-        """None: try again a little later."""
+        """Start a process, and return it; None means to try again a little later."""
         try:
             worker = self._started()
         except (OSError, RunError) as error:
@@ -209,7 +211,7 @@ class Supervisor:
         return start_thread(self._plan, self._memory)
 
     def _watch(self, worker: Worker) -> bool:
-        """Until it ends. True if it stands still and has to be ended."""
+        """Watch a worker until it ends. Returns True if it stands still and has to be ended."""
         waiting = select.poll()
         waiting.register(worker.link, select.POLLIN)
         while True:

@@ -1,4 +1,4 @@
-"""What a sink asks of a lease; `live.leases.renewal.lease.Lease` has it."""
+"""The part of a lease that a sink needs; `live.leases.renewal.lease.Lease` has it."""
 
 from __future__ import annotations
 

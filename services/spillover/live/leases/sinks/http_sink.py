@@ -17,11 +17,12 @@ from spillover.live.leases.sinks.held import Held, fenced_by
 EPOCH_HEADER = "Spillover-Epoch"
 PARTITION_HEADER = "Spillover-Partition"
 STALE_STATUS = 412
-"""Precondition failed."""
+"""The status for an older epoch: Precondition failed."""
 
 
 def epoch_headers(lease: Held) -> dict[str, str]:
-    """For a call on the lease's behalf; raises Fenced if it is over. Ask anew for each call."""
+    """Returns the headers of a call on the lease's behalf; raises Fenced if it is over. Ask anew
+    for each call."""
     lease.check()
     return {PARTITION_HEADER: str(lease.partition), EPOCH_HEADER: str(lease.epoch)}
 
@@ -35,7 +36,8 @@ def raise_if_fenced(lease: Held, status: int, headers: Mapping[str, str]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the server is to do: nothing if `status` is 0, else to answer that with `headers`."""
+    """The duty of the server: none if `status` is 0, else to answer with that status and
+    `headers`."""
 
     status: int
     problem: str
@@ -66,8 +68,8 @@ class EpochGate:
         self._lock = threading.Lock()
 
     def judge(self, headers: Mapping[str, str]) -> Verdict:
-        """412 for an older epoch, 400 for headers that are not there, are no numbers or name no
-        partition."""
+        """Returns a verdict: 412 for an older epoch, 400 for headers that are not there, are no
+        numbers or name no partition."""
         numbers = []
         for name in (PARTITION_HEADER, EPOCH_HEADER):
             text = _header(headers, name)
@@ -90,7 +92,7 @@ class EpochGate:
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
-    """Whatever the case of its letters; libraries differ."""
+    """Returns the header, whatever the case of its letters; libraries differ."""
     found = headers.get(name)
     if found is None:
         found = next((headers[key] for key in headers if key.lower() == name.lower()), "")

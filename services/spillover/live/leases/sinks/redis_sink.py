@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 Argument = str | bytes | int | float
 Command = Sequence[Argument]
-"""As redis-cli takes it; its first argument is its key, and the only one."""
+"""A command as redis-cli takes it; its first argument is its key, and the only one."""
 
 WORDS_MAX = 7_000
-"""Of one command. Lua cannot pass on a thousand more; that would end a batch in its middle."""
+"""The most words of one command. Lua cannot pass on a thousand more; that would end a batch in its
+middle."""
 
 # KEYS: the fence, then the key of each command. ARGV: partition, epoch, whether there is a
 # checkpoint, the checkpoint, then of each command: how many words it has, and those without the
@@ -61,7 +62,7 @@ DIGEST = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
 
 class RedisSink:
-    """For `redis.Redis`; `AsyncRedisSink` does the same for `redis.asyncio.Redis`."""
+    """A fenced sink for `redis.Redis`; `AsyncRedisSink` does the same for `redis.asyncio.Redis`."""
 
     def __init__(self, client: Redis, name: str) -> None:
         """Raises InputError for a pipeline."""
@@ -107,13 +108,13 @@ class AsyncRedisSink:
         self._fence = fence_key(name)
 
     async def claim(self, lease: Held) -> str:
-        """As `RedisSink.claim`."""
+        """Do the same as `RedisSink.claim`."""
         return _text((await self._run(lease, (), None))[1])
 
     async def apply(
         self, lease: Held, *commands: Command, checkpoint: str | None = None
     ) -> list[Any]:
-        """As `RedisSink.apply`."""
+        """Do the same as `RedisSink.apply`."""
         answers: list[Any] = (await self._run(lease, commands, checkpoint))[2]
         return answers
 
@@ -151,8 +152,8 @@ def _arguments(
 
 
 def _refuse_pipeline(client: Any) -> None:
-    """What is queued up is sent later than the lease was looked at, and split up it may be half
-    admitted: a batch is one `apply`."""
+    """Refuse a pipeline: its commands are sent later than the lease was looked at, and split up it
+    may be half admitted. A batch is one `apply`."""
     if hasattr(client, "command_stack") or hasattr(client, "immediate_execute_command"):
         raise InputError("Redis sink", "client", "expected a client, not a pipeline")
 

@@ -48,7 +48,7 @@ MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
 
 class Cursor(Protocol):
-    """What is used of a DB-API cursor."""
+    """The part of a DB-API cursor that is used."""
 
     @property
     def rowcount(self) -> int: ...
@@ -61,7 +61,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """What is used of a DB-API connection."""
+    """The part of a DB-API connection that is used."""
 
     def cursor(self) -> Any: ...
 
@@ -89,7 +89,7 @@ class SqlSink:
         self._set = _CHECKPOINT.format(mark, mark, mark, mark)
 
     def create_table(self) -> None:
-        """If it is not there."""
+        """Create the table if it is not there."""
         cursor = self._connection.cursor()
         try:
             cursor.execute(TABLE)
@@ -144,7 +144,8 @@ def _paramstyle(connection: Connection) -> str:
 
 
 def _commits_by_itself(connection: Connection) -> bool:
-    """By what the libraries say: `autocommit`, or no isolation level in sqlite3."""
+    """Returns whether it commits by itself, as the libraries say: `autocommit`, or no isolation
+    level in sqlite3."""
     is_sqlite = type(connection).__module__.partition(".")[0] == "sqlite3"
     if is_sqlite and getattr(connection, "isolation_level", "") is None:
         return getattr(connection, "autocommit", True) is not False

@@ -121,7 +121,7 @@ class Client:
 
 
 class AsyncClient:
-    """On the event loop that runs when it is first used. What is begun is a task there."""
+    """A client on the event loop that runs when it is first used. What is begun is a task there."""
 
     def __init__(self, url: RedisUrl, timeout_s: float, stop: Stop | None = None) -> None:
         """`timeout_s`: for connecting and for each answer. Raises InputError."""

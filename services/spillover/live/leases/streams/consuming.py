@@ -32,7 +32,8 @@ OnRecord = Callable[[Record, Effects], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """How often a record is tried, and what then; how often is committed. Raises InputError."""
+    """The number of attempts at a record, their end, and how often is committed. Raises
+    InputError."""
 
     attempts: int = 3
     pause_first_s: float = 0.1
@@ -53,18 +54,19 @@ class Attempts:
 
 @dataclass(slots=True)
 class Consumed:
-    """What one run has done; counts what was committed."""
+    """The counts of one run: records that were committed."""
 
     handled: int = 0
     set_aside: int = 0
     batches: int = 0
     reclaims: int = 0
-    """How often the checkpoint was not where it was left, see `records.CheckpointMoved`."""
+    """The number of times that the checkpoint was not where it was left, see
+    `records.CheckpointMoved`."""
 
 
 @dataclass(slots=True)
 class _Done:
-    """Of one batch, as far as it got."""
+    """The work on one batch, as far as it got."""
 
     records: int = 0
     effects: Effects = field(default_factory=Effects)
@@ -104,9 +106,9 @@ class Consuming:
         self._aside_in_a_row = 0
 
     def run(self, wait_s: float, *, to_end: bool) -> Steps[Consumed]:
-        """Until told to stop, or `to_end`: until nothing more is there. Then everything handled is
-        committed. A lease is told of progress before each record and each try: a handler may take
-        as long for one as the member lets it be silent. Records are what its load is counted in.
+        """Handle records until the stop, or with `to_end` until there are no more. Then everything
+        handled is committed. The lease gets progress before each record and each try: a handler may
+        take as long for one as the member lets it be silent. The load is counted in records.
 
         Raises Fenced, PoisonRecord, RecordsTrimmed, StoreUnreachable, StoreRefused.
         """
@@ -126,7 +128,8 @@ class Consuming:
         return self.consumed
 
     def _handle(self, batch: Batch) -> Steps[None]:
-        """What was handled before something went wrong is committed, if that is still allowed."""
+        """Handle a batch. Records that were handled before something went wrong are committed, if
+        that is still allowed."""
         done, since_s = _Done(), monotonic()
         try:
             for record in batch.records:
@@ -156,7 +159,8 @@ class Consuming:
         self._on_batch(self.consumed)
 
     def _handle_record(self, record: Record, done: _Done) -> Steps[bool]:
-        """Whether it counts as handled: not if told to stop while it fails."""
+        """Handle a record, and return whether it counts as handled: not if a stop comes while it
+        fails."""
         attempt = 0
         while True:
             self._reading.guard.check()
@@ -194,7 +198,8 @@ class Consuming:
         done.aside.append(SetAside(record, why))
 
     def _spare(self, done: _Done) -> None:
-        """Those set aside last are handled anew by whoever gets the partition next."""
+        """Leave the records that were set aside last: the next holder of the partition handles them
+        anew."""
         count = min(len(done.aside), self._aside_in_a_row)
         done.records -= count
         del done.aside[len(done.aside) - count :]

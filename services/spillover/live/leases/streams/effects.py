@@ -1,4 +1,5 @@
-"""What a handler wants to change in the same Redis, told first and then done with the checkpoint.
+"""Effects are the changes that a handler wants in the same Redis: named first, and then carried out
+with the checkpoint.
 
 Effects touch hashes, sets and bitmaps named by the user, under the group's own prefix. They are few
 on purpose: whether each will succeed can be seen beforehand, so that all happen or none. Only the
@@ -21,14 +22,15 @@ BIT_MAX = 2**32 - 1
 
 
 class Effects:
-    """Effects in order. `name`: of what they touch, one kind of thing for each name."""
+    """Effects in order. `name` is that of the hash, set or bitmap, one kind of thing for each
+    name."""
 
     def __init__(self) -> None:
         self._list: list[Effect] = []
         self._amounts: dict[int, int] = {}
-        """What the increment at that index of the list has added up to."""
+        """The sum of the increment at that index of the list."""
         self._open: dict[tuple[str, bytes], int] = {}
-        """(name, field): index of the increment that a later one may be added to."""
+        """The index, by (name, field), of the increment that a later one may be added to."""
 
     def __len__(self) -> int:
         return len(self._list)
@@ -69,7 +71,7 @@ class Effects:
         self._append("SETBIT", name, (b"%d" % offset, b"1" if value else b"0"))
 
     def extend(self, others: Effects) -> None:
-        """Take over what another handler's call wants."""
+        """Take over the effects of another handler's call."""
         for index, (command, name, given) in enumerate(others._list):
             if command == INCREMENT:
                 self._add(name, given[0], others._amounts[index])

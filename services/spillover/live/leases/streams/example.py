@@ -34,7 +34,8 @@ WAIT_S = 0.1
 
 
 def consume(partition: int, epoch: int, stop_event: threading.Event) -> None:
-    """Until told to stop. Raises Fenced if another holder has the partition."""
+    """Consume a partition's stream until told to stop. Raises Fenced if another holder has the
+    partition."""
     url, group = _place()
     reader = StreamReader(url, group, partition, epoch, stop=stop_event, lease=_lease())
     with reader:
@@ -50,7 +51,7 @@ async def consume_async(partition: int, epoch: int, stop_event: Stop) -> None:
 
 
 class Counting:
-    """What is done with each record. Gaps are seen by this process only: it forgets at a takeover,
+    """A handler that counts records. Gaps are seen by this process only: it forgets at a takeover,
     the sum and the bitmap do not."""
 
     def __init__(self, partition: int) -> None:
@@ -69,12 +70,12 @@ class Counting:
 
 
 def counts_name(partition: int) -> str:
-    """Of the hash: applied, sum, out_of_order."""
+    """Returns the name of the hash with applied, sum and out_of_order."""
     return f"counts:{partition}"
 
 
 def applied_name(partition: int) -> str:
-    """Of the bitmap of numbers that were applied."""
+    """Returns the name of the bitmap of numbers that were applied."""
     return f"applied:{partition}"
 
 
@@ -92,7 +93,7 @@ def fill(url: str, group: str, partitions: int, records: int, *, first: int = 0)
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What the fenced sink has of one partition."""
+    """The state of one partition in the fenced sink."""
 
     partition: int
     expected: int
@@ -107,7 +108,8 @@ class Applied:
 
     @property
     def is_exactly_once(self) -> bool:
-        """As many as expected, all of them different, and in order wherever one process looked."""
+        """Returns whether there are as many as expected, all of them different, and in order
+        wherever one process looked."""
         expected_sum = self.expected * (self.expected - 1) // 2
         counts = (self.applied, self.distinct, self.sum, self.out_of_order)
         return counts == (self.expected, self.expected, expected_sum, 0)
@@ -140,7 +142,7 @@ def _place() -> tuple[RedisUrl, str]:
 
 
 def _lease() -> Holder | None:
-    """Of the handler that runs here, if it runs in a member."""
+    """Returns the lease of the handler that runs here, if it runs in a member."""
     with contextlib.suppress(LookupError):
         return current_lease()
     return None

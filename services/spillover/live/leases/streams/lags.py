@@ -1,4 +1,4 @@
-"""How far each partition is behind: records, and milliseconds, beyond its checkpoint."""
+"""The lag of each partition: records, and milliseconds, beyond its checkpoint."""
 
 from __future__ import annotations
 
@@ -21,27 +21,30 @@ SLICE = 200
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Of one partition, at one instant."""
+    """The lag of one partition, at one instant."""
 
     partition: int
     records: int
-    """Not yet committed. Single records that were deleted unread count until the end is reached.
-    Redis before 7 does not count entries: where a stream is trimmed this is the least it may be."""
+    """The records that are not yet committed. Single records that were deleted unread count until
+    the end is reached. Redis before 7 does not count entries: where a stream is trimmed this is the
+    least it may be."""
     age_ms: int
-    """Since the oldest of them was appended, by Redis's clock; 0 if there is none."""
+    """The milliseconds since the oldest of them was appended, by Redis's clock; 0 if there is
+    none."""
     trimmed: int
-    """Lost beyond the checkpoint before they were read; a reader counts them when it is there.
-    Always 0 with Redis before 7."""
+    """The records that were lost beyond the checkpoint before they were read; a reader counts them
+    when it is there. Always 0 with Redis before 7."""
     length: int
-    """Records that the stream still has, committed ones included."""
+    """The records that the stream still has, committed ones included."""
     checkpoint: Checkpoint | None
-    """None: nobody has claimed the partition yet."""
+    """The checkpoint; None where nobody has claimed the partition yet."""
 
 
 def read_lags(
     url: RedisUrl, group: str, partitions: int, *, timeout_s: float = 5.0, retry_s: float = 5.0
 ) -> list[Lag]:
-    """Of partitions 0 to `partitions` - 1. Raises InputError, StoreUnreachable, StoreRefused."""
+    """Returns the lags of partitions 0 to `partitions` - 1. Raises InputError, StoreUnreachable,
+    StoreRefused."""
     client = Client(url, timeout_s)
     try:
         return client.carry_out(_lags(StreamKeys.of(group), partitions, retry_s))
@@ -52,7 +55,7 @@ def read_lags(
 async def read_lags_async(
     url: RedisUrl, group: str, partitions: int, *, timeout_s: float = 5.0, retry_s: float = 5.0
 ) -> list[Lag]:
-    """As `read_lags`."""
+    """Do the same as `read_lags`."""
     client = AsyncClient(url, timeout_s)
     try:
         return await client.carry_out(_lags(StreamKeys.of(group), partitions, retry_s))

@@ -67,7 +67,7 @@ class ReaderOptions(TypedDict, total=False):
 
 
 class _Reader:
-    """What both have: the options, and what was last known."""
+    """The common part of both readers: the options, and the last known state."""
 
     def __init__(self, group: str, partition: int, epoch: int, options: ReaderOptions) -> None:
         """Raises InputError."""
@@ -94,7 +94,7 @@ class _Reader:
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """As this reader has stored it; None before it has claimed."""
+        """Returns the checkpoint that this reader has stored; None before it has claimed."""
         return self._reading.checkpoint
 
     @property
@@ -113,7 +113,7 @@ class _Reader:
 
 
 class StreamReader(_Reader):
-    """For code that never awaits."""
+    """A reader for code that never awaits."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class StreamReader(_Reader):
         epoch: int,
         **options: Unpack[ReaderOptions],
     ) -> None:
-        """Connects nowhere yet. Raises InputError."""
+        """The reader connects nowhere yet. Raises InputError."""
         super().__init__(group, partition, epoch, options)
         self._client = Client(url, self._timeout_s, self._stop)
 
@@ -139,7 +139,7 @@ class StreamReader(_Reader):
         self.close()
 
     def claim(self) -> Checkpoint:
-        """Fence whoever has an earlier epoch; go to the checkpoint. Raises Fenced."""
+        """Fence holders of earlier epochs, and go to the checkpoint. Raises Fenced."""
         return self._client.carry_out(self._reading.claim())
 
     def read(self, wait_s: float = WAIT_S) -> Batch | None:
@@ -153,14 +153,14 @@ class StreamReader(_Reader):
         return self._client.carry_out(steps)
 
     def commit(self, batch: Batch) -> None:
-        """Everything up to the end of the batch, those read before it too, has been handled.
-        Raises as `apply`."""
+        """Store that everything up to the end of the batch has been handled, batches read before it
+        too. Raises as `apply`."""
         self._client.carry_out(self._reading.commit(batch))
 
     def apply(self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside] = ()) -> None:
-        """Effects of the batch that begins at the checkpoint (ValueError), and the checkpoint, at
-        once. Raises Fenced, CheckpointMoved, StoreRefused: nothing was done; StoreUnreachable:
-        unknown, and the same call may be made again."""
+        """Carry out the effects of the batch that begins at the checkpoint (else ValueError), and
+        move the checkpoint, at once. Raises Fenced, CheckpointMoved, StoreRefused: nothing was
+        done; StoreUnreachable: unknown, and the same call may be made again."""
         self._client.carry_out(self._reading.apply(batch, effects, set_aside))
 
     def consume(
@@ -181,7 +181,7 @@ class StreamReader(_Reader):
 
 
 class AsyncStreamReader(_Reader):
-    """For the event loop on which it is first used."""
+    """A reader for the event loop on which it is first used."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class AsyncStreamReader(_Reader):
         epoch: int,
         **options: Unpack[ReaderOptions],
     ) -> None:
-        """Connects nowhere yet. Raises InputError."""
+        """The reader connects nowhere yet. Raises InputError."""
         super().__init__(group, partition, epoch, options)
         self._client = AsyncClient(url, self._timeout_s, self._stop)
 
@@ -207,22 +207,22 @@ class AsyncStreamReader(_Reader):
         await self.close()
 
     async def claim(self) -> Checkpoint:
-        """As `StreamReader.claim`."""
+        """Do the same as `StreamReader.claim`."""
         return await self._client.carry_out(self._reading.claim())
 
     async def read(self, wait_s: float = WAIT_S) -> Batch | None:
-        """As `StreamReader.read`."""
+        """Do the same as `StreamReader.read`."""
         steps = self._reading.read(wait_s, read_ahead=self._read_ahead)
         return await self._client.carry_out(steps)
 
     async def commit(self, batch: Batch) -> None:
-        """As `StreamReader.commit`."""
+        """Do the same as `StreamReader.commit`."""
         await self._client.carry_out(self._reading.commit(batch))
 
     async def apply(
         self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside] = ()
     ) -> None:
-        """As `StreamReader.apply`."""
+        """Do the same as `StreamReader.apply`."""
         await self._client.carry_out(self._reading.apply(batch, effects, set_aside))
 
     async def consume(
@@ -234,7 +234,7 @@ class AsyncStreamReader(_Reader):
         to_end: bool = False,
         on_batch: Callable[[Consumed], object] = lambda _: None,
     ) -> Consumed:
-        """As `StreamReader.consume`; `on_record` may be async, `on_batch` may not."""
+        """Do the same as `StreamReader.consume`; `on_record` may be async, `on_batch` may not."""
         consuming = self._consuming(on_record, attempts, on_batch)
         return await self._client.carry_out(consuming.run(wait_s, to_end=to_end))
 

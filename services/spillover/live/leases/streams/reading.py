@@ -39,11 +39,11 @@ BATCH_BYTES = 1 << 20
 ASIDE_RECORDS = 10_000
 
 ASIDE_FIELDS_MAX = 3_000
-"""Of a record that is set aside. Lua cannot pass on a thousand more in one command, and would end
-the script between the checkpoint and the effects."""
+"""The most fields of a record that is set aside. Lua cannot pass on a thousand more in one command,
+and would end the script between the checkpoint and the effects."""
 
 ERROR_BYTES_MAX = 1_000
-"""Of what a handler said about a record that is set aside."""
+"""The most bytes of a handler's error that are kept with a record that is set aside."""
 
 UNCOUNTED = (
     "Redis before 7 does not count the entries of a stream: records are applied once, "
@@ -54,7 +54,8 @@ _log = logging.getLogger(__name__)
 
 
 def _kind(effect: Effect) -> tuple[str, str, int]:
-    """Those of one kind that follow each other are sent as one run."""
+    """Returns the kind of an effect: those of one kind that follow each other are sent as one
+    run."""
     return effect[0], effect[1], len(effect[2])
 
 
@@ -65,18 +66,19 @@ def _tell_uncounted() -> None:
 
 
 load_script = partial(Script.load, "spillover.live.leases.streams")
-"""Scripts of these names in lua/, as one."""
+"""Returns the scripts of these names in lua/, as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is read at once, and how much set aside is kept; raises InputError."""
+    """The limits of one read, and of records set aside; raises InputError."""
 
     batch_records: int = BATCH_RECORDS
     batch_bytes: int = BATCH_BYTES
-    """Of fields and values; one record is read however large it is."""
+    """The bytes of fields and values in a batch; one record is read however large it is."""
     aside_records: int = ASIDE_RECORDS
-    """Of a partition. The oldest leave first; how many there ever were stays in the checkpoint."""
+    """The records of a partition that are set aside. The oldest leave first; the checkpoint counts
+    all that there ever were."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -87,7 +89,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A record that no attempt could handle, and what the last one said."""
+    """A record that no attempt could handle, and the last error."""
 
     record: Record
     why: str
@@ -113,9 +115,9 @@ class Reading:
         self.epoch = epoch
         self.guard = guard
         self.checkpoint: Checkpoint | None = None
-        """As stored by this reader; None before it has claimed."""
+        """The checkpoint as stored by this reader; None before it has claimed."""
         self.lag: int | None = None
-        """Records beyond the checkpoint when it was last read."""
+        """The records beyond the checkpoint when it was last read."""
         self._keys = keys
         self._fenced_keys = keys.checkpoints, keys.allocation, keys.stream(partition)
         self._limits = limits
@@ -127,7 +129,7 @@ class Reading:
         self._apply_script = load_script("fence", "apply")
 
     def claim(self) -> Steps[Checkpoint]:
-        """Fence whoever has an earlier epoch, and go to the checkpoint. Raises Fenced, and
+        """Fence holders of earlier epochs, and go to the checkpoint. Raises Fenced, and
         StoreRefused if somebody wrote something there that is no checkpoint."""
         self.checkpoint = None
         ask = Run(self._claim_script, self._fenced_keys, (self.partition, self.epoch))
@@ -141,7 +143,7 @@ class Reading:
         return checkpoint
 
     def seek(self, place: Place) -> None:
-        """Read on from there; what was read ahead is forgotten."""
+        """Read on from there; records that were read ahead are forgotten."""
         self._place = place
         self._ahead = None
 
@@ -162,9 +164,9 @@ class Reading:
     def apply(
         self, batch: Batch, effects: Effects | None = None, set_aside: Sequence[SetAside] = ()
     ) -> Steps[None]:
-        """Effects and the checkpoint behind the batch, at once. Raises Fenced, CheckpointMoved,
-        StoreRefused if an effect cannot be, ValueError if the batch does not begin at the
-        checkpoint; then nothing was done."""
+        """Carry out the effects and move the checkpoint behind the batch, at once. Raises Fenced,
+        CheckpointMoved, StoreRefused if an effect cannot be, ValueError if the batch does not begin
+        at the checkpoint; then nothing was done."""
         if self._checkpoint_before(batch).id != batch.start.id:
             raise ValueError("expected the batch that follows the checkpoint: see Batch.after")
         yield from self._move(batch, effects or Effects(), set_aside)
@@ -215,15 +217,16 @@ class Reading:
         return Run(self._apply_script, keys, tuple(given))
 
     def _aside_fields(self, one: SetAside) -> list[bytes]:
-        """The record's own fields, the first of them if there are too many for a script, behind
-        what is told about it."""
+        """Returns the record's own fields, the first of them if there are too many for a script,
+        behind those about it."""
         why = one.why.encode(errors="replace")[:ERROR_BYTES_MAX]
         told = [b"record", one.record.id.encode(), b"epoch", b"%d" % self.epoch, b"error", why]
         fields = one.record.fields.items()
         return told + [part for field in islice(fields, ASIDE_FIELDS_MAX) for part in field]
 
     def _found(self) -> Steps[Found]:
-        """What was read ahead, if it is of this place and has any records; else what there is."""
+        """Returns the records that were read ahead, if they are of this place and there are any;
+        else those in the stream."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == self._place:
             self.guard.check()
@@ -279,7 +282,7 @@ class Reading:
         _tell_uncounted()
 
     def _accept(self, found: Found) -> Batch | None:
-        """Hand out what was found, and go behind it."""
+        """Hand out the records that were found, and go behind them."""
         at = self._place
         try:
             start, end = places(at, found)

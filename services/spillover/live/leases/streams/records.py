@@ -6,12 +6,19 @@ before anybody read them. So the distance to the end is known without reading.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spillover.model.errors import SpilloverError
+from spillover.model.ranges import WHOLE_MAX
 
 START = "0-0"
+
+_CHECKPOINT = re.compile(
+    r"(\d{1,19})\|(\d{1,19}-\d{1,19})\|(\d{1,16})\|(\d{1,16})\|(\d{1,16})", re.ASCII
+)
+"""The form of a checkpoint, as in lua/fence.lua."""
 
 
 class CheckpointMoved(SpilloverError):
@@ -59,22 +66,25 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a partition has been handled; stored as `epoch|id|passed|skipped|set aside`."""
+    """The end of the handled part of a partition; stored as `epoch|id|passed|skipped|set aside`."""
 
     epoch: int
     id: str
-    """Of the last record that counts as handled."""
+    """The id of the last record that counts as handled."""
     passed: int
-    """How many entries lie up to there, with those that are skipped or set aside."""
+    """The number of entries up to there, with those that are skipped or set aside."""
     skipped: int = 0
-    """How many were gone before they could be read."""
+    """The number of entries that were gone before they could be read."""
     set_aside: int = 0
 
     @classmethod
     def parse(cls, value: str) -> Checkpoint:
         """Raises ValueError."""
-        epoch, id_, passed, skipped, set_aside = value.split("|")
-        return cls(int(epoch), id_, int(passed), int(skipped), int(set_aside))
+        found = _CHECKPOINT.fullmatch(value)
+        counts = () if found is None else tuple(map(int, found.groups()[2:]))
+        if found is None or max(counts) > WHOLE_MAX:
+            raise ValueError(f"expected a checkpoint, got {value[:80]!r}")
+        return cls(int(found[1]), found[2], *counts)
 
     def __str__(self) -> str:
         return f"{self.epoch}|{self.id}|{self.passed}|{self.skipped}|{self.set_aside}"
@@ -87,7 +97,8 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where reading goes on: behind this id, so many entries passed, so many of them skipped."""
+    """The place where reading goes on: behind this id, so many entries passed, so many of them
+    skipped."""
 
     id: str
     passed: int
@@ -102,7 +113,7 @@ class Batch:
     epoch: int
     records: Sequence[Record]
     start: Place
-    """With what was skipped in front of the first record."""
+    """The place in front of the first record, and of entries skipped before it."""
     end: Place
 
     @property
@@ -125,20 +136,19 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What Redis found behind a place, all at one instant."""
+    """The records that Redis found behind a place, all at one instant."""
 
     added: int
-    """Entries that the stream ever had."""
+    """The number of entries that the stream ever had."""
     length: int
-    """Entries that it has."""
+    """The number of entries that it has."""
     is_end: bool
-    """Nothing follows the records."""
+    """True where nothing follows the records."""
     records: list[Record]
 
 
 def places(at: Place, found: Found) -> tuple[Place, Place]:
-    """In front of the records that were found behind `at`, and behind them.
-
+    """Returns the places in front of the records that were found behind `at`, and behind them.
     Raises CheckpointMoved if the stream has had fewer entries than were passed: somebody began it
     anew.
     """

@@ -34,7 +34,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Until something lies in the stream behind the id, or for so long, or until told to stop."""
+    """Wait until something lies in the stream behind the id, or for so long, or until told to
+    stop."""
 
     stream: str
     id: str
@@ -43,7 +44,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """For so long, or until told to stop."""
+    """Pause for so long, or until told to stop."""
 
     for_s: float
 
@@ -81,7 +82,7 @@ class Stop(Protocol):
 
 
 class Holder(Protocol):
-    """What is needed of `renewal.lease.Lease`."""
+    """The part of `renewal.lease.Lease` that steps need."""
 
     def check(self) -> None:
         """Raise Fenced if the holder may act no more."""
@@ -94,7 +95,7 @@ class Holder(Protocol):
 
 
 class NoLease:
-    """Of a reader that nobody gave a lease: only the epoch protects."""
+    """The lease of a reader without one: only the epoch protects."""
 
     def check(self) -> None:
         return
@@ -107,14 +108,15 @@ class NoLease:
 
 
 class Guard:
-    """Until when steps may go on, and when to try again."""
+    """Tells until when steps may go on, and when to try again."""
 
     def __init__(
         self, lease: Holder | None, stop: Stop | None, retry_s: float, random: Random
     ) -> None:
         self.stop: Stop = stop or threading.Event()
         self.reports = False
-        """Whether the lease is told of progress: who begins with it has to go on, in time."""
+        """True where the lease gets progress: a handler that begins with it has to go on, in
+        time."""
         self._lease = lease or NoLease()
         self._retry_s = retry_s
         self._random = random

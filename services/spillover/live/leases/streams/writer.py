@@ -43,7 +43,7 @@ class WriterOptions(TypedDict, total=False):
 
 
 class _Writer:
-    """What both have: the options, and what was sent."""
+    """The common part of both writers: the options, and the numbers of sent records."""
 
     def __init__(self, group: str, partitions: int, options: WriterOptions) -> None:
         """Raises InputError."""
@@ -73,12 +73,12 @@ class _Writer:
 
 
 class StreamWriter(_Writer):
-    """For code that never awaits."""
+    """A writer for code that never awaits."""
 
     def __init__(
         self, url: RedisUrl, group: str, partitions: int, **options: Unpack[WriterOptions]
     ) -> None:
-        """Connects nowhere yet. Raises InputError."""
+        """The writer connects nowhere yet. Raises InputError."""
         super().__init__(group, partitions, options)
         self._client = Client(url, self._timeout_s)
 
@@ -104,21 +104,21 @@ class StreamWriter(_Writer):
         key: bytes | str | None = None,
         partition: int | None = None,
     ) -> None:
-        """To the key's partition, or to that given; waits for Redis whenever a batch is full.
-
-        Raises InputError (also if the group has another number of partitions), and as `flush`.
+        """Append a record to the key's partition, or to that given; waits for Redis whenever a
+        batch is full. Raises InputError (also if the group has another number of partitions), and
+        as `flush`.
         """
         if self._writing.add(value, key, partition):
             self.flush()
 
     def flush(self) -> None:
-        """Send what waits. Raises StoreUnreachable, StoreRefused: it stays, and may be flushed
-        again; nothing is appended twice."""
+        """Send waiting records. Raises StoreUnreachable, StoreRefused: they stay, and may be
+        flushed again; nothing is appended twice."""
         self._client.carry_out(self._writing.flush())
 
     def close(self) -> None:
-        """Send what waits, and let go of Redis whatever comes of that. Raises as `flush`: what was
-        not sent stays then, and `flush` may still send it."""
+        """Send waiting records, and close the connection whatever comes of that. Raises as `flush`:
+        records that were not sent stay then, and `flush` may still send them."""
         try:
             if self.unsent:
                 self.flush()
@@ -127,12 +127,12 @@ class StreamWriter(_Writer):
 
 
 class AsyncStreamWriter(_Writer):
-    """For the event loop on which it is first used."""
+    """A writer for the event loop on which it is first used."""
 
     def __init__(
         self, url: RedisUrl, group: str, partitions: int, **options: Unpack[WriterOptions]
     ) -> None:
-        """Connects nowhere yet. Raises InputError."""
+        """The writer connects nowhere yet. Raises InputError."""
         super().__init__(group, partitions, options)
         self._client = AsyncClient(url, self._timeout_s)
 
@@ -158,16 +158,16 @@ class AsyncStreamWriter(_Writer):
         key: bytes | str | None = None,
         partition: int | None = None,
     ) -> None:
-        """As `StreamWriter.append`."""
+        """Do the same as `StreamWriter.append`."""
         if self._writing.add(value, key, partition):
             await self.flush()
 
     async def flush(self) -> None:
-        """As `StreamWriter.flush`."""
+        """Do the same as `StreamWriter.flush`."""
         await self._client.carry_out(self._writing.flush())
 
     async def close(self) -> None:
-        """As `StreamWriter.close`."""
+        """Do the same as `StreamWriter.close`."""
         try:
             if self.unsent:
                 await self.flush()

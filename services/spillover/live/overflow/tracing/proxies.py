@@ -34,8 +34,8 @@ def _is_here(host: str) -> bool:
 
 
 def _is_meant(entry: str, host: str, port: int) -> bool:
-    """Whether this entry of `no_proxy` is about that host: *, a name and all below it, an address
-    or a network; a name or an address with a port is meant only there."""
+    """Returns whether this entry of `no_proxy` means that host: *, a name and all below it, an
+    address or a network; a name or an address with a port is meant only there."""
     if entry == "*":
         return True
     if (network := _network(entry)) is not None:

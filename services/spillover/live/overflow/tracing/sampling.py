@@ -1,4 +1,5 @@
-"""What is traced, as the environment says (OTEL_TRACES_SAMPLER), and the numbers of spans."""
+"""The sampling of traces, as the environment says (OTEL_TRACES_SAMPLER), and the numbers of
+spans."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class EnvironmentSampler:
 
 
 def _parent_of(trace: TraceContext) -> SpanContext | None:
-    """None where it is all zeros, or of the version that never will be."""
+    """Returns the parent, or None where it is all zeros, or of the version that never will be."""
     version, trace_id, span_id, flags = trace.parent.split("-")
     parent = SpanContext(
         int(trace_id, 16),

@@ -27,8 +27,8 @@ from spillover.live.process.logs import Message
 SENT, DROPPED, FAILED = "sent", "dropped", "failed"
 
 SWITCH_S = 0.0005
-"""For so long, at most, the thread holds up the loop that answers requests, ten times shorter than
-Python lets it."""
+"""The longest time for which the thread holds up the loop that answers requests, ten times shorter
+than Python lets it."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class SpanSender:
         self._thread.start()
 
     def put(self, visit: VisitTrace) -> None:
-        """Of `watching.Recorder`."""
+        """Take a record, for `watching.Recorder`."""
         count = visit.span_count
         waiting = self._put - self._taken + count
         if waiting > self._waiting_max:
@@ -79,7 +79,7 @@ class SpanSender:
             self._wake.set()
 
     def close(self, timeout_s: float) -> None:
-        """Of `watching.Recorder`."""
+        """Close, for `watching.Recorder`."""
         self._closing = True
         if self._is_down:
             self._exporter.shutdown()  # it would try again for seconds
@@ -119,7 +119,8 @@ class SpanSender:
             return False
 
     def _spans_of(self, visit: VisitTrace) -> Sequence[ReadableSpan]:
-        """None where they cannot be made: one visit must not cost all that are sent with it."""
+        """Returns the spans, or None where they cannot be made: one visit must not cost all that
+        are sent with it."""
         try:
             return self._make(visit)
         except Exception:  # noqa: BLE001 - as below

@@ -44,7 +44,7 @@ class SpanMaker:
         self._span_id = span_id
         self._cluster = cluster.id
         self._door = _address(cluster.proxy_url or cluster.url or "")
-        """Of those whose requests pass through; of all others the cluster's own."""
+        """The address of requests that pass through; all others have the cluster's own."""
         self._own = _address(cluster.url or "")
         known = os.environ.get(KNOWN_METHODS) or METHODS
         self._methods = frozenset(method.strip() for method in known.split(","))
@@ -189,7 +189,8 @@ def _address(url: str) -> dict[str, Any]:
 
 
 def _event(visit: VisitTrace, record: Decision | Note) -> Event:
-    """As `/explain` tells it, without what is told of each neighbor."""
+    """Returns a record as an event of a span: as `/explain` tells it, without what is told of each
+    neighbor."""
     told = describe_record(record)
     told |= {f"granted.{key}": value for key, value in told.get("granted", {}).items()}
     attributes: Mapping[str, Any] = {
@@ -201,7 +202,7 @@ def _event(visit: VisitTrace, record: Decision | Note) -> Event:
 
 
 def _words(text: str) -> str:
-    """What somebody else has said: bounded, and such that it can be sent."""
+    """Returns somebody else's words: bounded, and such that they can be sent."""
     return text[:PROBLEM_LENGTH_MAX].encode(errors="replace").decode()
 
 

@@ -66,7 +66,8 @@ def _is_off() -> bool:
 
 
 def _session(endpoint: str) -> requests.Session | None:
-    """None where the environment names a plugin that makes one, with credentials."""
+    """Returns the session, or None where the environment names a plugin that makes one, with
+    credentials."""
     if any(name.endswith("_CREDENTIAL_PROVIDER") for name in os.environ):
         return None
     return _Session(endpoint)
@@ -100,7 +101,7 @@ class _Session(requests.Session):
 
 
 def _resource(federation: str, cluster: Cluster) -> Resource:
-    """Who tells: this node, unless the environment has other words for it."""
+    """Returns the resource: this node, unless the environment has other words for it."""
     own = {
         "service.name": "spillover",
         "service.namespace": federation,

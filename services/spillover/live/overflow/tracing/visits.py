@@ -17,15 +17,15 @@ from spillover.model.request import Answer, Request
 from spillover.model.trace_context import TraceContext
 
 RECORDS_MAX = 128
-"""Of one visit. OpenTelemetry's own limit of events, and of what a request has behind it that is
-tried again and again."""
+"""The most records of one visit. OpenTelemetry has this limit of events, too; a request has as many
+behind it that is tried again and again."""
 
 URL_LENGTH_MAX = 2048
 """More of what somebody has asked for is not told."""
 
 REQUESTS = "/requests"
 NO_ANSWER = "no_answer"
-"""Of a call after which another one was tried, where no status tells why."""
+"""The error of a call after which another one was tried, where no status tells why."""
 
 
 class Place(NamedTuple):
@@ -98,14 +98,14 @@ class VisitTrace:
         self.began_s = self.ended_s = began_s
         self.method, self.path = "POST", REQUESTS
         self.route: str | None = None
-        """As `http.route`; None of what passes through: its paths are the service's."""
+        """The attribute `http.route`; None for what passes through: its paths are the service's."""
         self.attempts: list[Attempt] = []
         self.under_way: Attempt | None = None
         self.waits: list[tuple[float, float]] = []
-        """When it was in the queue."""
+        """The times at which it was in the queue, from and to."""
         self.records: list[Decision | Note] = []
         self.head_status: int | None = None
-        """Of an answer that passes through, once it has begun."""
+        """The status of an answer that passes through, once it has begun."""
         self.status: int | None = None
         self.error: str | None = None
         self.since_epoch_s = 0.0
@@ -123,7 +123,7 @@ class VisitTrace:
         return attempt
 
     def end_attempt(self, at_s: float, error: str | None, problem: str | None = None) -> None:
-        """What was under way is over."""
+        """End the attempt that was under way."""
         attempt, self.under_way = self.under_way, None
         if attempt is not None:
             attempt.ended_s = self.ended_s = max(at_s, attempt.began_s)
@@ -146,7 +146,7 @@ class VisitTrace:
 
 
 class Way(TraceContext):
-    """What an attempt is told."""
+    """The trace context of an attempt."""
 
     __slots__ = ("_attempt", "_span_id", "_visit")
 

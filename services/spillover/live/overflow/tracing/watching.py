@@ -106,7 +106,7 @@ class Tracing:
         self._recorder.close(FLUSH_S)
 
     def _hear(self, event: ev.Event, now_s: float) -> None:
-        """As the journal of the machine: told of all that it hears, before it does."""
+        """Hear, as the machine's journal, each event before the machine does."""
         self._now_s = now_s
         hear = self._hears.get(type(event))
         if hear is not None:
@@ -143,7 +143,7 @@ class Tracing:
             return  # whoever sent it has decided that, and nothing is to be told in between
         request.trace = TraceContext(place.parent(place.span_id), place.state)
         if is_home:
-            self._shell.home_requests.placed(event.ref, request.trace)
+            self._shell.requests.home.placed(event.ref, request.trace)
 
     def _service_ended(self, event: ev.ServiceEnded) -> None:
         visit = self._open.get(event.ref)
@@ -187,7 +187,7 @@ class Tracing:
     def _forward(self, command: ev.Forward) -> None:
         visit = self._open[command.ref]
         attempt = visit.begin(self._sampler.span_id(), self._now_s)
-        link = self._shell.links.by_handle[command.neighbor]
+        link = self._shell.neighborhood.links[command.neighbor]
         attempt.method, attempt.url = "POST", link.url + link.forward_path
         attempt.neighbor, attempt.pulled = link.cluster, command.pulled
         parent = visit.place.parent(attempt.span_id)
@@ -195,7 +195,7 @@ class Tracing:
 
     def _answer_began(self, command: ev.Began) -> None:
         visit = self._open[command.ref]
-        head = self._shell.relays.head_of(command.ref)
+        head = self._shell.requests.relays.head_of(command.ref)
         if head is not None:
             visit.head_status = head.status
             if visit.under_way is not None:

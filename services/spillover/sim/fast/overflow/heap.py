@@ -1,7 +1,6 @@
-"""What is to come in a kernel: a binary heap of events by (time, number), as in `sim.engine.world`.
-
-Numbers are given in the order in which events are made, so that what falls on the same instant
-happens in the order made. What an event means is not known here.
+"""The events to come in a kernel: a binary heap by (time, number), as in `sim.engine.world`.
+Numbers are given in the order in which events are made, so that events of the same instant happen
+in the order made. What an event means is not known here.
 """
 
 from __future__ import annotations

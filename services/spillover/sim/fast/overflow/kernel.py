@@ -21,6 +21,8 @@ from spillover.sim.fast.overflow.pulling import (
     better_off_there,
     came,
     have_nothing,
+    in_time_at,
+    next_to_look_at,
     say_nothing,
     wait_if_pulled_s,
     wait_if_sent_s,
@@ -42,6 +44,8 @@ from spillover.sim.fast.overflow.queue import (
     finish,
     free_server,
     give_back,
+    note_came,
+    note_look,
     serve_queue,
     start,
     take_slot,
@@ -66,7 +70,7 @@ OVER = 2
 
 @inlined
 def note_pulled(by_load: ByLoad | None, slot: int, depth: int, pulled: bool) -> None:  # noqa: FBT001
-    """Whether the cluster at this depth has asked for it."""
+    """Returns whether the cluster at this depth has asked for it."""
     if by_load is None:
         return
     by_load.pulled[slot, depth] = pulled
@@ -94,13 +98,13 @@ def older_there(s: KernelState, by_load: ByLoad | None, link: int) -> int:
     """`first_to_go`: the oldest of own clients' requests that is better off there, or NOBODY."""
     if by_load is None:
         return NOBODY
-    return better_off_there(s, link, wait_if_sent_s(s, by_load, link), own_only=True)
+    return better_off_there(s, by_load, link, wait_if_sent_s(s, by_load, link), own_only=True)
 
 
 @inner
 def hand_on(s: KernelState, slot: int, x: int, problem: int, is_new: bool) -> bool:  # noqa: FBT001
-    """No server is free: ask the policy, and forward if it says so; in place of one that comes from
-    a client now (`is_new`), which joins the queue, an older one."""
+    """Ask the policy, as no server is free, and forward if it says so; in place of a request that
+    comes from a client now (`is_new`), which joins the queue, an older one."""
     choice = choose(s, slot, x, problem)
     if choice == KEEP:
         return False
@@ -141,6 +145,7 @@ def arrive_home(s: KernelState, request: int) -> None:
     x: Any = np.int64(s.requests.home[request])
     s.clusters[x].came += 1
     slot = take_slot(s, request, run.now_s + run.deadline_s)
+    note_came(s, s.by_load, slot)
     if s.clusters[x].free > 0:
         start(s, slot, x)
         return
@@ -156,7 +161,7 @@ def arrive_home(s: KernelState, request: int) -> None:
 
 @inlined
 def heard_with(s: KernelState, by_load: ByLoad | None, slot: int) -> None:
-    """`_heard_with`: a neighbor's request, also one that has expired, has brought its load."""
+    """`_heard_load`: a neighbor's request, also one that has expired, has brought its load."""
     if by_load is None:
         return
     under = s.under
@@ -173,6 +178,7 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
     one = under.slots[slot]
     x = where(s, slot)
     heard_with(s, s.by_load, slot)
+    note_came(s, s.by_load, slot)
     if one.deadline_s <= run.now_s:
         one.state = OVERDUE
         return
@@ -238,7 +244,7 @@ def give_work(s: KernelState, by_load: ByLoad | None, link: int) -> None:
         return
     x = s.links[link].owner
     hear(s, by_load, link, by_load.asks[link])
-    slot = better_off_there(s, link, wait_if_pulled_s(s, by_load, link), own_only=False)
+    slot = better_off_there(s, by_load, link, wait_if_pulled_s(s, by_load, link), own_only=False)
     if slot == NOBODY:
         say_nothing(s, by_load, link)
         return
@@ -282,7 +288,8 @@ def go_on(s: KernelState, slot: int) -> None:
 
 @inlined
 def over_link(s: KernelState, number: int) -> None:
-    """What has come over a link besides requests: `first_heard`, `work_asked`, `no_work_there`."""
+    """Take a message over a link that is no request: `first_heard`, `work_asked`,
+    `no_work_there`."""
     links = len(s.links)
     if number < links:
         hear_first(s, number)
@@ -316,6 +323,39 @@ def expire(s: KernelState, request: int) -> None:
             ask_for_work(s, s.by_load, x)
 
 
+@inner
+def look_again(s: KernelState, by_load: ByLoad | None) -> None:
+    """`_look_again`, of the first whose time has come; else it is found out when that will be."""
+    if by_load is None:
+        return
+    run = s.run[0]
+    slot = next_to_look_at(s)
+    if slot == NOBODY or s.under.slots[slot].look_s > run.now_s:
+        run.look_s = math.inf if slot == NOBODY else s.under.slots[slot].look_s
+        return
+    note_look(s, by_load, slot)
+    x = where(s, slot)
+    link = in_time_at(s, by_load, slot, x)
+    if link != NOBODY:
+        unqueue(s, slot, x)
+        note_send(s, by_load, link)
+        forward(s, slot, x, link, pulled=False)
+
+
+@inlined
+def look_or_expire(s: KernelState, look_s: float, expiry_s: float) -> None:
+    """`_woke`, for what comes first by deadlines."""
+    run = s.run[0]
+    run.now_made = NEVER
+    if look_s <= expiry_s:
+        run.now_s = look_s
+        look_again(s, s.by_load)
+    else:
+        run.now_s = expiry_s
+        run.next_expiry += 1
+        expire(s, run.next_expiry - 1)
+
+
 @kernel
 def begin(s: KernelState) -> None:
     """Order the first report of each cluster, which falls on a random phase
@@ -340,13 +380,14 @@ def advance(s: KernelState, events: int) -> int:
         if run.ended == count and not heap_s <= run.end_s:
             return OVER
         run.events += 1
-        if arrival_s <= heap_s and arrival_s <= expiry_s:
+        look_s = run.look_s
+        if arrival_s <= heap_s and arrival_s <= expiry_s and arrival_s <= look_s:
             if run.slots_free == 0:
                 return NEEDS_ROOM
             run.now_s, run.now_made = arrival_s, -1
             run.next_arrival += 1
             arrive_home(s, run.next_arrival - 1)
-        elif heap_s <= expiry_s:
+        elif heap_s <= expiry_s and heap_s <= look_s:
             what = pop(s)
             if what >= 0:
                 go_on(s, what)
@@ -355,7 +396,5 @@ def advance(s: KernelState, events: int) -> int:
             else:
                 over_link(s, -1 - len(s.clusters) - what)
         else:
-            run.now_s, run.now_made = expiry_s, NEVER
-            run.next_expiry += 1
-            expire(s, run.next_expiry - 1)
+            look_or_expire(s, look_s, expiry_s)
     return GOES_ON

@@ -8,11 +8,13 @@ it up. So at most one question and one answer are under way over each link. All 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from spillover.core.overflow.asking import LOOKS_MAX
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s, wait_after_s
 from spillover.policy.overflow.pull import AHEAD_MAX, ahead, first_place, pause_s, worth_s
+from spillover.policy.overflow.stranded import seen_departure_s
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.heap import push
@@ -148,12 +150,27 @@ def wait_if_sent_s(s: KernelState, by_load: ByLoad, link: int) -> float:
     return delay_s + wait_s  # type: ignore[no-any-return]
 
 
+@inlined
+def seen_at(s: KernelState, cluster: Any) -> float:
+    """`seen_departure_s` of a cluster."""
+    still_s = s.run[0].now_s - cluster.started_s
+    return seen_departure_s(departure_s(cluster), cluster.service_s, still_s)
+
+
 @inner
-def better_off_there(s: KernelState, link: int, there_s: float, own_only: bool) -> int:  # noqa: FBT001
+def better_off_there(
+    s: KernelState,
+    by_load: ByLoad,
+    link: int,
+    there_s: float,
+    own_only: bool,  # noqa: FBT001
+) -> int:
     """`asking`: the slot of the oldest request that is, or NOBODY."""
     run, under, table, end = s.run[0], s.under, s.table, s.links[link]
     cluster = s.clusters[end.owner]
-    first = first_place(there_s, max(departure_s(cluster), DEPARTURE_S_MIN))
+    is_seen = own_only or by_load.ahead[link] < 0
+    one_s = seen_at(s, cluster) if is_seen else departure_s(cluster)
+    first = first_place(there_s, max(one_s, DEPARTURE_S_MIN))
     if not table.accepting[link] or first >= cluster.waiting or cluster.away >= cluster.away_limit:
         return NOBODY
     slot = cluster.first
@@ -176,3 +193,51 @@ def better_off_there(s: KernelState, link: int, there_s: float, own_only: bool) 
             return int(slot)
         slot = one.next
     return NOBODY
+
+
+@inner
+def in_time_at(s: KernelState, by_load: ByLoad, slot: int, x: int) -> int:
+    """`asking.in_time_at`: the link by which what waits and would be late leaves, or NOBODY."""
+    run, under, cluster, table = s.run[0], s.under, s.clusters[x], s.table
+    one = under.slots[slot]
+    left_s = one.deadline_s - run.now_s - cluster.service_s
+    one_s = seen_at(s, cluster)
+    before, other = 0, cluster.first
+    while before < LOOKS_MAX and other != slot:
+        before += 1
+        other = under.slots[other].next
+    if (before + 1) * one_s < left_s:
+        return NOBODY
+    if one.depth >= run.max_hops or cluster.away >= cluster.away_limit:
+        return NOBODY
+    best, best_s, best_is_idle = NOBODY, left_s, False
+    for link in range(cluster.links_from, cluster.links_to):
+        refresh(s, link)
+        may_go = table.accepting[link]
+        for back in range(one.depth):
+            if under.path[slot, back] == s.links[link].peer:
+                may_go = False
+        if not may_go:
+            continue
+        there_s = wait_if_sent_s(s, by_load, link)
+        is_idle = by_load.ahead[link] + by_load.unreported[link] < 0
+        if not is_idle and one_s == departure_s(cluster):
+            continue
+        if there_s < left_s and (is_idle, best_s) > (best_is_idle, there_s):
+            best, best_s, best_is_idle = link, there_s, is_idle
+    return best
+
+
+@inlined
+def next_to_look_at(s: KernelState) -> int:
+    """Returns the slot of what waits and is looked at first; NOBODY where none is."""
+    slots = s.under.slots
+    best, best_s = NOBODY, math.inf
+    for x in range(len(s.clusters)):
+        slot = s.clusters[x].first
+        while slot != NOBODY:
+            one = slots[slot]
+            if one.look_s < min(best_s, one.deadline_s):
+                best, best_s = slot, one.look_s
+            slot = one.next
+    return best

@@ -8,12 +8,13 @@ import math
 
 import numpy as np
 
+from spillover.policy.overflow.stranded import next_look_s
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
 from spillover.sim.fast.overflow.loads import tell_with
 from spillover.sim.fast.overflow.pulling import ask_for_work
 from spillover.sim.fast.overflow.rules import learn
-from spillover.sim.fast.overflow.state import NOBODY, KernelState
+from spillover.sim.fast.overflow.state import NOBODY, ByLoad, KernelState
 
 DONE = 1
 EXPIRED = 2
@@ -103,16 +104,36 @@ def start(s: KernelState, slot: int, x: int) -> None:
     if math.isnan(one.work_s):
         one.work_s = service_s
     cluster.free -= 1
+    cluster.started_s = s.run[0].now_s
     one.state = RUNNING
     push(s, s.run[0].now_s + one.work_s, slot)
 
 
 @inlined
 def free_server(s: KernelState, slot: int, x: int) -> None:
-    """What ran is no longer running there."""
+    """Free the server of a request that no longer runs there."""
     s.clusters[x].free += 1
     if len(s.kind_s):
         s.kind_free[s.under.slots[slot].kind] += 1
+
+
+@inlined
+def note_came(s: KernelState, by_load: ByLoad | None, slot: int) -> None:
+    """It comes to the cluster at its present depth."""
+    if by_load is None:
+        return
+    by_load.came_s[slot, s.under.slots[slot].depth] = s.run[0].now_s
+
+
+@inlined
+def note_look(s: KernelState, by_load: ByLoad | None, slot: int) -> None:
+    """Note when a waiting request is looked at again before its deadline (`Register.accept`)."""
+    if by_load is None:
+        return
+    run, one = s.run[0], s.under.slots[slot]
+    one.look_s = next_look_s(by_load.came_s[slot, one.depth], one.deadline_s, run.now_s)
+    if one.look_s < one.deadline_s:
+        run.look_s = min(run.look_s, one.look_s)
 
 
 @inlined
@@ -132,6 +153,7 @@ def enqueue(s: KernelState, slot: int, x: int) -> None:
     cluster.waiting += 1
     cluster.waiting_foreign += one.depth > 0
     cluster.longest = max(cluster.longest, cluster.waiting)
+    note_look(s, s.by_load, slot)
 
 
 @inlined
@@ -150,6 +172,7 @@ def enqueue_first(s: KernelState, slot: int, x: int) -> None:
     cluster.first = slot
     cluster.waiting += 1
     cluster.longest = max(cluster.longest, cluster.waiting)
+    note_look(s, s.by_load, slot)
 
 
 @inlined

@@ -1,7 +1,5 @@
-"""What a cluster of the kernel admits, learns and chooses: by the formulas of `policy.overflow`,
-compiled.
-
-Here is only how they are fed from records, and how the policy of a run is found by its number.
+"""Admission, learning and choice of a kernel's cluster: by the formulas of `policy.overflow`,
+compiled. Here they are fed from records, and the policy of a run is found by its number.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from spillover.sim.fast.overflow.reporting import refresh
 from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, ByLoad, KernelState
 
 FREE = 0
-"""No objection: the request may join the queue."""
+"""There is no objection: the request may join the queue."""
 QUEUE_FULL = 1
 TOO_LATE = 2
 
@@ -50,8 +48,8 @@ def learn(cluster: Any, service_s: float) -> None:
 
 
 class Told(NamedTuple):
-    """What is told with messages, by neighbor. All None where the policy does not go by the load:
-    one that reads it all the same does not compile."""
+    """The contents of messages, by neighbor. All are None where the policy does not go by the load:
+    one that reads them all the same does not compile."""
 
     unreported: Any
     ahead: Any
@@ -85,6 +83,7 @@ def _asked(choose: Chooser) -> Callable[..., int]:
                 hops,
                 run.now_s,
                 told.unreported,
+                run.now_s - cluster.started_s,
             ),
             NeighborLoads(
                 table.reject_near[start:stop],

@@ -37,12 +37,12 @@ from spillover.sim.fast.overflow.kernel import NEEDS_ROOM, OVER, advance, begin
 from spillover.sim.fast.overflow.queue import DONE, EXPIRED, REFUSED
 from spillover.sim.fast.overflow.state import KernelState, Requests, grown, make_state
 from spillover.sim.overflow.alike import check_alike
+from spillover.sim.overflow.outcome import run_as_dict
 from spillover.sim.overflow.run import check_length
 from spillover.sim.overflow.shared import SHARED, merged, server_kinds
-from spillover.sim.overflow.told import run_as_dict
 
 EVENTS_AT_ONCE = 500_000
-"""Between two calls of `on_progress`."""
+"""The number of events between two calls of `on_progress`."""
 
 _OUTCOMES = {Outcome.DONE: DONE, Outcome.EXPIRED: EXPIRED, "refused": REFUSED}
 
@@ -69,7 +69,7 @@ class FastRun:
     """None are modeled."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the object of contract section 3, `sim overflow`."""
+        """Returns the object that `sim overflow --json` prints."""
         every_ms = np.concatenate(list(self.system_time_ms.values()))
         per_cluster = {c: summarize_array(times_ms) for c, times_ms in self.system_time_ms.items()}
         return run_as_dict(self, "fast", self.policy, summarize_array(every_ms), per_cluster)

@@ -1,4 +1,4 @@
-"""What the overflow kernel works on: flat arrays of records, and how a topology becomes them.
+"""The memory of the overflow kernel: flat arrays of records, made from a topology.
 
 Layout only. A *link* here is one cluster's end of a link: entry l of the link arrays belongs to
 the cluster x that owns it, is about the neighbor y at its far end, and holds what x knows of y.
@@ -25,7 +25,7 @@ from spillover.sim.engine.world import stream
 Records: TypeAlias = NDArray[Any]
 
 NOBODY = -1
-"""In place of a slot: the end of a queue or of a list."""
+"""Stands in place of a slot: the end of a queue or of a list."""
 
 NEVER = 2**62
 """The number of a report that is not made."""
@@ -47,10 +47,11 @@ RUN = np.dtype(
         ("next_arrival", "i8"), ("next_expiry", "i8"), ("ended", "i8"), ("end_s", "f8"),
         ("heap_size", "i8"), ("made", "i8"), ("slots_free", "i8"),
         ("reports", "i8"), ("events", "i8"), ("now_s", "f8"), ("now_made", "i8"),
+        ("look_s", "f8"),
     ]
 )  # fmt: skip
 """The counters of a run; one record. `policy` is a place in POLICY_NAMES, `now_made` the number of
-the event that is handled."""
+the event that is handled, and before `look_s` nothing that waits is looked at again."""
 
 CLUSTER = np.dtype(
     [
@@ -64,14 +65,15 @@ CLUSTER = np.dtype(
         ("links_from", "i8"), ("links_to", "i8"),
         ("sequence", "i8"), ("ring_from", "i8"), ("ring_mask", "i8"), ("twister_at", "i8"),
         ("told", "i8"), ("came", "i8"), ("rate_hz", "f8"), ("rated_s", "f8"), ("load", "f8"),
-        ("asking", "i8"),
+        ("asking", "i8"), ("started_s", "f8"),
     ]
 )  # fmt: skip
 """`work_s` is what a service takes, `service_s` and `variance_s2` what has been seen of it;
 `sequence` numbers the last report made, the newest `ring_mask` + 1 of which, a
 power of two, are in a ring of `reports`. `told` numbers all that has told the load, reports
 included; `came` counts home requests since `rated_s`, when `rate_hz` was last brought up to date,
-and `load` with it; `asking` is how many neighbors are asked for work."""
+and `load` with it; `asking` is how many neighbors are asked for
+work, and a service last began at `started_s`."""
 
 LINK = np.dtype(
     [
@@ -94,7 +96,7 @@ REPORT = np.dtype(
 )  # fmt: skip
 
 LOAD = np.dtype([("told", "i8"), ("ahead", "i8"), ("load", "f8"), ("accepting", "?")])
-"""What a message tells of its sender's load: `model.load.LoadNow`."""
+"""The part of a message about its sender's load: `model.load.LoadNow`."""
 
 SLOT = np.dtype(
     [
@@ -102,19 +104,19 @@ SLOT = np.dtype(
         ("depth", "i8"), ("away", "i8"), ("next", "i8"), ("before", "i8"), ("kind", "i8"),
         ("hops", "i8"),
         ("since_s", "f8"), ("queued_s", "f8"), ("work_s", "f8"), ("deadline_s", "f8"),
-        ("total_s", "f8"),
+        ("total_s", "f8"), ("look_s", "f8"),
     ]
 )  # fmt: skip
 """`depth` is the place in the path of the cluster concerned, `away` how many clusters of the path
-count the request among those away, `next` and `before` are its neighbors in a queue."""
+count the request among those away, `next` and `before` are its neighbors in a queue. Where it
+waits it is looked at again at `look_s`; that is its deadline, if it is not."""
 
 EVENT = np.dtype([("at_s", "f8"), ("made", "i8"), ("what", "i8")])
 
 
 class Table(NamedTuple):
-    """What is known of neighbors, by link: the arrays that policies read, and their buffers.
-
-    To policies these are sequences of numbers, which arrays are without saying so: hence Any.
+    """The known states of neighbors, by link: the arrays that policies read, and their buffers. To
+    policies these are sequences of numbers, which arrays are without saying so: hence Any.
     """
 
     delays_s: Any
@@ -147,7 +149,7 @@ class Under(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """By request, in order of arrival: what comes, and what has come of it."""
+    """All requests in order of arrival: what comes, and what has come of it."""
 
     time_s: NDArray[np.float64]
     home: NDArray[np.int32]
@@ -160,8 +162,8 @@ class Requests(NamedTuple):
 
 
 class ByLoad(NamedTuple):
-    """What only a policy needs that goes by the load (`choosers.BY_LOAD`): more of `Table`, by
-    link, and of `Under`."""
+    """The arrays that only a policy needs that goes by the load (`choosers.BY_LOAD`): more of
+    `Table`, by link, and of `Under`."""
 
     ahead: Any
     load: Any
@@ -173,13 +175,15 @@ class ByLoad(NamedTuple):
     sends: NDArray[np.float64]
     """[link, place]: a ring of when requests left by that link, `unreported` of them."""
     asks: Records
-    """By link of who is asked: what the question tells."""
+    """What a question for work tells, by the link of who is asked."""
     nothings: Records
-    """By link of who has asked: what the answer tells that there is nothing."""
+    """What the answer tells that there is nothing, by the link of who has asked."""
     pulled: NDArray[np.bool_]
     """[slot, depth]: whether that cluster has asked for it."""
+    came_s: NDArray[np.float64]
+    """[slot, depth]: when it came to that cluster."""
     told: Records
-    """By slot: what comes with it, where it is on its way."""
+    """What comes with a request that is on its way, by slot."""
 
 
 class KernelState(NamedTuple):
@@ -211,6 +215,7 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
     run["max_hops"] = min(topology.max_hops, len(topology.clusters) - 1)
     run["deadline_s"] = topology.default_deadline_ms / 1e3
     run["period_s"] = topology.gossip_period_ms / 1e3
+    run["look_s"] = np.inf
     clusters, links, delays_s, reports = _federation(topology)
     twisters = np.empty((len(clusters), TWISTER_WORDS), np.uint32)
     for x, cluster in enumerate(topology.clusters):
@@ -271,6 +276,7 @@ def _make_by_load(links: int, slots: int, depths: int) -> ByLoad:
         asks=np.zeros(links, LOAD),
         nothings=np.zeros(links, LOAD),
         pulled=np.zeros((slots, depths), np.bool_),
+        came_s=np.zeros((slots, depths)),
         told=np.zeros(slots, LOAD),
     )
 
@@ -301,6 +307,7 @@ def grown(state: KernelState) -> KernelState:
         # What the second half holds is written before it is read.
         by_load = by_load._replace(
             pulled=np.concatenate((by_load.pulled, by_load.pulled)),
+            came_s=np.concatenate((by_load.came_s, by_load.came_s)),
             told=np.concatenate((by_load.told, by_load.told)),
         )
     return state._replace(under=new, by_load=by_load)
@@ -354,7 +361,8 @@ def _federation(topology: Topology) -> tuple[Records, Records, NDArray[np.float6
 
 
 def _link_ends(topology: Topology) -> list[list[tuple[int, float]]]:
-    """By cluster: its neighbors' places among the clusters, and the delays in seconds."""
+    """Returns, for each cluster, its neighbors' places among the clusters, and the delays in
+    seconds."""
     place: dict[ClusterId, int] = {c: x for x, c in enumerate(topology.cluster_ids)}
     ends: list[list[tuple[int, float]]] = [[] for _ in place]
     for link in topology.links:

@@ -56,7 +56,7 @@ class Queue(NamedTuple):
     rest: Floats
     settled_s: Floats
     rate: Floats
-    """Of each class's first job."""
+    """The rate of each class's first job."""
     due_s: Floats
     owner: Ints
     """The class whose first job a server works on, or NOBODY."""

@@ -1,6 +1,5 @@
-"""What both disciplines of the token simulation share: jobs that arrive, take a token and leave.
-
-The decision itself is in `policy.tokens`. How jobs are served is in `ps` and `fcfs`.
+"""The common part of both disciplines of the token simulation: jobs arrive, take a token and leave.
+The decision itself is in `policy.tokens`; `ps` and `fcfs` serve jobs.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Draws(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a kernel is told of the jobs to come."""
+    """The kernel's parameters of the jobs to come."""
 
     graph: Graph
     laws: Laws
@@ -66,7 +65,7 @@ class Setting(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """What changes as jobs come and go; see `policy.tokens` for the bucket's arrays."""
+    """The state that changes as jobs come and go; see `policy.tokens` for the bucket's arrays."""
 
     clock: Floats
     """NOW and the next ARRIVAL, in seconds."""
@@ -77,11 +76,12 @@ class Jobs(NamedTuple):
     available: Ints
     oldest: Ints
     free: Ints
-    """By type: how many tokens it could take; as `ranks`, only where the order is by load."""
+    """The number of tokens that each type could take; as `ranks`, only where the order is by
+    load."""
     ranks: Floats
-    """By class, in place of `oldest`."""
+    """The ranks of classes, in place of `oldest`."""
     arrived: Ints
-    """By type, as is `blocked`."""
+    """The number of jobs that came, by type, as is `blocked`."""
     blocked: Ints
     compatible: Ints
     """Jobs in the system that a server can work on, by server: it is idle without any."""
@@ -130,7 +130,7 @@ def no_jobs(graph: Graph, draws: Draws) -> Jobs:
 
 @inlined
 def weigh(graph: Graph, jobs: Jobs, i: int, more: int) -> None:
-    """So many more tokens of class i are available than before: its rank."""
+    """Note that so many more tokens of class i are available than before: its rank changes."""
     start, stop = graph.rival_start[i], graph.rival_start[i + 1]
     for place in range(start, stop):
         jobs.free[graph.rivals[place]] += more

@@ -47,10 +47,11 @@ class Graph(NamedTuple):
     first: Ints
     """Where each class's places start in arrays by token."""
     speeds: Floats
-    """By class, for the order `least-loaded`; empty: the longest available token is taken."""
+    """The speed of each class, for the order `least-loaded`; empty: the longest available token is
+    taken."""
     rival_start: Ints
     rivals: Ints
-    """By class, the types that may join it, as far as they are told apart (`policy.tokens`)."""
+    """The types that may join each class, as far as they are told apart (`policy.tokens`)."""
 
 
 class Sharing(NamedTuple):
@@ -66,7 +67,7 @@ class Sharing(NamedTuple):
     start: Ints
     width: Ints
     group: Ints
-    """By class, as are `column` and `stride`."""
+    """The group of each class; `column` and `stride` are by class, too."""
     column: Ints
     stride: Ints
     member_start: Ints

@@ -42,11 +42,11 @@ class Shared(NamedTuple):
     """The class's clock of work, as it stood at `settled_s`."""
     settled_s: Floats
     rate: Floats
-    """Of each job."""
+    """The rate of each job."""
     due_s: Floats
     """When the first job of the class ends if nothing happens before."""
     place: Ints
-    """By group of `Sharing`."""
+    """The place of each group of `Sharing`."""
 
 
 def nobody_served(graph: Graph, sharing: Sharing) -> Shared:

@@ -26,13 +26,13 @@ from spillover.sim.fast.tokens.ps import advance_ps, nobody_served
 SIZES = ("exp", "hyper", "hyper-by-class", "det")
 
 LONG_MEANS = (2.0, 5.0)
-"""Of figure 13's laws: type 1's jobs have mean 2 or 1/2, type 2's 5 or 1/5. Further types take
-turns with the same two laws."""
+"""The long means of figure 13's laws: type 1's jobs have mean 2 or 1/2, type 2's 5 or 1/5. Further
+types take turns with the same two laws."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What has happened since the start: jobs by type, idle seconds by server, seconds in all."""
+    """The counts since the start: jobs by type, idle seconds by server, seconds in all."""
 
     arrived: Ints
     blocked: Ints

@@ -36,9 +36,9 @@ class Bottleneck:
     types: tuple[str, ...]
     servers: tuple[str, ...]
     rate: float
-    """Of all its types together."""
+    """The rate of all its types together."""
     capacity: float
-    """Of all its servers together."""
+    """The capacity of all its servers together."""
 
 
 def bottlenecks(pool: Pool) -> tuple[Bottleneck, ...]:
@@ -60,7 +60,7 @@ def bottlenecks(pool: Pool) -> tuple[Bottleneck, ...]:
 
 
 def even_split(pool: Pool) -> dict[str, dict[str, float]]:
-    """For each type, the probability of each of its classes under *best static*.
+    """Returns, for each type, the probability of each of its classes under *best static*.
 
     Each bottleneck loads its servers evenly. Where that leaves a choice, arrivals go as evenly as
     they can over the ways (class, server) of each type: the split of greatest entropy. With one
@@ -85,8 +85,9 @@ def even_split(pool: Pool) -> dict[str, dict[str, float]]:
 def _pulls(
     pool: Pool, block: Bottleneck, servers_of: Mapping[str, Sequence[str]]
 ) -> Sequence[float]:
-    """By server of the block the b_s, such that ways between type k and server s that carry
-    `a_k b_s` each give every type its rate and every server its share (Sinkhorn's iteration)."""
+    """Returns, for each server of the block, the b_s such that ways between type k and server s
+    that carry `a_k b_s` each give every type its rate and every server its share (Sinkhorn's
+    iteration)."""
     kinds = {each.id: each for each in pool.types}
     capacities = {each.id: each.rate for each in pool.servers}
     ways = [

@@ -38,7 +38,7 @@ class TokenFigures:
     """The mean number of jobs in the system, under the dynamic policy."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the object of contract section 3, `exact tokens`."""
+        """Returns the object that `exact tokens --json` prints."""
         return {
             "blocking": {"average": self.blocking, "per_type": dict(self.blocking_per_type)},
             "occupancy": self.occupancy,
@@ -65,7 +65,8 @@ def exact_curve(
 def _solved(
     pool: Pool, scaled: Iterable[tuple[Pool, float]], policy: str
 ) -> Iterator[TokenFigures]:
-    """For each pool that differs from the first by that factor in its types' rates."""
+    """Returns the solution for each pool that differs from the first by that factor in its types'
+    rates."""
     match policy:
         case "dynamic":
             return _dynamic(pool, scaled)

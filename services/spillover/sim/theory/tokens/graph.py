@@ -14,7 +14,7 @@ from spillover.model.pool import Pool
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What takes tokens from the same classes: types of jobs, or servers. Those with equal
+    """A source takes tokens from some classes: types of jobs, or servers. Those with equal
     `classes` are one source with the sum of their rates."""
 
     ids: tuple[str, ...]

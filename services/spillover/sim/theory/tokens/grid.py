@@ -149,8 +149,8 @@ class _Grid:
         return max(self.states, *self.local_states) <= STATES_MAX and self.steps <= STEPS_MAX
 
     def solve(self) -> tuple[Floats, dict[Source, Floats], dict[Source, Floats]]:
-        """By |z|: all weights; those where all z of a near source are 0; those where all z of a
-        far source are at their limits."""
+        """Returns, by |z|: all weights; those where all z of a near source are 0; those where all z
+        of a far source are at their limits."""
         levels = levels_of(self.shape)
         local = [self._local(classes) for classes in self.components]
         kernels = [
@@ -230,8 +230,9 @@ class _Grid:
         local: Sequence[Floats],
         full: dict[Source, Floats],
     ) -> None:
-        """For each far source, into `full`: the convolution with its component narrowed to where
-        the source's counts are at their limits. `others` are all components but those `left`.
+        """Put into `full`, for each far source, the convolution with its component narrowed to
+        where the source's counts are at their limits. `others` are all components but those `left`.
+        Halving what is left takes each component log(components) times, not once for each other.
 
         Halving what is left takes each component log(components) times, not once for each other.
         """
@@ -253,7 +254,8 @@ class _Grid:
 
 
 def _groups(count: int, near: Sequence[Source]) -> tuple[list[int], int]:
-    """For each class the number of its group, the classes with the same sources; how many."""
+    """Returns for each class the number of its group, the classes with the same sources; and how
+    many groups there are."""
     keys = [
         frozenset(index for index, source in enumerate(near) if number in source.classes)
         for number in range(count)

@@ -27,7 +27,7 @@ STEPS_MAX = 5_000_000_000
 """Additions of all solutions together: about half a minute."""
 
 STEPS_LEAST = 1_000_000
-"""What a solution costs, however small: arrays are made and thrown away."""
+"""The least cost of a solution, however small: arrays are made and thrown away."""
 
 ABOVE_IDEAL = "above_ideal"
 """A goal that is missed by as little as can be, where it is out of reach; others are refused."""
@@ -42,7 +42,7 @@ NEGLIGIBLE = 1e-4
 """Blocking above the ideal that is as good as none: less is not worth a token."""
 
 OVER = 1 + 1e-9
-"""What is kept up to rounding is kept."""
+"""A goal that is kept up to this rounding is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class Limits:
     above_ideal: float
     """Blocking beyond what the best of all dispatchers would have to block."""
     jobs: float
-    """In the system, on average."""
+    """The jobs in the system, on average."""
     time_ms: float
-    """Of a job that is not blocked, on average."""
+    """The mean time of a job that is not blocked, in milliseconds."""
     slowdown: float | None
     """How many times as long jobs take as each alone on its server. None where classes have several
     servers, which a job of the model uses all at once."""
@@ -77,8 +77,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a value of `Limits` shall be at most. If it is one of blocking, the fewest tokens that
-    keep it are wanted, else the least blocking."""
+    """The largest value that a figure of `Limits` shall have. If it is one of blocking, the fewest
+    tokens that keep it are wanted, else the least blocking."""
 
     name: str
     most: float
@@ -107,7 +107,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class TokenPlan:
-    """What is recommended: `best`, and `uniform` if all classes shall have the same limit."""
+    """The recommendation: `best`, and `uniform` if all classes shall have the same limit."""
 
     pool: Pool
     goal: Goal
@@ -118,7 +118,7 @@ class TokenPlan:
     uniform: Limits
     best: Limits
     is_searched: bool
-    """Whether the search came to its end: none of NEAR_MAX limits around `best` is better."""
+    """True where the search came to its end: none of NEAR_MAX limits around `best` is better."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the object that `plan tokens --json` prints."""
@@ -294,8 +294,8 @@ def _neighbors(tokens: Tokens, kinds: Sequence[int], at_most: int) -> Iterator[T
 
 
 def _alike(pool: Pool) -> list[int]:
-    """By class the number of its kind: classes are alike that have equal types, and a server of
-    the same rate each to themselves."""
+    """Returns for each class the number of its kind: classes are alike that have equal types, and a
+    server of the same rate each to themselves."""
     rates = {each.id: each.rate for each in pool.servers}
     users: dict[str, int] = {}
     for each in pool.classes:

@@ -21,7 +21,7 @@ from spillover.sim.theory.tokens.grid import STATES_MAX
 
 
 def static_split(pool: Pool, policy: str) -> dict[str, dict[str, float]]:
-    """For each type, the probability of each of its classes, which is the whole policy.
+    """Returns, for each type, the probability of each of its classes, which is the whole policy.
 
     `static-best`: loads as even as the graph allows, see `even_split`. `static-uniform`: the same
     probability for each class. KeyError for any other policy.

@@ -10,16 +10,22 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- Up to here numbers are exact, as counts have to be. How many digits there are in an epoch, which
+-- whoever reads without leases may take from a clock in ns, and in each part of an id; and in an
+-- epoch of the leases, as in their lua/group.lua.
+local EXACT, DIGITS_MAX, LEASED_DIGITS_MAX = 2 ^ 53, 19, 15
+
 -- epoch|id|passed|skipped|set aside; nil for what was never claimed, or cannot be read.
 local function read_checkpoint()
   local value = redis.call('HGET', CHECKPOINTS, PARTITION)
-  local epoch, id, passed, skipped, aside =
-    string.match(value or '', '^(%d+)|(%d+%-%d+)|(%d+)|(%d+)|(%d+)$')
-  if not epoch then
+  local epoch, ms, sequence, passed, skipped, aside =
+    string.match(value or '', '^(%d+)|(%d+)%-(%d+)|(%d+)|(%d+)|(%d+)$')
+  if not epoch or math.max(#epoch, #ms, #sequence) > DIGITS_MAX
+    or math.max(tonumber(passed), tonumber(skipped), tonumber(aside)) > EXACT then
     return nil
   end
   return {
-    value = value, epoch = tonumber(epoch), id = id, passed = tonumber(passed),
+    value = value, epoch = tonumber(epoch), id = ms .. '-' .. sequence, passed = tonumber(passed),
     skipped = skipped, aside = aside,
   }
 end
@@ -27,7 +33,8 @@ end
 -- The highest epoch that is later than the caller's; else nil.
 local function later_epoch(stored)
   local lease = redis.call('HGET', ALLOCATION, PARTITION)
-  local leased = tonumber(string.match(lease or '', '^[^|]+|(%d+)|')) or 0
+  local leased = string.match(lease or '', '^[^|]+|(%d+)|')
+  leased = leased and #leased <= LEASED_DIGITS_MAX and tonumber(leased) or 0
   local highest = math.max(leased, stored and stored.epoch or 0)
   return highest > EPOCH and text(highest) or nil
 end

@@ -17,7 +17,9 @@ for i = 2, #KEYS do
         length = info[j + 1]
       end
     end
-    local id = string.match(value, '^%d+|(%d+%-%d+)|') or '0-0'
+    local ms, sequence = string.match(value, '^%d+|(%d+)%-(%d+)|')
+    local is_id = ms and math.max(#ms, #sequence) <= 19  -- as in fence.lua
+    local id = is_id and ms .. '-' .. sequence or '0-0'
     local function first_from(start)
       local entry = redis.call('XRANGE', KEYS[i], start, '+', 'COUNT', 1)[1]
       return entry and entry[1] or ''

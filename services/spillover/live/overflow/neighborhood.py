@@ -1,0 +1,200 @@
+"""The neighbors of one node: who they are, how they are called, the ways to them, what they hear.
+
+All of it is by their handles, and comes and goes together while the node runs: who joins or parts,
+the machine says. Which requests go there is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import Random
+from typing import Any
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.machine import NodeMachine
+from spillover.live.engine.timers import Timers
+from spillover.live.overflow import report_lines
+from spillover.live.overflow.configured import Configured
+from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.identity import Peers
+from spillover.live.overflow.metrics import RAISED, NodeMetrics
+from spillover.live.overflow.passed_link import PassedLink
+from spillover.live.overflow.peer_clients import PeerClients
+from spillover.live.overflow.peer_link import PeerLink
+from spillover.live.overflow.relay import Relays
+from spillover.live.overflow.report_streams import ReportStreams
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.errors import InputError
+from spillover.model.topology import Neighbor, Topology
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class Neighborhood:
+    """The neighbors that the cluster of `machine` has in `topology`, which was read at `source`.
+
+    `feed` takes what they say, `on_failure` an error of a link's own, `relays` the answers that
+    pass through. The draws of `random` are the links', those of `fault_random` are of what is
+    emulated. Raises InputError for a neighbor without a url.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        machine: NodeMachine,
+        clients: PeerClients,
+        metrics: NodeMetrics,
+        *,
+        timers: Timers,
+        feed: Callable[[Any], None],
+        on_failure: Callable[[BaseException], None],
+        relays: Relays,
+        random: Random,
+        fault_random: Random,
+        source: str,
+    ) -> None:
+        self._machine = machine
+        self._metrics = metrics
+        self.clients = clients
+        kind = partial(PassedLink, relays=relays) if machine.settings.passes else PeerLink
+        told: dict[str, Any] = {"timers": timers, "clients": clients, "random": random}
+        self._new_link = partial(kind, feed=feed, on_failure=on_failure, **told)
+        self._emulate = partial(EmulatedLink, timers, fault_random)
+        self.links: dict[int, PeerLink] = {}
+        self.emulated: dict[int, EmulatedLink] = {}
+        """The way that all takes which leaves for a neighbor."""
+        self._speaking: dict[int, tuple[asyncio.Task[None], ...]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._ended: list[PeerLink] = []
+        """Links that ended while nothing listened: they close with the node."""
+        self.configured = Configured()
+        self.peers = Peers(topology, machine.settings.cluster, self.configured)
+        period_s, streams_max = topology.gossip_period_ms / 1e3, clients.streams_max
+        self.streams = ReportStreams(self.emulated, period_s, self.configured, streams_max)
+        self._linked = topology.neighbors(machine.settings.cluster)
+        for neighbor in self._linked:
+            if neighbor.url is None:
+                index = topology.cluster_ids.index(neighbor.id)
+                raise InputError(source, f"clusters[{index}].url", "expected a url")
+            self._open(machine.neighbors.index[neighbor.id], neighbor)
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Listen to all of them, in this group of tasks, and connect ahead of need."""
+        self._group = group
+        for handle in self.links:
+            self._speak(group, handle)
+
+    def stop(self) -> None:
+        """Begin nothing more: the group of tasks ends, and takes no others."""
+        self._group = None
+
+    async def close(self) -> None:
+        """Let go of all of them. Streams first: an open one holds up the server."""
+        self.streams.close()
+        for link in (*self.links.values(), *self._ended):
+            await link.close()
+
+    # --- what changes -------------------------------------------------------------------------
+
+    def go_by(self, topology: Topology) -> None:
+        """Go by this topology from now on. Neighbors join and part by commands after that."""
+        self._linked = topology.neighbors(self._machine.settings.cluster)
+        self.peers.go_by(topology)
+
+    def limits_changed(self) -> None:
+        """The machine has other limits now: so has each link."""
+        for link in self.links.values():
+            link.allow(self._machine.settings.away_limit)
+
+    # --- commands -----------------------------------------------------------------------------
+
+    @property
+    def interpreters(self) -> Mapping[type[ev.Command], Callable[[Any], None]]:
+        """Returns what carries out the commands about neighbors."""
+        return {
+            ev.Recall: self._recall,
+            ev.AskCancel: self._ask_cancel,
+            ev.AskForWork: lambda command: self.streams.say(
+                command.neighbor, report_lines.encode_ask(command.load, command.group)
+            ),
+            ev.NoWork: lambda command: self.streams.say(
+                command.neighbor, report_lines.encode_no_work(command.load, command.group)
+            ),
+            ev.Heartbeat: lambda _: self.streams.publish(report_lines.HEARTBEAT),
+            ev.Connect: self._connect,
+            ev.JoinRefused: self._join_refused,
+            ev.Distrust: self._distrust,
+            ev.Disconnect: self._disconnect,
+        }
+
+    def _recall(self, command: ev.Recall) -> None:
+        if (link := self.links.get(command.neighbor)) is not None:
+            link.recall(command.ref)
+
+    def _ask_cancel(self, command: ev.AskCancel) -> None:
+        if (link := self.links.get(command.neighbor)) is not None:
+            link.ask_cancel(command.ref)
+
+    def _connect(self, command: ev.Connect) -> None:
+        """A cluster of the topology, which has been changed before, is a neighbor now."""
+        neighbor = next(one for one in self._linked if one.id == command.cluster)
+        self.peers.join(command.neighbor, neighbor.id, neighbor.delay_ms)
+        self._metrics.joined(command.neighbor, neighbor.id)
+        self._open(command.neighbor, neighbor)
+
+    def _join_refused(self, command: ev.JoinRefused) -> None:
+        _log.warning(Message("no neighbor", cluster=command.cluster, reason=command.reason))
+
+    def _distrust(self, command: ev.Distrust) -> None:
+        """What it told was within its ranges, so that this is a bug."""
+        if (link := self.links.get(command.neighbor)) is not None:
+            said = Message("bug: dropped what a neighbor told", neighbor=link.cluster)
+            _log.error(said, exc_info=command.error)
+            self._metrics.peer_refused(link.cluster, RAISED)
+            link.distrust()
+
+    def _disconnect(self, command: ev.Disconnect) -> None:
+        """What is away there comes back first. What it has sent still finds its way."""
+        handle = command.neighbor
+        link = self.links.pop(handle)
+        link.disconnect()
+        del self.emulated[handle]
+        for task in self._speaking.pop(handle, ()):
+            task.cancel()
+        if self._group is not None:
+            self._group.create_task(link.close(), name=f"end of the link to {link.cluster}")
+        else:
+            self._ended.append(link)
+        self.streams.end(handle)
+        self.peers.leave(handle)
+        self._metrics.left(handle, link.cluster)
+
+    # --- links --------------------------------------------------------------------------------
+
+    def _open(self, handle: int, neighbor: Neighbor) -> None:
+        """Have a link to this neighbor, and speak over it if the others do."""
+        assert neighbor.url is not None  # noqa: S101 - neighbors without one are refused before
+        self.emulated[handle] = self._emulate(neighbor.delay_ms / 1e3)
+        self.links[handle] = self._new_link(
+            neighbor=handle,
+            cluster=neighbor.id,
+            url=neighbor.url,
+            emulated_link=self.emulated[handle],
+            away_max=self._machine.settings.away_limit,
+            agreement=self.peers.agreements[handle],
+            on_forward=partial(self._metrics.forwarded, neighbor.id),
+            on_refused=partial(self._metrics.peer_refused, neighbor.id),
+        )
+        if self._group is not None:
+            self._speak(self._group, handle)
+
+    def _speak(self, group: asyncio.TaskGroup, handle: int) -> None:
+        link = self.links[handle]
+        self._speaking[handle] = (
+            group.create_task(link.listen(), name=f"reports of {link.cluster}"),
+            group.create_task(link.warm(), name=f"connections to {link.cluster}"),
+        )

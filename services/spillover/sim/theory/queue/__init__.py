@@ -1,1 +1,0 @@
-"""The distributed queue solved exactly (Johnson)."""

@@ -1,1 +1,0 @@
-"""Programs about Spillover: they show it, measure it, repeat published figures, deploy it."""

