@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from spillover.commandline.api_token import Headers
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.membership.session_shell import RULES, SessionShell, session_of
 from spillover.model.errors import NotDelivered, PeerError
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 from spillover.commandline.api_token import Headers
-from spillover.live.http.client import HttpClient, Response
+from spillover.live.http1.client import HttpClient, Response
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival, Schedule

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 
 from spillover.commandline.api_token import Headers
-from spillover.live.http.client import HttpClient, Response
+from spillover.live.http1.client import HttpClient, Response
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import ClusterId
 from spillover_loadgen.queue_record import Put, QueueRecord, Took, decode_object, encode_object

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from spillover.commandline.api_token import Headers
 from spillover.commandline.option_types import did_you_mean_url
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.model.errors import UNREADABLE, InputError, PeerError
 from spillover.model.ids import ClusterId
 

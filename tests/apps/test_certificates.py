@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.tls import rotation

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 from spillover.apps.node.doors import DOORS
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.identity import HELLO
 from spillover.live.tls.contexts import trusting_context
 from spillover.model.errors import PeerError

@@ -16,7 +16,7 @@ pytest.importorskip("cryptography")
 
 from spillover.apps.queue.doors import DOORS
 from spillover.client import Unreachable, consume, produce
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.queue.certified import certify
 from spillover.live.queue.wire import OFFER_PATH, PROBE_PATH
 from spillover.live.tls import rotation

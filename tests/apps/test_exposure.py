@@ -7,7 +7,7 @@ import json
 
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.exposure import PeersOnly, PublicOnly
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.protocol import PASS, SPOKEN
 from spillover.live.process.listening import bind_socket
 

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from spillover.apps.node import federation as wave
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.protocol import SPOKEN
 
 

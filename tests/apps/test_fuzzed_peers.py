@@ -23,9 +23,9 @@ from spillover.apps.queue.app import QueueApp
 from spillover.core.membership.client_session import ClientSession
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.core.queue.settings import ProducerSettings
-from spillover.live.http.client import HttpClient
-from spillover.live.http.lines import UNPACED
-from spillover.live.http.trust import Trust
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.lines import UNPACED
+from spillover.live.http1.trust import Trust
 from spillover.live.membership import session_wire
 from spillover.live.membership.session_shell import SessionShell
 from spillover.live.overflow import peer_link, wire

@@ -11,8 +11,8 @@ import struct
 import pytest
 import uvloop
 
-from spillover.apps.http import half_closed
-from spillover.apps.http.half_closed import BEGINNING, HalfClosed
+from spillover.live.http1 import half_closed
+from spillover.live.http1.half_closed import BEGINNING, HalfClosed
 
 LINGER_NOT = struct.pack("ii", 1, 0)
 """Of SO_LINGER: close with a reset."""

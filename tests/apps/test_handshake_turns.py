@@ -17,7 +17,7 @@ import uvloop
 
 pytest.importorskip("cryptography")
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.tls.contexts import client_context
@@ -111,7 +111,7 @@ def test_no_turn_is_long_while_handshakes_are_made(tmp_path, monkeypatch):
     all of its neighbors and at one that calls them. What else the machine does makes turns longer
     and never shorter, so that one time of several suffices, and that a handshake may take long."""
     monkeypatch.setattr("spillover.live.tls.handshakes.HANDSHAKE_S", PATIENCE_S)
-    monkeypatch.setattr("spillover.live.http.opening.HANDSHAKE_S", PATIENCE_S)
+    monkeypatch.setattr("spillover.live.http1.opening.HANDSHAKE_S", PATIENCE_S)
 
     async def main():
         pair = SecureFederation(topology_of("a", "b"), absent=("b",), directory=tmp_path)

@@ -11,9 +11,10 @@ import re
 
 import pytest
 
-from spillover.apps.http import connection, lingering
+from spillover.apps.http import connection
 from spillover.apps.node import peer_paths
 from spillover.core.overflow.events import ServersDown, ServersUp
+from spillover.live.http1 import lingering
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"

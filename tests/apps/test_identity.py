@@ -9,7 +9,7 @@ import logging
 import msgspec
 import pytest
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow import identity, protocol, wire
 from spillover.live.overflow.identity import HELLO, TurnedAway, hello_of, read_hello
 from spillover.live.overflow.protocol import SPOKEN, VERSION, VERSIONS, Calls

@@ -11,7 +11,7 @@ import pytest
 
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.process.listening import bind_socket
 
 

@@ -21,7 +21,7 @@ from spillover.apps.http import token_files
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.server import serve_node
 from spillover.inputs.api_tokens import dump_api_token, new_api_token
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.tls import rotation
 from spillover.live.tls.rotation import Credentials

@@ -12,8 +12,8 @@ import pytest
 from spillover.apps.node.door_pages import Origins, Page
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar
-from spillover.live.handlers.proxy.heads import read_request
 from spillover.live.handlers.proxy.known import WrittenHeads
+from spillover.live.http1.heads import read_request
 from spillover.model.passed import PassedHead
 from support.federation import run, until
 from support.passed_requests import get, post

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from spillover.live.http.large_bodies import LARGE_BYTES
+from spillover.live.http1.large_bodies import LARGE_BYTES
 from support.queue_service import Producer, connected, producers, until
 
 LIMIT_S = 30.0

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow import wire
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Request

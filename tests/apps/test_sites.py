@@ -15,7 +15,7 @@ from spillover.apps.http.sites import FOREIGN_NAME, HOW_TO_ALLOW, OTHER_SITE, Si
 from spillover.apps.node.app import create_app
 from spillover.apps.node.exposure import PublicOnly
 from spillover.cli.parsing import origin as origin_option
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.process.listening import bind_socket
 
 LOCAL = "127.0.0.1:8101"

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from spillover.apps.http.connection import HttpConnection
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.tls.contexts import trusting_context

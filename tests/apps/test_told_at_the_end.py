@@ -17,7 +17,7 @@ from spillover.apps.node.answers import (
 from spillover.apps.node.door_problems import not_passed, proxy_status
 from spillover.apps.node.peer_paths import _refusal
 from spillover.core.overflow.events import Refuse
-from spillover.live.handlers.proxy.heads import Refused
+from spillover.live.http1.heads import Refused
 from spillover.live.overflow.wire import UPSTREAM_STATUS
 from spillover.model.causes import Cause
 from spillover.model.request import Answer, Outcome, Refusal

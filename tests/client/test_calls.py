@@ -13,7 +13,7 @@ import pytest
 
 from spillover.client import AsyncSpillover, Retries, Spillover, Unreachable, calls, job
 from spillover.client.wire import encode_payload
-from spillover.live.http.blocking import BODY_MAX_BYTES
+from spillover.live.http1.blocking import BODY_MAX_BYTES
 from spillover.model.errors import OutcomeUnknown
 from support.loop import turn, until
 from support.scripted_server import answer, done, problem, scripted, scripted_aside

@@ -19,7 +19,7 @@ from spillover.client import (
     wire,
 )
 from spillover.client.wire import error_of, without_answer
-from spillover.live.http.client import Response
+from spillover.live.http1.client import Response
 from spillover.model.errors import NotDelivered, PeerError
 
 NODE = "http://a:1"

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from spillover.client import Cancelled, OutcomeUnknown, Refused, Retries, Spillover
-from spillover.live.http import blocking
+from spillover.live.http1 import blocking
 from support.waiting import until
 
 

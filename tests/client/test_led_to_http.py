@@ -16,7 +16,7 @@ from spillover.cli.node_answers import is_producer
 from spillover.cli.node_calls import NodeCalls
 from spillover.cli.producers import ask_peers
 from spillover.client import consume
-from spillover.live.http.bearer import bearer_headers
+from spillover.live.http1.bearer import bearer_headers
 from spillover.live.tls.contexts import server_context
 from spillover.live.tls.material import read_material
 from spillover.model.addresses import may_be_led_to

@@ -13,7 +13,7 @@ from spillover.client import AsyncSpillover
 from spillover.client.nodes import Nodes
 from spillover.client.session import FederationFollower
 from spillover.core.membership.session_events import Server
-from spillover.live.http.trust import Trust
+from spillover.live.http1.trust import Trust
 from spillover.live.membership.session_wire import encode_announcement, encode_head
 from support.loop import turn, until
 from support.scripted_server import done, scripted

@@ -8,10 +8,7 @@ from spillover.client import calls, session
 from spillover.client import wire as client_wire
 from spillover.live.handlers import calls as handler_calls
 from spillover.live.handlers import service_payload
-from spillover.live.handlers.proxy import framing
-from spillover.live.http import (
-    opening,
-)
+from spillover.live.http1 import framing, opening
 from spillover.live.leases.renewal import guard, settings, supervisor
 from spillover.live.leases.streams import reader, writer
 from spillover.live.overflow import (

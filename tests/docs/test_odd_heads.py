@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spillover.live.handlers.proxy.framing import HeadBytes, Malformed
-from spillover.live.handlers.proxy.heads import Refused, read_answer, read_request
+from spillover.live.handlers.proxy.onward import check_tunnel
+from spillover.live.http1.framing import HeadBytes, Malformed
+from spillover.live.http1.heads import Refused, read_answer, read_request
 from support.odd_heads import EXAMPLES
 
 PAGE = Path(__file__).parents[2] / "services" / "docs" / "http.md"
@@ -35,8 +36,9 @@ def read(raw, step, *, of_answer):
             head, data = found
             if not of_answer:
                 answer = read_request(head)
+                check_tunnel(answer)
                 body = answer.body()
-            elif (told := read_answer(head, "GET")).head.status >= 200:
+            elif (told := read_answer(head, "GET")).status >= 200:
                 answer, body = told, told.body
             heads = HeadBytes(of_answer=of_answer)
             if answer is not None:

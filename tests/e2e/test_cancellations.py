@@ -18,7 +18,7 @@ from random import Random
 import pytest
 import uvloop
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 
 COUNT = 100_000 if "SPILLOVER_SOAK_S" in os.environ else 5_000
 CLIENTS = 120

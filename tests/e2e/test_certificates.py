@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.tls.contexts import trusting_context
 from spillover.model.certified_names import certified_name

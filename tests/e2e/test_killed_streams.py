@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from spillover.live.handlers.proxy.framing import ByLength, Chunked
+from spillover.live.http1.framing import ByLength, Chunked
 from support.dying_nodes import dying_nodes
 from support.loop import until
 from support.lying_service import lying_service

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from support import federation, relays
 from support.lying_service import lying_service
 from support.ports import free_ports

@@ -10,7 +10,7 @@ import yaml
 
 from spillover.core.membership.client_session import ClientSession
 from spillover.core.membership.session_events import Announced, Connect, Connected, Leave, Use
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.membership.session_shell import SessionShell
 from spillover.sim.engine.world import World
 

@@ -18,7 +18,7 @@ from random import Random
 
 import pytest
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from support import SERVICES
 from support.ports import free_ports
 

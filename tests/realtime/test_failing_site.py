@@ -19,7 +19,7 @@ from random import Random
 
 import pytest
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from support import SERVICES
 
 BACKEND = SERVICES / "failing_backend.py"

@@ -23,7 +23,7 @@ from statistics import fmean
 import pytest
 import uvloop
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.model.signals.node import LOOP_LAG
 from spillover.model.statistics import percentile
 from support.waiting import slack

@@ -23,7 +23,7 @@ CALLS_PER_S, PAUSE_S = 500, 0.05
 """So slowly that those who say it all leave the node a core."""
 CLIENTS = f"""
 import asyncio, json, sys, time
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 
 async def main(url, for_s):
     client, took_ms, bad = HttpClient(url), [], 0

@@ -26,7 +26,7 @@ from random import Random
 import pytest
 import uvloop
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.model.errors import PeerError
 
 PER_SECOND = 400

@@ -17,7 +17,7 @@ from spillover.apps.http.access import Access
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
 from spillover.apps.node.server import LAST_WORDS_S, close_node
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket

@@ -13,7 +13,7 @@ from spillover.apps.http.doors import Doors as NodeDoors
 from spillover.apps.node.doors import TABLE
 from spillover.apps.node.proxy_door import ProxyDoor
 from spillover.core.overflow.events import ServersDown
-from spillover.live.handlers.proxy.framing import split_head
+from spillover.live.http1.framing import split_head
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from support import federation

@@ -8,8 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
 from spillover.live.handlers.proxy.handler import ProxyWorkers
-from spillover.live.handlers.proxy.heads import Way, read_request
+from spillover.live.handlers.proxy.onward import Way
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
+from spillover.live.http1.heads import read_request
 from spillover.model.request import Request
 from spillover.model.topology import Cluster
 from spillover.model.upstream_urls import passed_to

@@ -9,7 +9,7 @@ from pathlib import Path
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.certificates import watching
 from spillover.apps.node.exposure import CertifiedPeers
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.tls.contexts import trusting_context
 from spillover.live.tls.rotation import Credentials

@@ -21,7 +21,7 @@ import httpx
 import msgspec
 
 from spillover.client import AsyncSpillover, Spillover
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.model.errors import RunError
 from spillover_lab.bench.load_process import (
     ANSWER_WITHIN_S,

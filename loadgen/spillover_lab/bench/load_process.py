@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
 
-from spillover.live.http.client import HttpClient, Response
+from spillover.live.http1.client import HttpClient, Response
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule

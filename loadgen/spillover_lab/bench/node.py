@@ -15,7 +15,7 @@ from itertools import count
 
 import msgspec
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.model.errors import PeerError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any
 
-from spillover.live.http.client import HttpClient, Response
+from spillover.live.http1.client import HttpClient, Response
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Link, Topology

@@ -34,7 +34,7 @@ import psutil
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.redis.connection import open_client
 from spillover.model.errors import RunError, SpilloverError
 from spillover.testbed.last_words import last_words

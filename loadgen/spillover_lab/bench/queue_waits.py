@@ -32,7 +32,7 @@ from random import Random
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, TypeAlias
 
-from spillover.live.http.client import HttpClient, Response
+from spillover.live.http1.client import HttpClient, Response
 from spillover.model.errors import PeerError, RunError, SpilloverError
 from spillover.sim.queue import wires as kinds
 from spillover.sim.queue.replay import Came, Instants, next_of, replay

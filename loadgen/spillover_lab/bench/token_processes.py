@@ -26,7 +26,7 @@ from spillover.core.tokens.sharing import SharedServer
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.timers import Timer, Timers
 from spillover.live.handlers.service_payload import ServicePayload
-from spillover.live.http.client import HttpClient, Response
+from spillover.live.http1.client import HttpClient, Response
 from spillover.model.pool import Pool
 from spillover.policy.tokens import BLOCKED, assigned_at_random
 from spillover_lab.bench.load_process import JSON_HEADER

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.model.errors import PeerError
 from spillover.model.ids import ClusterId
 

@@ -24,7 +24,7 @@ from spillover.certificates.directory import (
 )
 from spillover.certificates.names import hosts_of
 from spillover.live.hosts.blocking import connect
-from spillover.live.http.head import Server
+from spillover.live.http1.base_url import Server
 from spillover.live.tls.certified import chain_of
 from spillover.live.tls.chains import holds, when_it_holds
 from spillover.live.tls.contexts import trusting_context

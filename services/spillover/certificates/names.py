@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from spillover.live.http.head import Server
+from spillover.live.http1.base_url import Server
 from spillover.model.certified_names import (
     check_names,
     is_host,

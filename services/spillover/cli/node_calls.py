@@ -15,7 +15,7 @@ from spillover.cli.parsing import node_url
 from spillover.commandline.api_token import Headers as Headers  # noqa: PLC0414 - of those who call
 from spillover.commandline.api_token import add_token_file, token_headers
 from spillover.commandline.trusting import add_ca_file
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.model.errors import NotDelivered, PeerError, RunError
 
 ANSWER_WITHIN_S = 3.0

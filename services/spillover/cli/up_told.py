@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from spillover.live.http.bearer import TOKEN_VARIABLE
+from spillover.live.http1.bearer import TOKEN_VARIABLE
 from spillover.model.trust import CA_VARIABLE
 
 

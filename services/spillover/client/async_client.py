@@ -23,10 +23,10 @@ from spillover.client.nodes import Nodes
 from spillover.client.retrying import Retries
 from spillover.client.session import FederationFollower, store_at
 from spillover.client.wire import Answer
-from spillover.live.http.bearer import bearer_headers
-from spillover.live.http.connection import Response
-from spillover.live.http.head import Server
-from spillover.live.http.trust import Trust
+from spillover.live.http1.base_url import Server
+from spillover.live.http1.bearer import bearer_headers
+from spillover.live.http1.connection import Response
+from spillover.live.http1.trust import Trust
 from spillover.model.arguments import (
     checked_count,
     checked_flag,

@@ -19,10 +19,10 @@ from spillover.client.call import Call, Header, Stats, may_go_on
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import RequestAttempts, Retries, RetryBudget
 from spillover.client.slots import Slots
-from spillover.live.http.blocking import BODY_MAX_BYTES, BlockingClient
-from spillover.live.http.client import HttpClient
-from spillover.live.http.connection import OutgoingRequest, Response
-from spillover.live.http.trust import Trust
+from spillover.live.http1.blocking import BODY_MAX_BYTES, BlockingClient
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.connection import OutgoingRequest, Response
+from spillover.live.http1.trust import Trust
 from spillover.model.errors import (
     Cancelled,
     Expired,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from spillover.client.nodes import Nodes
 from spillover.core.membership.session_events import servers_of
-from spillover.live.http.client import HttpClient
-from spillover.live.http.trust import Trust
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.trust import Trust
 from spillover.live.membership.session_shell import SessionShell, session_of
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from spillover.live.http.trust import Trust
+from spillover.live.http1.trust import Trust
 from spillover.model.errors import InputError
 from spillover.model.trust import CA_VARIABLE
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, Self
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.model.errors import PeerError
 
 ANSWER_WITHIN_S = 2.0

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from spillover.live.http.bearer import TOKEN_VARIABLE
+from spillover.live.http1.bearer import TOKEN_VARIABLE
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId

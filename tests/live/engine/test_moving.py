@@ -11,7 +11,7 @@ from spillover.core.overflow.held import Held
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.live.engine.moving import STEPS, Moving
 from spillover.live.engine.timers import Timers
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.room import Room
 from spillover.model.errors import OutcomeUnknown
 from support.loop import until

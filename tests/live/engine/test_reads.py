@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from spillover.live.engine.reads import SHARED_BYTES, SharedReads
-from spillover.live.http.small_reads import READ_BYTES, read_in_parts
+from spillover.live.http1.small_reads import READ_BYTES, read_in_parts
 
 
 class Owner(asyncio.Protocol):

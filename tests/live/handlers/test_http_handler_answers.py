@@ -9,7 +9,7 @@ import pytest
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES
 from spillover.live.handlers.http import upstream_answers
 from spillover.live.handlers.http.upstream_answers import read_answer
-from spillover.live.http.client import Response
+from spillover.live.http1.client import Response
 
 JSON = b"application/json"
 

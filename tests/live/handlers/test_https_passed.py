@@ -16,8 +16,8 @@ pytest.importorskip("cryptography")
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
 from spillover.live.handlers.proxy.known import KnownAnswers
-from spillover.live.http.client import HttpClient
-from spillover.live.http.connection import Response
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.connection import Response
 from spillover.live.tls.contexts import trusting_context
 from support.certificates import Authority, put
 

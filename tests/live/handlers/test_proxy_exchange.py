@@ -16,9 +16,9 @@ from spillover.live.handlers.proxy.exchange import (
     PassedExchange,
 )
 from spillover.live.handlers.proxy.known import KnownAnswers
-from spillover.live.http.client import HttpClient
-from spillover.live.http.connection import Again, Response
-from spillover.live.http.small_reads import READ_BYTES
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.connection import Again, Response
+from spillover.live.http1.small_reads import READ_BYTES
 from spillover.model.errors import OutcomeUnknown
 from support.loop import until
 from support.scripted_server import answer, scripted

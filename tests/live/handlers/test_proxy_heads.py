@@ -5,16 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from spillover.live.handlers.proxy.framing import HeadBytes, Malformed, TooLong
-from spillover.live.handlers.proxy.heads import (
-    Refused,
-    Way,
-    has_passed,
-    onward,
-    read_answer,
-    read_request,
-)
+from spillover.live.handlers.proxy.onward import Way, check_tunnel, has_passed, onward, passed_head
 from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, upstream_head
+from spillover.live.http1.framing import HeadBytes, Malformed, TooLong
+from spillover.live.http1.heads import Refused, read_answer, read_request
 from spillover.model.passed import PassedRequest
 from support.passed_requests import REFUSED, SEEN, without_way
 
@@ -35,6 +29,7 @@ def read(raw, step):
             if found is None:
                 continue
             head = read_request(found[0])
+            check_tunnel(head)
             body, data = head.body(), found[1]
         if data:
             whole += body.feed(data)
@@ -122,6 +117,6 @@ def test_what_a_neighbor_makes_up_is_not_sent(request_):
 def test_a_service_does_not_say_where_a_request_went(ours):
     """Nodes say that, also where nothing else of the head is to be changed."""
     head = b"HTTP/1.1 200 OK\r\n%b: z\r\nA: b\r\nContent-Length: 0\r\n" % ours
-    answer = read_answer(head, "GET")
-    assert ours not in dict(answer.head.headers)
-    assert (b"A", b"b") in answer.head.headers
+    passed = passed_head(read_answer(head, "GET"))
+    assert ours not in dict(passed.headers)
+    assert (b"A", b"b") in passed.headers

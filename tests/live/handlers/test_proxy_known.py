@@ -9,20 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillover.live.handlers.proxy.framing import HeadBytes, Malformed
-from spillover.live.handlers.proxy.heads import Way, read_answer, read_request
 from spillover.live.handlers.proxy.known import (
     KnownAnswers,
     KnownRequests,
     WrittenHeads,
     cut,
 )
+from spillover.live.handlers.proxy.onward import Way, passed_head
 from spillover.live.handlers.proxy.sent_heads import (
     ForeignRequest,
     OwnRequest,
     own_head,
 )
-from spillover.live.http.known_heads import HEAD_BYTES_MAX, KNOWN_MAX, Known
+from spillover.live.http1.framing import HeadBytes, Malformed
+from spillover.live.http1.heads import read_answer, read_request
+from spillover.live.http1.known_heads import HEAD_BYTES_MAX, KNOWN_MAX, Known
 from spillover.model.passed import PassedHead, PassedRequest, with_length
 from support.passed_requests import REFUSED, SEEN, get, post
 
@@ -177,7 +178,8 @@ def read_whole(data, method="GET"):
 
 
 def learn_answer(answers, data):
-    answers.learn_from(data, *read_whole(data))
+    answer, piece = read_whole(data)
+    answers.learn_from(data, answer, passed_head(answer), piece)
 
 
 @pytest.mark.parametrize(
@@ -307,10 +309,10 @@ def test_no_sequence_of_answers_is_told_from_one_that_is_read_anew(said):
         elif found is not None:
             told, body = found
             fields = with_length(told.head.headers, len(body))
-            assert PassedHead(told.head.status, told.head.reason, fields) == answer.head
+            assert PassedHead(told.head.status, told.head.reason, fields) == passed_head(answer)
             assert (body, told.keep_alive) == (piece, answer.keep_alive)
         elif method != "HEAD":
-            known.learn_from(data, answer, piece)
+            known.learn_from(data, answer, passed_head(answer), piece)
 
 
 def read_whole_or_interim(data, method):

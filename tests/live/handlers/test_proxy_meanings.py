@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import pytest
 
-from spillover.live.handlers.proxy.framing import ByLength, Chunked, Malformed, ToTheEnd
-from spillover.live.handlers.proxy.heads import (
+from spillover.live.handlers.proxy.onward import Way, check_tunnel, has_passed, onward, passed_head
+from spillover.live.handlers.proxy.sent_heads import OwnRequest
+from spillover.live.http1.framing import ByLength, Chunked, Malformed, ToTheEnd
+from spillover.live.http1.heads import (
     CHUNKED,
     LENGTH_DIGITS_MAX,
     Refused,
-    Way,
-    has_passed,
-    onward,
     read_answer,
     read_request,
 )
-from spillover.live.handlers.proxy.sent_heads import OwnRequest
 
 WAY = Way("192.0.2.1", "http", "a-1.spillover")
 HOP = (
@@ -36,7 +34,9 @@ CODING = b"Transfer-Encoding: chunked"
 def asked(*lines, start=b"GET / HTTP/1.1", host=b"Host: h"):
     """The head of a request."""
     told = (start, host, *lines) if host else (start, *lines)
-    return read_request(b"".join(b"%b\r\n" % line for line in told))
+    head = read_request(b"".join(b"%b\r\n" % line for line in told))
+    check_tunnel(head)
+    return head
 
 
 def said(*lines, start=b"HTTP/1.1 200 OK", method="GET"):
@@ -277,8 +277,9 @@ def test_a_hop_without_a_name_is_no_loop():
 )
 def test_an_interim_answer_has_no_body_and_ends_nothing(start, status):
     lines = LENGTH, b"Link: a", b"Connection: close, X", b"X: y", b"Spillover-Path: z"
-    head, body, keep_alive, _ = said(*lines, start=start)
-    assert (head.status, head.headers, body.done, keep_alive) == (
+    answer = said(*lines, start=start)
+    told = passed_head(answer).headers
+    assert (answer.status, told, answer.body.done, answer.keep_alive) == (
         status, ((b"Link", b"a"),), True, True
     )  # fmt: skip
 
@@ -293,7 +294,7 @@ def test_an_interim_answer_has_no_body_and_ends_nothing(start, status):
     ],
 )
 def test_how_an_answer_begins(start, status, reason):
-    head = said(LENGTH, start=start).head
+    head = passed_head(said(LENGTH, start=start))
     assert (head.status, head.reason, head.headers) == (
         status,
         reason,
@@ -353,7 +354,7 @@ def test_where_an_answer_ends_and_what_follows_it(lines, told, body, size, keeps
     ],
 )
 def test_what_goes_on_of_the_head_of_an_answer(lines, kept):
-    assert said(*lines).head.headers == kept
+    assert passed_head(said(*lines)).headers == kept
 
 
 @pytest.mark.parametrize(

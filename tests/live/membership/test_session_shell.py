@@ -22,7 +22,7 @@ from spillover.core.membership.session_events import (
     Started,
     TimerFired,
 )
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.membership.session_shell import SessionShell
 from spillover.live.membership.session_wire import (
     SIGN_OF_LIFE,

@@ -9,7 +9,7 @@ import pytest
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
 from spillover.core.overflow import events as ev
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from spillover.model.request import Refusal

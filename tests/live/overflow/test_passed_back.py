@@ -12,7 +12,7 @@ import pytest
 
 from spillover.core.overflow.events import SoFar
 from spillover.live.engine.timers import Timers
-from spillover.live.http.known_heads import Known
+from spillover.live.http1.known_heads import Known
 from spillover.live.overflow import passed_back
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.passed_back import (

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from spillover.live.http.small_reads import READ_BYTES
+from spillover.live.http1.small_reads import READ_BYTES
 from spillover.live.overflow import passed_back
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.passed_wire import encode_pass

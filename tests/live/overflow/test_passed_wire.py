@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spillover.core.overflow.events import SoFar
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
-from spillover.live.http.known_heads import Known
+from spillover.live.http1.known_heads import Known
 from spillover.live.overflow.passed_wire import (
     END,
     FRAME,

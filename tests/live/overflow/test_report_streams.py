@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from spillover.live.engine.timers import Timers
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.overflow import report_streams
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.emulated_link import EmulatedLink

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from spillover.live.http.opening import Opening
+from spillover.live.http1.opening import Opening
 from support.loop import turn
 from support.scripted_answers import ScriptedShell, Told, take
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.process.own_lag import PatientTimeout
 from spillover.model.errors import NotDelivered, PeerError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spillover.live.http.client import Response
+from spillover.live.http1.client import Response
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.client_wire import NoProducer
 from spillover.model.errors import QueueFull, Refused, Rejected

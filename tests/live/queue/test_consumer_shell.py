@@ -12,7 +12,7 @@ import pytest
 
 from spillover.core.queue import consumer as machine_module
 from spillover.core.queue.consumer import ConsumerSettings
-from spillover.live.http.trust import Trust
+from spillover.live.http1.trust import Trust
 from spillover.live.queue import consumer_shell as shell_module
 from spillover.live.queue.consumer_shell import ConsumerShell
 from spillover.model.errors import OutcomeUnknown, Rejected

@@ -17,7 +17,7 @@ from spillover.client import (
     consume,
     produce,
 )
-from spillover.live.http.trust import Trust
+from spillover.live.http1.trust import Trust
 from spillover.live.queue import directory as directory_module
 from spillover.live.queue import producing as producing_module
 from spillover.live.queue.client_wire import NoProducer

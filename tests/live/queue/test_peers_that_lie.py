@@ -13,7 +13,7 @@ from spillover.core.queue import consumer_events as cn
 from spillover.core.queue import events as ev
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.core.queue.settings import ProducerSettings
-from spillover.live.http.trust import Trust
+from spillover.live.http1.trust import Trust
 from spillover.live.queue.client_wire import Address
 from spillover.live.queue.consumer_shell import ConsumerShell
 from spillover.live.queue.directory import find_producers

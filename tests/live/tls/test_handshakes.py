@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import uvloop
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.tls import handshakes
 from spillover.live.tls.contexts import client_context, server_context
 from spillover.live.tls.failures import TIMEOUT, reason_of

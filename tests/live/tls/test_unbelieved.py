@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from spillover.live.http import securing
-from spillover.live.http.securing import Unbelieved
+from spillover.live.http1 import securing
+from spillover.live.http1.securing import Unbelieved
 from spillover.live.tls import unbelieved
 from spillover.live.tls.contexts import server_context
 from spillover.live.tls.material import described

@@ -21,7 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.tls.material import TlsFiles
 from spillover.model.certified_names import certified_name
 from spillover.model.errors import PeerError

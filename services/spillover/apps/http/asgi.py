@@ -19,7 +19,7 @@ from spillover.apps.http.exchange import (
     Line,
 )
 from spillover.apps.http.problems import BUG, Problem
-from spillover.live.http.head import head_lines
+from spillover.live.http1.framing import head_lines
 from spillover.live.process.logs import Message as LogMessage
 from spillover.live.process.logs import OncePerPeriod
 

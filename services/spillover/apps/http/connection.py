@@ -27,15 +27,15 @@ from spillover.apps.http.exchange import (
     Exchange,
     body_too_slow,
 )
-from spillover.apps.http.half_closed import HalfClosed
-from spillover.apps.http.lingering import Lingering
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Serve, Service
-from spillover.apps.http.unread import UnreadAnswers
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.http.head import head_lines
-from spillover.live.http.known_heads import whole_message
-from spillover.live.http.large_bodies import LargeBody
+from spillover.live.http1.framing import head_lines
+from spillover.live.http1.half_closed import HalfClosed
+from spillover.live.http1.known_heads import whole_message
+from spillover.live.http1.large_bodies import LargeBody
+from spillover.live.http1.lingering import Lingering
+from spillover.live.http1.unread import UnreadAnswers
 from spillover.live.tls.certified import PeerCertificate, certificate_of
 from spillover.model.addresses import of_socket
 

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from spillover.apps.http.problems import BUG, Problem
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer, WriteBatch
-from spillover.live.http.head import head_lines
-from spillover.live.http.large_bodies import LARGE_BYTES
+from spillover.live.http1.framing import head_lines
+from spillover.live.http1.large_bodies import LARGE_BYTES
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate
 

@@ -12,16 +12,12 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect
 
-from spillover.apps.http.exchange import CLOSE, body_too_slow
+from spillover.apps.http.exchange import CLOSE, DISCARD_LIMIT_BYTES, body_too_slow
 from spillover.apps.http.problems import Problem
 from spillover.model.nearest import did_you_mean
 
 BODY_READ_S = 10.0
 BODY_LIMIT_BYTES = 65_536
-
-DISCARD_LIMIT_BYTES = 1024 * 1024
-"""Read and thrown away of a body that is too large, so that its sender gets to read why."""
-
 
 SHOWN_CHARS = 100
 """The most characters of a client's name for a field that are shown."""

@@ -1,5 +1,5 @@
 """Requests that need no task and whose head has come before: they need no parser either, since what
-it made of the same bytes holds again. What such a head is, `live.http.known_heads` says.
+it made of the same bytes holds again. What such a head is, `live.http1.known_heads` says.
 """
 
 from __future__ import annotations
@@ -8,12 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spillover.apps.http.exchange import Exchange
-from spillover.live.http.known_heads import KnownHeads
-
-_NOT_KEPT = frozenset(
-    {b"authorization", b"cookie", b"idempotency-key", b"proxy-authorization", b"traceparent"}
-)
-"""Headers of requests whose heads are not remembered: secret, or another each time."""
+from spillover.live.http1.known_heads import NOT_KEPT, KnownHeads
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +39,7 @@ class KnownRequests(KnownHeads[KnownRequest]):
         if exchange.pieces != [body] or exchange.more_body or not is_usual:
             return
         headers = dict(exchange.headers)
-        if headers.pop(b"content-length", b"") == length and _NOT_KEPT.isdisjoint(headers):
+        if headers.pop(b"content-length", b"") == length and NOT_KEPT.isdisjoint(headers):
             asked = exchange.method, exchange.path, exchange.query
             others = [one for one in exchange.headers if one[0] != b"content-length"]
             was_settled = exchange.connection.peer is not None

@@ -2,7 +2,7 @@
 answered. The bounds of a connection are kept here; where requests go is in `proxy_door`.
 
 The other readers of HTTP in this house know what they may be asked; this one does not, so it reads
-with `live.handlers.proxy.framing`, as the other end of a passed request does.
+with `live.http1.framing`, as the other end of a passed request does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from spillover.apps.http.exchange import (
     body_too_slow,
     too_large,
 )
-from spillover.apps.http.half_closed import BetweenChunks, HalfClosed
-from spillover.apps.http.lingering import Lingering
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.door_checks import Checked, tell_ready
@@ -31,18 +29,12 @@ from spillover.apps.node.door_pages import Page
 from spillover.apps.node.door_problems import not_passed, write_problem
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.framing import FIELDS_MAX, Body, HeadBytes, Malformed, TooLong
-from spillover.live.handlers.proxy.heads import (
-    ADDED_MAX,
-    CHUNKED,
-    Refused,
-    RequestHead,
-    Way,
-    has_passed,
-    is_check,
-    read_request,
-)
 from spillover.live.handlers.proxy.known import KnownRequest, KnownRequests, WrittenHeads
+from spillover.live.handlers.proxy.onward import ADDED_MAX, Way, check_tunnel, has_passed, is_check
+from spillover.live.http1.framing import FIELDS_MAX, Body, HeadBytes, Malformed, TooLong
+from spillover.live.http1.half_closed import BetweenChunks, HalfClosed
+from spillover.live.http1.heads import CHUNKED, Refused, RequestHead, read_request
+from spillover.live.http1.lingering import Lingering
 from spillover.live.overflow.gateway_metrics import HttpByRoute
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.request_log import is_logged, log_turned_away
@@ -317,6 +309,7 @@ class DoorConnection(asyncio.Protocol):
         self._head, door = head, self._door
         if head.method == "OPTIONS" and is_check(head):
             raise Checked
+        check_tunnel(head)
         self._tenant = door.tenant_of(head, self._way.client)
         if b"via" in head.names and has_passed(head.fields, self._way.pseudonym):
             detail = "the request was here before: its upstream leads back to this door"

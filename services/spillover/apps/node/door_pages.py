@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import TypeAlias
 
 from spillover.apps.http.sites import ANY_ORIGIN
-from spillover.live.handlers.proxy.heads import RequestHead, values
+from spillover.live.http1.heads import RequestHead, values
 from spillover.model.passed import Fields, PassedHead
 
 KEPT_MAX = 256

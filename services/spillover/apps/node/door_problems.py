@@ -11,8 +11,8 @@ from spillover.apps.http.exchange import CLOSE, STATUS_LINE
 from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
 from spillover.apps.node.door_pages import Page
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.framing import write_head
-from spillover.live.handlers.proxy.heads import Refused
+from spillover.live.http1.framing import write_head
+from spillover.live.http1.heads import Refused
 from spillover.model.passed import Fields
 
 _PROXY_ERRORS = {

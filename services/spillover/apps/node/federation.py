@@ -29,7 +29,7 @@ from spillover.apps.node.views import (
     node_state,
 )
 from spillover.core.overflow.neighbor import Neighbor
-from spillover.live.http.client import Response
+from spillover.live.http1.client import Response
 from spillover.live.overflow.metrics import FORWARD_ENDS, STATES
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import Message, OncePerPeriod

@@ -1,7 +1,7 @@
 """One request that passes through, as its client sees the answer: its head, its body as it comes,
 and an end that tells whether it was whole. What fails before that is told as a problem of ours.
 
-Where requests come in is in `proxy_door`, what heads mean in `live.handlers.proxy.heads`.
+Where requests come in is in `proxy_door`, what heads mean in `live.http1.heads`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,11 @@ from spillover.apps.node.passed_told import count_end, log_end
 from spillover.apps.node.repeats import KeyRepeat
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.handlers.proxy.framing import Lines, count_lines, write_head
-from spillover.live.handlers.proxy.heads import (
-    LENGTH_DIGITS_MAX,
-    RequestHead,
-    tokens,
-    values,
-)
 from spillover.live.handlers.proxy.known import WrittenHeads
 from spillover.live.handlers.proxy.known import cut as cut_head
 from spillover.live.handlers.proxy.unqueued import NotWhole, UnqueuedCall
+from spillover.live.http1.framing import Lines, count_lines, write_head
+from spillover.live.http1.heads import LENGTH_DIGITS_MAX, RequestHead, tokens, values
 from spillover.live.overflow.gateway_metrics import NOT_COUNTED
 from spillover.live.overflow.relay import CANCELLED, TRUNCATED, WHOLE, Flow
 from spillover.live.overflow.request_log import Asked, is_logged

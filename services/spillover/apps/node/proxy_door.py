@@ -30,10 +30,11 @@ from spillover.apps.node.passed_answers import UNQUEUED_RETRY_S, PassedAnswer
 from spillover.apps.node.repeats import waits_for_key
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
-from spillover.live.handlers.proxy.heads import RequestHead, Way
 from spillover.live.handlers.proxy.known import KnownRequests, WrittenHeads
+from spillover.live.handlers.proxy.onward import Way
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.live.handlers.proxy.unqueued import Unqueued
+from spillover.live.http1.heads import RequestHead
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import BACKLOG
 from spillover.live.process.logs import OncePerPeriod

@@ -20,8 +20,8 @@ from spillover.model.request import DONE, Answer, Request
 
 KEY_WAIT_S = 1.0
 """The time that a request under the same key has to end while its client seems to be there. A
-client that has gone in an orderly way is found out by what is sent to it (`apps.http.half_closed`),
-within a quarter of a second and the way there and back."""
+client that has gone in an orderly way is found out by what is sent to it
+(`live.http1.half_closed`), within a quarter of a second and the way there and back."""
 
 _CONFLICT = "under way; its answer is passed on as it comes and not kept"
 

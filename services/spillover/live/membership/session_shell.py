@@ -35,8 +35,8 @@ from spillover.core.membership.session_events import (
     TimerFired,
     Use,
 )
-from spillover.live.http.client import HttpClient
-from spillover.live.http.connection import StreamRefused
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.connection import StreamRefused
 from spillover.live.membership.session_wire import (
     LINE_LIMIT_BYTES,
     SESSION,

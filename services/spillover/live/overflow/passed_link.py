@@ -15,10 +15,10 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
-from spillover.live.http.client import Response
-from spillover.live.http.connection import OnBody
-from spillover.live.http.known_heads import Known
-from spillover.live.http.small_reads import SmallReadsConnection
+from spillover.live.http1.client import Response
+from spillover.live.http1.connection import OnBody
+from spillover.live.http1.known_heads import Known
+from spillover.live.http1.small_reads import SmallReadsConnection
 from spillover.live.overflow import passed_wire
 from spillover.live.overflow.metrics import ANSWER
 from spillover.live.overflow.passed_wire import FrameReader, OnPiece

@@ -16,8 +16,7 @@ import msgspec
 
 from spillover.core.overflow.events import SoFar
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
-from spillover.live.handlers.proxy.known import NOT_KEPT
-from spillover.live.http.known_heads import Known
+from spillover.live.http1.known_heads import NOT_KEPT, Known
 from spillover.live.overflow.wire import (
     NOTHING,
     Caller,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.http.client import HttpClient
-from spillover.live.http.connection import Again, Connection, Heads
-from spillover.live.http.known_heads import KnownHeads
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.connection import Again, Connection, Heads
+from spillover.live.http1.known_heads import KnownHeads
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX

@@ -30,9 +30,9 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
 from spillover.live.engine.timers import Timers
-from spillover.live.http.client import Response
-from spillover.live.http.connection import Connection, OutgoingRequest, StreamRefused
-from spillover.live.http.lines import Pace
+from spillover.live.http1.client import Response
+from spillover.live.http1.connection import Connection, OutgoingRequest, StreamRefused
+from spillover.live.http1.lines import Pace
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel

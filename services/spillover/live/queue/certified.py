@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from spillover.live.http.client import HttpClient
+from spillover.live.http1.client import HttpClient
 from spillover.live.tls.certified import PeerCertificate
 from spillover.model.certified_names import certified_name, check_names, same_name
 from spillover.model.errors import InputError

@@ -12,8 +12,8 @@ import msgspec
 
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.core.queue.consumer_events import Take
-from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.trust import Trust
+from spillover.live.http1.client import HttpClient, Response
+from spillover.live.http1.trust import Trust
 from spillover.model.errors import UNREADABLE, PeerError, QueueFull, Refused, Rejected
 from spillover.model.topology import CLUSTER_ID
 

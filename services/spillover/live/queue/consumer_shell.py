@@ -17,9 +17,9 @@ from spillover.core.queue import consumer_events as cn
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.timers import Timers
-from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.connection import OnEnd, OutgoingRequest
-from spillover.live.http.trust import Trust
+from spillover.live.http1.client import HttpClient, Response
+from spillover.live.http1.connection import OnEnd, OutgoingRequest
+from spillover.live.http1.trust import Trust
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.client_wire import NoProducer, Received

@@ -17,8 +17,8 @@ from typing import Literal, Self, TypeAlias
 
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.live.engine.loop_thread import LoopThread
-from spillover.live.http.bearer import bearer_headers
-from spillover.live.http.trust import Trust
+from spillover.live.http1.bearer import bearer_headers
+from spillover.live.http1.trust import Trust
 from spillover.live.queue.client_wire import DEADLINE_S_MAX, Headers
 from spillover.live.queue.consumer_shell import ConsumerShell
 from spillover.live.queue.directory import checked_urls, find_producers

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import msgspec
 
-from spillover.live.http.client import Response
-from spillover.live.http.head import Server
-from spillover.live.http.trust import Trust
+from spillover.live.http1.base_url import Server
+from spillover.live.http1.client import Response
+from spillover.live.http1.trust import Trust
 from spillover.live.queue.client_wire import Headers, client_of, error_of
 from spillover.live.queue.wire import PRODUCERS_MAX, Id
 from spillover.model.addresses import may_be_led_to

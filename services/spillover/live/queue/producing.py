@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import TypeAlias
 
 from spillover.live.engine.loop_thread import LoopThread
-from spillover.live.http.bearer import bearer_headers
-from spillover.live.http.client import HttpClient
-from spillover.live.http.trust import Trust
+from spillover.live.http1.bearer import bearer_headers
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.trust import Trust
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.directory import checked_urls, none_reached
 from spillover.model.arguments import checked_seconds

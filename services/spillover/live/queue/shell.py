@@ -19,7 +19,7 @@ from spillover.core.queue.producer import ProducerMachine
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.timers import Timers
-from spillover.live.http.client import HttpClient, Response
+from spillover.live.http1.client import HttpClient, Response
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue import wire
 from spillover.live.queue.bodies import Bodies

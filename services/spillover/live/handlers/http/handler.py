@@ -21,7 +21,7 @@ from spillover.live.handlers.calls import Ended, one_line
 from spillover.live.handlers.http.upstream_answers import read_answer
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream
-from spillover.live.http.client import Response
+from spillover.live.http1.client import Response
 from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import told_inside

@@ -22,7 +22,7 @@ from spillover.live.handlers.calls import (
     one_line,
     pause_s,
 )
-from spillover.live.http.client import Response
+from spillover.live.http1.client import Response
 from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
 from spillover.model.topology import NOT_RUN_STATUSES

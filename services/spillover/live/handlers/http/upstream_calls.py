@@ -30,8 +30,8 @@ from spillover.live.handlers.http.upstreams import (
     cause_by,
     reason_of,
 )
-from spillover.live.http.connection import Connection, Pool
-from spillover.live.http.outgoing import LostThenRefused
+from spillover.live.http1.connection import Connection, Pool
+from spillover.live.http1.outgoing import LostThenRefused
 from spillover.model.causes import STOPPED, Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome

@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
-from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.connection import Again, Body, Connection, Heads, Pool
-from spillover.live.http.known_heads import KnownHeads
-from spillover.live.http.outgoing import NotHttp
+from spillover.live.http1.client import HttpClient, Response
+from spillover.live.http1.connection import Again, Body, Connection, Heads, Pool
+from spillover.live.http1.known_heads import KnownHeads
+from spillover.live.http1.outgoing import NotHttp
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.causes import DONE, REJECTED, UPSTREAM_ENDS, Cause
 from spillover.model.errors import ConnectTimeout, NotDelivered, PeerError

@@ -1,8 +1,8 @@
 """One passed request on one connection to a service: it goes out whole, its answer is handed on as
 it comes. Any method, interim answers, trailers, and answers that end with their connection.
 
-Which connection, and opening it, is the business of `live.http.client`; what the ends mean, that of
-`handler`.
+Which connection, and opening it, is the business of `live.http1.client`; what the ends mean,
+that of `handler`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.handlers.proxy.framing import (
-    Body,
-    Chunked,
-    HeadBytes,
-    Malformed,
-    ToTheEnd,
-)
-from spillover.live.handlers.proxy.heads import AnswerHead, at_the_door, read_answer
 from spillover.live.handlers.proxy.known import KnownAnswers
-from spillover.live.http.connection import (
+from spillover.live.handlers.proxy.onward import at_the_door, passed_head
+from spillover.live.http1.connection import (
     PIECEWISE,
     PLAIN,
     UPLOAD_BYTES,
@@ -32,7 +25,15 @@ from spillover.live.http.connection import (
     Pool,
     Response,
 )
-from spillover.live.http.small_reads import read_in_parts
+from spillover.live.http1.framing import (
+    Body,
+    Chunked,
+    HeadBytes,
+    Malformed,
+    ToTheEnd,
+)
+from spillover.live.http1.heads import AnswerHead, read_answer
+from spillover.live.http1.small_reads import read_in_parts
 from spillover.model.passed import Fields, PassedHead
 
 INTERIM_MAX = 32
@@ -124,7 +125,7 @@ class PassedConnection(Connection):
                 return
             body = self._incoming = answer.body
             self._keep_alive = answer.keep_alive
-            self._status = answer.head.status
+            self._status = answer.status
             self.kind = PIECEWISE if isinstance(body, Chunked) else PLAIN
             self.keep_s = answer.keep_s
             piece = body.feed(rest) if rest else b""
@@ -134,11 +135,11 @@ class PassedConnection(Connection):
         exchange.has_begun = True
         exchange.message = None
         asked, exchange.sent_head = exchange.sent_head, b""
-        head = at_the_door(answer.head, exchange.url, asked)
+        head = at_the_door(passed_head(answer), exchange.url, asked)
         if exchange.takes_whole and body.done:
             exchange.at_once = head, piece
             if is_new and exchange.tells_at_once and not self._interim:
-                self._known.learn_from(data, answer, piece)
+                self._known.learn_from(data, answer, passed_head(answer), piece)
             piece = b""
         else:
             exchange.on_begin(head)
@@ -163,13 +164,13 @@ class PassedConnection(Connection):
         while (found := self._head.feed(data)) is not None:
             head, data = found
             answer = read_answer(head, exchange.method)
-            if answer.head.status >= 200:
+            if answer.status >= 200:
                 return answer, data
             self._interim += 1
             if self._interim > INTERIM_MAX:
                 raise Malformed(f"more than {INTERIM_MAX} interim answers")
-            if answer.head.status != 100:  # which is for who asks to be asked: the door
-                exchange.on_begin(answer.head)
+            if answer.status != 100:  # which is for who asks to be asked: the door
+                exchange.on_begin(passed_head(answer))
         return None, b""
 
     def eof_received(self) -> None:

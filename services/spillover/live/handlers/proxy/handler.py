@@ -30,7 +30,6 @@ from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
-from spillover.live.handlers.proxy.heads import Refused, values
 from spillover.live.handlers.proxy.known import KnownAnswers
 from spillover.live.handlers.proxy.sent_heads import (
     ForeignHead,
@@ -40,8 +39,9 @@ from spillover.live.handlers.proxy.sent_heads import (
     upstream_head,
     with_host,
 )
-from spillover.live.http.connection import IDEMPOTENT, Response
-from spillover.live.http.known_heads import Known
+from spillover.live.http1.connection import IDEMPOTENT, Response
+from spillover.live.http1.heads import Refused, values
+from spillover.live.http1.known_heads import Known
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered

@@ -11,21 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from spillover.live.handlers.proxy.framing import ByLength
-from spillover.live.handlers.proxy.heads import NO_BODY, AnswerHead, RequestHead, Way
-from spillover.live.http.known_heads import (
+from spillover.live.handlers.proxy.onward import Way
+from spillover.live.http1.framing import ByLength
+from spillover.live.http1.heads import NO_BODY, AnswerHead, RequestHead
+from spillover.live.http1.known_heads import (
     HEAD_BYTES_MAX,
     KNOWN_MAX,
+    NOT_KEPT,
     KnownHeads,
     whole_message,
 )
 from spillover.model.passed import LENGTH, PassedHead, lengthless
-
-NOT_KEPT = frozenset(
-    {b"authorization", b"cookie", b"idempotency-key", b"proxy-authorization", b"set-cookie",
-     b"traceparent", b"tracestate"}
-)  # fmt: skip
-"""Heads with one of them are not remembered."""
 
 
 class Cut(NamedTuple):
@@ -186,9 +182,10 @@ class KnownAnswers(KnownHeads[KnownAnswer]):
             return None
         return known, body
 
-    def learn_from(self, data: bytes, answer: AnswerHead, piece: bytes) -> None:
-        """This was read from these bytes, and the piece is all of its body."""
-        head, body = answer.head, answer.body
+    def learn_from(self, data: bytes, answer: AnswerHead, head: PassedHead, piece: bytes) -> None:
+        """This was read from these bytes, passes with this head, and the piece is all of its
+        body."""
+        body = answer.body
         if not isinstance(body, ByLength) or body.rest or head.status in NO_BODY:
             return
         whole = whole_message(data)

@@ -8,23 +8,22 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from spillover.live.handlers.proxy.framing import (
+from spillover.live.handlers.proxy.known import Cut, KnownRequest, cut
+from spillover.live.handlers.proxy.onward import (
+    CHANGED,
+    CHANGED_PREFIXES,
+    Way,
+    check_tunnel,
+    onward,
+)
+from spillover.live.http1.framing import (
     FIELDS_MAX,
     count_lines,
     write_head,
     write_lines,
 )
-from spillover.live.handlers.proxy.heads import (
-    CHANGED,
-    CHANGED_PREFIXES,
-    Refused,
-    RequestHead,
-    Way,
-    onward,
-    understood,
-)
-from spillover.live.handlers.proxy.known import NOT_KEPT, Cut, KnownRequest, cut
-from spillover.live.http.known_heads import Known
+from spillover.live.http1.heads import Refused, RequestHead, understood
+from spillover.live.http1.known_heads import NOT_KEPT, Known
 from spillover.model.passed import (
     Fields,
     PassedRequest,
@@ -200,6 +199,7 @@ def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> by
     if len(fields) > FIELDS_MAX:
         raise Refused(431, f"expected at most {FIELDS_MAX} headers")
     meant = understood(start, fields, names, len(head))
+    check_tunnel(meant)
     if meant.fields is not fields or meant.target != request.target:
         raise ValueError(ANOTHER)  # a door has settled which host is meant
     if meant.size_bytes != len(request.body):

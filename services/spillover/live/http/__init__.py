@@ -1,1 +1,0 @@
-"""The HTTP client of nodes, load generators and sinks. What is asked is not known here."""

@@ -1,0 +1,189 @@
+"""One request on its way out, and what it comes to: values, and who has to be told.
+
+How it travels on a connection is in `connection`, when it is sent again in `client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from spillover.live.engine.write_batch import Buffer
+from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
+
+if TYPE_CHECKING:
+    from spillover.live.http1.connection import Connection
+
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""Methods by which the same may be asked twice, and come to the same (RFC 9110 9.2.2)."""
+
+SENDINGS_MAX = 3
+"""The most sendings of one request: one that may have been read is sent once more, one that surely
+was not once more than that."""
+
+
+class Again(Enum):
+    """The requests that are sent again on a new connection: none, those that surely were not read,
+    or once also those that may have been read where that does no harm, since they are idempotent or
+    keyed."""
+
+    NEVER = 0
+    UNREAD = 1
+    HARMLESS = 2
+
+
+Body: TypeAlias = tuple[Buffer, ...]
+"""The body of a request, in parts that follow each other: a large one need not be copied."""
+
+
+@dataclass(slots=True)
+class Response:
+    """A complete answer. Times are of `time.monotonic()`, in seconds."""
+
+    status: int
+    headers: dict[bytes, bytes]
+    """Lower-case names; of a repeated header the last one."""
+    body: bytes
+    sent_s: float
+    """When the request was given to be written, which is a turn of the loop later at most."""
+    received_s: float
+    """When the last byte of the answer was parsed."""
+
+
+class NotHttp(OutcomeUnknown):
+    """An answer has come that cannot be read."""
+
+
+class LostThenRefused(OutcomeUnknown):
+    """It may have been read once; sent again, it surely was not delivered."""
+
+
+class StreamRefused(PeerError):
+    """In place of a stream an answer of another status has come; its headers are here,
+    lower-case."""
+
+    def __init__(self, name: str, status: int, headers: dict[bytes, bytes]) -> None:
+        super().__init__(f"{name}: expected status 200, got {status}")
+        self.status = status
+        self.headers = headers
+
+
+OnEnd: TypeAlias = Callable[[Response | BaseException], None]
+"""Is called once with what an exchange came to: its answer, or why there is none. That may be from
+within the call that sends the request. What it raises closes the connection."""
+
+
+OnBody: TypeAlias = Callable[[bytes | bytearray], None]
+"""Takes a body piece by piece as it comes. What it raises ends the exchange."""
+
+OnHead: TypeAlias = Callable[[int, dict[bytes, bytes]], OnBody | None]
+"""Is called with the status and the header of an answer without a length; returns what takes its
+body, or None to have it whole. It must not raise."""
+
+
+@dataclass(slots=True, eq=False)
+class OutgoingRequest:
+    """One request on its way to an answer, and what has to end when it ends."""
+
+    method: str
+    url: str
+    on_end: OnEnd | None
+    """The function to call at its end; None once it has ended."""
+    body_limit_bytes: int
+    excerpt_bytes: int | None = None
+    """The bytes to keep of the body of an answer that is not 2xx; None for all of it."""
+    on_body: OnBody | None = None
+    """Without it the answer carries the body."""
+    on_head: OnHead | None = None
+    connection: Connection | None = None
+    """Set from the moment the request is written until the answer is complete."""
+    opening: asyncio.Task[Connection] | None = None
+    timer: asyncio.TimerHandle | None = None
+    sent_s: float = 0.0
+    message: tuple[bytes, Body] | None = None
+    """The bytes to write, where the client may send them again. None once an answer has begun."""
+    is_keyed: bool = False
+    """True where the other end knows it again by its name, and does it once."""
+    sendings: int = 0
+    doubted: bool = False
+    """True where it was sent once more although it may have been read."""
+    uncertain: str | None = None
+    """Set once it may have been read by an end that gave no answer: why there was none."""
+
+    def may_go_again(self, again: Again, *, is_unread: bool) -> bool:
+        """Returns whether it may be sent again after a connection that ended without an answer."""
+        if self.message is None or self.sendings >= SENDINGS_MAX:
+            return False
+        if is_unread:
+            return True
+        is_harmless = self.is_keyed or self.method in IDEMPOTENT
+        return again is Again.HARMLESS and is_harmless and not self.doubted
+
+    def break_off(self, what: str) -> None:
+        """Fail with the error that tells whether anything of the request had been written."""
+        error = NotDelivered if self.connection is None else OutcomeUnknown
+        self.fail(error(f"{self.method} {self.url}: {what}"))
+
+    def undelivered(self, error: BaseException) -> None:
+        """Fail with this, unless an earlier attempt may have been read and made a difference."""
+        if self.uncertain is None or self.method in IDEMPOTENT:
+            self.fail(error)
+        else:
+            told = f"{self.method} {self.url}: {self.uncertain}; then: {error}"
+            self.fail(LostThenRefused(told))
+
+    def cannot_read(self, what: str) -> None:
+        """Fail since what has come is no answer that can be read."""
+        self.fail(NotHttp(f"{self.method} {self.url}: {what}"))
+
+    def fail(self, error: BaseException) -> None:
+        """End without an answer. The connection closes: what it would carry next is unknown."""
+        self._abandon()
+        self.end(error)
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more. The connection closes."""
+        self.on_end = None
+        self._unset_timer()
+        self._abandon()
+
+    def pause(self) -> None:
+        """Read nothing of the answer for now. What was read may still come."""
+        if self.connection is not None:
+            self.connection.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self.connection is not None:
+            self.connection.resume_reading()
+
+    def expire(self, timeout_s: float) -> None:
+        if self.connection is not None:
+            self.break_off(f"no complete answer within {timeout_s:g} s")
+        else:
+            told = f"{self.method} {self.url}: no connection within {timeout_s:g} s"
+            self.undelivered(NotDelivered(told))
+
+    def end(self, came_to: Response | BaseException) -> None:
+        """Tell what it came to, unless it has ended before."""
+        on_end, self.on_end = self.on_end, None
+        if self.timer is not None:
+            self._unset_timer()
+        if on_end is not None:
+            on_end(came_to)
+
+    def _unset_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def _abandon(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+        opening, self.opening = self.opening, None
+        if opening is not None:
+            opening.cancel()

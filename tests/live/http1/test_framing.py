@@ -1,0 +1,251 @@
+"""Heads that are written: as they are read again, or not at all. Heads and bodies that are read:
+the same in whatever pieces they come, and no longer than they may be."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.live.http1.framing import (
+    CHUNK_LINE_MAX_BYTES,
+    FIELDS_MAX,
+    HEAD_LIMIT_BYTES,
+    ByLength,
+    Chunked,
+    HeadBytes,
+    Malformed,
+    TooLong,
+    split_head,
+    write_head,
+)
+
+START = b"GET / HTTP/1.1"
+NAMES = st.binary(max_size=4) | st.sampled_from([b"A", b"b-C", b"a_b", b"A:b", b" A", b"A "])
+VALUES = st.binary(max_size=4) | st.sampled_from(
+    [b"", b"a b", b"\tx\xff ", b"x\r\nB: y", b"x\r\n\r\n", b"\r\n b", b"\0"]
+)
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=5))
+def test_a_head_is_written_if_it_is_read_as_the_same(fields):
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    whole = b"%b\r\n%b" % (START, lines)
+    try:
+        read = split_head(whole)
+    except Malformed:
+        read = None
+    same = START, tuple((name, value.strip(b" \t")) for name, value in fields)
+    assert write_head(START, fields) == (whole + b"\r\n" if read == same else None)
+
+
+def test_no_first_line_becomes_two():
+    assert write_head(START + b"\r\nA: b", [(b"C", b"d")]) is None
+    assert write_head(START + b"\n", []) is None
+    assert write_head(START, []) == START + b"\r\n\r\n"
+
+
+def test_a_head_with_control_characters_is_none():
+    """What others may take for the end of a line, or of a text."""
+    for line in (b"A: b\0", b"A: b\x7f", b"A\x01: b"):
+        with pytest.raises(Malformed):
+            split_head(START + b"\r\n" + line + b"\r\n")
+    with pytest.raises(Malformed, match="no control characters"):
+        split_head(START + b"\0\r\nA: b\r\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (b"A: b\r\n c: d\r\n", "no line that begins with a blank"),
+        (b"A: b\r\n\tc\r\n", "no line that begins with a blank"),
+        (b" A: b\r\n", "no line that begins with a blank"),
+        (b"\tA: b\r\n", "no line that begins with a blank"),
+        (b"A b\r\n", "NAME: VALUE"),
+        (b"A: b\r\n: d\r\n", "NAME: VALUE"),
+    ],
+)
+def test_who_sends_a_line_that_is_no_header_is_told_why(lines, says):
+    """Lines that go on in the next one were allowed once, and some still send them."""
+    with pytest.raises(Malformed, match=f"^header: expected {says}$"):
+        split_head(START + b"\r\n" + lines)
+
+
+@pytest.mark.parametrize("blank", [b" ", b"\t", b" \t", b"\t ", b""])
+def test_blanks_around_a_value_are_none_of_it(blank):
+    head = START + b"\r\nA:" + blank + b"b c" + blank + b"\r\nD:" + blank + b"\r\n"
+    assert split_head(head) == (START, ((b"A", b"b c"), (b"D", b"")))
+
+
+def test_a_head_has_so_many_lines_and_no_more():
+    fields = split_head(START + b"\r\n" + b"A: b\r\n" * FIELDS_MAX)[1]
+    assert fields == ((b"A", b"b"),) * FIELDS_MAX
+    with pytest.raises(TooLong, match=f"at most {FIELDS_MAX} headers"):
+        split_head(START + b"\r\n" + b"A: b\r\n" * (FIELDS_MAX + 1))
+
+
+# --- what is read -------------------------------------------------------------------------------
+
+
+def pieces_of(raw, cuts):
+    """The bytes in as many pieces and one more."""
+    return [raw[a:b] for a, b in zip((0, *cuts), (*cuts, len(raw)), strict=True)]
+
+
+def all_in_three(raw):
+    return [pieces_of(raw, cuts) for cuts in combinations(range(1, len(raw)), 2)]
+
+
+def test_a_head_ends_where_it_does_in_whatever_pieces_it_comes():
+    head = START + b"\r\nHost: h\r\nA: \r\n"
+    for pieces in all_in_three(head + b"\r\n\r\n\r\nx"):
+        reader, found, rest = HeadBytes(), None, b""
+        for piece in pieces:
+            if found is not None:
+                rest += piece
+            elif (told := reader.feed(piece)) is not None:
+                found, rest = told
+            assert reader.has_begun == (found is None)
+        assert (found, rest) == (head, b"\r\n\r\nx")
+
+
+def long_head(size):
+    """So long up to the end of its last line, which is that of the head."""
+    return START + b"\r\nA: " + b"b" * (size - len(START) - 5)
+
+
+def test_a_head_is_so_long_and_no_longer():
+    longest = long_head(HEAD_LIMIT_BYTES)
+    assert HeadBytes().feed(longest + b"\r\n\r\n") == (longest + b"\r\n", b"")
+    reader = HeadBytes()
+    assert reader.feed(longest) is None
+    with pytest.raises(TooLong, match=f"at most {HEAD_LIMIT_BYTES} bytes"):
+        reader.feed(b"b")
+    with pytest.raises(TooLong):
+        HeadBytes().feed(long_head(HEAD_LIMIT_BYTES + 1) + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [[b"\n"], [b"GET /\n"], [b"GET /\r", b"x"], [b"\r", b"x"], [b"GET /", b"\n"], [b"\rx"]],
+)
+def test_a_line_of_a_head_that_ends_otherwise_is_told_as_it_comes(pieces):
+    """Nobody has to wait for the rest."""
+    reader, *others = HeadBytes(), *pieces[:-1]
+    for piece in others:
+        assert reader.feed(piece) is None
+    with pytest.raises(Malformed, match="CR and LF"):
+        reader.feed(pieces[-1])
+
+
+def test_a_body_of_a_known_length_ends_there():
+    for pieces in (
+        [b"hello"],
+        [b"he", b"llo"],
+        [b"hell", b"o"],
+        [b"hello, you"],
+        [b"h", b"ello, you"],
+        [b"hello", b", you"],
+    ):
+        body, whole = ByLength(5), b""
+        for piece in pieces:
+            assert body.done == (len(whole) == 5)
+            whole += body.feed(piece)
+        assert (whole, body.done, body.trailers) == (b"hello", True, ())
+        assert body.rest == b"".join(pieces)[5:]
+    assert ByLength(0).done
+    assert not ByLength(1).done
+
+
+# What looks like something else where it stands, in chunks whose lengths are written in many ways.
+DATA = [b"5\r\nhello\r\n", b"\r\n", b"0\r\n\r\n", b"x" * 17, b"a", b"\n"]
+LENGTHS = [b"%x", b"%X", b"0%x", b"%x;a=b", b"%x ;a", b"%x"]
+CHUNKS = b"".join(
+    b"%b\r\n%b\r\n" % (length % len(data), data) for length, data in zip(LENGTHS, DATA, strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "trailers"),
+    [(b"0\r\n\r\n", ()), (b"00;x\r\nA: b\r\nc: \r\n\r\n", ((b"A", b"b"), (b"c", b"")))],
+)
+def test_a_body_in_chunks_is_the_same_in_whatever_pieces_it_comes(end, trailers):
+    rest = b"1\r\nx\r\n\r\n"
+    for pieces in all_in_three(CHUNKS + end + rest):
+        body, whole, behind = Chunked(), b"", b""
+        for piece in pieces:
+            if body.done:
+                behind += piece
+            else:
+                whole += body.feed(piece)
+                behind = body.rest
+        assert whole == b"".join(DATA)
+        assert (body.done, body.trailers, behind) == (True, trailers, rest)
+
+
+@pytest.mark.parametrize("data", [*DATA, b"x" * 15, b"x" * 16, b"x" * 5_000])
+def test_a_chunk_that_comes_by_itself_is_what_is_in_it(data):
+    """As streams mostly come."""
+    body = Chunked()
+    for _ in range(3):
+        assert body.feed(b"%x\r\n%b\r\n" % (len(data), data)) == data
+        assert not body.done
+    assert body.feed(b"0\r\n\r\n") == b""
+    assert body.done
+
+
+def refused_at(pieces):
+    """Which of these pieces of a body in chunks is no good."""
+    body = Chunked()
+    for number, piece in enumerate(pieces):
+        try:
+            body.feed(piece)
+        except Malformed:
+            return number
+    return None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "number"),
+    [
+        ([b"\n"], 0),
+        ([b"5\n"], 0),
+        ([b"\r", b"x"], 1),
+        ([b"5\r", b"x"], 1),
+        ([b"5\r\nhello\n"], 0),
+        ([b"5\r\nhello", b"x"], None),
+        ([b"5\r\nhello", b"xy"], 1),
+        ([b"5\r\nhello\r", b"x"], 1),
+        ([b"5\r\nhellox\r\n"], 0),
+        ([b"5\r\nhelloxx"], 0),
+        ([b"5\r\nhello\r\n\r\n"], 0),
+        ([b"0\r\n", b"\n"], 1),
+        ([b"0\r\nA: b\n"], 0),
+        ([b"0\r\nA: b\r", b"x"], 1),
+        ([b"0\r\nA: b\0\r\n\r\n"], 0),
+        ([b"0\r\nA\r\n\r\n"], 0),
+    ],
+)
+def test_what_is_no_chunk_is_told_as_it_comes(pieces, number):
+    assert refused_at(pieces) == number
+
+
+def test_the_line_of_a_chunk_is_so_long_and_no_longer():
+    room = CHUNK_LINE_MAX_BYTES - len(b"5;\r\n")
+    fits, beyond = b"5;" + b"a" * room, b"5;" + b"a" * (room + 1)
+    assert refused_at([fits + b"\r\nhello\r\n"]) is None
+    assert refused_at([fits, b"\r\nhello\r\n"]) is None
+    assert refused_at([beyond + b"\r\nhello\r\n"]) == 0
+    assert refused_at([fits + b"aa", b"a"]) == 1, "it is not waited for"
+
+
+def test_trailers_are_so_long_and_no_longer():
+    room = HEAD_LIMIT_BYTES - len(b"A: \r\n")
+    fits, beyond = b"A: " + b"b" * room, b"A: " + b"b" * (room + 1)
+    assert refused_at([b"0\r\n" + fits + b"\r\n\r\n"]) is None
+    assert refused_at([b"0\r\n" + beyond + b"\r\n\r\n"]) == 0
+    assert refused_at([b"0\r\n", beyond, b"b", b"b"]) == 3, "nor are these"
+    assert refused_at([b"0\r\n", *[b"A: b\r\n"] * FIELDS_MAX, b"\r\n"]) is None
+    assert refused_at([b"0\r\n", *[b"A: b\r\n"] * FIELDS_MAX, b"A: b\r\n\r\n"]) == FIELDS_MAX + 1

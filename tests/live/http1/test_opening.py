@@ -1,0 +1,75 @@
+"""Why there is no connection, in words that are not asyncio's."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.opening import _in_words
+from spillover.live.tls.contexts import HANDSHAKE_S
+from spillover.model.errors import NotDelivered
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed"), "Connection refused"),
+        (OSError(errno.ENETUNREACH, "Connect call failed"), "Network is unreachable"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not"),
+        (OSError("Multiple exceptions: one, another"), "Multiple exceptions: one, another"),
+        (OSError(), "the other end closed the connection"),
+        (UnicodeError("label too long"), "label too long"),
+        (ConnectionAbortedError("took too long"), "its part of the handshake did not come within"),
+    ],
+)
+def test_why_there_is_no_connection(error, told):
+    assert _in_words(error).startswith(told)
+    assert "Connect call failed" not in _in_words(error)
+
+
+@pytest.mark.parametrize(
+    "failed", [OSError("Multiple exceptions: x"), OSError(), UnicodeError("y")]
+)
+def test_whatever_it_is_nothing_was_sent(run, monkeypatch, failed):
+    """Of a client that can be used again."""
+
+    async def main():
+        async def fail(*_, **__):
+            raise failed
+
+        client = HttpClient("http://127.0.0.1:1")
+        monkeypatch.setattr(client._opening, "_open_socket", fail)
+        with pytest.raises(NotDelivered, match="cannot connect: ") as error:
+            await client.request("GET", "/", timeout_s=20.0)
+        assert str(error.value) == f"http://127.0.0.1:1: cannot connect: {_in_words(failed)}"
+        assert error.value.__cause__ is failed
+        assert (client.idle, client.busy) == (0, 0)
+        await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("scheme", "more_s"), [("http", 0.0), ("https", HANDSHAKE_S)])
+def test_a_handshake_has_a_time_of_its_own(scheme, more_s):
+    client = HttpClient(f"{scheme}://127.0.0.1:1", connect_timeout_s=2.5)
+    assert client._opening._timeout_s == 2.5 + more_s
+
+
+def test_who_is_not_there_is_not_one_that_is_not_believed(run):
+    """What is at fault is no certificate."""
+
+    async def main():
+        with socket.socket() as taken:  # and nobody listens
+            taken.bind(("127.0.0.1", 0))
+            told = []
+            url = f"https://127.0.0.1:{taken.getsockname()[1]}"
+            client = HttpClient(url, on_tls_failure=told.append)
+            with pytest.raises(NotDelivered, match="Connection refused") as error:
+                await client.request("GET", "/", timeout_s=20.0)
+            assert (type(error.value), told) == (NotDelivered, [])
+            await client.close()
+
+    run(main())
