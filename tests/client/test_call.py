@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from spillover.client.call import Call, may_go_on
-from spillover.live.http1.connection import Response
+from spillover.live.http1.outgoing import Response
 from spillover.model.errors import Cancelled, NotDelivered, OutcomeUnknown, Unreachable
 
 HEADER = (b"x", b"y")

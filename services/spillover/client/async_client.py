@@ -25,7 +25,7 @@ from spillover.client.session import FederationFollower, store_at
 from spillover.client.wire import Answer
 from spillover.live.http1.base_url import Server
 from spillover.live.http1.bearer import bearer_headers
-from spillover.live.http1.connection import Response
+from spillover.live.http1.outgoing import Response
 from spillover.live.http1.trust import Trust
 from spillover.model.arguments import (
     checked_count,

@@ -7,7 +7,7 @@ import secrets
 from typing import NamedTuple
 
 from spillover.client import wire
-from spillover.live.http1.connection import OutgoingRequest, Response
+from spillover.live.http1.outgoing import OutgoingRequest, Response
 from spillover.model.errors import Cancelled, OutcomeUnknown, PeerError
 
 Header = tuple[bytes, bytes]

@@ -21,7 +21,7 @@ from spillover.client.retrying import RequestAttempts, Retries, RetryBudget
 from spillover.client.slots import Slots
 from spillover.live.http1.blocking import BODY_MAX_BYTES, BlockingClient
 from spillover.live.http1.client import HttpClient
-from spillover.live.http1.connection import OutgoingRequest, Response
+from spillover.live.http1.outgoing import OutgoingRequest, Response
 from spillover.live.http1.trust import Trust
 from spillover.model.errors import (
     Cancelled,

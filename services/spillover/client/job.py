@@ -11,7 +11,7 @@ from spillover.client import wire
 from spillover.client.calls import ClientCalls
 from spillover.client.wire import Answer, JobState
 from spillover.live.engine.loop_thread import LoopThread
-from spillover.live.http1.connection import Response
+from spillover.live.http1.outgoing import Response
 from spillover.model.arguments import checked_seconds
 
 WAIT_S_MAX = 60.0

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from spillover.live.http1.connection import Response
+from spillover.live.http1.outgoing import Response
 from spillover.model.arguments import wrong
 from spillover.model.errors import (
     UNREADABLE,

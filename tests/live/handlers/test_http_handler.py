@@ -246,7 +246,11 @@ def test_what_becomes_a_result(case):
 PROBLEMS = {
     "error": (answer(b"oh\nno", status=500), 500, "answered 500"),
     "not http": (b"SSH-2.0-x\r\n\r\n", None, "not valid HTTP"),
-    "head too large": (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 150_000, None, "exceeds 65536 bytes"),
+    "head too large": (
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 150_000,
+        None,
+        "at most 65536 bytes",
+    ),
     "too large": (answer(b"1" * (RESULT_LIMIT_BYTES + 1)), None, f"exceeds {RESULT_LIMIT_BYTES}"),
 }
 

@@ -14,13 +14,15 @@ import uvloop
 pytest.importorskip("cryptography")
 
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
-from spillover.live.handlers.proxy.known import KnownAnswers
+from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.http1.client import HttpClient
-from spillover.live.http1.connection import Response
+from spillover.live.http1.connection import Connection
+from spillover.live.http1.known_heads import KnownHeads
+from spillover.live.http1.outgoing import Response
 from spillover.live.tls.contexts import trusting_context
 from support.certificates import Authority, put
 
+LIMIT = 1_000_000
 SIZES = (60_000, 100_000, 200_000, 600_000, 3_000_000)
 PAUSE_S = 0.02
 RECORD_BYTES = 16_384
@@ -86,7 +88,7 @@ async def got(client, *, pauses_each):
             pause()
 
     exchange = PassedExchange(
-        "GET", "u", done.set_result, 0, on_begin=lambda _: pause(), on_piece=on_piece
+        "GET", "u", done.set_result, LIMIT, on_begin=lambda _: pause(), on_piece=on_piece
     )
     client.dispatch(exchange, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", ())
     async with asyncio.timeout(10.0):
@@ -122,7 +124,7 @@ def test_all_that_was_sent_comes(contexts, tells_length, says_end, pauses_each):
             port = server.sockets[0].getsockname()[1]
             url = f"https://localhost:{port}"
             writes = WriteBatch(asyncio.get_running_loop())
-            connection = partial(PassedConnection, writes=writes, known=KnownAnswers())
+            connection = partial(Connection, writes=writes, heads=KnownHeads(), reads_small=True)
             client = HttpClient(url, tls=believed, make_connection=connection)
             for size in SIZES:
                 body, is_whole = await got(client, pauses_each=pauses_each)

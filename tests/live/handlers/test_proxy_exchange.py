@@ -10,19 +10,17 @@ from functools import partial
 import pytest
 
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.handlers.proxy.exchange import (
-    INTERIM_MAX,
-    PassedConnection,
-    PassedExchange,
-)
-from spillover.live.handlers.proxy.known import KnownAnswers
+from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.http1.client import HttpClient
-from spillover.live.http1.connection import Again, Response
+from spillover.live.http1.connection import INTERIM_MAX, Connection
+from spillover.live.http1.known_heads import KnownHeads
+from spillover.live.http1.outgoing import Again, Response
 from spillover.live.http1.small_reads import READ_BYTES
 from spillover.model.errors import OutcomeUnknown
 from support.loop import until
 from support.scripted_server import answer, scripted
 
+LIMIT = 1_000_000
 REQUEST = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 POSTED = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"
 SAID = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -36,7 +34,7 @@ HAPPENS = {
 
 def client_of(server, **options):
     writes = WriteBatch(asyncio.get_running_loop())
-    make = partial(PassedConnection, writes=writes, known=KnownAnswers())
+    make = partial(Connection, writes=writes, heads=KnownHeads(), reads_small=True)
     return HttpClient(server.url, make_connection=make, **options)
 
 
@@ -51,7 +49,7 @@ def test_what_comes_before_a_request_has_left_sends_it_on_another_connection(run
             await client.warm(1)
             (connection,) = client._kept.idle
             exchange = PassedExchange(
-                "POST", "u", ends.append, 0, on_begin=heads.append, on_piece=heads.append
+                "POST", "u", ends.append, LIMIT, on_begin=heads.append, on_piece=heads.append
             )
             client.dispatch(exchange, POSTED, ())
             happens(connection)
@@ -69,7 +67,7 @@ def test_once_it_has_left_the_same_is_its_answer(run):
         async with scripted(answer(204)) as server:
             client = client_of(server)
             exchange = PassedExchange(
-                "GET", "u", ends.append, 0, on_begin=heads.append, on_piece=heads.append
+                "GET", "u", ends.append, LIMIT, on_begin=heads.append, on_piece=heads.append
             )
             client.dispatch(exchange, REQUEST, ())
             await until(lambda: ends)
@@ -94,7 +92,7 @@ def test_who_takes_no_whole_answers_gets_known_ones_piece_by_piece_too(run):
                     "GET",
                     "u",
                     ends.append,
-                    0,
+                    LIMIT,
                     on_begin=heads.append,
                     on_piece=pieces.append,
                     takes_whole=takes_whole,
@@ -115,7 +113,7 @@ CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n"
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
 END, BREAK = "the service ends it", "it breaks"
-CLOSED = "the service closed the connection before the answer was whole"
+CLOSED = "the server closed the connection before the answer was whole"
 BROKE = "the connection broke before the answer was whole: gone"
 NOT_HTTP = "the answer is not valid HTTP: "
 
@@ -130,7 +128,7 @@ class Asked:
             method,
             "u",
             lambda came_to: self.tell("end", came_to),
-            0,
+            LIMIT,
             on_begin=self.head_came,
             on_piece=lambda data: self.tell("piece", data),
             takes_whole=takes_whole,
@@ -406,7 +404,7 @@ def test_an_answer_before_all_of_its_request_has_left_is_the_last_of_its_connect
     async def check(client, connection, _):
         ends = []
         exchange = PassedExchange(
-            "POST", "u", ends.append, 0, on_begin=lambda _: None, on_piece=lambda _: None
+            "POST", "u", ends.append, LIMIT, on_begin=lambda _: None, on_piece=lambda _: None
         )
         client.dispatch(exchange, REQUEST, (b"x" * 2**25,))
         connection._writes.flush()

@@ -96,7 +96,7 @@ def test_what_has_begun_and_breaks_off_is_tried_nowhere_else(run):
             assert front.told.answer == [("begins", 7, 200), ("body", b"o")]
             assert (event.outcome, event.upstream_status) == (Outcome.FAILED, None)
             assert event.problem == (
-                f"upstream {upstream.name}: the service closed the connection before the answer"
+                f"upstream {upstream.name}: the server closed the connection before the answer"
                 " was whole"
             )
             assert (upstream.running, bool(upstream.failures)) == (1, True)

@@ -11,13 +11,10 @@ import pytest
 from spillover.core.overflow.held import Held
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
-from spillover.live.http1.connection import (
-    OVERHEAD_LIMIT_BYTES,
-    Connection,
-    OutgoingRequest,
-    Response,
-)
+from spillover.live.http1.connection import Connection
+from spillover.live.http1.framing import HEAD_LIMIT_BYTES
 from spillover.live.http1.known_heads import KnownHeads
+from spillover.live.http1.outgoing import OutgoingRequest, Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 
 LIMIT = 1000
@@ -237,10 +234,10 @@ def test_what_stands_in_the_midst_of_an_answer_is_no_known_head():
 def test_a_head_is_bounded(over):
     """To the byte, where the segment ends with it."""
     start = b"HTTP/1.1 200 X\r\nContent-Length: 2\r\n"
-    lines = b"".join(b"X-%04d: %b\r\n" % (number, b"y" * 90) for number in range(600))
-    left = OVERHEAD_LIMIT_BYTES + over - len(start) - len(lines) - len(b"Z: \r\n\r\n")
+    lines = b"".join(b"X-%04d: %b\r\n" % (number, b"y" * 300) for number in range(200))
+    left = HEAD_LIMIT_BYTES + over - len(start) - len(lines) - len(b"Z: \r\n\r\n")
     head = start + lines + b"Z: %b\r\n\r\n" % (b"z" * left)
-    assert len(head) == OVERHEAD_LIMIT_BYTES + over
+    assert len(head) == HEAD_LIMIT_BYTES + over
     talk = Talk()
     talk.ask()
     talk.hear(head)
@@ -248,14 +245,14 @@ def test_a_head_is_bounded(over):
     (came_to,) = talk.ends
     assert isinstance(came_to, OutcomeUnknown if over else Response)
     if over:
-        assert f"framing of the answer exceeds {OVERHEAD_LIMIT_BYTES} bytes" in str(came_to)
+        assert f"expected a head of at most {HEAD_LIMIT_BYTES} bytes" in str(came_to)
 
 
 def test_framing_is_bounded_only_where_there_is_no_body_in_it():
     """However much of it there is in all."""
-    many = OVERHEAD_LIMIT_BYTES // 3
+    many = HEAD_LIMIT_BYTES // 3
     whole = answer(b"x" * many, framing="chunks", size=1)
-    assert len(whole) > 2 * OVERHEAD_LIMIT_BYTES - 100
+    assert len(whole) > 2 * HEAD_LIMIT_BYTES - 100
     got, _ = heard(whole, size=1000, body_limit_bytes=many)
     assert got.body == b"x" * many
 

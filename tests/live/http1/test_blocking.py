@@ -12,7 +12,8 @@ import pytest
 
 from spillover.live.http1 import blocking
 from spillover.live.http1.blocking import BlockingClient, _Line
-from spillover.live.http1.connection import Connection, Response
+from spillover.live.http1.connection import Connection
+from spillover.live.http1.outgoing import Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 from support.waiting import until
 

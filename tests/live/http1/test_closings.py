@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from spillover.live.http1.blocking import BlockingClient
 from spillover.live.http1.client import HttpClient
-from spillover.live.http1.connection import SENDINGS_MAX, UPLOAD_BYTES, Again, Response
+from spillover.live.http1.connection import UPLOAD_BYTES
 from spillover.live.http1.kept_for import read_keep_alive_s
-from spillover.live.http1.outgoing import LostThenRefused
+from spillover.live.http1.outgoing import SENDINGS_MAX, Again, LostThenRefused, Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 from spillover.policy.reuse import Keeping
 from support.waiting import until as wait

@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.live.http1.connection import Connection, OutgoingRequest, Response
+from spillover.live.http1.connection import Connection
+from spillover.live.http1.outgoing import OutgoingRequest, Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -25,7 +26,7 @@ ANSWERS = {
         True,
     ),
     "shouted": (
-        CHUNKED.replace(b"chunked", b"gzip, CHUNKED") + b"1\r\na\r\n0\r\n\r\n",
+        CHUNKED.replace(b"chunked", b"CHUNKED") + b"1\r\na\r\n0\r\n\r\n",
         200,
         b"a",
         True,
@@ -43,12 +44,6 @@ ANSWERS = {
     "garbage": (OK + b"\0\0", 200, b"ok", False),
     "to the end": (b"HTTP/1.1 200 OK\r\n\r\nok", 200, b"ok", False),
     "1.0 to the end": (b"HTTP/1.0 200 OK\r\n\r\nok", 200, b"ok", False),
-    "coded to the end": (
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok",
-        200,
-        b"ok",
-        False,
-    ),
 }
 
 

@@ -107,24 +107,24 @@ def test_a_head_ends_where_it_does_in_whatever_pieces_it_comes():
                 rest += piece
             elif (told := reader.feed(piece)) is not None:
                 found, rest = told
-            assert reader.has_begun == (found is None)
+            assert bool(reader.held) == (found is None)
         assert (found, rest) == (head, b"\r\n\r\nx")
 
 
 def long_head(size):
-    """So long up to the end of its last line, which is that of the head."""
-    return START + b"\r\nA: " + b"b" * (size - len(START) - 5)
+    """So long with the empty line that ends it."""
+    return START + b"\r\nA: " + b"b" * (size - len(START) - 9) + b"\r\n\r\n"
 
 
 def test_a_head_is_so_long_and_no_longer():
-    longest = long_head(HEAD_LIMIT_BYTES)
-    assert HeadBytes().feed(longest + b"\r\n\r\n") == (longest + b"\r\n", b"")
+    longest, longer = long_head(HEAD_LIMIT_BYTES), long_head(HEAD_LIMIT_BYTES + 1)
+    assert HeadBytes().feed(longest) == (longest[:-2], b"")
     reader = HeadBytes()
-    assert reader.feed(longest) is None
+    assert reader.feed(longer[:-1]) is None
     with pytest.raises(TooLong, match=f"at most {HEAD_LIMIT_BYTES} bytes"):
-        reader.feed(b"b")
+        reader.feed(longer[-1:])
     with pytest.raises(TooLong):
-        HeadBytes().feed(long_head(HEAD_LIMIT_BYTES + 1) + b"\r\n\r\n")
+        HeadBytes().feed(longer)
 
 
 @pytest.mark.parametrize(

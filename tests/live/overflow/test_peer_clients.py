@@ -76,7 +76,7 @@ def test_a_client_of_a_link_says_who_calls_and_has_no_more_connections_than_that
 
     async def main():
         async with scripted(answer(200)) as node:
-            client = CLIENTS.of_link(node.url, caller, 7)
+            client = CLIENTS.of_link(node.url, caller, 7, reads_small=False)
             try:
                 assert client.connections_max == CLIENTS.connections_max(7)
                 await client.request("GET", "/", timeout_s=20.0)

@@ -283,7 +283,8 @@ def test_a_connection_that_is_refused_does_not_keep_the_request_away(nodes):
             link = a.shell.neighborhood.links[0]
             nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
             before = link._client
-            link._client = link._clients.of_link(nobody, link._agreement.caller, 1, link.CONNECTION)
+            caller = link._agreement.caller
+            link._client = link._clients.of_link(nobody, caller, 1, reads_small=False)
             assert answer_of(await a.post({"service_ms": 1}))["path"] == ["a"]
             assert a.shell.metrics._forwards["b", "refused"] == 1
             assert a.machine.neighbors.accepting == [True]

@@ -228,7 +228,7 @@ class DoorConnection(asyncio.Protocol):
         if self._answer is not None:
             if self._door.leaving_idle_s is not None:
                 self._answer.be_the_last()
-        elif self._head is None and not (self._head_bytes.has_begun or self._is_over):
+        elif self._head is None and not (self._head_bytes.held or self._is_over):
             self._await_request()
 
     # --- reading ------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class DoorConnection(asyncio.Protocol):
 
     def _read_head(self, data: bytes) -> bytes:
         head_bytes, door = self._head_bytes, self._door
-        is_new = not head_bytes.has_begun
+        is_new = not head_bytes.held
         if is_new:
             data = data.lstrip(b"\r\n") if data[:1] in (b"\r", b"\n") else data
             if not data:
@@ -470,7 +470,7 @@ class DoorConnection(asyncio.Protocol):
             self.transport.abort()
         elif self._body is not None:
             self._look_at_body(self._door.bounds, now_s)
-        elif self._head_bytes.has_begun:
+        elif self._head_bytes.held:
             detail = f"expected the whole head of a request within {self._door.bounds.head_s:g} s"
             self._refuse(Problem("head_too_slow", detail))
         else:

@@ -25,26 +25,26 @@ class WriteBatch:
     """Joins the writes of one loop. What goes to one connection goes in order, and later by less
     than a turn."""
 
-    __slots__ = ("_loop", "_writes")
+    __slots__ = ("_loop", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._writes: list[tuple[asyncio.WriteTransport, tuple[Buffer, ...]]] = []
+        self.waiting: list[tuple[asyncio.WriteTransport, tuple[Buffer, ...]]] = []
+        """What has not left yet."""
 
     def write(self, transport: asyncio.WriteTransport, *parts: Buffer) -> None:
         """Write all parts at the end of this turn, unless the connection is closed by then."""
-        if not self._writes:
+        if not self.waiting:
             self._loop.call_soon(self.flush)
-        self._writes.append((transport, parts))
+        self.waiting.append((transport, parts))
 
     def holds(self, transport: asyncio.WriteTransport) -> bool:
         """Returns whether anything for this connection has not left yet."""
-        writes = self._writes
-        return bool(writes) and any(one is transport for one, _ in writes)
+        return any(one is transport for one, _ in self.waiting)
 
     def flush(self) -> None:
         """Write all of it now. Comes before anything that is written without this."""
-        writes, self._writes = self._writes, []
+        writes, self.waiting = self.waiting, []
         for transport, parts in writes:
             if transport.is_closing():
                 continue

@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import Any
 
-from spillover.live.http1.connection import OutgoingRequest, Response
 from spillover.live.http1.lines import LineSplitter
+from spillover.live.http1.outgoing import OutgoingRequest, Response
 
 
 class Awaited(asyncio.Future[Response]):

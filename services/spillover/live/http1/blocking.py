@@ -21,8 +21,9 @@ from spillover.live.engine.write_batch import Buffer
 from spillover.live.hosts.attempts import in_words
 from spillover.live.hosts.blocking import connect
 from spillover.live.http1.base_url import Server
-from spillover.live.http1.connection import Connection, OnEnd, OutgoingRequest
+from spillover.live.http1.connection import Connection
 from spillover.live.http1.keepalive import keep_alive
+from spillover.live.http1.outgoing import OnEnd, OutgoingExchange, OutgoingRequest
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 from spillover.policy.reuse import AGE_S_MAX, IdleLimit, spread
 
@@ -156,7 +157,7 @@ class BlockingClient:
     def unanswered(
         self,
         connection: Connection,  # noqa: ARG002 - of a pool
-        exchange: OutgoingRequest,
+        exchange: OutgoingExchange,
         what: str,
         *,
         is_unread: bool,

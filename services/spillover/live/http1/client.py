@@ -20,19 +20,19 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http1.awaited import Awaited, while_heard
 from spillover.live.http1.base_url import Server
-from spillover.live.http1.connection import (
-    Again,
-    Body,
-    Connection,
-    OnEnd,
-    OnHead,
-    OutgoingRequest,
-    Pool,
-    Response,
-)
+from spillover.live.http1.connection import Connection, Pool
 from spillover.live.http1.kept import Kept
 from spillover.live.http1.lines import UNPACED, Pace, PacedLines
 from spillover.live.http1.opening import Opening
+from spillover.live.http1.outgoing import (
+    Again,
+    OnEnd,
+    OnHead,
+    OutgoingExchange,
+    OutgoingRequest,
+    Parts,
+    Response,
+)
 from spillover.live.http1.securing import Retired, Securing
 from spillover.live.http1.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate
@@ -149,7 +149,7 @@ class HttpClient:
         path: str,
         *,
         headers: Sequence[tuple[bytes, bytes]] = (),
-        body: bytes | Body = b"",
+        body: bytes | Parts = b"",
         timeout_s: float | None,
         keyed: bool = False,
     ) -> asyncio.Future[Response]:
@@ -182,7 +182,7 @@ class HttpClient:
         on_end: OnEnd,
         *,
         headers: Sequence[tuple[bytes, bytes]] = (),
-        body: bytes | Body = b"",
+        body: bytes | Parts = b"",
         timeout_s: float | None,
         on_head: OnHead | None = None,
         keyed: bool = False,
@@ -192,10 +192,10 @@ class HttpClient:
         tells. `on_head` may have the body given piece by piece."""
         parts = body if isinstance(body, tuple) else (body,)
         head = self._server.head(method, path, headers, sum(map(len, parts)))
-        limits = self._body_limit_bytes, self._excerpt_bytes
-        exchange = OutgoingRequest(method, self._server.url + path, on_end, *limits)
-        exchange.on_head = on_head
-        exchange.is_keyed = keyed
+        exchange = OutgoingRequest(
+            method, self._server.url + path, on_end, self._body_limit_bytes,
+            excerpt_bytes=self._excerpt_bytes, on_head=on_head, is_keyed=keyed,
+        )  # fmt: skip
         if timeout_s is not None and timeout_s <= 0:
             exchange.break_off("no time was left to send it")
             return exchange
@@ -238,7 +238,7 @@ class HttpClient:
             exchange = connection.exchange
             if exchange is None:
                 connection.close()
-            elif exchange.on_body is not None and exchange.on_head is None:  # of reports, for ever
+            elif isinstance(exchange, OutgoingRequest) and exchange.is_endless:  # of reports
                 exchange.break_off("the certificates of this connection have changed")
             elif connection.pool is self:
                 connection.pool = Retired(self)
@@ -266,7 +266,9 @@ class HttpClient:
         lines = PacedLines(name, on_line, line_limit_bytes, pace)
         answer = Awaited(loop=asyncio.get_running_loop())
         url = self._server.url + path
-        exchange = OutgoingRequest("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
+        exchange = OutgoingRequest(
+            "GET", url, answer.settle, sys.maxsize, takes_whole=False, on_body=lines.feed
+        )
         answer.exchange = lines.source = exchange
         self.dispatch(exchange, head, (b"",))
         try:
@@ -316,7 +318,7 @@ class HttpClient:
             self._kept.abandoned(connection)
 
     def unanswered(
-        self, connection: Connection, exchange: OutgoingRequest, what: str, *, is_unread: bool
+        self, connection: Connection, exchange: OutgoingExchange, what: str, *, is_unread: bool
     ) -> None:
         """Send an unanswered request again, or end it with what is known, for `connection.Pool`."""
         self._kept.lost_on(connection)
@@ -353,7 +355,7 @@ class HttpClient:
         self._closing.discard(connection)
         self._ended.set()
 
-    def dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
+    def dispatch(self, exchange: OutgoingExchange, head: bytes, body: Parts) -> None:
         """Send what is written already, now if a connection is idle; else as `send`."""
         if self._again is not Again.NEVER:
             exchange.message = head, body
@@ -373,9 +375,9 @@ class HttpClient:
 
     def _connect_for(
         self,
-        exchange: OutgoingRequest | None,
+        exchange: OutgoingExchange | None,
         head: bytes = b"",
-        body: Body = (),
+        body: Parts = (),
         pause_s: float = 0.0,
     ) -> asyncio.Task[Connection]:
         """Open a connection for a request, or without one to have it idle."""
@@ -391,9 +393,9 @@ class HttpClient:
 
     def _connected(
         self,
-        exchange: OutgoingRequest | None,
+        exchange: OutgoingExchange | None,
         head: bytes,
-        body: Body,
+        body: Parts,
         task: asyncio.Task[Connection],
     ) -> None:
         self._connecting.discard(task)

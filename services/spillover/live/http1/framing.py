@@ -38,6 +38,8 @@ _END = re.compile(rb"\n\r?\n")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 _CHUNK_OF_ANSWER = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 
+_VERSION = b"HTTP/1."
+
 _NAME = rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+)"
 _BLANKS_BEFORE_COLON = re.compile(_NAME + rb"[ \t]+:")
 _CONTROL_IN_VALUE = re.compile(_NAME + rb":[^\r\n\0]*[\x01-\x08\x0b\x0c\x0e-\x1f\x7f][^\r\n\0]*")
@@ -62,36 +64,42 @@ class TooLong(Malformed):
 class HeadBytes:
     """Collects a head that comes in pieces. Lines of an answer's (`of_answer`) may end with LF."""
 
-    __slots__ = ("_bytes", "_of_answer")
+    __slots__ = ("_of_answer", "held")
 
     def __init__(self, *, of_answer: bool = False) -> None:
-        self._bytes = b""
+        self.held = b""
+        """What has come of it."""
         self._of_answer = of_answer
-
-    @property
-    def has_begun(self) -> bool:
-        return bool(self._bytes)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes] | None:
         """Returns the head, with the end of its last line, and what follows it; None before all of
         it is there. Raises Malformed, and TooLong."""
-        looked = max(0, len(self._bytes) - 3)
-        held = self._bytes + data if self._bytes else data
+        looked = max(0, len(self.held) - 3)
+        held = self.held + data if self.held else data
         if self._of_answer:
-            found = _END.search(held, looked, HEAD_LIMIT_BYTES + 4)
+            found = _END.search(held, looked, HEAD_LIMIT_BYTES)
             end, upto = (found.start() + 1, found.end()) if found else (-1, -1)
         else:
-            end = held.find(b"\r\n\r\n", looked, HEAD_LIMIT_BYTES + 4)
+            end = held.find(b"\r\n\r\n", looked, HEAD_LIMIT_BYTES)
             end, upto = (end + 2, end + 4) if end >= 0 else (-1, -1)
         if end >= 0:
-            self._bytes = b""
+            self.held = b""
             return held[:end], held[upto:]
         if len(held) > HEAD_LIMIT_BYTES:
             raise TooLong(f"expected a head of at most {HEAD_LIMIT_BYTES} bytes")
         if (_BARE_CR if self._of_answer else _BARE).search(held, looked):
             raise Malformed("expected lines that end with CR and LF")
-        self._bytes = held
+        self._check_beginning(held)
+        self.held = held
         return None
+
+    def _check_beginning(self, held: bytes) -> None:
+        """Who speaks another protocol may never send the end of a head."""
+        if self._of_answer:
+            if not held.startswith(_VERSION[: len(held)]):
+                raise Malformed("expected HTTP/1.1 and a status")
+        elif held[:1].translate(None, _TOKEN + b"\r\n"):
+            raise Malformed("expected METHOD TARGET HTTP/1.1")
 
 
 def split_answer(head: bytes) -> Parts:

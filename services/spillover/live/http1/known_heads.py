@@ -7,7 +7,7 @@ Nothing is understood here that a parser has not understood: what is known are b
 from __future__ import annotations
 
 import re
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 HEAD_BYTES_MAX = 2048
 """Longer heads are not remembered."""
@@ -21,7 +21,7 @@ NOT_KEPT = frozenset(
 )  # fmt: skip
 """Heads with one of them are not remembered: secret, or another each time."""
 
-_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,15})(?=\r\n)")
+_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (0|[1-9][0-9]{0,14})(?=\r\n)")
 _NAME = b"\r\ncontent-length:"
 
 T = TypeVar("T")
@@ -53,6 +53,16 @@ class KnownHeads(Known[T]):
         """A parser has found that it means this, whatever the length."""
         if head.lower().count(_NAME) == 1:  # else the length may be another one than was taken out
             self.keep(head, meaning)
+
+
+class KnownAnswer(NamedTuple):
+    """The meaning of the head of an answer, whatever its length: that of its body."""
+
+    status: int
+    meaning: Any
+    """What it means to exchanges of its kind (`outgoing`)."""
+    keep_alive: bool
+    keep_s: float | None
 
 
 def whole_message(data: bytes) -> tuple[bytes, bytes, bytes] | None:

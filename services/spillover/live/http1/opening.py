@@ -15,8 +15,9 @@ from spillover.live.hosts.attempts import in_words
 from spillover.live.hosts.lookups import HOSTS
 from spillover.live.http1.awaited import Awaited
 from spillover.live.http1.base_url import Server
-from spillover.live.http1.connection import Connection, OutgoingRequest, Pool
+from spillover.live.http1.connection import Connection, Pool
 from spillover.live.http1.keepalive import keep_alive
+from spillover.live.http1.outgoing import OutgoingRequest
 from spillover.live.http1.securing import Retired, Securing, Unproven
 from spillover.live.process.own_lag import PatientTimeout
 from spillover.live.tls import failures

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer
+from spillover.live.http1.framing import ByLength, Chunked
+from spillover.live.http1.heads import AnswerHead
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
+from spillover.model.passed import Fields
 
 if TYPE_CHECKING:
     from spillover.live.http1.connection import Connection
@@ -35,7 +39,7 @@ class Again(Enum):
     HARMLESS = 2
 
 
-Body: TypeAlias = tuple[Buffer, ...]
+Parts: TypeAlias = tuple[Buffer, ...]
 """The body of a request, in parts that follow each other: a large one need not be copied."""
 
 
@@ -85,25 +89,25 @@ body, or None to have it whole. It must not raise."""
 
 
 @dataclass(slots=True, eq=False)
-class OutgoingRequest:
-    """One request on its way to an answer, and what has to end when it ends."""
+class OutgoingExchange:
+    """One request on its way to an answer, and what has to end when it ends. What its connection
+    tells of the answer, kinds of exchanges take in their own ways."""
 
     method: str
     url: str
     on_end: OnEnd | None
     """The function to call at its end; None once it has ended."""
     body_limit_bytes: int
-    excerpt_bytes: int | None = None
-    """The bytes to keep of the body of an answer that is not 2xx; None for all of it."""
-    on_body: OnBody | None = None
-    """Without it the answer carries the body."""
-    on_head: OnHead | None = None
+    takes_whole: bool = True
+    """Whether an answer that is there at once may be told as such, `at_once`."""
+    at_once: tuple[Any, bytes] | None = None
+    """What a head that is known means to exchanges of this kind, and the body."""
     connection: Connection | None = None
     """Set from the moment the request is written until the answer is complete."""
     opening: asyncio.Task[Connection] | None = None
     timer: asyncio.TimerHandle | None = None
     sent_s: float = 0.0
-    message: tuple[bytes, Body] | None = None
+    message: tuple[bytes, Parts] | None = None
     """The bytes to write, where the client may send them again. None once an answer has begun."""
     is_keyed: bool = False
     """True where the other end knows it again by its name, and does it once."""
@@ -112,6 +116,40 @@ class OutgoingRequest:
     """True where it was sent once more although it may have been read."""
     uncertain: str | None = None
     """Set once it may have been read by an end that gave no answer: why there was none."""
+
+    # --- what its connection tells ------------------------------------------------------------
+
+    def interim(self, answer: AnswerHead) -> None:
+        """An interim answer has come."""
+
+    def begin(self, answer: AnswerHead, piece: bytes) -> None:
+        """The head has come, and so much of the body, which is all of it if that is done."""
+        raise NotImplementedError
+
+    def take(self, piece: bytes) -> None:
+        """More of the body has come."""
+        raise NotImplementedError
+
+    def whole(self, trailers: Fields, received_s: float) -> None:
+        """The answer is whole, and the connection free."""
+        raise NotImplementedError
+
+    def meaning_of(self, answer: AnswerHead) -> Any | None:
+        """Returns what another answer with the same head, but for its length, will mean; None where
+        that is not to be known."""
+        raise NotImplementedError
+
+    @property
+    def takes_large(self) -> bool:
+        """Returns whether `take` may get all of a large body at once, from the beginning that
+        `take_begun` gives back."""
+        return False
+
+    def take_begun(self) -> bytes:
+        """Returns what has come of the body, and forgets it."""
+        raise NotImplementedError
+
+    # --- how it ends --------------------------------------------------------------------------
 
     def may_go_again(self, again: Again, *, is_unread: bool) -> bool:
         """Returns whether it may be sent again after a connection that ended without an answer."""
@@ -141,14 +179,14 @@ class OutgoingRequest:
 
     def fail(self, error: BaseException) -> None:
         """End without an answer. The connection closes: what it would carry next is unknown."""
-        self._abandon()
+        self.abandon()
         self.end(error)
 
     def cancel(self) -> None:
         """Nobody wants to know any more. The connection closes."""
         self.on_end = None
         self._unset_timer()
-        self._abandon()
+        self.abandon()
 
     def pause(self) -> None:
         """Read nothing of the answer for now. What was read may still come."""
@@ -180,10 +218,134 @@ class OutgoingRequest:
             self.timer.cancel()
             self.timer = None
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """Let go of what carries it."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
         opening, self.opening = self.opening, None
         if opening is not None:
             opening.cancel()
+
+
+@dataclass(slots=True, eq=False)
+class OutgoingRequest(OutgoingExchange):
+    """One whose answer comes whole, within `body_limit_bytes`, or is a stream."""
+
+    excerpt_bytes: int | None = None
+    """The bytes to keep of the body of an answer that is not 2xx; None for all of it."""
+    on_body: OnBody | None = None
+    """Without it the answer carries the body."""
+    on_head: OnHead | None = None
+    status: int = 0
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    body: bytes | bytearray = b""
+    """As much of it as is kept here. What came in one piece is handed over at once; while more of
+    it comes, it counts as moving."""
+    _moving: Moving | None = None
+
+    @property
+    def is_endless(self) -> bool:
+        """Returns whether it was asked for as a stream, whatever its head."""
+        return self.on_body is not None and self.on_head is None
+
+    def begin(self, answer: AnswerHead, piece: bytes) -> None:
+        self.status = answer.status
+        self.headers = {name: one[1] for name, one in zip(answer.names, answer.fields, strict=True)}
+        body = answer.body
+        if self.on_head is not None and isinstance(body, Chunked):
+            self.on_body = self.on_head(answer.status, self.headers)
+            if self.on_body is not None:
+                self.headers = {}
+        if self.on_body is not None and answer.status != 200:
+            name = f"{self.method} {self.url}"
+            self.fail(StreamRefused(name, answer.status, self.headers))
+        elif isinstance(body, ByLength) and self._is_too_long(len(piece) + body.left_bytes):
+            self._refuse_body()  # not worth reading up to there
+        elif piece:
+            self.take(piece)
+
+    def take(self, piece: bytes) -> None:
+        if self.on_body is not None:
+            try:
+                self.on_body(piece)
+            except Exception as error:  # noqa: BLE001  it belongs to whoever reads the stream
+                self.fail(error)
+            return
+        size_bytes = len(self.body) + len(piece)
+        if self._is_too_long(size_bytes):
+            self._refuse_body()
+            return
+        connection, enough = self.connection, self.excerpt_bytes
+        if enough is None or enough >= size_bytes or not self._is_excerpt:
+            self._keep(piece, connection)
+        else:
+            self._keep(piece[: enough - len(self.body)], connection)
+            if connection is not None:
+                connection.cut_short(self)
+
+    def whole(self, trailers: Fields, received_s: float) -> None:  # noqa: ARG002 - of a kind
+        if self.at_once is not None:
+            (status, headers), body = self.at_once
+            headers = headers | {b"content-length": b"%d" % len(body)}
+        else:
+            status, headers, body = self.status, self.headers, bytes(self.body)
+            if type(self.body) is bytearray:
+                self._forget_body()
+        on_end, self.on_end = self.on_end, None
+        if self.timer is not None:
+            self._unset_timer()
+        if on_end is not None:
+            on_end(Response(status, headers, body, self.sent_s, received_s))
+
+    def meaning_of(self, answer: AnswerHead) -> Any | None:
+        if not (answer.keep_alive and self.takes_whole and 200 <= answer.status <= 299):
+            return None
+        headers = {name: one[1] for name, one in zip(answer.names, answer.fields, strict=True)}
+        return answer.status, headers
+
+    @property
+    def takes_large(self) -> bool:
+        return self.on_body is None and not self._is_excerpt
+
+    def take_begun(self) -> bytes:
+        begun = bytes(self.body)
+        self._forget_body()
+        return begun
+
+    def abandon(self) -> None:
+        self._forget_body()
+        # Not `super()`: that knows not the class that `slots` makes.
+        OutgoingExchange.abandon(self)
+
+    @property
+    def _is_excerpt(self) -> bool:
+        """Whether the beginning of this answer's body is enough."""
+        refuses = not 200 <= self.status <= 299
+        return refuses and self.excerpt_bytes is not None and self.on_body is None
+
+    def _is_too_long(self, size_bytes: int) -> bool:
+        return size_bytes > self.body_limit_bytes and not self._is_excerpt
+
+    def _refuse_body(self) -> None:
+        self.cannot_read(f"the body of the answer exceeds {self.body_limit_bytes} bytes")
+
+    def _keep(self, piece: bytes, connection: Connection | None) -> None:
+        if not self.body:
+            self.body = piece
+            return
+        if isinstance(self.body, bytes):
+            self._moving = None if connection is None else connection.moving
+            self.body = bytearray(self.body)
+            self._count(len(self.body))
+        self.body += piece
+        self._count(len(piece))
+
+    def _forget_body(self) -> None:
+        if type(self.body) is bytearray:
+            self._count(-len(self.body))
+        self.body = b""
+
+    def _count(self, size_bytes: int) -> None:
+        if self._moving is not None:
+            self._moving.add(size_bytes)

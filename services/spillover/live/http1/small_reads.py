@@ -11,7 +11,6 @@ import asyncio
 from typing import Final
 
 from spillover.live.engine.reads import SharedReads
-from spillover.live.http1.connection import Connection
 
 READ_BYTES: Final = 65_536
 
@@ -24,13 +23,3 @@ def read_in_parts(transport: asyncio.Transport, owner: asyncio.Protocol) -> None
         transport.set_protocol(SharedReads(owner, READ_BYTES))
     else:
         transport.set_read_buffer_limits(high=1)  # type: ignore[attr-defined] # of TLS
-
-
-class SmallReadsConnection(Connection):
-    """A connection that is read so."""
-
-    __slots__ = ()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        read_in_parts(self._transport, self)

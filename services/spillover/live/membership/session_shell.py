@@ -36,7 +36,7 @@ from spillover.core.membership.session_events import (
     Use,
 )
 from spillover.live.http1.client import HttpClient
-from spillover.live.http1.connection import StreamRefused
+from spillover.live.http1.outgoing import StreamRefused
 from spillover.live.membership.session_wire import (
     LINE_LIMIT_BYTES,
     SESSION,

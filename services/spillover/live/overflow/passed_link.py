@@ -16,9 +16,8 @@ from typing import Any
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.live.http1.client import Response
-from spillover.live.http1.connection import OnBody
 from spillover.live.http1.known_heads import Known
-from spillover.live.http1.small_reads import SmallReadsConnection
+from spillover.live.http1.outgoing import OnBody
 from spillover.live.overflow import passed_wire
 from spillover.live.overflow.metrics import ANSWER
 from spillover.live.overflow.passed_wire import FrameReader, OnPiece
@@ -33,7 +32,7 @@ from spillover.model.request import DONE
 class PassedLink(PeerLink):
     """The sending side of a link over which requests pass."""
 
-    CONNECTION = SmallReadsConnection
+    READS_SMALL = True
 
     def __init__(self, *, relays: Relays, **told: Any) -> None:
         super().__init__(**told)

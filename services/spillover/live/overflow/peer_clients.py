@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http1.client import HttpClient
-from spillover.live.http1.connection import Again, Connection, Heads
-from spillover.live.http1.known_heads import KnownHeads
+from spillover.live.http1.connection import Connection
+from spillover.live.http1.known_heads import KnownAnswer, KnownHeads
+from spillover.live.http1.outgoing import Again
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
@@ -56,7 +57,7 @@ class PeerClients:
         self._credentials = credentials
         self._writes = writes
         self._moving = moving
-        self._heads: Heads = KnownHeads()
+        self._heads: KnownHeads[KnownAnswer] = KnownHeads()
         self._clients = weakref.WeakSet[HttpClient]()
         if credentials is not None:
             credentials.on_look.append(self._retire)
@@ -76,18 +77,17 @@ class PeerClients:
         """Returns whether what is at this url is called as all others are."""
         return url.startswith("https:") == self.is_secure
 
-    def of_link(
-        self, url: str, caller: Caller, away_max: int, kind: type[Connection] = Connection
-    ) -> HttpClient:
-        """Returns one for a link over which so many requests may be away, with connections of this
-        kind."""
+    def of_link(self, url: str, caller: Caller, away_max: int, *, reads_small: bool) -> HttpClient:
+        """Returns one for a link over which so many requests may be away; `reads_small` of their
+        answers."""
+        told = self._writes, self._moving, self._heads
         client = self._make(
             url,
             caller,
             connections_max=self.connections_max(away_max),
             user_timeout_s=GIVEN_UP_AFTER_S,
             again=Again.NEVER,  # what surely was not read is decided again, which needs no copy
-            make_connection=lambda pool: kind(pool, self._writes, self._moving, self._heads),
+            make_connection=lambda pool: Connection(pool, *told, reads_small=reads_small),
         )
         self._clients.add(client)
         return client

@@ -31,8 +31,8 @@ from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
 from spillover.live.engine.timers import Timers
 from spillover.live.http1.client import Response
-from spillover.live.http1.connection import Connection, OutgoingRequest, StreamRefused
 from spillover.live.http1.lines import Pace
+from spillover.live.http1.outgoing import OutgoingRequest, StreamRefused
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
@@ -100,7 +100,7 @@ class PeerLink:
     by which nothing more can be said over the link.
     """
 
-    CONNECTION: type[Connection] = Connection
+    READS_SMALL = False
 
     def __init__(
         self,
@@ -130,7 +130,9 @@ class PeerLink:
         self._on_forward = on_forward
         self._on_refused = on_refused
         self._clients = clients
-        self._client = clients.of_link(url, agreement.caller, away_max, self.CONNECTION)
+        self._client = clients.of_link(
+            url, agreement.caller, away_max, reads_small=self.READS_SMALL
+        )
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()

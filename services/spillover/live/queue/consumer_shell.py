@@ -18,7 +18,7 @@ from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.timers import Timers
 from spillover.live.http1.client import HttpClient, Response
-from spillover.live.http1.connection import OnEnd, OutgoingRequest
+from spillover.live.http1.outgoing import OnEnd, OutgoingRequest
 from spillover.live.http1.trust import Trust
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue import client_wire as wire

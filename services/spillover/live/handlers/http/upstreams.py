@@ -22,9 +22,9 @@ from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
 from spillover.live.http1.client import HttpClient, Response
-from spillover.live.http1.connection import Again, Body, Connection, Heads, Pool
-from spillover.live.http1.known_heads import KnownHeads
-from spillover.live.http1.outgoing import NotHttp
+from spillover.live.http1.connection import Connection, Pool
+from spillover.live.http1.known_heads import KnownAnswer, KnownHeads
+from spillover.live.http1.outgoing import Again, NotHttp, Parts
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.causes import DONE, REJECTED, UPSTREAM_ENDS, Cause
 from spillover.model.errors import ConnectTimeout, NotDelivered, PeerError
@@ -113,7 +113,7 @@ class Upstream:
         self.ends = dict.fromkeys(UPSTREAM_ENDS, 0)
         """The numbers of requests by their ends, for metrics."""
         self._target = url.target
-        known: Heads = KnownHeads()
+        known: KnownHeads[KnownAnswer] = KnownHeads()
         self.client = HttpClient(
             url.origin,
             connections_max=connections_max,
@@ -136,7 +136,7 @@ class Upstream:
         return reach.refused(client.opened_s, now_s, is_busy=client.busy > 0)
 
     def post(
-        self, headers: Sequence[tuple[bytes, bytes]], body: Body, *, keyed: bool
+        self, headers: Sequence[tuple[bytes, bytes]], body: Parts, *, keyed: bool
     ) -> asyncio.Future[Response]:
         """Do the same as `HttpClient.request`, without a limit in time: the node stops late
         calls."""

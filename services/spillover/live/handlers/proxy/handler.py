@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +30,7 @@ from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
-from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
-from spillover.live.handlers.proxy.known import KnownAnswers
+from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.handlers.proxy.sent_heads import (
     ForeignHead,
     ForeignRequest,
@@ -39,9 +39,10 @@ from spillover.live.handlers.proxy.sent_heads import (
     upstream_head,
     with_host,
 )
-from spillover.live.http1.connection import IDEMPOTENT, Response
+from spillover.live.http1.connection import Connection
 from spillover.live.http1.heads import Refused, values
-from spillover.live.http1.known_heads import Known
+from spillover.live.http1.known_heads import Known, KnownAnswer, KnownHeads
+from spillover.live.http1.outgoing import IDEMPOTENT, Response
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered
@@ -110,7 +111,7 @@ def passed_exchange(
         request.method,
         upstream.origin,
         on_end,
-        0,
+        sys.maxsize,
         on_begin=on_head,
         on_piece=on_piece,
         sent_head=head,
@@ -174,7 +175,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
     ) -> None:
         # Requests of one turn leave together: each write wakes the service.
         writes = WriteBatch(asyncio.get_running_loop())
-        connection = partial(PassedConnection, writes=writes, known=KnownAnswers())
+        heads: KnownHeads[KnownAnswer] = KnownHeads()
+        connection = partial(Connection, writes=writes, heads=heads, reads_small=True)
         self._foreign: Known[ForeignHead] = Known()
         told = urls, cluster, on_end, on_health, moving
         super().__init__(*told, make_connection=connection, more=UNQUEUED_MAX)

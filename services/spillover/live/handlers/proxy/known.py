@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from spillover.live.handlers.proxy.onward import Way
-from spillover.live.http1.framing import ByLength
-from spillover.live.http1.heads import NO_BODY, AnswerHead, RequestHead
+from spillover.live.http1.heads import RequestHead
 from spillover.live.http1.known_heads import (
     HEAD_BYTES_MAX,
     KNOWN_MAX,
@@ -21,7 +20,7 @@ from spillover.live.http1.known_heads import (
     KnownHeads,
     whole_message,
 )
-from spillover.model.passed import LENGTH, PassedHead, lengthless
+from spillover.model.passed import LENGTH, PassedHead
 
 
 class Cut(NamedTuple):
@@ -129,9 +128,7 @@ class KnownRequests(KnownHeads[KnownRequest]):
             return known, known.head, b""
         bare, length, body = whole
         known = self.meanings.get(bare)
-        if known is None or (length[:1] == b"0" and length != b"0"):
-            return None
-        return known, known.of_length(length), body
+        return None if known is None else (known, known.of_length(length), body)
 
     def learn_from(self, data: bytes, head: RequestHead) -> KnownRequest | None:
         """It was read from these bytes, with which it begins and ends. Returns what is known of it
@@ -155,50 +152,6 @@ class KnownRequests(KnownHeads[KnownRequest]):
         known = KnownRequest(head, at)
         self.learn(bare, known)
         return known
-
-
-class KnownAnswer(NamedTuple):
-    """The meaning of the head of an answer, whatever its length: that of its body."""
-
-    head: PassedHead
-    keep_alive: bool
-    keep_s: float | None
-
-
-class KnownAnswers(KnownHeads[KnownAnswer]):
-    """The known answers of all upstreams."""
-
-    __slots__ = ()
-
-    def find(self, data: bytes) -> tuple[KnownAnswer, bytes] | None:
-        """Returns the answer that this is, all of it and nothing else, with its body; None where it
-        is not known. Not for HEAD, whose answers have none."""
-        whole = whole_message(data)
-        if whole is None:
-            return None
-        bare, length, body = whole
-        known = self.meanings.get(bare)
-        if known is None or (length[:1] == b"0" and length != b"0"):
-            return None
-        return known, body
-
-    def learn_from(self, data: bytes, answer: AnswerHead, head: PassedHead, piece: bytes) -> None:
-        """This was read from these bytes, passes with this head, and the piece is all of its
-        body."""
-        body = answer.body
-        if not isinstance(body, ByLength) or body.rest or head.status in NO_BODY:
-            return
-        whole = whole_message(data)
-        if whole is None or whole[2] != piece:
-            return
-        template = lengthless(head.headers, whole[1])
-        if template is None:
-            return
-        names = [name.lower() for name, _ in template]
-        # What a location is to the client depends on whom it has asked.
-        if NOT_KEPT.isdisjoint(names) and b"location" not in names:
-            kept = PassedHead(head.status, head.reason, template)
-            self.learn(whole[0], KnownAnswer(kept, answer.keep_alive, answer.keep_s))
 
 
 class WrittenHead(NamedTuple):

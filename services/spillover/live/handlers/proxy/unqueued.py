@@ -28,7 +28,7 @@ from spillover.live.handlers.proxy.handler import (
     passed_exchange,
 )
 from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, with_host
-from spillover.live.http1.connection import IDEMPOTENT, Response
+from spillover.live.http1.outgoing import IDEMPOTENT, Response
 from spillover.model.causes import DONE, STOPPED, Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId
