@@ -67,3 +67,12 @@ def test_what_is_left_of_a_service_is_a_share_of_it(mean_s):
 def test_from_a_guess_of_nothing_anything_is_learned():
     """Nothing is usual yet: no service is an outlier."""
     assert learned(0.0, 0.0, 1, 5.0) == (pytest.approx(1.0), pytest.approx(0.8 * 0.2 * 25.0))
+
+
+def test_services_that_take_no_time_leave_a_mean_that_can_be_divided_by():
+    """And one that real ones soon move: a mean that vanished ended the node after 24,000."""
+    mean_s, variance_s2 = after(0.02, [0.01, 0.03] + [0.0] * 50_000)
+    assert 0.0 < residual(mean_s, variance_s2) <= 1.0
+    for number in range(200):
+        mean_s, variance_s2 = learned(mean_s, variance_s2, 60_000 + number, 0.5)
+    assert mean_s > 0.1

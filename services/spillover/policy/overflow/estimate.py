@@ -16,6 +16,11 @@ OUTLIER = 8.0
 reports a pause, not a service. A real change is still followed within some tens."""
 
 
+MEAN_MIN_S = 1e-6
+"""A mean of services is no shorter: those that take no time would make it vanish, and what is
+divided by it infinite."""
+
+
 def learned(
     mean_s: float, variance_s2: float, served: int, service_s: float
 ) -> tuple[float, float]:
@@ -27,7 +32,7 @@ def learned(
     usual_s = mean_s + math.sqrt(variance_s2)
     off_s = (min(service_s, OUTLIER * usual_s) if usual_s else service_s) - mean_s
     grown_s2 = variance_s2 + off_s * off_s * weight
-    return mean_s + off_s * weight, (1.0 - weight) * grown_s2
+    return max(MEAN_MIN_S, mean_s + off_s * weight), (1.0 - weight) * grown_s2
 
 
 def residual(mean_s: float, variance_s2: float) -> float:
