@@ -17,12 +17,13 @@ from urllib.parse import unquote
 
 from spillover.apps.http.asgi import Address, AsgiCall
 from spillover.apps.http.exchange import CLOSE, DISCARD_LIMIT_BYTES, STATUS_LINE, Exchange, unread
+from spillover.apps.http.known_requests import KEY
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Serve, Service
 from spillover.live.http1.framing import Malformed, head_lines
 from spillover.live.http1.half_closed import HalfClosed
 from spillover.live.http1.heads import RequestHead
-from spillover.live.http1.known_heads import whole_message
+from spillover.live.http1.known_heads import whole_message, without_key
 from spillover.live.http1.large_bodies import LargeBody
 from spillover.live.http1.lingering import Lingering
 from spillover.live.http1.server_connection import AHEAD_MAX_BYTES, ServerConnection
@@ -127,12 +128,19 @@ class HttpConnection(ServerConnection):
         whole = None
         if not (self.is_busy or self._ahead or self._head_bytes.held or self.write_paused):
             whole = None if self._body or self.transport.is_closing() else whole_message(data)
-        known = None if whole is None else service.known.meanings.get(whole[0])
-        if whole is None or known is None or (known.of_peers and self.peer is None):
+        known = key = None
+        if whole is not None:
+            known = service.known.meanings.get(whole[0])
+            if known is None and (keyless := without_key(whole[0])) is not None:
+                known, key = service.known.meanings.get(keyless[0]), keyless[1]
+        is_known = known is not None and known.is_keyed == (key is not None)
+        if whole is None or known is None or not is_known or (known.of_peers and not self.peer):
             super().data_received(data)
             return
         _, length, body = whole
         headers = [*known.headers, (b"content-length", length)]
+        if key is not None:
+            headers.append((KEY, key))
         stays = service.leaving_idle_s == math.inf
         self.exchange = exchange = Exchange(
             self, known.method, known.path, known.query, headers, stays
