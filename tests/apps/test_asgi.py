@@ -17,7 +17,7 @@ import uvicorn
 
 from spillover.apps.http import asgi
 from spillover.apps.http.server import HttpServer, url_of
-from spillover.apps.http.service import Bounds
+from spillover.live.http1.bounds import Bounds
 from spillover.live.process.listening import bind_socket
 from support.loop import turn, until
 

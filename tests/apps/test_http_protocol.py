@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from spillover.apps.http.connection import HEAD_LIMIT_BYTES
+from spillover.live.http1.framing import HEAD_LIMIT_BYTES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 CLOSE = b"Connection: close\r\n\r\n"
@@ -60,7 +60,7 @@ def test_heads_are_held_to_their_limit(nodes):
         assert (await talk(node, fits[:40_000], fits[40_000:])).startswith(b"HTTP/1.1 200")
         longer = padded(HEAD_LIMIT_BYTES + 1)
         many = (GET + b"x: y\r\n" * HEAD_LIMIT_BYTES)[: HEAD_LIMIT_BYTES + 1]
-        for head in (longer, many, b"\r\n" * (HEAD_LIMIT_BYTES // 2) + b"G"):
+        for head in (longer, many):
             problem_in(await talk(node, head), 431, "head_too_large")
             problem_in(await talk(node, head[:1000], head[1000:]), 431, "head_too_large")
 
@@ -95,14 +95,11 @@ def test_a_large_head_behind_another_request(nodes):
         writer.write(padded(HEAD_LIMIT_BYTES + 1))
         problem_in(await reader.read(), 431, "head_too_large")
         writer.close()
-        content = json.dumps({"payload": {"service_ms": 5000}}).encode()
+        content = json.dumps({"payload": {"service_ms": 100}}).encode()
         post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
-        try:
-            answer = await talk(node, post + content + flood)
-        except ConnectionError:
-            answer = b""
-        assert answer == b""
-        await nodes.until(lambda: node.machine.servers.busy == 0)
+        first, separator, rest = (await talk(node, post + content + flood)).partition(b"}}")
+        assert first.startswith(b"HTTP/1.1 200")
+        problem_in(separator and rest, 431, "head_too_large")
 
     with_node(nodes, check)
 
@@ -119,8 +116,8 @@ def test_trailers_and_extensions_of_chunks_are_held_to_the_limit_too(nodes, end)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(begun)
         await nodes.until(lambda: any(c.exchange is not None for c in protocols(node, writer)))
-        writer.write(flood + b"t")
-        problem_in(await reader.read(), 431, "head_too_large")
+        writer.write(flood + b"t" * len(end))
+        problem_in(await reader.read(), 400, "malformed")
         writer.close()
 
     with_node(nodes, check)
@@ -148,13 +145,6 @@ def test_slow_heads_end_in_408(nodes):
         first, separator, rest = (await talk(node, post + content + GET)).partition(b"}}")
         assert first.startswith(b"HTTP/1.1 200")
         problem_in(rest, 408, "head_too_slow")
-        port = int(node.url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(GET + b"\r\n")
-        await reader.readuntil(b"}")
-        writer.write(b"\r\n")
-        assert await reader.read() == b""
-        writer.close()
 
     with_node(nodes, check)
 
@@ -255,7 +245,7 @@ TE, CHUNKS = b"Transfer-Encoding: ", b"1\r\n1\r\n0\r\n\r\n"
         (b"1.1", b"Host: x\r\n" + TE + b"chunked, chunked\r\n", b""),
         (b"1.1", b"Host: x\r\n" + TE + b"chunked\r\nContent-Length: 11\r\n", b""),
         (b"1.1", b"Host: x\r\nContent-Length: 11\r\n" + TE + b"chunked\r\n", b""),
-        (b"1.0", b"Host: x\r\n" + TE + b"chunked\r\n", b"chunked"),
+        (b"1.0", b"Host: x\r\n" + TE + b"chunked\r\n", b"HTTP/1.0"),
     ],
 )
 def test_what_may_be_read_in_two_ways_is_refused(nodes, start, version, lines, expected):

@@ -90,7 +90,8 @@ def test_a_client_that_says_the_same_is_answered_the_same():
     [
         "authorization: Bearer secret\r\n",
         "proxy-authorization: Bearer secret\r\n",
-        "idempotency-key: k\r\n",
+        "idempotency-key: k\r\nidempotency-key: k\r\n",
+        "idempotency-key: k\t\r\n",
         "cookie: a=b\r\n",
         "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n",
         "origin: http://elsewhere\r\n",
@@ -103,6 +104,26 @@ def test_what_is_secret_or_another_each_time_is_not_remembered(lines):
         line = await Line.to(node)
         await line.say(client_says(lines=lines))
         assert not heads_of(node)
+        line.close()
+
+    in_one_node(story, "a")
+
+
+def test_a_key_is_another_one_each_time():
+    """Each names its own request, and an empty one none, whatever was known before."""
+
+    async def story(node):
+        line = await Line.to(node)
+        ids = []
+        for key in ("k1", "k2", "k1", "k-3"):
+            status, answer = await line.say(client_says(lines=f"Idempotency-Key: {key}\r\n"))
+            assert (status, answer["id"]) == (200, key)
+            ids.append(answer["id"])
+            assert [known.is_keyed for known in heads_of(node).values()] == [True]
+        assert (await line.say(client_says(lines="Idempotency-Key: \r\n")))[0] == 422
+        status, answer = await line.say(client_says())
+        assert (status, answer["id"] in ids) == (200, False)
+        assert node.ledger.home["accepted"] == 4
         line.close()
 
     in_one_node(story, "a")

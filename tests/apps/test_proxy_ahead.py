@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from spillover.apps.node import door_connection
+from spillover.live.http1 import server_connection
 from support.federation import turn, until
 from support.passed_requests import get, post
 from support.proxy_doors import in_front
@@ -45,10 +45,10 @@ def test_of_what_comes_behind_a_request_under_way_little_is_read():
             nonlocal last
             before, last = last, client.writer.transport.get_write_buffer_size()
             await turn(0.02)
-            return last == before and len(connection._ahead) > door_connection.AHEAD_MAX_BYTES
+            return last == before and len(connection._ahead) > server_connection.AHEAD_MAX_BYTES
 
         await until(stands_still)
-        assert len(connection._ahead) <= door_connection.AHEAD_MAX_BYTES + READ_BYTES_MAX
+        assert len(connection._ahead) <= server_connection.AHEAD_MAX_BYTES + READ_BYTES_MAX
         assert len(here.service.seen) == 1
         go.set()
         bodies = [(await client.answer()).body for _ in range(MANY + 1)]

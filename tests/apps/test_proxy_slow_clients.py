@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from spillover.apps.http.service import Bounds
-from spillover.apps.node import proxy_door
+from spillover.live.http1 import bounds
+from spillover.live.http1.bounds import Bounds
 from support.federation import turn, until
 from support.passed_requests import get, post
 from support.proxy_doors import in_front, told
@@ -22,7 +22,7 @@ HALF_A_BODY = post(b"Content-Length: 10")
 
 @pytest.fixture(autouse=True)
 def _looked_at_often(monkeypatch):
-    monkeypatch.setattr(proxy_door, "SWEEP_S", 0.02)
+    monkeypatch.setattr(bounds, "SWEEP_S", 0.02)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_a_connection_on_which_nothing_is_said_is_closed_without_a_word(asked):
         for _ in range(asked):
             assert (await client.ask(get())).body == b"ok"
         door = here.doors["a"]
-        door.idle_s = SHORT_S
+        door.bounds.idle_s = SHORT_S
         (connection,) = await until(lambda: door.connections)
         begun_s = time.monotonic()
-        connection._await_request()
+        connection.await_request()
         assert await client.reader.read() == b""
         assert time.monotonic() - begun_s >= SHORT_S
         await until(lambda: not door.connections)

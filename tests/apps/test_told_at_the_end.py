@@ -8,13 +8,14 @@ import json
 
 import pytest
 
+from spillover.apps.http.exchange import unread
 from spillover.apps.http.problems import STATUS_BY_REASON, Problem
 from spillover.apps.node.answers import (
     node_ended,
     problem_of,
     status_of,
 )
-from spillover.apps.node.door_problems import not_passed, proxy_status
+from spillover.apps.node.door_problems import proxy_status
 from spillover.apps.node.peer_paths import _refusal
 from spillover.core.overflow.events import Refuse
 from spillover.live.http1.heads import Refused
@@ -178,7 +179,7 @@ def test_proxy_status_says_whose_fault_it_is():
     ],
 )
 def test_a_head_that_is_not_passed_on_has_the_status_that_says_why(status, reason):
-    told = not_passed(Refused(status, "Host: expected once")).fields()
+    told = unread(Refused(status, "Host: expected once")).fields()
     assert (told["status"], told["reason"]) == (status, reason)
     assert told["detail"] == "Host: expected once"
 

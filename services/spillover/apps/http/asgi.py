@@ -162,6 +162,4 @@ class AsgiCall:
         exchange.response_complete = True
         if exchange.news is not None:
             exchange.news.set()
-        if not exchange.keep_alive:
-            self._line.close_behind(exchange)
-        self._line.answered()
+        self._line.answered(keep_alive=exchange.keep_alive)

@@ -17,8 +17,10 @@ from typing import Any, Protocol
 from spillover.apps.http.problems import BUG, Problem
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer, WriteBatch
-from spillover.live.http1.framing import head_lines
+from spillover.live.http1.framing import Malformed, TooLong, head_lines
+from spillover.live.http1.heads import Refused
 from spillover.live.http1.large_bodies import LARGE_BYTES
+from spillover.live.http1.server_connection import TooSlow
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate
 
@@ -79,11 +81,8 @@ class Line(Protocol):
     def read_large(self, exchange: Exchange, size_bytes: int) -> None:
         """Read a body of that length to where it stays: its next part is all of it."""
 
-    def answered(self) -> None:
-        """The answer to the oldest request without one is written."""
-
-    def close_behind(self, exchange: Exchange) -> None:
-        """Close it: what was written last is the last answer, that of this exchange."""
+    def answered(self, *, keep_alive: bool) -> None:
+        """The answer is written. Without `keep_alive` it was the last one."""
 
     def lift_bound(self) -> None:
         """The time for an exchange ends here."""
@@ -251,12 +250,9 @@ class Exchange:
             return
         self.response_started = self.response_complete = True
         line.writes.write(line.transport, head, b"" if self.method == "HEAD" else body)
-        if close:
-            line.writes.flush()
-            line.close_behind(self)
         if self.news is not None:
             self.news.set()
-        line.answered()
+        line.answered(keep_alive=not close)
 
     def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """Answer as `answer_raw` does, with the header taken apart."""
@@ -305,11 +301,9 @@ class Exchange:
         if self.disconnected:
             return
         self.response_complete = True
-        if close or not self.keep_alive:
-            line.close_behind(self)
         if self.news is not None:
             self.news.set()
-        line.answered()
+        line.answered(keep_alive=self.keep_alive and not close)
 
     def write_piece(self, piece: bytes) -> None:
         """One more piece of an answer that was begun through ASGI without a length. It is left out
@@ -374,6 +368,20 @@ def body_too_slow(within_s: float, bytes_per_s: float | None = None) -> Problem:
     if bytes_per_s is not None:
         detail += f", or at least {bytes_per_s:g} bytes/s of it over each {within_s:g} s"
     return Problem("body_too_slow", detail, headers=[CLOSE])
+
+
+def unread(error: Malformed) -> Problem:
+    """Returns why what has come is not read on. It is the last on its connection."""
+    if isinstance(error, TooSlow):
+        if error.bytes_per_s is not None:
+            return body_too_slow(error.within_s, error.bytes_per_s)
+        return Problem("head_too_slow", str(error))
+    status = error.status if isinstance(error, Refused) else 400
+    if status == 501:
+        return Problem("not_passed", str(error))
+    if status == 431 or isinstance(error, TooLong):
+        return Problem("head_too_large", str(error))
+    return Problem("malformed", str(error), own_status=None if status == 400 else status)
 
 
 def too_large(limit_bytes: int, *, whole: bool, name: str | None = None) -> Problem:

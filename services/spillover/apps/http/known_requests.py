@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spillover.apps.http.exchange import Exchange
-from spillover.live.http1.known_heads import NOT_KEPT, KnownHeads
+from spillover.live.http1.known_heads import NOT_KEPT, KnownHeads, without_key
+
+KEY = b"idempotency-key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +21,12 @@ class KnownRequest:
     path: str
     query: bytes
     headers: tuple[tuple[bytes, bytes], ...]
-    """All but the length of the body."""
+    """All but the length of the body, and the key."""
     serve: Callable[[Exchange, bytes], None]
     of_peers: bool
     """Whether it came on a connection whose other end was settled: it counts on no other."""
+    is_keyed: bool
+    """Whether it has an `Idempotency-Key`, which is another one each time."""
 
 
 class KnownRequests(KnownHeads[KnownRequest]):
@@ -38,9 +42,17 @@ class KnownRequests(KnownHeads[KnownRequest]):
         is_usual = exchange.keep_alive and not exchange.is_old
         if exchange.pieces != [body] or exchange.more_body or not is_usual:
             return
+        names = [name for name, _ in exchange.headers]
         headers = dict(exchange.headers)
+        key = headers.pop(KEY, None)
+        if key is not None:
+            keyless = without_key(head)
+            if keyless is None or keyless[1] != key or names.count(KEY) != 1:
+                return
+            head = keyless[0]
         if headers.pop(b"content-length", b"") == length and NOT_KEPT.isdisjoint(headers):
             asked = exchange.method, exchange.path, exchange.query
-            others = [one for one in exchange.headers if one[0] != b"content-length"]
+            others = [one for one in exchange.headers if one[0] not in (b"content-length", KEY)]
             was_settled = exchange.connection.peer is not None
-            self.learn(head, KnownRequest(*asked, tuple(others), serve, was_settled))
+            ends = serve, was_settled, key is not None
+            self.learn(head, KnownRequest(*asked, tuple(others), *ends))

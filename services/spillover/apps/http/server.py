@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 from collections.abc import Iterator
 from typing import Any, cast
@@ -16,7 +17,9 @@ import uvicorn
 
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.connection import HttpConnection
-from spillover.apps.http.service import Bounds, Edge, Service
+from spillover.apps.http.service import Edge, Service
+from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http1.bounds import Bounds, Swept
 from spillover.live.process.listening import BACKLOG
 from spillover.live.process.logs import OncePerPeriod
 from spillover.live.process.open_files import watch_open_files
@@ -62,14 +65,10 @@ class HttpServer(uvicorn.Server):
         self.ready = asyncio.Event()
         self._listening: list[socket.socket] = []
         self._stopped = asyncio.Event()
-        self._service = Service(
-            app,
-            self.bounds,
-            getattr(app, "edge", None) or Edge(),
-            asyncio.get_running_loop(),
-            self.server_state.connections,
-            self.server_state.tasks,
-        )
+        edge, loop = getattr(app, "edge", None) or Edge(), asyncio.get_running_loop()
+        swept: Swept[HttpConnection] = Swept(loop, cast("Any", self.server_state.connections))
+        told = app, self.bounds, edge, loop, swept, self.server_state.tasks
+        self._service = Service(*told, edge.writes or WriteBatch(loop), swept.clock)
 
     def _connect(self, **_: object) -> HttpConnection:
         return HttpConnection(self._service)
@@ -77,7 +76,7 @@ class HttpServer(uvicorn.Server):
     @property
     def connections(self) -> set[HttpConnection]:
         """Returns those that are open."""
-        return self._service.connections
+        return self._service.swept.connections
 
     @property
     def connection_count(self) -> int:
@@ -87,9 +86,9 @@ class HttpServer(uvicorn.Server):
     def leave(self, idle_s: float | None) -> None:
         """Have all clients go elsewhere, with their next answers, and those who ask nothing after
         this time; None: they may stay after all."""
-        self._service.leaving_idle_s = idle_s
+        self._service.leaving_idle_s = math.inf if idle_s is None else idle_s
         for connection in list(self.connections):
-            connection.leave(is_leaving=idle_s is not None)
+            connection.leave()
 
     def stop_listening(self) -> None:
         """Let nobody connect any more."""

@@ -22,10 +22,10 @@ from spillover.apps.http.doors import BehindDoors, Doors
 from spillover.apps.http.exchange import EXCHANGE
 from spillover.apps.http.reach import warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
-from spillover.apps.http.service import Bounds
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.lease.app import create_app
 from spillover.apps.lease.doors import TABLE
+from spillover.live.http1.bounds import Bounds
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.metrics import LABEL, LeaseMetrics
 from spillover.live.leases.report import GroupReport

@@ -12,7 +12,6 @@ from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
 from spillover.apps.node.door_pages import Page
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.http1.framing import write_head
-from spillover.live.http1.heads import Refused
 from spillover.model.passed import Fields
 
 _PROXY_ERRORS = {
@@ -75,16 +74,6 @@ def proxy_status(problem: Problem) -> bytes:
     if problem.reason in MAY_HAVE_RUN:
         details = b'; details="%b"' % (_AGAIN if problem.may_have_run else _NOT_RUN)
     return b"spillover; error=%b%b" % (error, details)
-
-
-def not_passed(error: Refused) -> Problem:
-    """Returns what is said of a head that is not passed on."""
-    if error.status == 501:
-        return Problem("not_passed", str(error))
-    if error.status == 431:
-        return Problem("head_too_large", str(error))
-    own_status = None if error.status == 400 else error.status
-    return Problem("malformed", str(error), own_status=own_status)
 
 
 def write_problem(

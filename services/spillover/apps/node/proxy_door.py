@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from spillover.apps.http.doors import Doors
 from spillover.apps.http.problems import Problem
-from spillover.apps.http.service import Bounds
 from spillover.apps.node.answers import rate_limited
 from spillover.apps.node.door_connection import Asked, DoorConnection
 from spillover.apps.node.door_pages import Origins, Page
@@ -34,6 +33,7 @@ from spillover.live.handlers.proxy.known import KnownRequests, WrittenHeads
 from spillover.live.handlers.proxy.onward import Way
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.live.handlers.proxy.unqueued import Unqueued
+from spillover.live.http1.bounds import Bounds, Swept
 from spillover.live.http1.heads import RequestHead
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import BACKLOG
@@ -44,7 +44,6 @@ from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import KIND_LENGTH_MAX, Refusal, Request
 from spillover.model.routes import Route
 
-SWEEP_S = 1.0
 STOP_S = 2.0
 
 WAYS_MAX = 1024
@@ -84,13 +83,13 @@ class ProxyDoor:
         self._origins = Origins(allowed_origins)
         self._own = shell.cluster.id
         self.shell = shell
-        self.clock = shell.timers.clock
         self.bounds = bounds or Bounds()
         self.ready = asyncio.Event()
-        self.connections: set[DoorConnection] = set()
+        self.loop = asyncio.get_running_loop()
+        self.flush, self.clock = shell.writes.flush, shell.timers.clock
+        self._swept: Swept[DoorConnection] = Swept(self.loop, set())
         # Unlike any other's on the way of a request, also of a node of the same name elsewhere.
         self.pseudonym = f"{shell.cluster.id}-{os.urandom(4).hex()}.spillover"
-        self.loop = asyncio.get_running_loop()
         self.requests, self.answers = KnownRequests(), WrittenHeads()
         self.counts = shell.metrics.gateway.http
         workers = shell.requests.workers
@@ -99,10 +98,7 @@ class ProxyDoor:
             if isinstance(workers, ProxyWorkers)
             else None
         )
-        self._sweeps = False
-        self.leaving_idle_s: float | None = None
-        self.idle_s = self.bounds.idle_s
-        """How long a connection is kept that asks nothing."""
+        self.leaving_idle_s = math.inf
         self.way_of = lru_cache(WAYS_MAX)(self._way_of)
         """Returns what is told of requests that come from an address by a scheme."""
         self._servers: list[asyncio.Server] = []
@@ -124,9 +120,14 @@ class ProxyDoor:
             self._unqueued.stall_s = cluster.passed_stall_ms / 1e3
 
     @property
+    def connections(self) -> set[DoorConnection]:
+        """Returns those that are open."""
+        return self._swept.connections
+
+    @property
     def is_busy(self) -> bool:
         """Returns whether any answer is under way."""
-        return any(connection.is_answering for connection in self.connections)
+        return any(connection.is_busy for connection in self.connections)
 
     @property
     def connection_count(self) -> int:
@@ -153,8 +154,7 @@ class ProxyDoor:
 
     def leave(self, idle_s: float | None) -> None:
         """Have clients leave, as `HttpServer.leave` does."""
-        self.leaving_idle_s = idle_s
-        self.idle_s = min(self.bounds.idle_s, math.inf if idle_s is None else idle_s)
+        self.leaving_idle_s = math.inf if idle_s is None else idle_s
         for connection in list(self.connections):
             connection.leave()
 
@@ -178,25 +178,13 @@ class ProxyDoor:
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it looked at each second."""
-        self.connections.add(connection)
-        if not self._sweeps:
-            self._sweeps = True
-            self.shell.timers.at(self.shell.now_s + SWEEP_S, self._sweep)
+        self._swept.add(connection)
 
     def let_go(self, connection: DoorConnection) -> None:
         """It is gone."""
         self.connections.discard(connection)
         if self._emptied is not None and not self.connections:
             self._emptied.set()
-
-    def _sweep(self, _: float) -> None:
-        now_s = self.shell.now_s
-        for connection in list(self.connections):
-            if connection.due_s <= now_s:
-                connection.too_late(now_s)
-        self._sweeps = bool(self.connections)
-        if self._sweeps:
-            self.shell.timers.at(now_s + SWEEP_S, self._sweep)
 
     def route_of(self, head: RequestHead) -> Route | None:
         """Returns the first route that fits."""

@@ -17,13 +17,13 @@ from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.reach import is_loopback, warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
-from spillover.apps.http.service import Bounds
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.app import create_app
 from spillover.apps.node.certificates import door_contexts, is_secure, proxy_context, watching
 from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
+from spillover.live.http1.bounds import Bounds
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_drained, tell_lost, wait_for_requests
 from spillover.live.overflow.shell import NodeShell

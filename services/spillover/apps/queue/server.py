@@ -14,12 +14,12 @@ from typing import Any
 from spillover.apps.http.certificates import watching
 from spillover.apps.http.reach import warn_of_clients
 from spillover.apps.http.server import HttpServer, url_of
-from spillover.apps.http.service import Bounds
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.queue.app import QueueApp
 from spillover.apps.queue.asked import DEADLINE_S_MAX
 from spillover.apps.queue.calls import BODY_S
 from spillover.core.queue.settings import ProducerSettings
+from spillover.live.http1.bounds import Bounds
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end

@@ -23,6 +23,7 @@ NOT_KEPT = frozenset(
 
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (0|[1-9][0-9]{0,14})(?=\r\n)")
 _NAME = b"\r\ncontent-length:"
+_KEY = re.compile(rb"\r\n[Ii]dempotency-[Kk]ey: ([!-~]{1,200})(?=\r\n)")
 
 T = TypeVar("T")
 
@@ -53,6 +54,16 @@ class KnownHeads(Known[T]):
         """A parser has found that it means this, whatever the length."""
         if head.lower().count(_NAME) == 1:  # else the length may be another one than was taken out
             self.keep(head, meaning)
+
+
+def without_key(head: bytes) -> tuple[bytes, bytes] | None:
+    """Returns (head without its `Idempotency-Key`, that key); None where it has none that is
+    usual. The name of the field stays."""
+    found = _KEY.search(head)
+    if found is None:
+        return None
+    first, last = found.span(1)
+    return head[:first] + head[last:], found[1]
 
 
 class KnownAnswer(NamedTuple):

@@ -33,7 +33,7 @@ class LargeBody(StandIn):
     transport tells, it passes on.
     """
 
-    __slots__ = ("_before", "_body", "_left", "_on_whole", "_transport")
+    __slots__ = ("_before", "_body", "_left", "_looked_at_bytes", "_on_whole", "_transport")
 
     def __init__(
         self,
@@ -54,7 +54,13 @@ class LargeBody(StandIn):
         whole = memoryview((ctypes.c_char * size_bytes).from_address(address)).cast("B")
         whole[: len(begun)] = begun
         self._left = whole[len(begun) :]
+        self._looked_at_bytes = len(self._left)
         take_over(transport, self)
+
+    def came_bytes(self) -> int:
+        """Returns how much of it has come since this was asked last."""
+        before, self._looked_at_bytes = self._looked_at_bytes, len(self._left)
+        return before - self._looked_at_bytes
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint  # of a piece
