@@ -27,7 +27,7 @@ async def median_late_s(timers):
 @pytest.mark.skipif(sys.platform != "linux", reason="timerfd is of Linux")
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_the_finest_alarm_wakes_within_a_fraction_of_a_millisecond(factory):
-    """A loop that counts in milliseconds is late by some 0.9 ms. The best of five medians counts."""
+    """A loop that counts in milliseconds is late by 0.9 ms. The best of five medians counts."""
 
     async def main():
         timers = Timers(asyncio.get_running_loop(), TimerFdAlarm)
