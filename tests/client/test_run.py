@@ -15,16 +15,13 @@ from spillover.client import (
     Expired,
     Failed,
     InputError,
-    Refused,
     Rejected,
-    Retries,
     Unreachable,
 )
 from spillover.handlers import Rejected as HandlerRejected
 from support.loop import turn, until
 
 LONG = {"service_ms": 60_000}
-AT_ONCE = Retries(rounds=1)
 
 
 @pytest.fixture
@@ -167,16 +164,6 @@ def test_a_draining_node_loses_its_clients_and_gets_them_back(nodes):
         await until(is_back)
 
     with_client(nodes, check, "a", "b", links=[])
-
-
-def test_a_client_of_one_draining_node_is_refused(nodes):
-    async def check(client, federation):
-        await federation["a"].send("POST", "/admin/drain")
-        with pytest.raises(Refused) as error:
-            await client.run(None)
-        assert (error.value.reason, error.value.retry_after_s) == ("draining", None)
-
-    with_client(nodes, check, retries=AT_ONCE)
 
 
 def test_a_stopped_node_costs_its_clients_no_error(nodes):
