@@ -1,19 +1,10 @@
-"""The numbers that documents state, and those that the code goes by: how much there may be of what,
-and how long is waited. Who runs a node at night goes by the page.
-"""
+"""Limits of two parts that must fit together: else requests are lost, or leases."""
 
 from __future__ import annotations
 
 from spillover.client import calls, session
 from spillover.live.leases.renewal import guard, settings, supervisor
-from spillover.live.queue import (
-    client_wire as queue_client_wire,
-)
-
-
-def s(*times_s):
-    """As `5 s`, or `0.1 s, up to 5 s`."""
-    return ", up to ".join(f"{one:g} s" for one in times_s)
+from spillover.live.queue import client_wire as queue_client_wire
 
 
 def test_a_client_closes_connections_before_servers_do_and_connects_alike():
