@@ -8,7 +8,6 @@ import inspect
 import json
 import logging
 import re
-import time
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -285,24 +284,6 @@ def test_an_answer_that_nobody_reads_is_cut_off():
             writer.transport.abort()
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("connections", [0, 3])
-def test_a_server_that_nobody_keeps_ends_at_once(connections):
-    """Uvicorn waits for a tenth of a second, and as long again where there are connections."""
-
-    async def main():
-        async with serving(sends(start(), part())) as connect, asyncio.timeout(10.0):
-            opened = [await connect() for _ in range(connections)]
-            await until(lambda: len(connect.connections) == connections)
-            began_s = time.monotonic()
-        took_s = time.monotonic() - began_s
-        for _, writer in opened:
-            writer.close()
-            await writer.wait_closed()
-        return took_s
-
-    assert min(asyncio.run(main()) for _ in range(5)) < 0.08
 
 
 def test_at_the_end_what_is_not_answered_in_time_is_cut_off():

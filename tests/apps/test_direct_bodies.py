@@ -9,7 +9,7 @@ import json
 import pytest
 
 from spillover.apps.http import connection
-from spillover.apps.http.connection import DIRECT_BODY_BYTES, DIRECT_WITHIN_S, HttpConnection
+from spillover.apps.http.connection import DIRECT_BODY_BYTES, HttpConnection
 
 
 def with_node(nodes, check):
@@ -76,40 +76,6 @@ def test_a_body_behind_its_head_is_served_without_a_task(nodes, tasks, monkeypat
             assert (status, body["result"]) == (200, {"service_ms": 0.0})
         writer.close()
         assert not tasks
-
-    with_node(nodes, check)
-
-
-@pytest.mark.parametrize("size", [10, DIRECT_BODY_BYTES + 70_000])
-def test_slow_and_large_bodies_get_a_task(nodes, tasks, size):
-    """What comes too late or is too large is read by the app, to the same answer."""
-    content = work(size)
-
-    async def check(node):
-        reader, writer = await connect(node)
-        writer.write(post(content) + content[:-5])
-        await nodes.until(lambda: len(tasks) == 1)
-        writer.write(content[-5:])
-        status, body = await answer_of(reader)
-        assert (status, body["result"]) == (200, {"service_ms": 0.0})
-        writer.close()
-
-    with_node(nodes, check)
-
-
-def test_the_deadline_runs_from_the_head_on(nodes, tasks):
-    """A body that was waited for has used up its deadline, by 504 and the end of the connection."""
-    content = work(10)
-
-    async def check(node):
-        reader, writer = await connect(node)
-        deadline_ms = DIRECT_WITHIN_S * 1e3 / 2
-        writer.write(post(content, b"Spillover-Deadline-Ms: %d" % deadline_ms) + content[:-5])
-        status, body = await answer_of(reader)
-        assert (status, body["reason"]) == (504, "deadline_exceeded")
-        assert await reader.read() == b""
-        writer.close()
-        assert node.machine.ledger.home["accepted"] == 0
 
     with_node(nodes, check)
 

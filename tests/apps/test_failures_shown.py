@@ -7,7 +7,6 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from spillover.apps.node import hot_paths
 from spillover.apps.node.views import NodeState
@@ -44,17 +43,6 @@ async def in_front_of_a_service(nodes, **fields):
         service.close()
 
 
-async def samples(node, name):
-    """Values of a metric, by its labels besides the cluster's."""
-    response = await node.client.request("GET", "/metrics", timeout_s=5)
-    families = {f.name: f for f in text_string_to_metric_families(response.body.decode())}
-    return {
-        tuple(value for label, value in sample.labels.items() if label != "cluster"): sample.value
-        for sample in families[name].samples
-        if not sample.name.endswith("_created")
-    }
-
-
 def test_every_end_is_counted_and_recent_ones_apart(nodes):
     """Of all time, and within the window with the times of what was done."""
 
@@ -74,24 +62,6 @@ def test_every_end_is_counted_and_recent_ones_apart(nodes):
             assert [recent[end] for end in ("done", *ENDS[1:])] == [3, 1, 0, 1, 1]
             assert recent["window_s"] == 10
             assert 0.0 < recent["p50_ms"] <= recent["p99_ms"]
-
-    nodes.run(main)
-
-
-def test_a_cluster_that_works_is_well(nodes):
-    """In `/state`, in what Prometheus gets, and for whoever asks whether it is ready."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            node = federation["a"]
-            await node.post({"service_ms": 1})
-            _, state = await node.get("/state")
-            assert (state["degraded"], state["health"]) == (False, "well")
-            assert state["failed_share"] == 0.0
-            assert state["neighbors"][0]["degraded"] is False
-            assert await samples(node, "spillover_degraded") == {(): 0.0}
-            assert await samples(node, "spillover_failed_share") == {(): 0.0}
-            assert await node.get("/readyz") == (200, {"status": "ready", "health": "well"})
 
     nodes.run(main)
 

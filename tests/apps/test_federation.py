@@ -15,6 +15,8 @@ from spillover.apps.node import federation as wave
 from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.protocol import SPOKEN
 
+TRIES = 10
+
 
 async def awake(federation):
     """What a node makes when it is first asked is no part of what a question takes."""
@@ -31,14 +33,15 @@ async def shown(federation, cluster="a"):
     return told["clusters"], told["links"], took_s
 
 
-async def shown_within(limit_s, federation, cluster="a", before=lambda: None):
-    """The first of five looks that took no longer, each after `before()`. A busy machine only makes
-    one longer."""
-    for _ in range(5):
+async def shown_within(limit_s, federation, expected, cluster="a", before=lambda: None):
+    """The first of some looks that took no longer and has reached those, each after `before()`. A
+    busy machine makes a look longer, or a node too late for it."""
+    for _ in range(TRIES):
         before()
         *told, took_s = await shown(federation, cluster)
-        if took_s < limit_s:
+        if took_s < limit_s and reached(told[0]) == expected:
             break
+    assert reached(told[0]) == expected
     assert took_s < limit_s
     return *told, took_s
 
@@ -72,9 +75,8 @@ def test_every_cluster_is_shown_from_every_other(nodes):
         async with nodes.Federation(topology) as federation:
             await awake(federation)
             for cluster in "abcde":
-                clusters, told, _ = await shown_within(0.9, federation, cluster)
+                clusters, told, _ = await shown_within(0.9, federation, set("abcde"), cluster)
                 assert list(clusters) == ["a", "b", "c", "d", "e"]
-                assert reached(clusters) == {"a", "b", "c", "d", "e"}
                 for name, state in clusters.items():
                     assert state["cluster"] == name
                     assert state.keys() == (await federation[name].get("/state"))[1].keys()
@@ -94,8 +96,7 @@ def test_a_cluster_that_is_gone(nodes):
         async with nodes.Federation(topology, absent=("x",)) as federation:
             await awake(federation)
             await federation.stop("b")
-            clusters, _, _ = await shown_within(0.9, federation)
-            assert reached(clusters) == {"a", "c", "d"}
+            clusters, _, _ = await shown_within(0.9, federation, set("acd"))
             assert clusters["x"] == {"unreachable": True, "last_seen_s": None}
             assert 0.0 <= clusters["b"].pop("last_seen_s") < 5.0
             assert clusters["b"] == {"unreachable": True}
@@ -120,8 +121,7 @@ def test_a_frozen_cluster_takes_no_other_along(nodes, frozen):
             await awake(federation)
             for cluster in "ac":
                 await redirect(federation[cluster], "f", frozen)
-            clusters, _, _ = await shown_within(0.6, federation)
-            assert reached(clusters) == {"a", "b", "c"}
+            await shown_within(0.6, federation, set("abc"))
 
             def is_known(known):
                 for cluster in "ac":
@@ -129,8 +129,8 @@ def test_a_frozen_cluster_takes_no_other_along(nodes, frozen):
                     neighbors.by_handle[neighbors.index["f"]].known = known
 
             # As they are in the first second.
-            clusters, _, new_s = await shown_within(1.1, federation, before=partial(is_known, True))
-            assert reached(clusters) == {"a", "b", "c"}
+            before = partial(is_known, True)
+            _, _, new_s = await shown_within(1.1, federation, set("abc"), before=before)
             assert new_s > 0.8
             is_known(False)
 

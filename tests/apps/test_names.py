@@ -82,21 +82,6 @@ def test_another_request_under_the_same_name_is_a_conflict(nodes):
     with_nodes(nodes, check)
 
 
-def test_whoever_comes_while_it_runs_waits_for_the_same_answer(nodes):
-    """A hundred at once: one runs, all are answered alike."""
-
-    async def check(federation):
-        node = federation["a"]
-        posts = [node.post({"service_ms": 20}, headers=keyed("k")) for _ in range(100)]
-        responses = await asyncio.gather(*posts)
-        assert {r.status for r in responses} == {200}
-        assert len({bytes(r.body) for r in responses}) == 1
-        assert sum(b"spillover-replayed" in dict(r.headers) for r in responses) == 99
-        assert starts(node) == 1
-
-    with_nodes(nodes, check)
-
-
 def test_who_joins_waits_no_longer_than_its_own_deadline(nodes):
     """The work goes on for the first."""
 
@@ -156,39 +141,6 @@ def test_the_ways_a_request_can_end_are_remembered(nodes):
         assert (status, again, headers[b"spillover-replayed"]) == (409, told, b"true")
 
     with_nodes(nodes, check)
-
-
-def test_refusals_are_not_remembered(nodes):
-    """The same name may try again, and then runs."""
-
-    async def check(federation):
-        node = federation["a"]
-        blocker = node.post(LONG, headers=keyed("blocker"))
-        await nodes.until(lambda: node.machine.servers.busy)
-        status, headers, problem = await node.send("POST", "/requests", body(1), keyed("k"))
-        assert (status, problem["reason"]) == (429, "queue_full")
-        assert int(headers[b"retry-after"]) >= 1
-        assert await state_of(node, "k") == "unknown_request"
-        assert (await node.send("DELETE", "/requests/blocker"))[2]["state"] == "cancelled"
-        assert (await blocker).status == 409
-        assert (await node.send("POST", "/requests", body(1), keyed("k")))[0] == 200
-
-    with_nodes(nodes, check, clusters={"a": {"queue_limit": 0}})
-
-
-@pytest.mark.parametrize("fields", [{"result_limit": 2}, {"result_ttl_s": 0.05}])
-def test_answers_are_kept_in_a_window(nodes, fields):
-    """Of number and of time; what has left it is unknown, and its name free again."""
-
-    async def check(federation):
-        node = federation["a"]
-        for name in ("k0", "k1", "k2"):
-            await node.send("POST", "/requests", body(1), keyed(name))
-        await until_state(nodes, node, "k0", "unknown_request")
-        status, headers, _ = await node.send("POST", "/requests", body(2), keyed("k0"))
-        assert (status, b"spillover-replayed" in headers) == (200, False)
-
-    with_nodes(nodes, check, **fields)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -86,21 +86,6 @@ def test_what_a_neighbor_has_told_and_been_given_stands_at_its_name():
     assert set(c["came_back"].values()) == {0}
 
 
-@pytest.mark.parametrize("change", [{"delay_s": 0.0}, {"loss": 0.5}, {"cut": True}])
-def test_a_link_that_somebody_has_changed_is_shown(change):
-    """Whichever of the three it is; what is as the topology has it again is no change."""
-
-    def tell(shell, **changes):
-        shell.neighborhood.emulated[shell.machine.neighbors.index["c"]].set_faults(**changes)
-
-    _, changed = state_of(lambda shell: tell(shell, **change)).neighbors
-    expected = {"delay_ms": 12.5, "loss": 0.0, "cut": False}
-    expected |= {"delay_ms": 0.0} if "delay_s" in change else change
-    assert changed.link.model_dump() == expected
-    _, same = state_of(lambda shell: tell(shell, delay_s=0.0125, loss=0.0, cut=False)).neighbors
-    assert same.link is None
-
-
 def told(**fields):
     """A cluster of which each number differs."""
     neighbor = {

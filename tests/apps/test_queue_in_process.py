@@ -95,19 +95,6 @@ def test_consumers_reach_it_where_it_was_told_that_they_do() -> None:
     asyncio.run(main())
 
 
-def test_at_sigterm_it_waits_for_acknowledgements_as_long_as_it_was_told() -> None:
-    async def main() -> None:
-        async with running(drain_timeout_s=0.2) as one:
-            await one.ask("put", b"x")
-            await one.ask("take")
-            begun_s = time.monotonic()
-            signal.raise_signal(signal.SIGTERM)
-            await asyncio.wait_for(one.serving, LIMIT_S)
-            assert time.monotonic() - begun_s >= 0.2
-
-    asyncio.run(main())
-
-
 def test_each_answer_of_one_that_drains_is_the_last_of_its_connection() -> None:
     """And who asks nothing is let go of."""
 

@@ -75,16 +75,6 @@ def test_an_object_elsewhere_is_pointed_to_and_fetched_once() -> None:
         until(lambda: second.state["acknowledged"] == 1)
 
 
-def test_a_probe_that_waits_elsewhere_is_found_by_an_object() -> None:
-    with producers(3) as (first, _, third), ThreadPoolExecutor() as pool:
-        taking = pool.submit(first.take, access={"p3": 1.0}, max_hops=2)
-        until(lambda: third.state["parked"] == 1)
-        assert third.put(b"late").status == 201
-        body, base, grant = fetched(taking.result())
-        assert (body, base) == (b"late", third.url)
-        assert third.tell(grant, "ack").status == 204
-
-
 def test_a_grant_ends_with_the_visibility_time_and_is_extended() -> None:
     with producers(visibility_s=0.3) as (one,):
         one.put(b"x")
@@ -211,22 +201,6 @@ def test_a_producer_that_waits_is_not_read_and_then_is(producer: Producer) -> No
             sent += line.send(part[: size - sent])
         assert line.recv(12) == b"HTTP/1.1 201"
         assert producer.state["memory_bytes"] == 1 + size
-
-
-def test_memory_is_bounded_by_bytes_too() -> None:
-    limits = {"unacked": 11, "dead": 12, "deliveries": 13, "waiting": 14}
-    bounds = {"buffers": 100, "held_limit_bytes": 250_000}
-    settings = {"unacked_limit": 11, "dead_limit": 12, "deliveries_max": 13, "waiting_limit": 14}
-    times = {"visibility_s": 21.0, "probe_expiry_s": 22.0}
-    with producers(**bounds, **settings, **times) as (one,):
-        answers = [one.put(b"x" * 100_000, deadline_ms=200).status for _ in range(3)]
-        assert answers == [201, 201, 429]
-        told = {**limits, **bounds, "object_limit_bytes": OBJECT_LIMIT_BYTES}
-        state = one.state
-        assert state["limits"] == told
-        assert (state["visibility_ms"], state["probe_expiry_ms"]) == (21_000.0, 22_000.0)
-        one.tell(one.take().headers["spillover-grant"], "ack")
-        assert one.put(b"x" * 100_000).status == 201
 
 
 def test_large_objects_in_a_store_take_no_memory(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spillover.apps.node import intake
 from spillover.apps.node.intake import LARGE_BYTES, RequestBody, read_body
+from support.few import examples
 
 decode = msgspec.json.Decoder(RequestBody).decode
 
@@ -61,6 +62,7 @@ def bodies(draw):
     return body
 
 
+@settings(max_examples=examples(30))
 @given(bodies())
 @example(b'{"payload":["' + LONG.encode() + b'",NaN]}')
 @example(b'{"payload":["' + LONG.encode() + b'",-Infinity]}')

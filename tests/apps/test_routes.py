@@ -99,34 +99,6 @@ def test_decisions_are_explained(nodes):
     with_pair(nodes, check)
 
 
-def test_what_came_too_late_to_be_decided_about_is_explained_too(nodes):
-    """It was accepted and has ended: there is a story, if no decision."""
-
-    async def check(node):
-        late = [(b"Spillover-Deadline-Ms", b"0")]
-        assert (await node.post(1, headers=late, id="late")).status == 504
-        status, told = await node.get("/explain/late")
-        assert (status, told["id"], told["decisions"]) == (200, "late", [])
-        (record,) = told["story"]
-        assert (record["event"], record["outcome"]) == ("ended", "expired")
-
-    with_pair(nodes, check)
-
-
-def test_a_refusal_is_explained_with_its_reason(nodes):
-    """Also by a node that drains and that no neighbor helps."""
-
-    async def check(node):
-        await node.send("PUT", "/admin/policy", b'{"policy": "isolated"}')
-        await node.send("POST", "/admin/drain")
-        assert (await node.post(1, id="refused")).status == 503
-        status, told = await node.get("/explain/refused")
-        (decision,) = told["decisions"]
-        assert (status, decision["outcome"], decision["reason"]) == (200, "refused", "draining")
-
-    with_pair(nodes, check)
-
-
 def test_metrics_tell_every_signal(nodes):
     """Prometheus can read them, each has the label `cluster`, and rates begin at zero."""
 

@@ -80,39 +80,6 @@ def test_what_failed_runs_again_and_what_is_done_does_not(nodes, flaky):
     with_node(nodes, check)
 
 
-def test_another_body_is_a_conflict_after_a_failure_too(nodes, flaky):
-    """The name stays with what it was given to, for as long as it is remembered."""
-
-    async def check(node):
-        assert (await node.post(1, headers=keyed())).status == 502
-        status, _, problem = await node.send("POST", "/requests", body(2), keyed())
-        assert (status, problem["reason"]) == (409, "conflict")
-        assert flaky.runs == 1
-
-    with_node(nodes, check)
-
-
-def test_repeats_after_a_failure_run_once_at_a_time(nodes, flaky):
-    """The first runs; the others wait for it and get what it gets, a failure too."""
-
-    async def check(node):
-        assert (await node.post(1, headers=keyed())).status == 502
-        for works in (False, True):
-            flaky.works = works
-            flaky.held = asyncio.Event()
-            runs = flaky.runs
-            posts = [node.post(1, headers=keyed()) for _ in range(20)]
-            await nodes.until(lambda: len(waiters(node)) == 20 and node.machine.servers.busy)
-            flaky.held.set()
-            responses = await asyncio.gather(*posts)
-            assert {r.status for r in responses} == {200 if works else 502}
-            assert len({bytes(r.body) for r in responses}) == 1
-            assert sum(b"spillover-replayed" in r.headers for r in responses) == 19
-            assert flaky.runs == runs + 1
-
-    with_node(nodes, check)
-
-
 def test_too_many_who_wait_for_the_same_run(nodes, flaky, monkeypatch):
     """One more is refused, and is not run either."""
     monkeypatch.setattr(waiters_module, "WAITERS_MAX", 3)
@@ -134,28 +101,3 @@ def test_too_many_who_wait_for_the_same_run(nodes, flaky, monkeypatch):
 
 def waiters(node):
     return node.shell.requests.waiters.of(node.shell.requests.home.find("k").ref)
-
-
-def test_a_repeat_that_is_refused_changes_nothing(nodes, flaky):
-    """The failure can still be asked for, and the next repeat runs."""
-
-    async def check(node):
-        assert (await node.post(1, headers=keyed())).status == 502
-        await nodes.until(lambda: not node.machine.servers.busy)  # it has cooled
-        flaky.held = asyncio.Event()
-        other = node.post(1, headers=[(b"Idempotency-Key", b"other")])
-        await nodes.until(lambda: node.machine.servers.busy)
-        status, _, problem = await node.send("POST", "/requests", body(1), keyed())
-        assert (status, problem["reason"]) == (429, "queue_full")
-        status, shown = await node.get("/requests/k")
-        assert (status, shown["state"]) == (200, "failed")
-        status, _, problem = await node.send("POST", "/requests", body(2), keyed())
-        assert (status, problem["reason"]) == (409, "conflict")
-        status, _, shown = await node.send("DELETE", "/requests/k")
-        assert (status, shown["state"]) == (200, "failed"), "what has ended stays as it ended"
-        flaky.works = True
-        flaky.held.set()
-        assert (await other).status == 200
-        assert (await node.post(1, headers=keyed())).status == 200
-
-    with_node(nodes, check, limit=0)

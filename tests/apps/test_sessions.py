@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from spillover.client import AsyncSpillover
-from spillover_loadgen.clients_driver import ClientsLoad, Crowd, run
+from spillover_loadgen.clients_driver import ClientsLoad, Crowd
 
 
 def load_of(urls, clients, **fields):
@@ -179,24 +179,5 @@ def test_a_client_that_follows_outlives_the_node_that_it_was_given(nodes):
                 await nodes.until(lambda: spillover.nodes.current != topology.clusters[0].url)
                 counts = [await connected(node) for node in federation.nodes.values()]
                 assert sum(counts) == 1
-
-    nodes.run(main)
-
-
-def test_clients_begin_where_they_are_told_one_after_the_other(nodes):
-    """Slowly enough that no node puts one off; whoever looks on sees them come."""
-
-    async def main():
-        topology = nodes.topology_of("a", "b", clusters={}, client_connects_burst=8)
-        async with nodes.Federation(topology) as federation:
-            a, b = (node.url for node in federation.nodes.values())
-            fields = {"starts": (a, b, b) * 10, "connect_over_s": 1.0}
-            looks, stop = [], asyncio.Event()
-            running = asyncio.create_task(run(load_of([a, b], 30, **fields), stop, looks.append))
-            await nodes.until(lambda: looks and looks[-1]["clients"] == {"a": 10, "b": 20})
-            assert any(0 < sum(look["clients"].values()) < 30 for look in looks)
-            stop.set()
-            result = await running
-            assert (result["put_off"], result["moved"], result["connects"]) == (0, 0, 30)
 
     nodes.run(main)

@@ -20,7 +20,6 @@ from support.federation import turn, until
 from support.passed_requests import get
 from support.scripted_server import answer, scripted
 from support.typed_sites import linked, unlike
-from support.waiting import slack
 
 TRACE_ID, CLIENTS = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 STATE = "vendor=x1,other=y"
@@ -153,36 +152,6 @@ def test_one_trace_over_two_sites(collector):
         (_, told) = service.seen[0]
         assert told["traceparent"] == f"00-{TRACE_ID}-{call.id}-01"
         assert told["tracestate"] == STATE
-
-    federation.run(main)
-
-
-def test_what_waits_has_been_in_the_queue(collector):
-    """The second of two on one server; its span of the queue lasts as long as it waited, and those
-    of emulated servers call nobody."""
-
-    async def main():
-        async with sites("a", clusters={"a": {"service_ms": 60.0}}) as nodes:
-            first = nodes["a"].post(1)
-            second = await nodes["a"].post(2, headers=TRACED)
-            assert (await first).status == second.status == 200
-            await until(lambda: len(collector.spans) == 5)
-            counts = nodes["a"].shell.metrics.spans
-            await until(lambda: counts["sent"] == 5)
-            told = await nodes["a"].client.request("GET", "/metrics", timeout_s=5.0)
-            for end, count in counts.items():
-                line = f'spillover_spans_total{{cluster="a",outcome="{end}"}} {count}.0\n'
-                assert line.encode() in told.body
-        home, queue, run = collector.of(TRACE_ID)
-        assert (queue.name, queue.kind, queue.parent_id) == ("queue", "INTERNAL", home.id)
-        assert (run.name, run.kind, run.parent_id) == ("run", "INTERNAL", home.id)
-        assert queue.lasted_ms + run.lasted_ms == pytest.approx(home.lasted_ms, abs=1.0)
-        assert queue.ended_ns == run.began_ns
-        assert 55.0 < run.lasted_ms < 65.0 * slack()
-        assert [name for name, _ in home.events] == ["decided"]
-        (alone,) = {span.trace_id for span in collector.spans} - {TRACE_ID}
-        assert [span.name for span in collector.of(alone)] == ["POST /requests", "run"]
-        assert collector.of(alone)[0].parent_id == ""
 
     federation.run(main)
 

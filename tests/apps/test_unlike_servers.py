@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
 from spillover.model.signals import tokens as signals
 from spillover.model.signals.signal import Signal
 from spillover.model.unlike_servers import JobType, Server, ServerClass
@@ -71,57 +70,6 @@ def total(tokens, name):
 
 
 # --- jobs ---------------------------------------------------------------------------------------
-
-
-def test_a_server_is_shared_as_theory_has_it(nodes, monkeypatch):
-    """Jobs come one after the other to one server of rate 2. From when each came, and how much it
-    is to do, theory says when each ends: within a few milliseconds that is so."""
-    came = []
-    start = SharingSleepWorkers.start
-
-    def watch(self, command):
-        came.append((command.at_s, json.loads(bytes(command.request.work))["service_ms"] / 1e3))
-        start(self, command)
-
-    monkeypatch.setattr(SharingSleepWorkers, "start", watch)
-    fields = {
-        "servers": (Server(id="one", rate=2.0),),
-        "classes": (ServerClass(id="c", servers=("one",), tokens=8),),
-        "types": (),
-    }
-
-    async def check(node):
-        sent = []
-        for service_ms in (120, 60, 200, 30, 90):
-            sent.append(asyncio.ensure_future(node.post({"service_ms": service_ms})))
-            await nodes.turn(0.02)
-        answers = [json.loads((await one).body) for one in sent]
-        ends_s = ends_of(came, rate=2.0)
-        for answer, (at_s, _), end_s in zip(answers, came, ends_s, strict=True):
-            assert answer["timing_ms"]["queued"] == 0.0
-            assert answer["timing_ms"]["service"] == pytest.approx((end_s - at_s) * 1e3, abs=3.0)
-
-    with_pool(nodes, check, **fields)
-
-
-def ends_of(jobs, rate):
-    """When jobs (arrival, work), in order, end under processor sharing: from event to event."""
-    left, ends, now_s, coming = {}, {}, jobs[0][0], list(enumerate(jobs))
-    while coming or left:
-        next_s = coming[0][1][0] if coming else float("inf")
-        first_s = now_s + min(left.values(), default=float("inf")) * len(left) / rate
-        until_s = min(next_s, first_s)
-        for one in left:
-            left[one] -= (until_s - now_s) * rate / len(left)
-        now_s = until_s
-        if first_s <= next_s:
-            one = min(left, key=left.get)
-            ends[one] = now_s
-            del left[one]
-        else:
-            index, (_, work) = coming.pop(0)
-            left[index] = work
-    return [ends[index] for index in range(len(jobs))]
 
 
 def test_a_type_takes_only_tokens_of_its_classes_and_is_refused_without_one(nodes):
@@ -213,31 +161,6 @@ def test_what_was_given_is_explained(nodes):
         assert told["available_ms"] >= 0.0
 
     with_pool(nodes, check)
-
-
-def test_a_token_comes_back_once_whatever_becomes_of_its_job(nodes):
-    """Done, too late, cancelled, given up by its client, failed in its handler."""
-
-    async def check(node):
-        cancelled = node.post({"service_ms": LONG_MS}, type="t2", id="one")
-        left = node.post({"service_ms": LONG_MS}, type="t2")
-        await running(nodes, node, 2)
-        too_late = node.post({"service_ms": LONG_MS}, type="t1", headers=deadline(50))
-        left.cancel()
-        await node.send("DELETE", "/requests/one")
-        assert (await too_late).status == 504
-        assert (await cancelled).status == 409
-        assert (await node.post({"service_ms": 1}, type="t1")).status == 200
-        await running(nodes, node, 0)
-        tokens = await tokens_of(node)
-        assert (total(tokens, "available"), total(tokens, "held")) == (18, 0)
-        assert node.ledger.home["cancelled"] == 2
-
-    with_pool(nodes, check)
-
-
-def deadline(in_ms):
-    return [(b"spillover-deadline-ms", b"%d" % in_ms)]
 
 
 # --- what operators change ------------------------------------------------------------------------

@@ -98,25 +98,6 @@ def test_the_query_says_how_long_whatever_is_preferred(nodes):
     with_node(nodes, check)
 
 
-def test_what_has_ended_is_told_at_once(nodes):
-    """However long one would wait; what failed too."""
-
-    async def check(node):
-        assert (await node.post({"service_ms": 1}, id="k")).status == 200
-        headers = [(b"Prefer", b"wait=60")]
-        status, sent, shown = await lookup(node, headers=headers)
-        assert (status, shown["state"]) == (200, "done")
-        assert sent[b"preference-applied"] == b"wait=60"
-        late = [(b"Spillover-Deadline-Ms", b"1")]
-        await node.send("POST", "/requests", body(LONG, id="late"), late)
-        status, _, shown = await lookup(node, "/requests/late?wait_ms=60000")
-        assert (status, shown["state"]) == (200, "expired")
-        status, _, problem = await lookup(node, "/requests/nobody?wait_ms=60000")
-        assert (status, problem["reason"], problem["id"]) == (404, "unknown_request", "nobody")
-
-    with_node(nodes, check)
-
-
 @pytest.mark.parametrize(
     "query",
     [

@@ -15,6 +15,7 @@ from support.passed_requests import post
 from support.proxy_doors import doors
 
 REQUESTS = 100
+TRIES = 3
 RARE_REPORTS = {"gossip_period_ms": 1000.0}
 """They are none of the way."""
 
@@ -34,16 +35,20 @@ class Asker(asyncio.Protocol):
     def ask(self, times):
         self.left = times
         self.bodies = []
+        self.came = b""
         self.done = asyncio.get_running_loop().create_future()
         self.transport.write(self.raw)
         return self.done
 
     def data_received(self, data):
-        head, _, body = data.partition(b"\r\n\r\n")
-        came_whole = b"content-length: %d" % len(body) in head.lower()  # and in one piece
-        if not (came_whole and head.startswith(b"HTTP/1.1 200 ")):
-            self.done.set_exception(AssertionError(data))
+        self.came += data
+        head, _, body = self.came.partition(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200 "[: len(head)]):
+            self.done.set_exception(AssertionError(self.came))
             return
+        if b"content-length: %d\r" % len(body) not in head.lower() + b"\r":
+            return  # not all of it yet
+        self.came = b""
         self.bodies.append(body)
         self.left -= 1
         if self.left:
@@ -54,15 +59,19 @@ class Asker(asyncio.Protocol):
 
 async def counted_way(port, raw):
     """The calls of one request, by file and function: what happens at each of them; and the bodies
-    of the answers. What has to be learned of clients and neighbors is known by then."""
+    of the answers. What has to be learned of clients and neighbors is known by then. The fewest of
+    some tries: on a busy machine timers ring between any two requests."""
     loop = asyncio.get_running_loop()
     transport, asker = await loop.create_connection(lambda: Asker(raw), "127.0.0.1", port)
     await asker.ask(REQUESTS)
-    with counted_calls() as counts:
-        bodies = await asker.ask(REQUESTS)
+    ways, bodies = [], []
+    for _ in range(TRIES):
+        with counted_calls() as counts:
+            bodies += await asker.ask(REQUESTS)
+        way = {where: round(n / REQUESTS) for where, n in counts.items() if n >= REQUESTS // 2}
+        ways.append(way)
     transport.close()
-    way = {where: round(n / REQUESTS) for where, n in counts.items() if n >= REQUESTS // 2}
-    return way, bodies
+    return min(ways, key=lambda way: sum(way.values())), bodies
 
 
 @asynccontextmanager
@@ -102,7 +111,7 @@ async def passed():
         await until(lambda: here["a"].may_send_to("b"))
         before = here["b"].ledger.foreign["answered"]
         way, _ = await counted_way(here.ports["a"], post(b"Content-Length: 5"))
-        assert here["b"].ledger.foreign["answered"] == before + 2 * REQUESTS
+        assert here["b"].ledger.foreign["answered"] == before + (1 + TRIES) * REQUESTS
     return way
 
 

@@ -49,16 +49,6 @@ def test_the_object(file, capsys):
     }
 
 
-def test_load_scales_the_types(file, capsys):
-    """And without it the rates are those of the file."""
-    plain = ask(capsys, "--pool", str(file))
-    assert ask(capsys, "--pool", str(file), "--load", "1")["occupancy"] == pytest.approx(
-        plain["occupancy"], rel=1e-14
-    )
-    half = ask(capsys, "--pool", str(file), "--load", "0.5")
-    assert half["occupancy"] == pytest.approx(0.5 * (1 - half["blocking"]["average"]), rel=1e-12)
-
-
 @pytest.mark.parametrize(
     ("policy", "blocking"),
     [

@@ -319,15 +319,6 @@ def test_a_port_in_use(lease_run):
     assert f"--bind: expected an address that can be bound, got {place}" in told
 
 
-def test_another_count_than_the_groups(lease_run):
-    """The group is as its first member has it."""
-    lease_run().line("acquired")
-    told = refused(lease_run({"--node": "b", "--partitions": "5"}))
-    assert f"partitions: expected {PARTITIONS}, as the group has it, got 5" in told
-    told = refused(lease_run({"--node": "b", "--rule": "blog"}))
-    assert "rule: expected guarded, as the group has it, got blog" in told
-
-
 def test_no_redis_is_waited_for_visibly(lease_run, redis_servers, tmp_path):
     """An event line and a state that say so; when Redis comes, it joins."""
     with redis_servers.running(tmp_path) as server:

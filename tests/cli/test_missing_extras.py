@@ -39,23 +39,17 @@ TLS = ("--tls-cert", "a.crt", "--tls-key", "a.key", "--tls-ca", "ca.crt")
 
 NEEDING = {
     "demo": ("matplotlib", "report", ("demo", "--quick")),
-    "lease demo pages": ("jinja2", "leases", ("lease", "demo", "--quick")),
-    "reproduce pages": ("jinja2", "report", ("reproduce", "--out", "figures")),
-    "lease demo": ("redis", "leases", ("lease", "demo", "--quick")),
     "lease run": ("redis", "leases", ("lease", "run", "--redis", "redis://127.0.0.1", *MEMBER)),
     "bench node": ("aiohttp", "bench", ("bench", "node", "--quick")),
     "fast engine": ("numba", "sim", ("sim", "overflow", *BURSTS, "--engine", "fast")),
     "plot": ("matplotlib", "report", ("sim", "overflow", *BURSTS, "--plot", "x.png")),
     "plan": ("numba", "sim", ("plan", *BURSTS, "--p99-ms", "50")),
     "plan tokens": ("numpy", "sim", ("plan", "tokens", "--pool", "comte8")),
-    "sim tokens": ("numpy", "sim", ("sim", "tokens", "--pool", "comte8", "--jobs", "10")),
     "exact tokens": ("numpy", "sim", ("exact", "tokens", "--pool", "comte8")),
     "sim probing": ("numba", "sim", ("sim", "probing", *PROBING)),
-    "reproduce": ("matplotlib", "report", ("reproduce", "--out", "figures")),
     "tls": ("cryptography", "tls", ("tls", "init", "--topology", "ring5")),
     "up tls": ("cryptography", "tls", ("up", "--tls")),
     "compose tls": ("cryptography", "tls", ("topology", "compose", "ring5", "--tls")),
-    "bench tls": ("cryptography", "tls", ("bench", "node", "--quick")),
     "queue tls": ("cryptography", "tls", ("queue", "--id", "p1", *TLS)),
     "node tls": ("cryptography", "tls", ("node", "--topology", "tls.yaml", "--cluster", "a", *TLS)),
     "otel": (

@@ -69,35 +69,6 @@ def test_a_service_for_every_cluster(name, tmp_path, capsys):
     assert [Path(file).is_file() for file in told["files"]] == [True] * len(told["files"])
 
 
-def test_what_stands_beside_the_clusters(tmp_path):
-    """Redis, Prometheus and Grafana always; load and lease members only when asked for."""
-    write(tmp_path / "compose.yaml", "ring5")
-    services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
-    profiles = {name: service.get("profiles") for name, service in services.items()}
-    assert {name for name, found in profiles.items() if found == ["load"]} == {"load"}
-    members = {"lease-1", "lease-2", "lease-3"}
-    assert {name for name, found in profiles.items() if found == ["leases"]} == members
-    doors = {"door-1", "door-2", "service-1", "service-2"}
-    assert {name for name, found in profiles.items() if found == ["proxy"]} == doors
-    always = {name for name, found in profiles.items() if found is None}
-    assert always == {f"node-{c}" for c in "abcde"} | {"redis", "prometheus", "grafana"}
-    for service in services.values():
-        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
-        assert service["cpus"] > 0
-        assert service["mem_limit"]
-
-
-def test_old_and_new_compose_take_the_file(tmp_path):
-    """Nothing at the top that docker-compose 1.29 refuses, or that v2 warns of."""
-    write(tmp_path / "compose.yaml", "ring5")
-    compose = yaml.safe_load((tmp_path / "compose.yaml").read_text())
-    assert {key for key in compose if not key.startswith("x-")} == {
-        *("services", "networks", "volumes"),
-    }
-    build = [name for name, service in compose["services"].items() if "build" in service]
-    assert build == ["node-a"]
-
-
 def test_a_container_is_given_longer_than_a_node_drains(tmp_path):
     """Else the engine kills what the node would have finished."""
     write(tmp_path / "compose.yaml", "ring5")

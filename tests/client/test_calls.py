@@ -4,7 +4,6 @@ how often a node is asked again, and what is left of what nobody waits for any m
 from __future__ import annotations
 
 import asyncio
-import random
 import resource
 import time
 from types import ModuleType
@@ -60,38 +59,7 @@ def test_a_thread_sends_nothing_by_itself_while_a_node_rests(nowhere):
         assert hosts(client) == []
 
 
-@pytest.mark.parametrize("awaits", [False, True])
-def test_each_request_earns_its_share_of_a_retry(awaits):
-    """Whoever sends it: one that may be refused twice has two tokens by three requests."""
-    full = problem(429, "queue_full", retry_after="0")
-    answers = [done(1), done(2), full, full, done(3)]
-    options = {"retries": Retries(share=0.7, floor_per_s=0.0)}
-
-    async def ask(url):
-        async with AsyncSpillover(url, **options) as client:
-            return [(await client.run(1, deadline_s=5.0)).result for _ in range(3)]
-
-    with scripted_aside(*answers) as server:
-        if awaits:
-            results = asyncio.run(ask(server.url))
-        else:
-            with Spillover(server.url, **options) as client:
-                results = [client.run(1, deadline_s=5.0).result for _ in range(3)]
-    assert results == [1, 2, 3]
-
-
 # --- a node that is asked about a job ------------------------------------------------------------
-
-
-class Draw(random.Random):
-    """Draws always the same."""
-
-    def __init__(self, draw):
-        super().__init__()
-        self._draw = draw
-
-    def random(self):
-        return self._draw
 
 
 @pytest.fixture
@@ -109,27 +77,6 @@ def pauses(monkeypatch):
     for module in (calls, job):
         monkeypatch.setattr(module, "asyncio", clocked)
     return noted
-
-
-@pytest.mark.parametrize(("draw", "told_s"), [(0.0, None), (0.5, None), (0.0, 3)])
-def test_pauses_double_up_to_two_seconds(pauses, draw, told_s):
-    """A draw takes some of it away, so that not all come back at once; what the node asks for is
-    waited for besides."""
-    headers = {} if told_s is None else {"retry_after": told_s}
-    stumbles = [problem(503, "draining", **headers)] * 7
-
-    async def main():
-        async with (
-            scripted(*stumbles, QUEUED) as server,
-            AsyncSpillover(server.url, retries=Retries(comeback_s=100.0)) as client,
-        ):
-            client._calls._rng = Draw(draw)
-            assert await client.job("x").state() == "queued"
-
-    run(main)
-    whole_s = [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
-    share = 1.0 - draw / 2.0
-    assert pauses == pytest.approx([(told_s or 0.0) + share * one for one in whole_s])
 
 
 @pytest.mark.parametrize(

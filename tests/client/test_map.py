@@ -10,7 +10,7 @@ import pytest
 from spillover.client import AsyncSpillover, InputError
 from spillover.client.mapping import Window
 from spillover.model.errors import Cancelled
-from support.loop import turn, until
+from support.loop import until
 
 LONG = {"service_ms": 60_000}
 
@@ -31,28 +31,6 @@ def lasting(*times_ms):
 
 async def results_of(answers):
     return [answer.result["service_ms"] async for answer in answers]
-
-
-def test_answers_come_in_order_or_as_they_are_there(nodes):
-    async def check(client, node):
-        payloads = lasting(120, 60, 1)
-        assert await results_of(client.map(payloads)) == [120, 60, 1]
-        assert await results_of(client.map(payloads, ordered=False)) == [1, 60, 120]
-        assert await results_of(client.map([])) == []
-
-    with_client(nodes, check)
-
-
-def test_no_more_are_under_way_than_may_be(nodes):
-    async def check(client, node):
-        task = asyncio.create_task(results_of(client.map(lasting(*[20] * 12), at_most=3)))
-        most = 0
-        while not task.done():
-            most = max(most, node.ledger.home["running"])
-            await turn()
-        assert (most, node.ledger.home["done"]) == (3, 12)
-
-    with_client(nodes, check)
 
 
 def test_payloads_may_be_awaited_and_endless(nodes):
@@ -99,17 +77,6 @@ def test_the_first_error_ends_it_and_cancels_what_is_under_way(nodes):
         with pytest.raises(InputError, match="payload"):
             await anext(answers)
         await until(lambda: node.ledger.home["cancelled"] == 2)
-
-    with_client(nodes, check)
-
-
-def test_cancelling_it_cancels_what_is_under_way(nodes):
-    async def check(client, node):
-        task = asyncio.create_task(results_of(client.map([LONG] * 5)))
-        await until(lambda: node.ledger.home["running"] == 5)
-        task.cancel()
-        await asyncio.wait([task])
-        await until(lambda: node.ledger.home["cancelled"] == 5)
 
     with_client(nodes, check)
 

@@ -15,16 +15,13 @@ from spillover.client import (
     Expired,
     Failed,
     InputError,
-    Refused,
     Rejected,
-    Retries,
     Unreachable,
 )
 from spillover.handlers import Rejected as HandlerRejected
 from support.loop import turn, until
 
 LONG = {"service_ms": 60_000}
-AT_ONCE = Retries(rounds=1)
 
 
 @pytest.fixture
@@ -153,43 +150,6 @@ def test_the_deadline_ends_what_runs(nodes):
     with_client(nodes, check)
 
 
-def test_a_full_node_sends_its_clients_to_the_next(nodes):
-    async def check(client, federation):
-        job = await client.submit(LONG)
-        answer = await client.run(None)
-        assert (answer.cluster, client.stats.retries) == ("b", 1)
-        await job.cancel()
-        assert (await client.run(None)).cluster == "a"  # it has places again
-
-    full = {"a": {"queue_limit": 0}}
-    with_client(nodes, check, "a", "b", links=[], clusters=full)
-
-
-def test_where_all_are_full_a_client_waits_as_it_is_told_and_then_goes_on(nodes):
-    async def check(client, federation):
-        job = await client.submit({"service_ms": 300})
-        answer = await client.run(None)
-        assert answer.cluster == "a"
-        assert client.stats.retries >= 1
-        assert (await job.result()).cluster == "a"
-
-    with_client(nodes, check, clusters={"a": {"queue_limit": 0}})
-
-
-def test_who_cannot_wait_that_long_is_refused_at_once(nodes):
-    async def check(client, federation):
-        job = await client.submit(LONG)
-        with pytest.raises(Refused, match="has not run; try again in") as error:
-            await client.run(None, deadline_s=0.9)
-        assert error.value.reason == "queue_full"
-        assert error.value.retry_after_s >= 1.0
-        assert error.value.surely_did_not_run
-        assert client.stats.retries == 0
-        await job.cancel()
-
-    with_client(nodes, check, clusters={"a": {"queue_limit": 0}})
-
-
 def test_a_draining_node_loses_its_clients_and_gets_them_back(nodes):
     async def check(client, federation):
         await federation["a"].send("POST", "/admin/drain")
@@ -204,16 +164,6 @@ def test_a_draining_node_loses_its_clients_and_gets_them_back(nodes):
         await until(is_back)
 
     with_client(nodes, check, "a", "b", links=[])
-
-
-def test_a_client_of_one_draining_node_is_refused(nodes):
-    async def check(client, federation):
-        await federation["a"].send("POST", "/admin/drain")
-        with pytest.raises(Refused) as error:
-            await client.run(None)
-        assert (error.value.reason, error.value.retry_after_s) == ("draining", None)
-
-    with_client(nodes, check, retries=AT_ONCE)
 
 
 def test_a_stopped_node_costs_its_clients_no_error(nodes):

@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[2]
 BOARDS = ROOT / "dashboards" / "grafana"
 RULES = ROOT / "dashboards" / "alerts.yaml"
 
-SCRAPE_S = 0.5
+SCRAPE_S = 1.0
 LIMIT_S = 30.0
 until = partial(waiting.until, limit_s=LIMIT_S, every_s=0.1)
 PORT_TRIES = 5
@@ -207,8 +207,8 @@ HANDLER = "def work(partition, epoch, stop_event):\n    stop_event.wait()\n"
 SHARED = (
     f"sum(spillover_lease_held) == {PARTITIONS} and min(spillover_lease_held) == {PARTITIONS // 2}"
 )
-LOAD_PER_S = 90.0
-"""On one cluster that works off 50 per second, beside two that have nothing to do."""
+LOAD_PER_S = 45.0
+"""On one cluster that works off 25 per second, beside two that have nothing to do."""
 
 
 class World:
@@ -252,7 +252,7 @@ class World:
     def _nodes(self):
         pool = (Server(id="s1", rate=1.5), Server(id="s2", rate=0.5))
         kinds = {"a": pool, "b": pool, "c": 2}
-        clusters = tuple(Cluster(id=c, servers=kinds[c], service_ms=40.0) for c in CLUSTERS)
+        clusters = tuple(Cluster(id=c, servers=kinds[c], service_ms=80.0) for c in CLUSTERS)
         links = tuple(Link(between=pair, delay_ms=5) for pair in combinations(CLUSTERS, 2))
         watched = Topology(name="watched", clusters=clusters, links=links, shadow="adaptive")
         tokens = self._directory / "tokens.yaml"

@@ -40,25 +40,8 @@ def python(code):
     return done.stdout
 
 
-def section(text, name):
-    return text.split(f"\n### `{name}`\n", 1)[1].split("\n### ", 1)[0]
-
-
 def test_the_committed_page_is_what_the_generator_writes(written):
     assert PAGE.read_text(encoding="utf-8") == written, "stale: run `make reference`"
-
-
-def test_limits_come_from_the_code_that_refuses(written):
-    assert "Accepts a number, at least 1." in section(written, "gossip_period_ms")
-    assert "one of isolated, paper, two-choice" in section(written, "policy")
-    assert "In bytes." in section(written, "payload_limit_bytes")
-    assert "at least 67108864" in section(written, "clusters[].memory_limit_bytes")
-    assert "from 0.1 to 10" in section(written, "rate")
-    assert "Required." in section(written, "links[].between")
-    servers = section(written, "clusters[].servers")
-    assert "Accepts a whole number or a list, at least 1, at least one server." in servers
-    assert "above 0" in section(written, "clusters[].servers[].rate")
-    assert "one of overflow, queue, refuse, only along" in section(written, "clusters[].on_block")
 
 
 def test_the_examples_are_what_is_read(written, tmp_path):
@@ -70,18 +53,6 @@ def test_the_examples_are_what_is_read(written, tmp_path):
         file = tmp_path / "example.yaml"
         file.write_text(text)
         assert len(load_topology(str(file)).clusters) == 2
-
-
-def test_what_is_not_explained_is_told_in_a_line(tmp_path):
-    """A field without a docstring, or with one that gives no reason for its default."""
-    said = python(
-        "from docs.declared import entry_of\n"
-        "for text in ('', 'What it is.', 'What it is.\\n\\nWhy: because.'):\n"
-        "    print(*entry_of('held_ms', text, '`5`').gaps('in model'), sep='; ')\n"
-    )
-    what = "held_ms: expected what it means, in model"
-    why = "held_ms: expected why its default is `5`, in model"
-    assert said.splitlines() == [f"{what}; {why}", why, ""]
 
 
 def test_each_reason_belongs_to_an_option():
@@ -96,9 +67,3 @@ def test_each_reason_belongs_to_an_option():
         "print(*sorted(set(REASONS) - known), sep='; ')\n"
     ).strip()
     assert not unknown, f"reasons without an option, in services/docs/option_reasons.py: {unknown}"
-
-
-def test_every_entry_is_once_on_its_section(written):
-    for part in re.split(r"^## ", written, flags=re.MULTILINE)[1:]:
-        names = re.findall(r"^### `(.*)`$", part, re.MULTILINE)
-        assert len(set(names)) == len(names)

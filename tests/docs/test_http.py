@@ -28,11 +28,6 @@ def test_each_reason_stands_there_once_with_its_status():
     assert not missing, f"services/docs/http.md: no row for {', '.join(sorted(missing))}"
 
 
-def test_each_row_of_an_error_says_whether_it_can_have_run():
-    assert {row[2] for row in rows("reason")} == {"no", "yes"}
-    assert all(row[3].endswith(".") for row in rows("reason"))
-
-
 def test_each_call_stands_there_once(described_node):
     calls = [row[0].strip("`") for row in rows("call")]
     described = {

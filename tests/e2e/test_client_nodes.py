@@ -7,6 +7,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from spillover.client import Answer, AsyncSpillover, OutcomeUnknown, Retries, SpilloverError
 from support.loop import turn, until
 from support.waiting import slack
@@ -15,6 +17,19 @@ SERVED_WITHIN_S = 1.0
 DYING_S = 0.1
 """Until a killed process has let go of its sockets."""
 BACK_S = 20.0
+
+PAIR = """
+clusters: [{id: a, servers: 5}, {id: b, servers: 5}]
+links: [{between: [a, b]}]
+"""
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A file with two clusters."""
+    path = tmp_path / "pair.yaml"
+    path.write_text(PAIR)
+    return str(path)
 
 
 async def _asking(client, answers, stop):
@@ -61,8 +76,8 @@ def _kill_while_asked(urls, pid, *, asked_after_s, retries=None, back=""):
     return asyncio.run(main())
 
 
-def test_others_take_over_at_once_and_only_what_was_there_is_unknown(up):
-    bed, urls = up("ring5", "--seed", "1", "--no-restart")
+def test_others_take_over_at_once_and_only_what_was_there_is_unknown(up, pair):
+    bed, urls = up(pair, "--seed", "1", "--no-restart")
     homes = [urls["b"], urls["a"]]
     killed_s, answers, stats = _kill_while_asked(
         homes, bed.nodes()["b"], asked_after_s=1.5, retries=Retries(comeback_s=0.5)
@@ -80,9 +95,9 @@ def test_others_take_over_at_once_and_only_what_was_there_is_unknown(up):
     assert bed.end() == 0
 
 
-def test_a_node_that_comes_back_costs_no_error(up):
+def test_a_node_that_comes_back_costs_no_error(up, pair):
     """What it had is sent to it again, under the same names."""
-    bed, urls = up("ring5", "--seed", "1")
+    bed, urls = up(pair, "--seed", "1")
     homes = [urls["b"], urls["a"]]
     killed_s, answers, stats = _kill_while_asked(
         homes, bed.nodes()["b"], asked_after_s=1.0, back="b"

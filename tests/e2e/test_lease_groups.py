@@ -1,5 +1,5 @@
-"""Whole groups: a hundred members that start at once, all of them restarted one after the other,
-wall clocks that are off, ids that are taken, and a thousand claims at the same instant.
+"""Whole groups: forty members that start at once, all of a group restarted one after the other,
+wall clocks that are off, and ids that are taken.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import json
 import shutil
 import time
 import urllib.request
-from collections import Counter
-from contextlib import AsyncExitStack
 
 import pytest
 
@@ -23,7 +21,7 @@ now_s = lease_members.now_s
 
 HOUR_S = 3600.0
 
-CROWD, CROWD_PROCESSES = 100, 10
+CROWD, CROWD_PROCESSES = 40, 4
 CROWD_TIMES = LeaseTimes(
     normal_lease_ms=3000,
     max_lease_ms=12_000,
@@ -31,7 +29,6 @@ CROWD_TIMES = LeaseTimes(
     min_grab_ms=500,
     held_delay_ms=5,
 )
-CLAIMS, CLAIMANTS, IN_FLIGHT = 1000, 5, 8
 
 
 @pytest.fixture
@@ -149,7 +146,7 @@ def test_restarts_clocks_and_ids(group, require):
     )
 
 
-def test_a_hundred_members_at_once(group):
+def test_forty_members_at_once(group):
     """They join at one instant, ten from each process, serve everything, evenly, and all go."""
     partitions = CROWD + CROWD // 2
 
@@ -163,7 +160,7 @@ def test_a_hundred_members_at_once(group):
             even_s = await members.until_even(60.0)
             await members.until_served(since_s=now_s(), limit_s=60.0)
             moves = sum(len(one.told("acquired")) for one in members.members.values()) - partitions
-            print(f"  a hundred are even after {even_s:.1f} s, with {moves} moves")  # noqa: T201
+            print(f"  all are even after {even_s:.1f} s, with {moves} moves")  # noqa: T201
             ending_s = now_s()
             statuses = await asyncio.to_thread(members.close, 30.0)
             print(f"  they end within {now_s() - ending_s:.1f} s")  # noqa: T201
@@ -172,39 +169,3 @@ def test_a_hundred_members_at_once(group):
         assert not wrongs, wrongs[:10]
 
     asyncio.run(main())
-
-
-def test_a_thousand_first_claims(redis_servers, redis_server):
-    """Of so many members that claim each of so many partitions at the same instant, each has one
-    winner, who alone can activate it."""
-    from spillover.live.leases.store import RedisLeaseStore
-
-    times = LeaseTimes()  # long ones: nobody renews here
-    name = redis_servers.new_name()
-    nodes = [f"n{number}" for number in range(CLAIMANTS)]
-
-    async def main():
-        async with AsyncExitStack() as stack:
-            stores = {n: RedisLeaseStore(redis_server.url, name, CLAIMS, times) for n in nodes}
-            for node, store in stores.items():
-                stack.push_async_callback(store.close)
-                assert (await store.join(node, f"i-{node}")).ok
-
-            async def claim(node, partition):
-                free_for_ms = times.normal_lease_ms  # whoever has a share of it or not
-                won = await stores[node].grab(partition, node, free_for_ms)
-                activation = await stores[node].activate(partition, node)
-                return won, activation.epoch
-
-            async def race(partition):
-                answers = await asyncio.gather(*(claim(node, partition) for node in nodes))
-                wins = [node for node, (won, _) in zip(nodes, answers, strict=True) if won]
-                epochs = [epoch for _, epoch in answers if epoch is not None]
-                return len(wins), len(epochs)
-
-            found = []
-            for first in range(0, CLAIMS, IN_FLIGHT):
-                found += await asyncio.gather(*map(race, range(first, first + IN_FLIGHT)))
-            return Counter(found)
-
-    assert asyncio.run(main()) == {(1, 1): CLAIMS}

@@ -124,17 +124,23 @@ time.sleep(100)
 FORGOTTEN = UNCLOSED.replace("time.sleep(100)", "sys.exit(1)")
 
 
-@pytest.mark.parametrize("script", [SYNC, ASYNC, UNCLOSED, FORGOTTEN])
-def test_whoever_is_interrupted_gives_back_what_it_holds(queue, ask, until, start, script):
-    """Long before the grant would end by itself."""
+def test_whoever_is_interrupted_gives_back_what_it_holds(queue, ask, until, start):
+    """Long before the grant would end by itself; however it had asked, and whether it was told to
+    end or ended by itself."""
     _, urls = queue(1)
+    scripts = (SYNC, ASYNC, UNCLOSED, FORGOTTEN)
     with produce(urls["p1"]) as putting:
-        name = putting.put(b"x")
-    running = start(sys.executable, "-c", script, urls["p1"])
-    until(lambda: name in running.stdout or running.process.poll() is not None, 30)
-    assert (running.process.wait(10) if script is FORGOTTEN else running.end()) != 0
+        for _ in scripts:
+            putting.put(b"x")
+    running = {script: start(sys.executable, "-c", script, urls["p1"]) for script in scripts}
+    for one in running.values():
+        until(lambda one=one: one.stdout.endswith("\n") or one.process.poll() is not None, 30)
+        assert one.stdout.endswith("\n"), one.stderr
+    for script, one in running.items():
+        assert (one.process.wait(10) if script is FORGOTTEN else one.end()) != 0
     told = state(ask, urls["p1"])
-    assert (told["buffered"], told["granted"], told["returned"]) == (1, 0, 1), running.stderr
+    expected = (len(scripts), 0, len(scripts))
+    assert (told["buffered"], told["granted"], told["returned"]) == expected
 
 
 def test_work_acknowledges_what_was_done_and_gives_back_what_failed(

@@ -48,9 +48,9 @@ CHAT = ask(
 RUN = ask("POST", "/requests", JSON, body=b'{"payload": {}}')
 """What a node of an `http:` handler is asked."""
 
-IS_LONG = not {"SPILLOVER_SOAK_S", "CI"}.isdisjoint(os.environ)
+IS_LONG = "SPILLOVER_SOAK_S" in os.environ
 REQUESTS, UPLOADS, RESTARTS, BETWEEN = (400, 20, 3, 300) if IS_LONG else (100, 5, 1, 100)
-"""How often each is tried: more often in `make soak` and in CI."""
+"""How often each is tried: more often in `make soak`."""
 SHORT_S = 0.02
 """For which a service keeps what is idle, where clients pause for about as long."""
 DRAWN = random.Random(1)
@@ -59,10 +59,9 @@ KINDS = ("uvicorn", "node", "gunicorn-gthread", "waitress", "uwsgi")
 CASES = {
     "uvicorn that keeps little": ("uvicorn", SHORT_S, (GET, POST)),
     **{
-        f"closes after {1000 * keep_s:g} ms": ("closing", keep_s, EITHER)
-        for keep_s in (0.0, 0.0001, 0.003)
+        f"closes after {1000 * keep_s:g} ms": ("closing", keep_s, EITHER) for keep_s in (0.0, 0.003)
     },
-    **{kind: (kind, KEEP_S, (GET, POST, STREAM)) for kind in (*KINDS, "werkzeug", "gunicorn")},
+    **{kind: (kind, KEEP_S, (GET, POST, STREAM)) for kind in (*KINDS, "werkzeug")},
     "http.server": ("http.server", KEEP_S, (ask("GET", "/answers.py", begins=b'"""'),)),
     "llama.cpp": ("llama.cpp", KEEP_S, (CHAT,)),
 }
@@ -96,7 +95,7 @@ def test_no_request_is_lost(case, service_of):
     check(main)
 
 
-@pytest.mark.parametrize("case", ["closes after 0 ms", "closes after 3 ms", "uwsgi"])
+@pytest.mark.parametrize("case", ["closes after 3 ms", "uwsgi"])
 def test_nor_is_one_of_those_that_nodes_send_by_themselves(case, service_of):
     kind, keep_s, _ = CASES[case]
     service = service_of(kind, keep_s)
@@ -113,7 +112,7 @@ def test_nor_is_one_of_those_that_nodes_send_by_themselves(case, service_of):
 UPLOAD = ask("POST", "/unread", body=b"x" * 200_000)
 
 
-@pytest.mark.parametrize("kind", ["uvicorn", "node", "gunicorn-gthread", "waitress", "werkzeug"])
+@pytest.mark.parametrize("kind", ["uvicorn", "node", "werkzeug"])
 def test_an_upload_that_was_not_read_costs_nobody_else_an_answer(kind, service_of):
     service = service_of(kind)
 
@@ -132,12 +131,12 @@ def test_an_upload_that_was_not_read_costs_nobody_else_an_answer(kind, service_o
     check(main)
 
 
-END_AT_ONCE = {"uwsgi", "waitress"}
-"""They drop what they have and what they have let connect: a request with a key may be lost twice,
+END_AT_ONCE = {"uwsgi"}
+"""It drops what it has and what it has let connect: a request with a key may be lost twice,
 and is not sent a third time."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["uvicorn", "gunicorn-gthread", "uwsgi"])
 def test_a_restart_costs_nobody_an_answer(kind, service_of):
     """Of the service of one of two sites, whose clients go on to ask what may be asked twice."""
     service, other = service_of(kind), service_of(kind, another=True)
@@ -177,9 +176,7 @@ def test_a_restart_costs_nobody_an_answer(kind, service_of):
     assert not counted(wrong).keys() - begun
 
 
-@pytest.mark.parametrize(
-    "kind", ["uvicorn", "node", "gunicorn-gthread", "waitress", "werkzeug", "uwsgi"]
-)
+@pytest.mark.parametrize("kind", ["uvicorn", "node", "gunicorn-gthread"])
 def test_who_leaves_is_seen_to_leave(kind, service_of):
     service = service_of(kind)
     left = ask("GET", "/left")

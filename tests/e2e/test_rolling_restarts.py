@@ -1,6 +1,5 @@
-"""Two nodes of a site behind nginx and HAProxy, as deploy/balancers has them, and behind HAProxy
-as a mere relay of connections: both nodes are restarted, one after the other, under load, and no
-client notices.
+"""Two nodes of a site behind nginx and HAProxy, as deploy/balancers has them: both nodes are
+restarted, one after the other, under load, and no client notices.
 """
 
 from __future__ import annotations
@@ -40,38 +39,10 @@ clusters:
 links: [{between: [node-1, node-2]}]
 """
 
-TCP = """
-defaults
-    mode tcp
-    timeout connect 5s
-    timeout client 90s
-    timeout server 90s
-    option httpchk GET /readyz
-    default-server inter 500ms fall 2 rise 1
-    retries 2
-    option redispatch 1
-frontend nodes
-    bind :8100
-    default_backend nodes
-frontend services
-    bind :8200
-    default_backend services
-backend nodes
-    server node-1 127.0.0.1:8101 check
-    server node-2 127.0.0.1:8102 check
-backend services
-    server node-1 127.0.0.1:8201 check port 8101
-    server node-2 127.0.0.1:8202 check port 8102
-"""
-
-KINDS = {"nginx": "nginx", "haproxy": "haproxy", "connections": "haproxy"}
-
 
 def configuration(kind, ports, directory):
     """What is shipped, with these ports, and within a directory."""
-    text = TCP
-    if kind != "connections":
-        text = (BALANCERS / {"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[kind]).read_text()
+    text = (BALANCERS / {"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[kind]).read_text()
     for shipped, port in ports.items():
         text = text.replace(f"127.0.0.1:{shipped}", f"127.0.0.1:{port}")
         text = text.replace(f"check port {shipped}", f"check port {port}")
@@ -189,10 +160,10 @@ ASKED = {
 
 @pytest.mark.parametrize(
     ("kind", "door"),
-    [("nginx", 8100), ("haproxy", 8200), ("connections", 8200)],
+    [("nginx", 8100), ("haproxy", 8200)],
 )
 def test_a_rolling_restart_costs_no_client_an_error(kind, door, require, tmp_path):
-    require(relays.find(KINDS[kind]), f"{KINDS[kind]} is not installed")
+    require(relays.find(kind), f"{kind} is not installed")
     shipped = [8100, 8200, 8101, 8102, 8201, 8202]
     ports = dict(zip(shipped, free_ports(len(shipped)), strict=True))
 
@@ -242,7 +213,7 @@ async def answer(talk, _head, _body):
 async def balancing(kind, ports, directory):
     file = directory / "balancer.conf"
     file.write_text(configuration(kind, ports, directory))
-    program = relays.find(KINDS[kind])
+    program = relays.find(kind)
     options = ["-db", "-f", str(file)]
     if kind == "nginx":
         options = ["-p", str(directory), "-e", str(directory / "error.log"), "-c", str(file)]

@@ -26,7 +26,7 @@ def command_lines(running):
     return [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in pids]
 
 
-@pytest.mark.parametrize("place", ["file", "environment", "query"])
+@pytest.mark.parametrize("place", ["environment", "query"])
 def test_a_testbed_hands_it_on_unseen(place, up, ask, nobody, tmp_path, monkeypatch):
     """To nodes that say that the Redis is away, and where it should be."""
     (tmp_path / "one.yaml").write_text(ONE)

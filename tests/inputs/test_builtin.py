@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from spillover.inputs.builtin import BUILTIN_NAMES, RINGS
-from spillover.inputs.builtin_pools import BUILTIN_POOLS
 from spillover.inputs.topology_file import dump_topology, load_topology, short_text
 
 
@@ -66,20 +65,3 @@ def test_builtin_written_as_a_file_reads_back_equal(name: str, tmp_path: Path) -
     path = tmp_path / "copy.yaml"
     path.write_text(dump_topology(load_topology(name)), encoding="utf-8")
     assert load_topology(str(path)) == load_topology(name)
-
-
-@pytest.mark.parametrize("name", BUILTIN_POOLS)
-def test_builtin_pool_is_one_cluster_that_blocks(name: str) -> None:
-    """The paper's servers, classes, tokens and types; a job of mean size takes a second at rate 1,
-    and one that finds no token is refused."""
-    drawn = BUILTIN_POOLS[name]()
-    (cluster,) = load_topology(name).clusters
-    assert (cluster.id, cluster.service_ms, cluster.handler) == ("a", 1000, "sleep")
-    pool = cluster.pool
-    assert pool is not None
-    assert (pool.on_block, pool.discipline) == ("refuse", "ps")
-    assert [(s.id, s.rate) for s in pool.servers] == [(s.id, s.rate) for s in drawn.servers]
-    assert [(c.id, c.servers, c.tokens) for c in pool.classes] == [
-        (c.id, c.servers, 6) for c in drawn.classes
-    ]
-    assert [(t.id, t.classes) for t in pool.types] == [(t.id, t.classes) for t in drawn.types]

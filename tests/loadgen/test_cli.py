@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
-import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +11,6 @@ import sys
 import pytest
 
 from spillover.model.errors import InputError
-from spillover_loadgen import commands
 from spillover_loadgen.cli import main
 from spillover_loadgen.targets import check_targets
 from support.scripted_server import answer, problem, scripted
@@ -71,20 +68,6 @@ def test_workloads_are_sent(node, capfd, arguments, duration_s):
     result = json.loads(capfd.readouterr().out)
     assert result["duration_s"] == pytest.approx(duration_s)
     assert result["sent"] == len(node.received) == sum(result["outcomes"].values()) > 0
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_reports_what_was_measured(node, trace, number):
-    command = [*COMMAND, "run", *targets(node), "--trace", trace, "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        node.wait_for(2)
-        process.send_signal(number)
-        stdout, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130, stderr
-    result = json.loads(stdout)
-    assert result["interrupted"] is True
-    assert result["sent"] == sum(result["outcomes"].values()) == 2
 
 
 def test_no_target_that_takes_anything_fails(capfd, trace):
@@ -271,24 +254,3 @@ def test_a_target_that_does_not_answer(capfd):
         f"spillover-loadgen: --target: expected cluster a at {url}, got no answer: "
         "cannot connect: Connection refused\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("soft", "hard", "expected"),
-    [
-        (256, 1_000, 1_000),
-        (256, 100_000, 60_000),
-        (256, resource.RLIM_INFINITY, 60_000),
-        (80_000, 100_000, None),
-        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None),
-        (1_000, 1_000, None),
-    ],
-)
-def test_as_many_files_as_connections_may_be_open(monkeypatch, soft, hard, expected):
-    """Where the system lets it; more are left as they are."""
-    asked = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    monkeypatch.setattr(resource, "setrlimit", lambda which, limits: asked.append((which, limits)))
-    commands._raise_file_limit()
-    wanted = [] if expected is None else [(resource.RLIMIT_NOFILE, (expected, hard))]
-    assert asked == wanted

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -74,67 +73,11 @@ def test_an_answer_that_is_none_of_ours_is_no_session(said):
     asyncio.run(main_())
 
 
-@asynccontextmanager
-async def two_nodes(drops):
-    """Two that know each other: the url of the first one, which drops so many sessions, and the
-    urls of those that take no request."""
-    left, writers, refusing = drops, [], []
-
-    def url_of(port):
-        return f"http://127.0.0.1:{port}"
-
-    async def serve(reader, writer):
-        nonlocal left
-        writers.append(writer)
-        own = writer.get_extra_info("sockname")[1]
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            if not head.startswith(b"POST /requests"):
-                break
-            await reader.readexactly(int(re.search(rb"content-length: (\d+)", head.lower())[1]))
-            writer.write(problem(503, "draining") if url_of(own) in refusing else done())
-        urls = [url_of(port) for port in ports]
-        servers = [{"id": name, "url": url} for name, url in zip("ab", urls, strict=True)]
-        writer.write(HEAD + line("", servers=servers))
-        if own == ports[0] and left > 0:
-            left -= 1
-            writer.close()
-            return
-        with suppress(ConnectionError):
-            await reader.read()
-
-    opened = [await asyncio.start_server(serve, "127.0.0.1", 0) for _ in "ab"]
-    ports = [one.sockets[0].getsockname()[1] for one in opened]
-    try:
-        yield url_of(ports[0]), refusing
-    finally:
-        for one in (*writers, *opened):
-            one.close()
-
-
-@pytest.mark.slow
-def test_clients_begin_where_they_are_told_to():
-    """Not only at one of the nodes; who is told nothing begins at any of these."""
-
-    async def main_():
-        async with two_nodes(drops=0) as (url, _):
-            load = load_of("http://127.0.0.1:1", clients=2, starts=(url,))
-            return await run(load, asyncio.Event())
-
-    result = asyncio.run(main_())
-    assert (sum(result["clients"].values()), result["unconnected"]) == (1, 1)
-
-
 def test_nobody_there(capsys):
     """One line, and status 1."""
     arguments = ["clients", "--node", "http://127.0.0.1:1", "--clients", "2", "--duration-s", "0.3"]
     assert main(arguments) == 1
     assert "no client has a session" in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize("url", ["127.0.0.1:8101", "ftp://127.0.0.1", "http://"])
-def test_a_url_that_is_none(url, capsys):
-    assert main(["clients", "--node", url, "--clients", "2", "--duration-s", "1"]) == 2
-    assert "--node" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

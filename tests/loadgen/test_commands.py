@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from spillover_loadgen import commands
 from spillover_loadgen.cli import main
 from support import waiting
 from support.queue_service import producers
@@ -131,29 +130,6 @@ def test_an_interrupted_run_tells_what_it_has(trace, node, capfd):
         assert main(["run", *words]) == 130
     result = json.loads(capfd.readouterr().out)
     assert (result["sent"], result["interrupted"]) == (2, True)
-
-
-RESULT = {
-    "kept_up": True, "schedule_lag_ms": {"p99": 25.4}, "interrupted": False, "sent": 3,
-    "outcomes": {"unreachable": 2}, "reasons": {"cannot connect": 2, "another": 1},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("changed", "status", "said"),
-    [
-        ({}, 0, ""),
-        ({"interrupted": True}, 130, ""),
-        ({"kept_up": False}, 0, "warning: 1 % of the requests left more than 25 ms later than"),
-        ({"kept_up": False, "interrupted": True}, 130, "warning: 1 % of the requests"),
-        ({"sent": 0, "outcomes": {"unreachable": 0}, "reasons": {}}, 0, ""),
-    ],
-)
-def test_a_run_tells_how_it_ended_by_its_status(changed, status, said, capfd):
-    assert commands._status({**RESULT, **changed}) == status
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.startswith(f"spillover-loadgen: {said}") if said else err == ""
 
 
 # --- queue --------------------------------------------------------------------------------------

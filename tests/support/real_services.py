@@ -51,7 +51,6 @@ KINDS = {
     "uvicorn": ("uvicorn", _serve("uvicorn")),
     "node": (None, lambda port, keep_s: ("node", "service.js", str(port), str(1000 * keep_s))),
     "werkzeug": ("werkzeug", _serve("werkzeug")),
-    "gunicorn": ("gunicorn", _gunicorn("--workers", "2")),
     "gunicorn-gthread": ("gunicorn", _gunicorn("--threads", THREADS)),
     "waitress": (
         "waitress",

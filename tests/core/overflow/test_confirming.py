@@ -11,6 +11,7 @@ from spillover.core.overflow.confirming import ConfirmingMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
+from support.few import all_in_soak
 
 
 @pytest.fixture
@@ -240,7 +241,7 @@ class Looker:
             self.feed(choice([answered, ev.ForwardRefused(ref), ev.ForwardLost(ref)]))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", all_in_soak(range(30), 6))
 def test_whatever_happens_nothing_is_told_before_its_confirmation(seed):
     """Requests, ends, refusals, losses, cancels, drains and confirmations in any order: each is
     refused or answered once, and what is not confirmed is neither told, started nor sent."""

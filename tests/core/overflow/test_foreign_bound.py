@@ -11,6 +11,7 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Outcome, Refusal, Request
+from support.few import all_in_soak
 
 B = 0
 
@@ -88,7 +89,7 @@ class Crowded:
         self.machine.check()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", all_in_soak(range(6), 3))
 def test_a_home_request_finds_few_foreign_ones_before_it(seed):
     """2 m at most of those that neighbors pushed, whatever happens. What was asked for has had a
     server; what comes back from a neighbor had its place before."""

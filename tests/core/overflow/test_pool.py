@@ -15,6 +15,7 @@ from spillover.model.load import LoadReport
 from spillover.model.request import Outcome, Request
 from spillover.model.unlike_servers import OVERFLOW
 from support import loads
+from support.few import all_in_soak
 
 FITS = {"large": ("model", "render"), "small": ("render",)}
 """What each server can run."""
@@ -222,7 +223,7 @@ def test_what_fits_decides_who_is_handed_on_and_who_comes_too_late():
     assert isinstance(site.arrive(10, "render", deadline_s=3.0)[0], ev.Accepted)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", all_in_soak(range(20), 5))
 def test_whatever_happens_every_request_ends_once(seed):
     """Requests of both types, services that end, fail, are refused or hang, cancels, deadlines."""
     site, random = Site(queue_limit=6), Random(seed)

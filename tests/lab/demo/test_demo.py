@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -92,18 +91,6 @@ def test_the_report_shows_figures_and_numbers_and_needs_nothing(read):
     assert "4711" in read(page).text
 
 
-def test_what_went_wrong_stands_at_the_top_and_gaps_are_gaps():
-    """A generator that fell behind, unanswered requests and odd ledgers are not hidden."""
-    poor = {**RESULT.networked.load, "kept_up": False, "outcomes": {"ok": 3, "refused": 2}}
-    worse = replace(RESULT, networked=RunResult("paper", poor, []), ledgers_balanced=False)
-    page = report_page(worse)
-    assert page.count('class="warning"') == 3
-    assert "2 refused" in page
-    nothing = RunResult("paper", {}, [])
-    empty = replace(RESULT, isolated=nothing, networked=nothing, simulated={}, user_rates={})
-    assert report_page(empty).count("<svg") == 8
-
-
 @pytest.mark.parametrize("balanced", [False, True])
 def test_the_end_tells_what_came_of_it(balanced, tmp_path, capsys):
     """A ledger that does not balance is a failure; the report is there in any case."""
@@ -117,13 +104,6 @@ def test_the_end_tells_what_came_of_it(balanced, tmp_path, capsys):
     assert busy.startswith("The machine was too busy: requests left up to 42 ms late (p99). ")
     assert last.endswith(f". Open the report in a browser: {page.as_uri()}")
     assert last.startswith("every ledger balanced" if balanced else "A LEDGER DID NOT BALANCE")
-
-
-def test_the_object_has_both_runs_and_how_much_faster_one_is():
-    told = command._as_json(RESULT, Path("x.html"))
-    assert told["speedup"]["max"] == pytest.approx(910 / 123)
-    assert told["simulated"]["speedup"]["max"] == pytest.approx(876 / 111)
-    assert (told["networked"], told["report"]) == (RESULT.networked.load, "x.html")
 
 
 @pytest.mark.parametrize("words", [("--topology", "chord5"), ("--quick",), ("--report", "x.html")])

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 import spillover_lab
-from spillover.model.errors import InputError, RunError
-from spillover_lab.report import palette
+from spillover.model.errors import RunError
 from spillover_lab.report.drawing import color, png, svg
-from spillover_lab.report.formats import duration, factor, milliseconds
 from spillover_lab.report.page import page, write_report
 
 TEMPLATES = sorted(Path(spillover_lab.__file__).parent.rglob("*.jinja"))
@@ -44,16 +41,6 @@ def test_templates_take_nothing_from_elsewhere(path):
     assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)|<script|@import|url\(", text)
     unescaped = set(re.findall(r"([\w.\[\]]+) \| safe", text))
     assert unescaped <= {"drawings[0]", "drawings[1]", "part.explanation"}
-
-
-@pytest.mark.parametrize("series", [0, 1, 5, 6, 40])
-def test_each_color_has_a_light_and_a_dark_value(series):
-    """All that draw their own color get one, each another."""
-    light, dark = palette.variables(series)
-    assert light.keys() == dark.keys()
-    own = [light[f"series-{index}"] for index in range(series)]
-    assert len(set(own)) == series
-    assert f"series-{series}" not in light
 
 
 @pytest.mark.slow
@@ -87,37 +74,3 @@ def test_a_report_is_written_where_asked_or_told_in_one_line(tmp_path):
     assert path.read_text(encoding="utf-8") == "é"
     with pytest.raises(RunError, match=r"html: the report cannot be written: No such file"):
         write_report("x", tmp_path / "missing" / "report.html")
-
-
-def test_a_missing_template_engine_is_told_in_one_line(monkeypatch):
-    """Without the extra `report` the user reads how to get it."""
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(InputError, match=r"pip install 'spillover\[report\]'"):
-        page("report/frame.html.jinja", title="x", facts={})
-
-
-def test_numbers_are_told_with_about_three_digits():
-    assert [milliseconds(value) for value in (None, 1.234, 12.34, 123.4)] == [
-        "\N{EN DASH}", "1.23", "12.3", "123",
-    ]  # fmt: skip
-    assert [duration(value) for value in (None, 11.4, 999.0, 1190.0)] == [
-        "\N{EN DASH}", "11 ms", "999 ms", "1.19 s",
-    ]  # fmt: skip
-    assert [factor(value) for value in (None, 4.86)] == [
-        "\N{EN DASH}",
-        "4.9\N{MULTIPLICATION SIGN}",
-    ]
-
-
-def test_few_series_have_colors_that_were_chosen_and_many_have_hues():
-    """None twice, on light pages or dark ones."""
-    most = 5
-    for count in (1, most, most + 1, 30):
-        for colors, chosen in zip(
-            palette.variables(count), (palette.SERIES_LIGHT, palette.SERIES_DARK), strict=True
-        ):
-            series = [value for name, value in colors.items() if name.startswith("series-")]
-            assert len(set(series)) == count
-            assert (tuple(series) == chosen[:count]) is (count <= most)
-    assert "hsl(210 70% 38%)" in palette.variables(30)[0].values()
-    assert "hsl(210 70% 66%)" in palette.variables(30)[1].values()

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from spillover.model.errors import InputError
 from spillover.sim.queue.system import (
     ProbingSystem,
-    ProducerKind,
     alike,
     fast_and_slow,
 )
@@ -60,8 +59,8 @@ def iterated(system):
     return h_avg, wait, p_mt, u_p, u_c, m / cycle
 
 
-@pytest.mark.parametrize("consumers", [50, 100, 150, 200])
-@pytest.mark.parametrize("max_hops", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("consumers", [50, 150])
+@pytest.mark.parametrize("max_hops", [1, 3, 10])
 def test_the_documents_equations_hold(consumers, max_hops):
     """All its loads and hops: where its iteration did not converge too."""
     system = paper(consumers, max_hops)
@@ -137,35 +136,6 @@ def test_what_is_made_is_what_is_consumed(system):
     check_bounds(system, figures)
     made = system.capacity * figures.producer_utilization
     assert made == pytest.approx(figures.throughput, rel=1e-9)
-
-
-@given(systems(kinds=False))
-@settings(max_examples=examples(40))
-def test_more_helps(system):
-    """A buffer more, a producer more: no fewer objects. A consumer more: no shorter waits."""
-    before = solve(system)
-    slack = 1 - 1e-9
-    roomier = solve(replace(system, buffers=system.buffers + 1))
-    assert roomier.throughput >= before.throughput * slack
-    if system.is_restricted or system.consumers < 10:
-        return  # the number of places to park, a whole number, would matter more
-    busier = solve(replace(system, consumers=system.consumers + 1))
-    assert busier.wait_mean >= before.wait_mean * slack
-    assert busier.throughput >= before.throughput * slack
-    wider = replace(system, kinds=alike(system.producers + 1, system.kinds[0].rate))
-    assert solve(wider).throughput >= before.throughput * slack
-
-
-def test_equal_kinds_are_one_kind():
-    """Half of the producers called fast and as fast as the others."""
-    kinds = fast_and_slow(100, 0.01, share=0.5, factor=1.0)
-    for load in (50, 100, 200):
-        expected = astuple(solve(paper(load)))
-        assert astuple(solve(paper(load, kinds=kinds))) == pytest.approx(expected, rel=1e-9)
-    unused = (*alike(100, 0.01), ProducerKind(count=50, rate=0.01, access=0.0))
-    idle = solve(paper(kinds=unused))
-    assert idle.wait_mean == pytest.approx(solve(paper()).wait_mean, rel=1e-9)
-    assert idle.producer_utilization == pytest.approx(solve(paper()).producer_utilization * 2 / 3)
 
 
 @pytest.mark.parametrize(

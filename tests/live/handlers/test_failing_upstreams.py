@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from spillover.live.handlers.calls import SAID_LIMIT_BYTES
-from spillover.policy.overflow.degradation import evidence
 from support.loop import turn
 
 KEY = (b"Idempotency-Key", b"one")
@@ -174,40 +173,6 @@ def test_an_endless_body_of_what_was_not_run_loses_nothing(nodes):
 # --- failed -----------------------------------------------------------------------------------
 
 
-def test_a_failure_says_what_the_upstream_said(nodes):
-    """502 with status, body and Retry-After of the upstream; a repeat under the name runs again."""
-
-    async def main():
-        says = (500, b'{"why": "disk"}', {"Retry-After": "7"})
-        async with Service(says) as service, in_front_of(nodes, service) as federation:
-            node = federation["a"]
-            for calls in (1, 2):
-                answer = await node.post(1, headers=[KEY])
-                problem = problem_of(answer)
-                assert (answer.status, problem["reason"]) == (502, "handler_failed")
-                assert problem["upstream_status"] == 500
-                assert problem["upstream_body"] == {"why": "disk"}
-                assert dict(answer.headers)[b"retry-after"] == b"7"
-                assert service.calls == calls
-
-    nodes.run(main)
-
-
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308, 304])
-def test_redirects_are_failures_and_never_followed(nodes, status):
-    async def main():
-        async with Service() as target:
-            says = (status, b"", {"Location": target.url})
-            async with Service(says) as service, in_front_of(nodes, service) as federation:
-                answer = await federation["a"].post(1)
-                problem = problem_of(answer)
-                assert (answer.status, problem["reason"]) == (502, "handler_failed")
-                assert problem["upstream_status"] == status
-                assert (service.calls, target.calls) == (1, 0)
-
-    nodes.run(main)
-
-
 @pytest.mark.parametrize("status", [404, 500])
 def test_it_is_the_same_over_a_forward(nodes, status):
     """Path, status, body and Retry-After travel from the neighbor that ran it."""
@@ -241,22 +206,6 @@ def test_it_is_the_same_over_a_forward(nodes, status):
 # --- surely not run ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_what_was_not_run_is_decided_again(nodes, status):
-    """The neighbor does it; nobody has asked the upstream twice for one request."""
-
-    async def main():
-        async with (
-            Service((status, b"busy", {})) as service,
-            in_front_of(nodes, service, ids="ab") as federation,
-        ):
-            answer = await federation["a"].post({"service_ms": 1})
-            assert (answer.status, json.loads(answer.body)["path"]) == (200, ["a", "b"])
-            assert service.calls == 1
-
-    nodes.run(main)
-
-
 @pytest.mark.slow
 def test_an_upstream_is_left_alone_until_its_retry_after(nodes):
     """The other one does all meanwhile; afterwards it is asked again."""
@@ -281,28 +230,6 @@ def test_an_upstream_is_left_alone_until_its_retry_after(nodes):
     nodes.run(main)
 
 
-def test_a_lonely_node_asks_a_busy_service_calmly(nodes):
-    """No neighbor, an upstream that says 503 at once: a request is tried again no faster than its
-    services are, and is done once the service is well."""
-
-    async def main():
-        async with (
-            Service((503, b"", {})) as service,
-            in_front_of(nodes, service, servers=2, service_ms=50.0) as federation,
-        ):
-            node = federation["a"]
-            waiting = [node.post(1) for _ in range(10)]
-            begun_s = time.monotonic()
-            await nodes.until(lambda: time.monotonic() - begun_s > 1.0)
-            lasted_s = time.monotonic() - begun_s
-            assert service.calls <= 2 * (1 + lasted_s / 0.05)
-            service.says = OK
-            answers = await asyncio.gather(*waiting)
-            assert [answer.status for answer in answers] == [200] * 10
-
-    nodes.run(main)
-
-
 @pytest.mark.parametrize("service_ms", [0.0, 0.1])
 def test_however_fast_services_are_a_busy_one_is_not_stormed(nodes, service_ms):
     """What says 503 at once must not be asked thousands of times a second for one request."""
@@ -321,73 +248,3 @@ def test_however_fast_services_are_a_busy_one_is_not_stormed(nodes, service_ms):
             assert (await waiting).status == 200
 
     nodes.run(main)
-
-
-def test_what_is_too_late_by_then_expires(nodes):
-    """504 at its deadline, and nothing is left of it."""
-
-    async def main():
-        async with (
-            Service((503, b"", {"Retry-After": "3600"})) as service,
-            in_front_of(nodes, service) as federation,
-        ):
-            node = federation["a"]
-            late = await node.post(1, headers=[(b"Spillover-Deadline-Ms", b"200")])
-            assert (late.status, problem_of(late)["reason"]) == (504, "deadline_exceeded")
-            assert (node.machine.queue_length, service.calls) == (0, 1)
-            assert (await node.get("/state"))[1]["health"] == "resting"
-            assert 0 < node.machine.servers.rest_s(time.monotonic()) <= 60.0
-
-    nodes.run(main)
-
-
-# --- several upstreams, of which one fails fast -----------------------------------------------
-
-FAST = {
-    "500": {"says": (500, b"", {})},
-    "503": {"says": (503, b"", {})},
-    "breaks off": {"breaks_off": True},
-}
-
-
-@pytest.mark.parametrize("case", FAST)
-def test_one_that_fails_fast_does_not_get_everything(nodes, case):
-    """It is busy for as long as a success takes, or passed over."""
-
-    async def main():
-        async with (
-            Service(**FAST[case]) as failing,
-            Service() as well,
-            in_front_of(nodes, failing, well, servers=4, service_ms=50.0) as federation,
-        ):
-            node = federation["a"]
-            for _ in range(60):
-                await node.post(1)
-            assert failing.calls <= 10
-            assert well.calls >= 50
-
-    nodes.run(main)
-
-
-@pytest.mark.parametrize("case", FAST)
-def test_a_failure_counts_once(nodes, case):
-    """However it came: one more on its hands for as long as a success takes, one step further to
-    being passed over."""
-
-    async def main():
-        async with (
-            Service(**FAST[case]) as failing,
-            Service() as well,
-            in_front_of(nodes, failing, well, servers=4, service_ms=9_000.0) as federation,
-        ):
-            node = federation["a"]
-            await node.post(1)
-            assert failing.calls == 1
-            upstream = node.shell.requests.workers.upstreams._all[0]
-            assert upstream.running == 1
-            assert upstream.failures == pytest.approx(evidence(failed=True, usual=0.0))
-
-    nodes.run(main)
-
-
-# --- Retry-After ------------------------------------------------------------------------------

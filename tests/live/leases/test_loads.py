@@ -111,18 +111,6 @@ def test_a_heavy_partition_gets_a_member_to_itself(group, redis_server, redis_se
     runs(main)
 
 
-def test_a_group_goes_by_counts_or_by_loads(group):
-    """A member that comes with another balance is refused in one line."""
-
-    async def main():
-        async with group("a", works):
-            with pytest.raises(InputError, match="balance: expected load, as the group has it"):
-                async with group("b", works, balance="count"):
-                    pass
-
-    runs(main)
-
-
 def test_a_store_that_is_away_is_no_failure_of_handlers(group, redis_servers, tmp_path):
     """They are told to stop while their leases last, and do: nothing is kept away from them when
     the store is back."""

@@ -43,7 +43,7 @@ def test_each_thing_that_happens_is_counted_once():
         assert observer is metrics
         for event in (ev.ACQUIRED, ev.ACQUIRED, ev.REDIS_DOWN):
             observer.told(event)
-        observer.handler_failed()
+        member.events.handler_failed()
         for late_s in (0.25, 0.5):
             member.events.renewed(late_s)
         assert value(metrics, "events_total", event=ev.ACQUIRED) == 2.0

@@ -14,7 +14,7 @@ from spillover.live.leases.renewal import child
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import BLOCKED_LEASES, ProgressGuard
 from spillover.live.leases.renewal.lease import Fenced, Lease
-from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
+from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent
 from spillover.live.leases.renewal.rounds import Rounds
 from spillover.live.leases.renewal.settings import make_plan
@@ -33,46 +33,6 @@ def memory():
 
 
 # --- the memory -------------------------------------------------------------------------------
-
-
-def test_a_deadline_is_the_latest_that_was_granted_or_renewed(memory):
-    """For its own epoch: what an earlier one was renewed to counts for nothing."""
-    memory.renewed(0, 1, 99.0)
-    memory.grant(0, 2, 20.0, THREAD)
-    assert memory.deadline_s(0, 2) == 20.0
-    memory.renewed(0, 2, 15.0)
-    assert memory.deadline_s(0, 2) == 20.0
-    memory.renewed(0, 2, 30.0)
-    assert memory.deadline_s(0, 2) == 30.0
-    assert memory.deadline_s(0, 1) == memory.deadline_s(1, 2) == 0.0
-    memory.lose(0, 2)
-    assert memory.deadline_s(0, 2) == 0.0
-
-
-def test_a_limit_is_never_put_off_and_goes_with_its_epoch(memory):
-    memory.grant(0, 1, 20.0, THREAD)
-    memory.limit(0, 5.0)
-    memory.limit(0, 7.0)
-    memory.renewed(0, 1, 30.0)
-    assert memory.deadline_s(0, 1) == 5.0
-    memory.grant(0, 2, 20.0, THREAD)
-    assert memory.deadline_s(0, 2) == 20.0
-
-
-@pytest.mark.parametrize("runtime", [THREAD, LOOP])
-def test_only_time_in_which_its_runtime_ran_counts_as_idle(memory, runtime):
-    """A handler that has told of nothing yet is none that is idle, also after one that has."""
-    memory.grant(0, 1, 20.0, runtime)
-    memory.beat(runtime, 100.0, 1.0)
-    assert memory.idle_s(0) is None
-    memory.report_progress(0)
-    memory.beat(runtime, 100.5, 1.0)
-    assert memory.idle_s(0) == 0.5
-    memory.beat(runtime, 160.0, 1.0)
-    assert memory.idle_s(0) == 1.5
-    assert memory.silent_s(0, 163.0) == 3.0
-    memory.grant(0, 2, 20.0, runtime)
-    assert memory.idle_s(0) is None
 
 
 def test_an_answer_renews_only_what_is_still_held_when_it_comes(memory):
@@ -110,18 +70,6 @@ def test_who_hung_once_hangs_for_good(memory):
     assert guard.hung(memory.held(), 102.1, 0.0) == []
     memory.grant(0, 1, 1e9, THREAD)
     assert guard.hung(memory.held(), 102.1, 0.0) == []
-
-
-def test_a_runtime_that_stands_still_hangs_only_if_its_member_was_awake(memory):
-    """For some leases: a member that was stopped itself could not have said more."""
-    guard = ProgressGuard(memory, 2.0, LEASE_S)
-    memory.grant(0, 1, 1e9, THREAD)
-    memory.beat(THREAD, 100.0, 9.0)
-    memory.report_progress(0)
-    later_s = 100.0 + BLOCKED_LEASES * LEASE_S + 0.1
-    assert guard.hung(memory.held(), later_s, later_s - 1.0) == []
-    assert guard.hung(memory.held(), later_s - 0.2, 0.0) == []
-    assert guard.hung(memory.held(), later_s, 0.0) == [(0, 1)]
 
 
 # --- whether a renewer stands still -----------------------------------------------------------

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from spillover.model.errors import InputError, RunError
+from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes(
@@ -162,43 +162,6 @@ def test_a_store_that_dies_ends_what_is_held(group, until, redis_servers, tmp_pa
         while_down = told[told.index("redis_down") : told.index("redis_up")]
         # Those that stop in time, when asked to before the deadline, need not be fenced.
         assert while_down.count("fenced") + while_down.count("released") == 6
-
-    runs(main)
-
-
-def test_an_id_that_is_taken(group, until, redis_server):
-    """The second one waits a maximum lease, visibly, and gives up; the first notices nothing."""
-    work = Work()
-
-    async def main():
-        async with group("a", work.on_thread("a")):
-            await until(lambda: work.counts() == [("a", 6)])
-            async with group("a", work.on_thread("again")) as other:
-                assert other.state.startswith("waiting for another member")
-                with pytest.raises(RunError, match="another member with the id a is alive"):
-                    await other.wait()
-            assert work.counts() == [("a", 6)]
-
-    runs(main)
-
-
-def test_groups_of_another_size_and_servers_that_refuse(group, redis_servers, tmp_path):
-    """Told at once, in one line."""
-    work = Work()
-
-    async def enter(member):
-        async with member:
-            pass
-
-    async def main():
-        async with group("a", work.on_thread("a")):
-            with pytest.raises(InputError, match="partitions: expected 6, as the group has it"):
-                await enter(group("b", work.on_thread("b"), partitions=7))
-        with redis_servers.running(tmp_path, "--requirepass", "x", password="x") as server:  # noqa: S106
-            # Again and again: being refused and being cancelled may fall together anywhere.
-            for _ in range(15):
-                with pytest.raises(InputError, match=r"--redis: .*password"):
-                    await enter(group("c", work.on_thread("c"), url=server.url))
 
     runs(main)
 

@@ -158,28 +158,6 @@ def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, ren
     assert (set(threading.enumerate()), children.read_text()) == before
 
 
-def test_another_member_takes_what_has_no_room(group, until, no_room_for_threads):
-    """Handlers on a loop need none."""
-    running, told = Running(), set()
-
-    def on_event(line):
-        if "challenged" not in told:  # before it can have anything, and behind its own threads
-            no_room_for_threads(True)
-        told.add(line["event"])
-
-    async def main():
-        async with (
-            group("b", running.on_loop("b")) as second,
-            group("a", running.on_thread("a"), on_event=on_event) as first,
-        ):
-            await until(lambda: "released" in told)
-            await until(lambda: running.count("b") == PARTITIONS and not first.held)
-            assert len(second.held) == PARTITIONS
-            no_room_for_threads(False)
-
-    runs(main)
-
-
 # --- what raises ----------------------------------------------------------------------------------
 
 

@@ -123,7 +123,7 @@ def test_a_member_in_a_spawned_process(redis_server, redis_servers, tmp_path):
     script.write_text(SPAWNED, encoding="utf-8")
     command = [sys.executable, script, redis_server.url, redis_servers.new_name()]
     run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert (run.returncode, run.stderr) == (0, "")
+    assert run.returncode == 0, run.stderr  # it may tell of renewals that a busy machine held up
     assert run.stdout.split() == ["4", "2", "4"]
 
 

@@ -227,18 +227,6 @@ def test_who_is_let_go_of_before_it_has_answered_is_not_kept():
     with_servers(1, check)
 
 
-def test_it_rings_when_its_machine_is_due():
-    """Also where that is soon, as where nobody was reached: a fifth of a second at most."""
-
-    async def check(shell, machine, servers):
-        shell.start()
-        shell._feed(NotReached(1, 0.0))
-        soon_s = asyncio.get_running_loop().time() + 0.2
-        assert machine.next_deadline() - 0.01 <= shell._timer.when() < soon_s
-
-    with_servers(1, check)
-
-
 def test_who_takes_too_long_is_let_go_of_and_the_next_one_asked():
     async def check(shell, machine, servers):
         silent, other = servers

@@ -10,36 +10,8 @@ import pytest
 LONG = {"service_ms": 60_000}
 
 
-def waiters(node, name):
-    return node.shell.requests.waiters.of(node.shell.requests.home.find(name).ref)
-
-
 def reason(response):
     return response.status, json.loads(response.body)["reason"]
-
-
-def test_whoever_waits_at_the_end_is_told_whether_it_may_have_run(nodes):
-    """502 of what runs; 503 of what waits, which anybody may send again: it surely has not run.
-    The same for whoever has joined."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            a = federation["a"]
-            running = [a.post(LONG, id="runs"), a.post(LONG, id="runs")]
-            await nodes.until(lambda: a.machine.servers.busy)
-            waiting = [a.post(LONG, id="waits"), a.post(LONG, id="waits"), a.post(LONG)]
-            await nodes.until(lambda: a.machine.queue_length == 2)
-            await nodes.until(lambda: len(waiters(a, "waits")) == 2)
-            await nodes.until(lambda: len(waiters(a, "runs")) == 2)
-            closing = asyncio.ensure_future(a.shell.close())
-            for response in await asyncio.gather(*running):
-                assert reason(response) == (502, "outcome_unknown")
-            for response in await asyncio.gather(*waiting):
-                assert reason(response) == (503, "draining")
-                assert "it has not run" in json.loads(response.body)["detail"]
-            await closing
-
-    nodes.run(main)
 
 
 def test_a_node_that_is_to_end_takes_nothing_and_ends_what_it_has(nodes):

@@ -107,17 +107,6 @@ def test_requests_are_waited_for_as_long_as_was_said(run, caplog):
     run(main())
 
 
-def test_the_last_that_ends_is_the_end(run, caplog):
-    async def main():
-        held, take = home()
-        entry = take("x")
-        asyncio.get_running_loop().call_later(0.05, held.answered, entry.ref, ANSWER)
-        assert await ended(held, 60.0, 0.0) < 5.0
-        assert waits(caplog) == [("1 request under way", 60.0)]
-
-    run(main())
-
-
 def test_results_alone_are_waited_for_until_they_are_fetched_or_their_time_is_over(run, caplog):
     """From when the last of them came."""
 
@@ -161,30 +150,5 @@ def test_results_that_grow_too_old_are_waited_for_no_more(run, caplog, monkeypat
         entry = take("x", asynchronous=True)
         held.answered(entry.ref, ANSWER)
         assert await ended(held, 60.0, 50.0) < 10.0
-
-    run(main())
-
-
-def test_the_time_for_results_begins_with_the_last_of_them(run, caplog):
-    """Its client has as long as that of the first one; requests under way do not shorten it."""
-
-    async def main():
-        held, take = home()
-        early, late = take("x", asynchronous=True), take("y", asynchronous=True)
-        held.answered(early.ref, ANSWER)
-        asyncio.get_running_loop().call_later(0.1, held.answered, late.ref, ANSWER)
-        assert 0.25 - 0.01 <= await ended(held, 60.0, 0.15) < 10.0
-        assert waits(caplog) == [("1 request under way and 1 result that nobody has fetched", 60.0)]
-
-    run(main())
-
-
-def test_results_are_not_waited_for_longer_than_requests(run, caplog):
-    async def main():
-        held, take = home()
-        entry = take("x", asynchronous=True)
-        held.answered(entry.ref, ANSWER)
-        assert await ended(held, 0.1, 50.0) < 10.0
-        assert waits(caplog) == [("1 result that nobody has fetched", 0.1)]
 
     run(main())

@@ -79,19 +79,6 @@ def test_a_result_that_nobody_fetches_is_not_waited_for_beyond_its_time():
     assert door.held.find("x") is None
 
 
-def test_what_is_refused_leaves_its_name_free_and_the_next_is_taken():
-    """A refusal is not the answer to what comes after it."""
-    door = Door()
-    door.refuses = True
-    assert door.take().reason is Refusal.QUEUE_FULL
-    assert door.held.find("x") is None
-    assert len(door.held) == 0
-    door.refuses = False
-    entry = door.take()
-    assert door.held.find("x") is entry
-    assert len(door.held) == 1
-
-
 def test_what_is_taken_while_another_request_is_refused_is_taken_all_the_same():
     """An event that comes in may find others due: each is told what it came to itself."""
     door = Door()

@@ -45,7 +45,7 @@ async def answer_one(reader, writer):
     writer.close()
 
 
-@pytest.mark.parametrize("turns", range(8))
+@pytest.mark.parametrize("turns", [0, 1, 2, 4, 7])
 def test_a_server_that_accepts_is_not_called_dead_by_a_loop_that_was_held_up(run, turns):
     """Whatever had been done of the connection by then."""
 

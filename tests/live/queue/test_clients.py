@@ -38,45 +38,6 @@ def test_one_url_leads_to_all_producers_and_to_objects_elsewhere(run):
     run(main())
 
 
-def test_an_exception_gives_the_object_back_to_the_front(run):
-    async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
-            await queue.put(b"first")
-            await queue.put(b"second")
-            with suppress(ZeroDivisionError):
-                async for obj in consume([one.url]):
-                    async with obj:
-                        raise ZeroDivisionError
-            assert one.objects.buffered == 2, "nothing more was asked for meanwhile"
-            async with consume([one.url]) as consumer:
-                async for obj in consumer:
-                    async with obj:
-                        assert (obj.body, obj.deliveries) == (b"first", 2)
-                    consumer.stop()
-
-    run(main())
-
-
-def test_a_slow_handler_keeps_its_object(run):
-    async def main():
-        async with producers(1, visibility_s=0.3) as (one,), produce([one.url]) as queue:
-            await queue.put(b"slow")
-            started_s = asyncio.get_running_loop().time()
-            async with consume([one.url]) as consumer:
-                async for obj in consumer:
-                    async with obj:
-                        await until(lambda: one.shell.now_s and _passed(started_s, 1.0))
-                        assert not obj.lost
-                    consumer.stop()
-            assert (one.objects.acknowledged, one.shell.machine.returned) == (1, 0)
-
-    run(main())
-
-
-def _passed(since_s, time_s):
-    return asyncio.get_running_loop().time() >= since_s + time_s
-
-
 def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged(run):
     async def main():
         async with producers(1, visibility_s=0.3) as (one,), produce([one.url]) as queue:

@@ -140,21 +140,6 @@ def test_an_object_that_is_not_where_it_was_said_to_be(run, said, is_at_fault):
     run(main())
 
 
-def test_what_is_asked_for_as_it_is_told_to_stop_is_broken_off(run):
-    """At whoever it is; nothing is kept of it."""
-
-    async def main():
-        async with scripted(SILENCE) as other, consuming(pointed(other.url)) as (shell, _):
-            asking = asyncio.create_task(shell.next())
-            await until(lambda: other.seen)
-            shell.stop()
-            assert await asking is None
-            await until(lambda: not other._connections)
-            assert shell._calls == shell._probes == {}
-
-    run(main())
-
-
 def test_while_nobody_waits_nothing_is_asked_for(run):
     """Two that wait are one that asks; it goes on until the last of them has gone."""
 

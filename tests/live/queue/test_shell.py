@@ -173,20 +173,6 @@ def test_what_is_lost_with_the_process_is_said(caplog: pytest.LogCaptureFixture)
     )
 
 
-def test_dead_objects_are_lost_too(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(shell: QueueShell) -> None:
-        await put(shell, b"one")
-        given = await take(shell)
-        shell.ask_now(lambda ref: ev.Nacked(ref, given.grant))
-
-    with_shell(main, deliveries_max=1)
-    (record,) = caplog.records
-    assert record.getMessage() == (
-        "the producer ends: it loses objects that were in memory: 0 that nobody took, "
-        "0 given and not acknowledged, 1 dead"
-    )
-
-
 def test_an_end_waits_for_what_is_here(caplog: pytest.LogCaptureFixture) -> None:
     """Until the last object is acknowledged, and no longer."""
 
@@ -334,22 +320,6 @@ def test_who_has_gone_is_no_caller_any_more() -> None:
         assert isinstance(unsaid, int)
         assert words_of(shell, PROBE, "v")[0] == "consumer c asks here: up to 1 hop"
         assert shell.machine.objects.buffered == 1
-
-    with_shell(main)
-
-
-def test_how_long_those_wait_that_wait_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each by itself; 0 where none does."""
-
-    async def main(shell: QueueShell) -> None:
-        assert shell.oldest_s() == {"object": 0.0, "offer": 0.0, "take": 0.0, "probe": 0.0}
-        await put(shell, b"one")
-        await put(shell, b"two")
-        now_s = shell.bodies[2].since_s + 5.0
-        monkeypatch.setattr(type(shell), "now_s", property(lambda _: now_s))
-        waits = shell.oldest_s()
-        assert waits.pop("object") == pytest.approx(now_s - shell.bodies[1].since_s)
-        assert set(waits.values()) == {0.0}
 
     with_shell(main)
 

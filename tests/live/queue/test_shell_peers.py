@@ -121,27 +121,6 @@ def test_a_peer_that_a_probe_does_not_reach_is_named(told, said, problem):
     alone_with(main, said)
 
 
-def test_an_object_is_offered_to_the_peer_that_holds_the_call(told):
-    """And stays with whom it was granted once that has taken it."""
-
-    async def main(shell, peer):
-        await put(shell, b"one")
-        shell.feed(ev.ProbeCame(probe_of("p2")))
-        await until(lambda: peer.seen and shell._clients["p2"].idle)
-        ((line, headers),) = peer.seen
-        assert (line, headers["authorization"]) == ("POST /peer/v1/queue/offer", "Bearer of-p1")
-        (grant,) = shell.machine.grants
-        assert wire.decode_offer(peer.bodies[0]) == ev.Offer("far", "p1", grant.id, 2)
-        assert shell.machine.objects.buffered == 0
-        assert words_of(shell, OBJECT, 1)[1:] == [
-            "granted to probe far, offered to p2, which holds the call",
-            "the offer is taken",
-        ]
-        assert told() == []
-
-    alone_with(main, answer(200, {"taken": True}))
-
-
 @pytest.mark.parametrize(
     ("said", "line"),
     [
@@ -178,31 +157,6 @@ def test_who_asks_for_a_producer_that_is_no_peer_gets_nothing(told):
         assert peer.seen == []
 
     alone_with(main, answer(200, {"taken": True}))
-
-
-def test_a_consumer_is_led_to_the_first_peer_that_has_an_object():
-    """Whoever offers one later is told that it is not taken."""
-
-    async def main(shell, peer):
-        asking = take(shell, {"p2": 1.0})
-        await until(lambda: peer.seen)
-        offer = ev.Offer("t", "p2", "g", 2)
-        answers = [await shell.ask(lambda ref: ev.OfferCame(ref, offer)) for _ in range(2)]
-        assert [one.taken for one in answers] == [True, False]
-        led = await asking
-        assert (type(led), led.offer) == (ev.Direct, offer)
-        assert words_of(shell, PROBE, "t") == [
-            "consumer c asks here: up to 2 hops",
-            "sent on to p2: hop 2",
-            "p2 offers an object for it",
-            "answered with an object of p2",
-            "p2 offers an object for it",
-        ]
-        value = shell.metrics.registry.get_sample_value
-        labels = {"node": "p1", "outcome": "elsewhere"}
-        assert value("spillover_queue_takes_total", labels) == 1.0
-
-    alone_with(main, answer(202))
 
 
 def test_a_connection_to_a_peer_is_kept_for_the_next_probe_and_not_for_a_peer_that_is_gone():

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
-from itertools import product
 from random import Random
 
 import pytest
@@ -17,7 +16,6 @@ from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.workloads.generated import bursts
 from support.engines import assert_alike, each_in_full
-from support.few import all_in_soak, few_at_first
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +71,15 @@ def arrivals(topology, load, work, *, seed, duration_s=12.0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("load", few_at_first(all_in_soak([0.9, 1.5, 0.5], 2), 1))
-@pytest.mark.parametrize("work", few_at_first([exponential, constant, hyperexponential], 1))
 @pytest.mark.parametrize(
-    ("delay_ms", "gossip_period_ms"), [(2.0, 10_000.0), (20.0, 50.0), (150.0, 1000.0)]
+    ("load", "work", "delay_ms", "gossip_period_ms"),
+    [
+        (0.9, exponential, 2.0, 10_000.0),
+        (0.9, constant, 20.0, 50.0),
+        (0.9, hyperexponential, 150.0, 1000.0),
+        (1.5, exponential, 20.0, 50.0),
+        (0.5, hyperexponential, 2.0, 1000.0),
+    ],
 )
 def test_loads_and_laws_give_the_same(fast, load, work, delay_ms, gossip_period_ms):
     """From a quarter idle to overload, near and far, with state of 50 ms and of 10 s."""
@@ -86,7 +89,7 @@ def test_loads_and_laws_give_the_same(fast, load, work, delay_ms, gossip_period_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("play", few_at_first(product(BURSTS, [7.0, 50.0, 10_000.0]), 1))
+@pytest.mark.parametrize("play", list(zip(BURSTS, (7.0, 10_000.0), strict=True)))
 def test_bursts_give_the_same(fast, play):
     """As in the paper, with state of any age."""
     (name, duration_s), gossip_period_ms = play
@@ -97,7 +100,7 @@ def test_bursts_give_the_same(fast, play):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("max_hops", [0, 1, 2, 3])
+@pytest.mark.parametrize("max_hops", [0, 1, 3])
 def test_deadlines_and_hops_give_the_same(fast, max_hops):
     """At twice what all can do: half of it expires, on its way and where it waits."""
     topology = unlike_sites(delay_ms=60.0, max_hops=max_hops, default_deadline_ms=700.123)

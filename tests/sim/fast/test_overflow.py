@@ -20,7 +20,7 @@ from spillover.policy.overflow.choosers import CHOOSERS
 from spillover.sim.overflow.run import run_overflow
 from spillover.workloads.generated import bursts
 from support.engines import assert_alike, trace, unlike_federation
-from support.few import examples, few_at_first
+from support.few import all_in_soak, examples
 
 ENGINE_FIELDS = ("engine", "events", "requests_per_s")
 
@@ -35,8 +35,8 @@ def fast(require):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", few_at_first(CHOOSERS, 2))
-@pytest.mark.parametrize("play", few_at_first([("chord5", 3), ("ring5", 1)], 1))
+@pytest.mark.parametrize("policy", CHOOSERS)
+@pytest.mark.parametrize("play", all_in_soak([("chord5", 3), ("ring5", 1)], 1))
 def test_bursts_give_the_same(fast, play, policy):
     """The object of both engines is the same but for what tells of the engine itself."""
     name, seed = play

@@ -70,7 +70,7 @@ def with_toy(tmp_path):
 
     def run(script, *arguments):
         command = [sys.executable, "-c", IN_A_TREE_WITH_IT + script, str(tmp_path), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=290)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

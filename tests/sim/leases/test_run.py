@@ -20,8 +20,7 @@ def run(troubles=None, seed=1, **scene):
     return run_leases(LeaseScene(troubles=troubles or Troubles(), **scene), seed)
 
 
-@pytest.mark.parametrize("troubles", [Troubles(), STALLED], ids=["calm", "stalled"])
-@pytest.mark.parametrize("partitions", [16, 17])
+@pytest.mark.parametrize(("partitions", "troubles"), [(16, Troubles()), (17, STALLED)])
 def test_what_is_even_stays_where_it_is(partitions, troubles):
     """Guarded: not a move and not a challenge in 500 periods, one member stalled or not."""
     result = run(troubles, nodes=4, partitions=partitions, periods=500)
@@ -40,8 +39,9 @@ def test_the_blogs_rule_under_load_moves_hundreds_for_nothing(challenges, period
     assert run(STALLED, partitions=17, **scene).moves > 500
 
 
-@pytest.mark.parametrize("troubles", [Troubles(), STALLED], ids=["calm", "stalled"])
-@pytest.mark.parametrize(("partitions", "fewest"), [(16, 12), (64, 48)])
+@pytest.mark.parametrize(
+    ("partitions", "fewest", "troubles"), [(16, 12, Troubles()), (64, 48, STALLED)]
+)
 def test_from_all_on_one_it_takes_the_fewest_moves(partitions, fewest, troubles):
     """Guarded, in a few periods whatever the size; no partition stands still for a second."""
     for seed in range(3):

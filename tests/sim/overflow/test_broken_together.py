@@ -48,10 +48,16 @@ def breaking(**how):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("servers", few_at_first([2, 4], 1))
-@pytest.mark.parametrize("policy", ["paper", "adaptive"])
-@pytest.mark.parametrize("links", [MESH, CHAIN], ids=["mesh", "chain"])
-@pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
+@pytest.mark.parametrize(
+    ("keyed", "links", "policy", "servers"),
+    [
+        (False, MESH, "paper", 2),
+        (False, CHAIN, "adaptive", 2),
+        (False, MESH, "adaptive", 4),
+        (True, MESH, "adaptive", 2),
+        (True, CHAIN, "paper", 4),
+    ],
+)
 def test_broken_sites_do_not_acquit_each_other(keyed, links, policy, servers, seed):
     """Of what ends from five seconds on, some 2 % fail, and none with a key; in the end one in ten
     seconds. Who is broken stays degraded, and says so."""
@@ -67,8 +73,7 @@ def test_broken_sites_do_not_acquit_each_other(keyed, links, policy, servers, se
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("links", [MESH, CHAIN], ids=["mesh", "chain"])
-@pytest.mark.parametrize("share", [0.4, 0.7])
+@pytest.mark.parametrize(("links", "share"), [(MESH, 0.4), (CHAIN, 0.7)])
 def test_nor_where_a_part_of_it_fails(share, links, seed):
     """That is found in some 30 requests at each of the two. Nothing goes back and forth: at most
     three changes in 45 s, and mostly one."""
@@ -123,7 +128,7 @@ def test_where_the_service_can_be_asked_no_client_pays_for_it(seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("paris", "tokyo", "share"), [(20, 20, 1.0), (18, 25, 1.0), (15, 15, 0.5)])
+@pytest.mark.parametrize(("paris", "tokyo", "share"), [(20, 20, 1.0), (15, 15, 0.5)])
 def test_adaptive_without_room_does_no_worse_than_paper(paris, tokyo, share, seed):
     """Paris can do 20 requests a second. What Tokyo fails waits there as long as it must: it is not
     turned back to be failed."""

@@ -22,7 +22,7 @@ from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.checkers import SETTLE_S, Checker
 from spillover.sim.overflow.faults import Faults, build_faulty_federation
-from support.few import all_in_soak, few_at_first
+from support.few import all_in_soak
 
 DELAYS_S = {
     ("a", "b"): 0.005,
@@ -209,13 +209,13 @@ def played(seed, topology=TOPOLOGY):
     return history.seen
 
 
-@pytest.mark.parametrize("seed", few_at_first(all_in_soak(range(24), 12), 8))
+@pytest.mark.parametrize("seed", all_in_soak(range(24), 4))
 def test_promises_hold_under_faults(seed):
     """One answer from each home that lives, no unkeyed work twice, nothing left anywhere."""
     played(seed)
 
 
-@pytest.mark.parametrize("seed", few_at_first(all_in_soak(range(24), 8), 4))
+@pytest.mark.parametrize("seed", all_in_soak(range(24), 4))
 def test_promises_hold_where_answers_begin_before_they_end(seed):
     """Nothing is decided again once its answer has begun, and what breaks off is never done."""
     played(seed, PASSED)
@@ -234,7 +234,7 @@ def test_answers_break_off_in_these_histories():
 
 @pytest.mark.slow
 def test_the_histories_are_eventful():
-    """All that can happen has happened in twenty of them; else they would prove little."""
+    """Promises hold in all twenty of them, in which all that can happen has happened."""
     seen = Counter()
     for seed in range(20):
         seen.update(played(seed))

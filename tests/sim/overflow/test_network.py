@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.inputs.topology_file import load_topology
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.model.faults import LinkFault
 from spillover.sim.engine.world import World
-from spillover.sim.overflow.network import Channel, build_channels
+from spillover.sim.overflow.network import Channel
 
 FAR_S = 2.0**30
 """Where the link's clock begins: beyond the real one, so that the loop itself rings nothing."""
@@ -176,14 +175,3 @@ def test_links_draw_from_streams_of_their_own():
 
     assert lost_on(1, "link/a/b") == lost_on(1, "link/a/b")
     assert len({lost_on(s, name) for s in (1, 2) for name in ("link/a/b", "link/b/a")}) == 4
-
-
-def test_a_topology_has_two_channels_for_each_link():
-    """One per direction, with the link's delay; they are changed apart."""
-    channels = build_channels(load_topology("ring5"), World(), 1)
-    assert len(channels) == 10
-    assert {channel.delay_s for channel in channels.values()} == {0.035}
-    channels["a", "b"].change(fault("cut"))
-    assert [ends for ends, channel in channels.items() if channel.impaired] == [("a", "b")]
-    channels["a", "b"].change(fault("heal"))
-    assert not any(channel.impaired for channel in channels.values())

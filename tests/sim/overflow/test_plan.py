@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.inputs.builtin import builtin_topology
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
@@ -83,17 +82,6 @@ def test_no_more_servers_are_tried_than_can_ever_be_busy():
     plan = Planner(topology_of("a", "b"), schedule, 5.0, judge).plan()
     assert tried[0] == (4, 2)
     assert plan.isolated == plan.networked == (1, 1)
-
-
-def test_names_of_the_result():
-    """The object of `--json`, with what each site's p99 comes to."""
-    topology = builtin_topology("ring5")
-    schedule = [Arrival(0.1 * k, topology.cluster_ids[k % 5]) for k in range(50)]
-    plan = Planner(topology, schedule, 5.0, lambda m, _: [1.0] * len(m)).plan().as_dict()
-    assert plan["isolated"]["servers"] == dict.fromkeys("abcde", 1)
-    assert plan["networked"]["total"] == 5
-    assert plan["saved_share"] == 0.0
-    assert plan["networked"]["p99_ms"] == dict.fromkeys("abcde", 1.0)
 
 
 def test_a_site_without_requests_has_no_p99():

@@ -66,8 +66,9 @@ def test_the_same_seed_gives_the_same_numbers(policy):
     assert (results[1] != results[2]) == (policy != "isolated")
 
 
-@pytest.mark.parametrize("policy", CHOOSERS)
-@pytest.mark.parametrize("deadline_ms", [60_000, 150])
+@pytest.mark.parametrize(
+    ("policy", "deadline_ms"), [*((policy, 60_000) for policy in CHOOSERS), ("adaptive", 150)]
+)
 def test_every_request_comes_to_one_outcome(policy, deadline_ms):
     """Done, expired or refused: they add up to what was sent, in the summary and in the ledgers.
     Only deadlines shorter than the queue make anything expire; what cannot leave is refused."""

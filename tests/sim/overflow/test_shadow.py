@@ -15,7 +15,6 @@ from support.few import few_at_first
 RUNS = [
     ("paper", "adaptive", "random:3"),
     ("two-choice", "adaptive", None),
-    ("adaptive", "paper", None),
     ("adaptive", "paper", "random:3"),
 ]
 

@@ -14,6 +14,7 @@ from spillover.model.topology import Cluster, Topology
 from spillover.sim.overflow.run import run_overflow
 from spillover.sim.overflow.shared import merged, run_shared, server_kinds
 from spillover.workloads.generated import bursts
+from support.few import all_in_soak
 
 UNLIKE = Topology(
     name="unlike",
@@ -83,7 +84,7 @@ def random_schedule(random, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", all_in_soak(range(12), 4))
 def test_both_engines_give_the_same(require, seed):
     """Unlike servers, services of one's own, refusals, and deadlines that are met."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")

@@ -13,7 +13,7 @@ from spillover.sim.queue.full import simulate
 from spillover.sim.queue.measuring import warm_up
 from spillover.sim.queue.system import ProbingSystem, alike, fast_and_slow
 from spillover.sim.queue.wires import FETCH, IN_PAPER, OFFER, POINTER
-from support.few import few_at_first
+from support.few import all_in_soak
 
 
 def paper(load, producers=20, **changes):
@@ -48,7 +48,7 @@ def agree(require):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("load", [50, 200])
+@pytest.mark.parametrize("load", all_in_soak([200, 50], 1))
 def test_both_engines_agree(load, agree):
     """Without faults, where nobody looks after those who wait."""
     half = agree(paper(load), 8000)
@@ -67,7 +67,7 @@ SYSTEMS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", few_at_first(SYSTEMS, 1))
+@pytest.mark.parametrize("asked", SYSTEMS[1:])
 def test_both_engines_agree_in_short(asked, agree):
     """Whatever is asked of them."""
     changes, options = asked
