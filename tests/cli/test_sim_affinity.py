@@ -48,7 +48,8 @@ def test_rules_are_played_side_by_side(capsys, trace):
     assert unique["rules"]["affinity"]["found"] == 0.0
 
 
-def test_a_table_is_shown(capsys, trace):
+def test_a_table_is_shown(capsys, monkeypatch, trace):
+    monkeypatch.setenv("COLUMNS", "200")
     assert main(("sim", "affinity", "--trace", trace, "--rules", "affinity,waits")) == 0
     out, err = capsys.readouterr()
     assert "waits" in out + err

@@ -40,7 +40,9 @@ class Twin:
     def forget(self, session, place):
         before = self.runs.get(session, [])
         left = [one for one in before if one.place != place]
-        if left != before:
+        if before and not left:
+            del self.runs[session]
+        elif left != before:
             self.runs[session] = left
             self.runs.move_to_end(session)
 
@@ -77,6 +79,18 @@ def test_a_flood_of_sessions_takes_no_more_room_and_little_time():
     large = SessionMemory(100_000)
     assert sys.getsizeof(large._packed) + sys.getsizeof(large._names) < 4_000_000
     assert sum(memory.runs(session) != () for session in range(1, 1000)) <= 512
+
+
+def test_what_comes_to_nothing_pushes_nobody_out():
+    """A flood of sessions whose requests are refused: those that ran are all remembered."""
+    memory = SessionMemory(512)
+    kept = range(1, 257)
+    for session in kept:
+        memory.note(session, 0, 1.0, 1.0)
+    for session in range(1_000, 20_000):
+        memory.note(session, 1, 1.0, 2.0)
+        memory.forget(session, 1)
+    assert all(memory.runs(session) for session in kept)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1)), max_size=50), st.floats(0, 1e9))

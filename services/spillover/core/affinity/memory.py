@@ -127,9 +127,7 @@ class SessionMemory:
             return ()
         fields = PACKED.unpack_from(self._packed, found * PACKED.size)
         last, before = Ran(*fields[:3]), Ran(*fields[3:])
-        if before.work:
-            return last, before
-        return (last,) if last.work else ()
+        return (last, before) if before.work else (last,)
 
     def cheapest(
         self, session: int, work: float, candidates: Iterable[Candidate], weight: float
@@ -162,12 +160,26 @@ class SessionMemory:
         """Forgets a run that was expected at a place, and was at another."""
         before = self.runs(session)
         left = [one for one in before if one.place != place]
-        if len(left) < len(before):
-            self._put(session, *left, *[NOWHERE] * (2 - len(left)))
+        if before and not left:
+            self._drop(session)
+        elif len(left) < len(before):
+            self._put(session, left[0], NOWHERE)
 
     def learn(self, claim: Claim, reused: float) -> None:
         """Learns from an answer how much was reused of what was remembered."""
         self.worth.learn(claim.age, min(1.0, reused / claim.work))
+
+    def _drop(self, session: int) -> None:
+        """Makes room where a session stood, at the end of its set: the next new one takes it, and
+        pushes nobody out."""
+        names, packed, size = self._names, self._packed, PACKED.size
+        first = session % self._sets * self._ways
+        end = first + self._ways
+        place = names.index(session, first, end)
+        names[place : end - 1] = names[place + 1 : end]
+        packed[place * size : (end - 1) * size] = packed[(place + 1) * size : end * size]
+        names[end - 1] = 0
+        packed[(end - 1) * size : end * size] = bytes(size)
 
     def _put(self, session: int, last: Ran, before: Ran) -> None:
         """Makes a session the first of its set; what stood before it there moves back by one, or

@@ -12,9 +12,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spillover.core.affinity.memory import SESSIONS, Candidate, Claim, SessionMemory
+from spillover.core.affinity.memory import Candidate, Claim, SessionMemory
 from spillover.policy.affinity import miss_weight
 
+SESSIONS = 100_000
+"""The number of sessions that a node remembers: they take 2.8 MB, and services that keep much want
+more than a few hundred."""
 BUSY_WINDOW_S = 30.0
 """The time over which it is averaged how much of it places had work pending: longer than prompts
 take, shorter than bursts."""
@@ -31,8 +34,8 @@ class Dispatch:
     work: float
     expected: float
     """The work that it is expected to make there."""
-    ahead: float
-    """The work that was pending there when it was sent."""
+    is_first: bool
+    """Whether nothing else was pending there when it was sent, so that it had not to wait."""
     sent_s: float
     claim: Claim | None
     is_pending: bool = True
@@ -49,6 +52,8 @@ class Places:
         self._waiting = [0] * count
         """The requests at each place whose first byte has not come."""
         self._taken = [0.0] * count
+        self._since_s = [0.0] * count
+        """When each place has begun what it does now, as far as first bytes tell."""
         self._busy = [0.0] * count
         self._looked_s = [0.0] * count
         self._work = self._time_s = 0.0
@@ -68,7 +73,7 @@ class Places:
         is_timed = self._time_s > 0.0
         candidates = []
         for place, count in running:
-            wait_s = self._pending[place] / per_s
+            wait_s = self._left(place, now_s) / per_s
             beyond = count + 1 - self._slots
             if is_timed and beyond > 0.0:
                 wait_s = max(wait_s, beyond * run_s / self._slots)
@@ -80,7 +85,7 @@ class Places:
 
     def sent(self, session: int, work: float, place: int, now_s: float) -> Dispatch:
         """A request goes to a place."""
-        expected, claim, ahead = work, None, self._pending[place]
+        expected, claim, is_first = work, None, not self._waiting[place]
         if session:
             known = [Candidate(place, 0.0, 0.0, 1.0, self._taken[place])]
             choice = self._memory.cheapest(session, work, known, 1.0)
@@ -89,22 +94,25 @@ class Places:
             taken = self._taken[place] + expected
             claim = self._memory.note(session, place, work, taken)
         self._look(place, now_s)
+        if is_first:
+            self._since_s[place] = now_s
         self._taken[place] += expected
         self._pending[place] += expected
         self._waiting[place] += 1
-        return Dispatch(place, session, work, expected, ahead, now_s, claim)
+        return Dispatch(place, session, work, expected, is_first, now_s, claim)
 
     def began(self, sent: Dispatch, now_s: float) -> None:
-        """The first byte of an answer has come; only the first time counts."""
-        if not self._end_pending(sent, now_s):
+        """The first byte of an answer has come; only the first time counts. What had not to wait
+        tells how fast the place is, or how much it has reused."""
+        if not self._end_pending(sent, now_s) or not sent.is_first:
             return
         took_s = max(now_s - sent.sent_s, 1e-6)
         if sent.claim is None:
-            self._work += SPEED_WEIGHT * (sent.ahead + sent.work - self._work)
+            self._work += SPEED_WEIGHT * (sent.work - self._work)
             self._time_s += SPEED_WEIGHT * (took_s - self._time_s)
         elif self._time_s > 0.0:
-            done = took_s * self._per_s() - sent.ahead
-            self._memory.learn(sent.claim, min(max(sent.work - done, 0.0), sent.claim.work))
+            reused = sent.work - took_s * self._per_s()
+            self._memory.learn(sent.claim, min(max(reused, 0.0), sent.claim.work))
 
     def failed(self, sent: Dispatch, now_s: float) -> None:
         """A request came to no good answer: what it was to leave at the place is not there."""
@@ -118,9 +126,18 @@ class Places:
         place = sent.place
         self._look(place, now_s)
         self._waiting[place] -= 1
+        self._since_s[place] = now_s
         # What is left of rounding must not count as work.
         self._pending[place] = self._pending[place] - sent.expected if self._waiting[place] else 0.0
         return True
+
+    def _left(self, place: int, now_s: float) -> float:
+        """Returns the pending work of a place without what it has done of one request, about."""
+        pending, waiting = self._pending[place], self._waiting[place]
+        if not waiting or self._time_s <= 0.0:
+            return pending
+        done = (now_s - self._since_s[place]) * self._per_s()
+        return pending - min(done, pending / waiting)
 
     def _per_s(self) -> float:
         """Returns the work a second; before anything is known, any will do."""

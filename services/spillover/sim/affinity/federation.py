@@ -14,6 +14,7 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from spillover.core.affinity.memory import SESSIONS, Claim
+from spillover.core.affinity.places import Dispatch
 from spillover.model.prompt import Prompt
 from spillover.sim.affinity.engine import Engine, EngineKind, EngineState, Reading
 
@@ -60,6 +61,8 @@ class Bound(NamedTuple):
     """The tokens that are expected to be read there."""
     claim: Claim | None = None
     """What the site remembered of the session at the engine."""
+    dispatch: Dispatch | None = None
+    """How a node has sent it, where one does."""
 
 
 class Answered(NamedTuple):

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from statistics import fmean
 
 from spillover.core.affinity.memory import Candidate, Choice, SessionMemory
+from spillover.core.affinity.places import Places
 from spillover.model.prompt import Prompt
 from spillover.policy.affinity import miss_weight
 from spillover.sim.affinity.engine import EngineState
@@ -59,6 +61,36 @@ class AffinityRule:
             claim = memory.note(prompt.session, bound.engine, prompt.tokens, taken)
         if claim is not None:
             memory.learn(claim, found)
+
+
+class UrlsRule:
+    """Each site for itself, by what a node sees of the services behind its handler: the sizes of
+    requests, and when first bytes come."""
+
+    def __init__(self, federation: Federation) -> None:
+        setting = federation.setting
+        self._federation = federation
+        slots = setting.engines * setting.kind.slots
+        every = range(setting.sites)
+        self._places = [Places(setting.engines, slots) for _ in every]
+
+    def send(self, prompt: Prompt, home: int, now_s: float) -> Sent:  # noqa: ARG002 - of a rule
+        return Sent(prompt, home, home, self._federation.engines_of(home)[0], is_bound=False)
+
+    def bind(self, sent: Sent, now_s: float) -> Bound:
+        prompt, own = sent.prompt, self._federation.engines_of(sent.site)
+        states = [self._federation.state(sent.site, engine, now_s) for engine in own]
+        running = sorted(((n, one.requests) for n, one in enumerate(states)), key=itemgetter(1))
+        places = self._places[sent.site]
+        place = places.choose(prompt.session, prompt.tokens, running, 0.0, now_s)
+        dispatch = places.sent(prompt.session, prompt.tokens, place, now_s)
+        return Bound(own[place], dispatch.expected, dispatch=dispatch)
+
+    def answered(self, answered: Answered) -> None:
+        sent, dispatch = answered.sent, answered.bound.dispatch
+        assert dispatch is not None  # noqa: S101 - each was bound by this rule
+        came_s = sent.prompt.time_s + answered.first_token_s
+        self._places[sent.site].began(dispatch, came_s)
 
 
 class _Site:
