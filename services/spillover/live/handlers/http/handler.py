@@ -72,10 +72,15 @@ class HttpWorkers(UpstreamWorkers[_Call]):
             call.asked = None
 
     def _send(self, call: _Call) -> None:
-        upstream = self._choose(call)
+        call.sent_s = time.monotonic()
+        if self._sessions is None:
+            upstream = self.upstreams.choose(call.tried, call.sent_s)
+        else:
+            upstream = self._choose_by_session(call)
         if upstream is None:
             self._none_left(call)
             return
+        call.tried.append(upstream)
         request = call.command.request
         payload, trace = (memoryview(request.work),), request.trace
         if trace is not None:

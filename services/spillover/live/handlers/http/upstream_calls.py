@@ -126,19 +126,13 @@ class UpstreamWorkers(ABC, Generic[C]):
             self._let_go(call)
         await self.upstreams.close()
 
-    def _choose(self, call: C) -> Upstream | None:
-        """Returns where a call is tried next, which it is from now on."""
-        call.sent_s = time.monotonic()
-        if self._sessions is None:
-            upstream = self.upstreams.choose(call.tried, call.sent_s)
-        else:
-            self.upstreams.came_to_nothing(call.dispatch)
-            told = call.session, call.work_bytes
-            upstream = self.upstreams.choose_for(*told, call.tried, call.sent_s)
-            if upstream is not None:
-                call.dispatch = self.upstreams.sent(*told, upstream, call.sent_s)
+    def _choose_by_session(self, call: C) -> Upstream | None:
+        """Returns where a call is tried next, and takes it that it goes there now."""
+        upstreams, told = self.upstreams, (call.session, call.work_bytes)
+        upstreams.came_to_nothing(call.dispatch)
+        upstream = upstreams.choose_for(*told, call.tried, call.sent_s)
         if upstream is not None:
-            call.tried.append(upstream)
+            call.dispatch = upstreams.sent(*told, upstream, call.sent_s)
         return upstream
 
     def _not_delivered(self, call: C, upstream: Upstream, error: NotDelivered) -> None:

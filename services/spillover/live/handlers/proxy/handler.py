@@ -223,10 +223,15 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             exchange.cancel()
 
     def _send(self, call: _Call) -> None:
-        upstream = self._choose(call)
+        call.sent_s = time.monotonic()
+        if self._sessions is None:
+            upstream = self.upstreams.choose(call.tried, call.sent_s)
+        else:
+            upstream = self._choose_by_session(call)
         if upstream is None:
             self._none_left(call)
             return
+        call.tried.append(upstream)
         command, request = call.command, call.request
         assert request is not None  # noqa: S101 - nothing has begun
         asked = command.request
