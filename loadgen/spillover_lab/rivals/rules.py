@@ -1,15 +1,20 @@
 """Rules of others for where a prompt runs, each after its published description, and an oracle.
 
-Each sender chooses the engine. Sources: consistent hashing with bounded loads (Mirrokni, Thorup &
-Zadimoghaddam 2018, as HAProxy and Envoy have it), GORGO (arXiv 2602.11688: way, uncached tokens and
-queued tokens, weighted; here with exact caches and the reports that all sites get).
+Each sender chooses the engine, by the reports that all sites get. What a rule leaves to another
+one, such as which engine of a site, is the fewest requests. Sources: consistent hashing with
+bounded loads (Mirrokni, Thorup & Zadimoghaddam 2018, as HAProxy and Envoy have it); GORGO (arXiv
+2602.11688), with exact caches; Envoy 1.40, load-aware locality; AI Grid Network,
+docs/site-selection.md; Prequal (NSDI 2024, arXiv 2312.10172).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from functools import partial
+from random import Random
+from statistics import fmean
 
 from spillover.model.prompt import Prompt
 from spillover.sim.affinity.federation import Answered, Bound, Federation, Sent
@@ -20,18 +25,25 @@ BOUND = 1.25
 proposes it."""
 GORGO_QUEUE = 0.2
 """GORGO's weight of a queued token, where an uncached one counts 1: retuned for high loads."""
+ENVOY_VARIANCE = 0.1
+ENVOY_PROBE = 0.03
+"""Envoy: all stays local while the local utilization is at most so much above the mean of the
+others, but for this share."""
+PREQUAL_HOT = 0.84
+"""Prequal: engines above this quantile of requests in flight are hot."""
 
 
-class _Chosen:
+class _Chosen(ABC):
     """A rule whose sender chooses the engine, and that learns nothing."""
 
     def __init__(self, federation: Federation, seed: int) -> None:
         self.federation = federation
         self.seed = seed
+        self.draws = Random(seed)
 
+    @abstractmethod
     def choose(self, prompt: Prompt, home: int, now_s: float) -> int:
         """Returns the engine."""
-        raise NotImplementedError
 
     def send(self, prompt: Prompt, home: int, now_s: float) -> Sent:
         engine = self.choose(prompt, home, now_s)
@@ -40,13 +52,23 @@ class _Chosen:
     def bind(self, sent: Sent, now_s: float) -> Bound:
         return Bound(sent.engine, sent.prompt.tokens)
 
-    def answered(self, answered: Answered) -> None:
+    def answered(self, answered: Answered) -> None:  # noqa: B027 - none of them learns
         """Learns nothing."""
 
     def requests(self, home: int, now_s: float) -> list[int]:
         """Returns the requests at each engine, as far as a site knows."""
         every = range(len(self.federation.engines))
         return [self.federation.state(home, one, now_s).requests for one in every]
+
+    def least_of(self, engines: Iterable[int], home: int, now_s: float) -> int:
+        """Returns the engine with the fewest requests, the nearest if there are several."""
+        federation, setting = self.federation, self.federation.setting
+
+        def busy(engine: int) -> tuple[int, float]:
+            requests = federation.state(home, engine, now_s).requests
+            return requests, setting.rtt_s(home, federation.site_of(engine))
+
+        return min(engines, key=busy)
 
 
 class Sticky(_Chosen):
@@ -70,14 +92,61 @@ class Bounded(_Chosen):
 
 
 class Least(_Chosen):
-    """A prompt goes to the engine with the fewest requests, the nearer one if there are several."""
+    """A prompt goes to the engine with the fewest requests."""
+
+    def choose(self, prompt: Prompt, home: int, now_s: float) -> int:
+        return self.least_of(range(len(self.federation.engines)), home, now_s)
+
+
+class Envoy(_Chosen):
+    """A site is chosen by lot, by its engines and their headroom, once the local one is busier than
+    the others."""
+
+    def choose(self, prompt: Prompt, home: int, now_s: float) -> int:
+        federation, every = self.federation, range(self.federation.setting.sites)
+        busy = [
+            fmean(federation.state(home, one, now_s).busy for one in federation.engines_of(site))
+            for site in every
+        ]
+        others = [site for site in every if site != home]
+        site = home
+        if others and busy[home] > fmean(busy[one] for one in others) + ENVOY_VARIANCE:
+            headroom = [max(1.0 - one, 1e-6) for one in busy]
+            (site,) = self.draws.choices(every, headroom)
+        elif others and self.draws.random() < ENVOY_PROBE:
+            site = self.draws.choice(others)
+        return self.least_of(federation.engines_of(site), home, now_s)
+
+
+class Grid(_Chosen):
+    """Of two sites, drawn, the one with fewer requests for what it can have without a queue. All
+    sites are alike here, so that their ceilings are."""
 
     def choose(self, prompt: Prompt, home: int, now_s: float) -> int:
         requests, federation = self.requests(home, now_s), self.federation
-        way_s = [
-            federation.setting.rtt_s(home, federation.site_of(e)) for e in range(len(requests))
-        ]
-        return min(range(len(requests)), key=lambda one: (requests[one], way_s[one]))
+        every = range(federation.setting.sites)
+        two = self.draws.sample(every, min(2, len(every)))
+        site = min(two, key=lambda one: sum(requests[e] for e in federation.engines_of(one)))
+        return self.least_of(federation.engines_of(site), home, now_s)
+
+
+class Prequal(_Chosen):
+    """Of the engines with few requests the one with the least latency; the fewest requests where
+    all have many. Its latency is the wait that an engine expects, and the way."""
+
+    def choose(self, prompt: Prompt, home: int, now_s: float) -> int:
+        federation, every = self.federation, range(len(self.federation.engines))
+        requests = self.requests(home, now_s)
+        hot = sorted(requests)[min(int(PREQUAL_HOT * len(requests)), len(requests) - 1)]
+        cold = [one for one in every if requests[one] < hot]
+        if not cold:
+            return min(every, key=requests.__getitem__)
+
+        def latency_s(engine: int) -> float:
+            way_s = federation.setting.rtt_s(home, federation.site_of(engine))
+            return federation.state(home, engine, now_s).wait_s + way_s
+
+        return min(cold, key=latency_s)
 
 
 class Gorgo(_Chosen):
@@ -124,6 +193,9 @@ RIVALS: Mapping[str, RuleOf] = {
     "sticky": Sticky,
     "bounded": Bounded,
     "least": Least,
+    "envoy": Envoy,
+    "grid": Grid,
+    "prequal": Prequal,
     "gorgo": Gorgo,
     **{f"oracle-{weight}": partial(Oracle, weight=weight) for weight in (1, 3, 6, 12)},
 }
