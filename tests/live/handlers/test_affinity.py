@@ -49,6 +49,11 @@ def test_requests_of_a_session_go_where_the_first_one_went(run, affinity):
                 before = counts(services)[first[session]]
                 await front.ask(asked(session))
                 assert counts(services)[first[session]] == before + 1
+            parts = [one.affinity_bytes for one in front.upstreams]
+            told = sum(one["missing"] + one["reused"] for one in parts)
+            assert told == pytest.approx(10 * len(asked(1).body))
+            assert all(one["missing"] > 2_000 for one in parts), "the first one of each session"
+            assert all(one["reused"] > 0.0 for one in parts)
 
     run(main())
 
@@ -59,6 +64,7 @@ def test_without_affinity_requests_take_turns(run):
             for _ in range(6):
                 await front.ask(own(b"X-Session: 1"))
             assert counts(services) == [3, 3]
+            assert not any(front.upstreams[0].affinity_bytes.values())
 
     run(main())
 

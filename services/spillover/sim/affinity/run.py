@@ -94,16 +94,19 @@ def homes_of(prompts: Sequence[Prompt], sites: int, seed: int, *, skewed: bool) 
 
 
 def capacity_per_s(prompts: Sequence[Prompt], setting: AffinitySetting) -> float:
-    """Returns the prompts a second at load 1: those that all engines can read if each session has
-    one engine, spread by hash, so that caches find what stickiness finds."""
-    engines = setting.sites * setting.engines
-    caches = [PrefixCache(setting.kind.cache_tokens) for _ in range(engines)]
+    """Returns the prompts a second at load 1: those that all engines can read, and have slots for,
+    if each session has one engine, spread by hash, so that caches find what stickiness finds."""
+    engines, kind = setting.sites * setting.engines, setting.kind
+    caches = [PrefixCache(kind.cache_tokens) for _ in range(engines)]
     read = 0
     for prompt in prompts:
         cache = caches[hashed(prompt.session, engines)]
         read += prompt.tokens - cache.found(prompt.blocks, prompt.tokens)
         cache.enter(prompt.blocks)
-    return engines * setting.kind.read_tokens_per_s * len(prompts) / read
+    read_s = read / kind.read_tokens_per_s
+    written = sum(prompt.answer_tokens - 1 for prompt in prompts)
+    write_s = written * (kind.token_s + kind.token_each_s * kind.slots)
+    return engines * len(prompts) / max(read_s, (read_s + write_s) / kind.slots)
 
 
 def hashed(session: int, count: int, seed: int = 0) -> int:

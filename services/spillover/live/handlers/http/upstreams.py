@@ -113,6 +113,8 @@ class Upstream:
         self.pause_s = PASS_OVER_S
         self.ends = dict.fromkeys(UPSTREAM_ENDS, 0)
         """The numbers of requests by their ends, for metrics."""
+        self.affinity_bytes = {"missing": 0.0, "reused": 0.0}
+        """The bytes that it was sent, by what it was expected to have, where there is affinity."""
         self._target = url.target
         known: KnownHeads[KnownAnswer] = KnownHeads()
         self.client = HttpClient(
@@ -250,7 +252,10 @@ class Upstreams:
         """A request goes to an upstream."""
         if self._places is None:
             return None
-        return self._places.sent(session, work, upstream.place, now_s)
+        dispatch = self._places.sent(session, work, upstream.place, now_s)
+        upstream.affinity_bytes["missing"] += dispatch.expected
+        upstream.affinity_bytes["reused"] += work - dispatch.expected
+        return dispatch
 
     def began(self, sent: Dispatch | None) -> None:
         """The first byte of its answer has come."""
