@@ -12,6 +12,7 @@ HELD = 'entry=~"queued|running|away|handed_on"'
 """Entries of the ledger that are requests here or on their way, not ended ones."""
 
 OTHERWISE = 'same="false"'
+REUSED = 'part="reused"'
 
 AT_A_GLANCE = Row(
     "Is it well right now?",
@@ -205,6 +206,16 @@ DOORS = Row(
     graph(
         "Can they be reached?", "1 while a service behind it can be.",
         Query(CLUSTER.of(gateway.UPSTREAM_UP), "{{upstream}}"), width=4,
+    ),
+    graph(
+        "Do sessions find what is theirs?",
+        "Share of the bytes sent to each service that it was expected to have, with affinity.",
+        Query(
+            f"{total(CLUSTER.rate(gateway.AFFINITY_BYTES, REUSED), 'upstream')} / "
+            f"{total(CLUSTER.rate(gateway.AFFINITY_BYTES), 'upstream')}",
+            "{{upstream}}",
+        ),
+        unit="percentunit", width=8,
     ),
     graph(
         "Are results fetched?", "Results that wait for somebody, and those dropped before.",

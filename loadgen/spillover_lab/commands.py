@@ -20,3 +20,6 @@ LEASE_DEMO = CliCommand(
     "spillover_lab.demo.leases.command",
     "show a member killed, one frozen, one added, and each record applied exactly once",
 )
+SIM_RIVALS = CliCommand(
+    "spillover_lab.rivals.command", "simulate `affinity` beside rules of others, and an oracle"
+)

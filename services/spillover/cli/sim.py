@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spillover.cli.command import CliCommand
+from spillover.cli.command import CliCommand, added_commands
 from spillover.cli.models import add_models, run_model
 
 MODELS = {
@@ -27,11 +27,15 @@ MODELS = {
         "spillover.cli.models.sim_leases",
         "simulate partitions that nodes share out, message by message",
     ),
+    "affinity": CliCommand(
+        "spillover.cli.models.sim_affinity",
+        "simulate where prompts run among engines that cache what they read",
+    ),
 }
 
 run = run_model
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the models and their options."""
-    add_models(parser, MODELS)
+    """Declare the models and their options, then those of the lab."""
+    add_models(parser, {**MODELS, **added_commands("sim")})

@@ -19,6 +19,7 @@ from spillover.model.limits import above, at_least, check_limits, within
 from spillover.model.ranges import CLUSTER_PATTERN, VERSION_MAX
 from spillover.model.routes import Route, check_routes
 from spillover.model.service_statuses import PROBE, is_failure
+from spillover.model.session_source import SessionSource
 from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import (
@@ -179,6 +180,14 @@ class Cluster:
     and not before. Not set: clients' requests find out, those with keys or few.
 
     Why: only you know whether such an answer means that the work can be done."""
+    affinity: str | None = None
+    """With an `http:` or `proxy:` handler of several URLs: the part of a request that names its
+    session. Requests go to the URL where their session ran before, unless the wait there costs more
+    than doing again elsewhere what that one still has. `header:NAME` or `cookie:NAME` of requests
+    for a `proxy:` handler; `json:FIELD` of a body; or `prefix`: the messages of a conversation up
+    to the first one of the user. Not set: the least busy URL gets a request.
+
+    Why: only you know which requests find something of each other, in a cache or loaded."""
     url: str | None = None
     """The address at which clients reach the node. `spillover node` listens there unless `--bind`
     says otherwise.
@@ -522,6 +531,7 @@ def _check_cluster(field: str, cluster: Cluster) -> None:
     _check_processes(field, cluster)
     _check_not_run_statuses(field, cluster)
     _check_failures(field, cluster)
+    _check_affinity(field, cluster)
     _check_passing(field, cluster)
     check_limits(cluster, "topology", f"{field}.")
     _check_pool(field, cluster)
@@ -568,6 +578,20 @@ def _check_failures(field: str, cluster: Cluster) -> None:
         _fail(f"{field}.probe", f"expected a method and a path, GET /health, got {cluster.probe!r}")
     if isinstance(cluster.servers, tuple):
         _fail(f"{field}.probe", "expected only along with equal servers")
+
+
+def _check_affinity(field: str, cluster: Cluster) -> None:
+    if cluster.affinity is None:
+        return
+    if not cluster.has_service:
+        _fail(f"{field}.affinity", "expected only along with an http: or proxy: handler")
+    try:
+        source = SessionSource.of(cluster.affinity)
+    except ValueError as error:
+        _fail(f"{field}.affinity", str(error))
+    if not (source.is_in_body or cluster.passes):
+        expected = "expected json:FIELD or prefix: requests have headers with a proxy: handler"
+        _fail(f"{field}.affinity", expected)
 
 
 def _check_passing(field: str, cluster: Cluster) -> None:

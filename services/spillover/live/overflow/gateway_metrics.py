@@ -90,12 +90,17 @@ class GatewayMetrics:
         yield counter(signals.FAILURES, cluster, self._failures.items())
         ends: dict[tuple[str, str], int] = {}
         ups: dict[str, bool] = {}
+        parts: dict[tuple[str, str], float] = {}
         for upstream in self.upstreams():  # the same one may be behind several servers
             ups[upstream.name] = ups.get(upstream.name, False) or upstream.up
             for end in UPSTREAM_ENDS:
                 label = upstream.name, end
                 ends[label] = ends.get(label, 0) + upstream.ends[end]
+            for part, size_bytes in upstream.affinity_bytes.items():
+                label = upstream.name, part
+                parts[label] = parts.get(label, 0.0) + size_bytes
         yield counter(signals.UPSTREAM_REQUESTS, cluster, ends.items())
+        yield counter(signals.AFFINITY_BYTES, cluster, parts.items())
         states = [((name,), float(is_up)) for name, is_up in ups.items()]
         yield from gauges(signals.UPSTREAM_UP, cluster, states)
         yield from gauges(signals.RESULTS_UNFETCHED, cluster, [((), self._names.unfetched)])

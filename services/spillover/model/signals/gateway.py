@@ -50,6 +50,13 @@ UPSTREAM_UP = Signal(
     "spillover_upstream_up", "gauge", "1 while a service behind this node can be reached",
     ("upstream",),
 )  # fmt: skip
+AFFINITY_BYTES = Signal(
+    "spillover_affinity_bytes_total",
+    "counter",
+    "Bytes of requests sent to a service behind this node, where the cluster has affinity, by "
+    "whether the service was expected to have them of the same session (reused) or not (missing)",
+    ("upstream", "part"),
+)
 RESULTS_UNFETCHED = Signal(
     "spillover_results_unfetched",
     "gauge",

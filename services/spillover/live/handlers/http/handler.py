@@ -59,6 +59,9 @@ class HttpWorkers(UpstreamWorkers[_Call]):
 
     def start(self, command: Start) -> None:
         call = _Call(command)
+        if self._sessions is not None:
+            work = command.request.work
+            call.session, call.work_bytes = self._sessions.of((), work), len(memoryview(work)) or 1
         self._calls[command.ref] = call
         self._send(call)
 
@@ -70,7 +73,10 @@ class HttpWorkers(UpstreamWorkers[_Call]):
 
     def _send(self, call: _Call) -> None:
         call.sent_s = time.monotonic()
-        upstream = self.upstreams.choose(call.tried, call.sent_s)
+        if self._sessions is None:
+            upstream = self.upstreams.choose(call.tried, call.sent_s)
+        else:
+            upstream = self._choose_by_session(call)
         if upstream is None:
             self._none_left(call)
             return
@@ -112,6 +118,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
             return
         took_s = now_s - call.sent_s
         if ended.problem is None:
+            self.upstreams.began(call.dispatch)
             self.upstreams.worked(upstream, took_s)
         elif ended.rejected or not self._is_failure(ended.status):
             self.upstreams.worked(upstream, None)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from spillover.core.affinity.places import Dispatch, Places
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
@@ -30,11 +31,13 @@ from spillover.live.handlers.http.upstreams import (
     cause_by,
     reason_of,
 )
+from spillover.live.handlers.session_names import NONE, SessionNames
 from spillover.live.http1.connection import Connection, Pool
 from spillover.live.http1.outgoing import LostThenRefused
 from spillover.model.causes import STOPPED, Cause
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome
+from spillover.model.session_source import SessionSource
 from spillover.model.topology import PASS_HOST, Cluster
 from spillover.model.unlike_servers import TOKENS_MAX
 from spillover.model.upstream_urls import UpstreamUrl
@@ -53,6 +56,10 @@ class UpstreamCall:
     refused: Ended | None = None
     """The answer of the last upstream that surely has not done the work."""
     sent_s: float = 0.0
+    session: int = NONE
+    work_bytes: int = 1
+    dispatch: Dispatch | None = None
+    """How it was sent last, where the cluster has affinity."""
 
 
 C = TypeVar("C", bound=UpstreamCall)
@@ -77,7 +84,12 @@ class UpstreamWorkers(ABC, Generic[C]):
         at_once = max(cluster.server_count, TOKENS_MAX) + more
         usual_s = cluster.service_ms / 1e3
         told = usual_s, on_health, moving, make_connection
-        self.upstreams = Upstreams(urls, at_once, *told, host=cluster.host or PASS_HOST)
+        self._sessions = places = None
+        if cluster.affinity is not None:
+            self._sessions = SessionNames(SessionSource.of(cluster.affinity))
+            places = Places(len(urls), cluster.server_count)
+        host = cluster.host or PASS_HOST
+        self.upstreams = Upstreams(urls, at_once, *told, host=host, places=places)
         self._on_end = on_end
         self._probe = cluster.probe
         self._calls: dict[int, C] = {}
@@ -102,6 +114,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         if call is None:
             return
         self._let_go(call)
+        self.upstreams.came_to_nothing(call.dispatch)
         if call.tried:
             call.tried[-1].ends[STOPPED] += 1
         self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_time_s(call.command)), None)
@@ -112,6 +125,15 @@ class UpstreamWorkers(ABC, Generic[C]):
         for call in calls:
             self._let_go(call)
         await self.upstreams.close()
+
+    def _choose_by_session(self, call: C) -> Upstream | None:
+        """Returns where a call is tried next, and takes it that it goes there now."""
+        upstreams, told = self.upstreams, (call.session, call.work_bytes)
+        upstreams.came_to_nothing(call.dispatch)
+        upstream = upstreams.choose_for(*told, call.tried, call.sent_s)
+        if upstream is not None:
+            call.dispatch = upstreams.sent(*told, upstream, call.sent_s)
+        return upstream
 
     def _not_delivered(self, call: C, upstream: Upstream, error: NotDelivered) -> None:
         upstream.ends[Cause.CONNECTION.value] += 1
@@ -166,6 +188,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         if call.uncertain is not None and self.upstreams.are_up:
             self._end(call, Ended(problem=call.uncertain, cause=Cause.CONNECTION))
             return
+        self.upstreams.came_to_nothing(call.dispatch)
         rest_s = self.upstreams.rest_s(time.monotonic())
         if call.refused is not None:
             call.refused.retry_after_s = rest_s
@@ -182,5 +205,6 @@ class UpstreamWorkers(ABC, Generic[C]):
 
     def _end(self, call: C, ended: Ended) -> None:
         del self._calls[call.command.ref]
+        self.upstreams.came_to_nothing(call.dispatch)
         ended.upstream = call.tried[-1].name if call.tried else None
         self._on_end(event_of(call.command, ended), None)

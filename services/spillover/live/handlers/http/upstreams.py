@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from urllib.parse import urlsplit
 
+from spillover.core.affinity.places import Dispatch, Places
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
@@ -112,6 +113,8 @@ class Upstream:
         self.pause_s = PASS_OVER_S
         self.ends = dict.fromkeys(UPSTREAM_ENDS, 0)
         """The numbers of requests by their ends, for metrics."""
+        self.affinity_bytes = {"missing": 0.0, "reused": 0.0}
+        """The bytes that it was sent, by what it was expected to have, where there is affinity."""
         self._target = url.target
         known: KnownHeads[KnownAnswer] = KnownHeads()
         self.client = HttpClient(
@@ -173,7 +176,9 @@ class Upstreams:
         make_connection: Callable[[Pool], Connection] | None = None,
         *,
         host: str = PASS_HOST,
+        places: Places | None = None,
     ) -> None:
+        self._places = places
         self._usual_s = usual_s
         """How long a success takes."""
         connections_max = 2 * servers + CONNECTIONS_SPARE
@@ -222,6 +227,45 @@ class Upstreams:
         if chosen is not None:
             self._next = (chosen.place + 1) % len(self._all)
         return chosen
+
+    def choose_for(
+        self, session: int, work: float, tried: Collection[Upstream], now_s: float
+    ) -> Upstream | None:
+        """Returns what `choose` would, but by what it costs where the session is of use: of those
+        that had better be left alone none is taken for its sake."""
+        best = self.choose(tried, now_s)
+        if best is None or self._places is None or len(self._all) == 1:
+            return best
+        alike = [
+            one
+            for one in (best, *self._all)
+            if one.up
+            and one.alone_until_s <= now_s
+            and one not in tried
+            and (one.passed_over_until_s > now_s) == (best.passed_over_until_s > now_s)
+            and one.was_reached == best.was_reached
+        ]
+        running = [(one.place, one.running) for one in alike]
+        return self._all[self._places.choose(session, work, running, self._usual_s, now_s)]
+
+    def sent(self, session: int, work: float, upstream: Upstream, now_s: float) -> Dispatch | None:
+        """A request goes to an upstream."""
+        if self._places is None:
+            return None
+        dispatch = self._places.sent(session, work, upstream.place, now_s)
+        upstream.affinity_bytes["missing"] += dispatch.expected
+        upstream.affinity_bytes["reused"] += work - dispatch.expected
+        return dispatch
+
+    def began(self, sent: Dispatch | None) -> None:
+        """The first byte of its answer has come."""
+        if sent is not None and self._places is not None:
+            self._places.began(sent, time.monotonic())
+
+    def came_to_nothing(self, sent: Dispatch | None) -> None:
+        """It was not answered, or with a failure; that is so of none whose answer has begun."""
+        if sent is not None and self._places is not None:
+            self._places.failed(sent, time.monotonic())
 
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._all)

@@ -56,6 +56,9 @@ from spillover.model.upstream_urls import UpstreamUrl
 UNQUEUED_MAX = 64
 """Requests beside the servers at once."""
 
+REFUSED_FROM = 400
+"""Statuses by which an upstream says that it has not done what was asked."""
+
 FAILED_FROM = 500
 """Statuses by which an upstream says that it has failed."""
 
@@ -200,6 +203,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             refused = one_line(error)
             self._end(call, Ended(problem=refused, rejected=True, status=400, cause=Cause.CLIENT))
             return
+        if self._sessions is not None and call.request is not None:
+            body = call.request.body
+            fields = _fields_of(call.request) if self._sessions.reads_fields else ()
+            call.session, call.work_bytes = self._sessions.of(fields, body), len(body) or 1
         self._send(call)
 
     def give_up(self, call: _Call, problem: str) -> None:
@@ -217,7 +224,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
 
     def _send(self, call: _Call) -> None:
         call.sent_s = time.monotonic()
-        upstream = self.upstreams.choose(call.tried, call.sent_s)
+        if self._sessions is None:
+            upstream = self.upstreams.choose(call.tried, call.sent_s)
+        else:
+            upstream = self._choose_by_session(call)
         if upstream is None:
             self._none_left(call)
             return
@@ -274,15 +284,25 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         ref = call.command.ref
         began = ResponseBegan(ref, service_time_s(call.command))
         call.relay = self._relays.begin(began, call, head)
-        if call.exchange is not None:
+        if call.exchange is not None and call.dispatch is None:
             call.exchange.on_piece = call.relay.piece  # a call less for each
 
     def _piece_came(self, call: _Call, data: bytes) -> None:
         relay = call.relay
         if relay is not None:
+            if call.dispatch is not None:
+                self._first_byte(call, relay)
             relay.piece(data)
         else:
             self._hold_back(call, data)
+
+    def _first_byte(self, call: _Call, relay: Relay) -> None:
+        """Services may send their head before they begin."""
+        assert call.head is not None  # noqa: S101 - it comes before the body
+        if call.head.status < REFUSED_FROM:
+            self.upstreams.began(call.dispatch)
+        if call.exchange is not None:
+            call.exchange.on_piece = relay.piece
 
     def _hold_back(self, call: _Call, data: bytes) -> None:
         """Hold the body back. An answer that says at length that the work was not done is passed on
@@ -337,6 +357,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             call.relay.end(trailers)
         else:
             self._relays.whole(ResponseBegan(ref, service_s), head, call.held, trailers)
+        if head.status < REFUSED_FROM:
+            self.upstreams.began(call.dispatch)
+        else:
+            self.upstreams.came_to_nothing(call.dispatch)
         if head.status < FAILED_FROM:
             self.upstreams.worked(upstream, took_s)
             self._on_end(ServiceEnded(ref, DONE, service_s, upstream=upstream.name), None)
@@ -360,6 +384,12 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         ended.not_run = True
         ended.retry_after_s = read_retry_after_s(asked[0], time.time()) if asked else None
         return ended
+
+
+def _fields_of(request: PassedRequest | OwnRequest | ForeignRequest) -> Fields:
+    if isinstance(request, OwnRequest):
+        return request.head.fields
+    return request.headers if isinstance(request, PassedRequest) else request.passed().headers
 
 
 def _tell_misdirected(upstream: Upstream) -> None:

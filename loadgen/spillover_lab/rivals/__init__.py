@@ -1,0 +1,1 @@
+"""Rules of others beside ours, on the product's simulators."""

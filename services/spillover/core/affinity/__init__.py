@@ -1,0 +1,3 @@
+"""What a site remembers of sessions: where each ran last, and what that has turned out to be worth.
+The formulas are in `policy/affinity`.
+"""

@@ -1,0 +1,197 @@
+"""The memory of sessions at one site: the places where each ran last, bounded, and how much of what
+it did there is still of use.
+
+A place forgets by what it does, not by time: so what is remembered is the place's *taken*, the work
+that it had taken on by then, and the *age* of a memory is the work that it has taken on since. How
+fast places forget is learned: answers tell how much was reused.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from spillover.policy.affinity import cost_s
+
+SESSIONS = 512
+"""The number of sessions that are remembered, where nothing else is said."""
+WAYS = 16
+"""The number of sessions of one set: enough that a set forgets as the whole would."""
+PACKED = Struct("<HffHff")
+"""The last two runs of a session: place, work and taken of each. Seven digits of `taken` tell ages
+apart until a place has replaced all that it keeps some hundred thousand times."""
+
+
+class Ran(NamedTuple):
+    """A session's last run at a place."""
+
+    place: int
+    """The number of the place, below 65 536."""
+    work: float
+    """The work of the run, above 0."""
+    taken: float
+    """The work that the place had taken on in all, that of this run included."""
+
+
+NOWHERE = Ran(0, 0.0, 0.0)
+"""A run that was not: no run has no work."""
+
+
+class Candidate(NamedTuple):
+    """A place where a request may run, as far as it is known."""
+
+    place: int
+    wait_s: float
+    """The expected wait there, in seconds."""
+    way_s: float
+    """The time there and back, in seconds."""
+    work_per_s: float
+    """The speed at which work is done there, above 0."""
+    taken: float
+    """The work that the place has taken on in all."""
+
+
+class Choice(NamedTuple):
+    """The place of the least cost."""
+
+    place: int
+    cost_s: float
+    reusable: float
+    """The work that is expected to be reused there."""
+
+
+class Claim(NamedTuple):
+    """What was remembered of a session where it runs again."""
+
+    age: float
+    """The work that the place has taken on since."""
+    work: float
+    """The work that can have been reused at most, above 0."""
+
+
+class Worth:
+    """How much of the work of `age` ago is still reused, as a share, by answers. An older memory is
+    worth no more than a younger one, so an answer tells of both sides of its age."""
+
+    STEPS = 4
+    """The number of classes in which the age doubles."""
+    CLASSES = 160
+    """Ages up to 2 ** 40 are told apart."""
+    RATE = 0.05
+    """The weight of one answer."""
+
+    def __init__(self) -> None:
+        self._shares = [1.0] * self.CLASSES
+
+    def of(self, age: float) -> float:
+        return self._shares[self._class_of(age)]
+
+    def learn(self, age: float, share: float) -> None:
+        """An answer reused this share of the work that lay `age` back."""
+        shares, own = self._shares, self._class_of(age)
+        for at in range(own, len(shares)):
+            if at > own and shares[at] <= share:
+                break
+            shares[at] += self.RATE * (share - shares[at])
+        for at in range(own - 1, -1, -1):
+            if shares[at] >= share:
+                break
+            shares[at] += self.RATE * (share - shares[at])
+
+    def _class_of(self, age: float) -> int:
+        return min(int(self.STEPS * math.log2(max(age, 1.0))), self.CLASSES - 1)
+
+
+class SessionMemory:
+    """The memory of one site, of a size that never changes: 28 bytes a session. It is parted into
+    sets by the sessions' names, and in each the session that has not run for longest is forgotten
+    first."""
+
+    def __init__(self, limit: int = SESSIONS) -> None:
+        self.worth = Worth()
+        self._ways = min(limit, WAYS)
+        self._sets = limit // self._ways
+        self._names = array("Q", bytes(8 * self._sets * self._ways))
+        self._packed = bytearray(len(self._names) * PACKED.size)
+
+    def runs(self, session: int) -> tuple[Ran, ...]:
+        """Returns where the session ran last, the latest first. Names are above 0 and have 64
+        bits at most."""
+        first = session % self._sets * self._ways
+        try:
+            found = self._names.index(session, first, first + self._ways)
+        except ValueError:
+            return ()
+        fields = PACKED.unpack_from(self._packed, found * PACKED.size)
+        last, before = Ran(*fields[:3]), Ran(*fields[3:])
+        return (last, before) if before.work else (last,)
+
+    def cheapest(
+        self, session: int, work: float, candidates: Iterable[Candidate], weight: float
+    ) -> Choice | None:
+        """Returns the first candidate of the least cost for a request of a session; None where
+        there is no candidate. A miss counts `weight` times."""
+        ran = {one.place: one for one in self.runs(session)}
+        best: Choice | None = None
+        for place, wait_s, way_s, work_per_s, taken in candidates:
+            known, reusable = ran.get(place), 0.0
+            if known is not None:
+                reusable = min(known.work, work) * self.worth.of(taken - known.taken)
+            cost = cost_s(wait_s, way_s, work - reusable, work_per_s, weight)
+            if best is None or cost < best.cost_s:
+                best = Choice(place, cost, reusable)
+        return best
+
+    def note(self, session: int, place: int, work: float, taken: float) -> Claim | None:
+        """Remembers a run at a place that has taken on so much, this run included. Returns what was
+        remembered of the session there, so that its answer can be learned from."""
+        before = self.runs(session)
+        other = next((one for one in before if one.place != place), NOWHERE)
+        self._put(session, Ran(place, work, taken), other)
+        known = next((one for one in before if one.place == place), None)
+        if known is None:
+            return None
+        return Claim(taken - work - known.taken, min(known.work, work))
+
+    def forget(self, session: int, place: int) -> None:
+        """Forgets a run that was expected at a place, and was at another."""
+        before = self.runs(session)
+        left = [one for one in before if one.place != place]
+        if before and not left:
+            self._drop(session)
+        elif len(left) < len(before):
+            self._put(session, left[0], NOWHERE)
+
+    def learn(self, claim: Claim, reused: float) -> None:
+        """Learns from an answer how much was reused of what was remembered."""
+        self.worth.learn(claim.age, min(1.0, reused / claim.work))
+
+    def _drop(self, session: int) -> None:
+        """Makes room where a session stood, at the end of its set: the next new one takes it, and
+        pushes nobody out."""
+        names, packed, size = self._names, self._packed, PACKED.size
+        first = session % self._sets * self._ways
+        end = first + self._ways
+        place = names.index(session, first, end)
+        names[place : end - 1] = names[place + 1 : end]
+        packed[place * size : (end - 1) * size] = packed[(place + 1) * size : end * size]
+        names[end - 1] = 0
+        packed[(end - 1) * size : end * size] = bytes(size)
+
+    def _put(self, session: int, last: Ran, before: Ran) -> None:
+        """Makes a session the first of its set; what stood before it there moves back by one, or
+        out."""
+        names, packed, size = self._names, self._packed, PACKED.size
+        first = session % self._sets * self._ways
+        end = first + self._ways
+        try:
+            place = names.index(session, first, end)
+        except ValueError:
+            place = end - 1
+        names[first + 1 : place + 1] = names[first:place]
+        packed[(first + 1) * size : (place + 1) * size] = packed[first * size : place * size]
+        names[first] = session
+        PACKED.pack_into(packed, first * size, *last, *before)

@@ -1,0 +1,154 @@
+"""Which of several places a request runs at, where one node sends all that they get: engines behind
+one handler. The node knows what it has sent and when first bytes came, and learns from these how
+fast places work and how much of it they reuse.
+
+Work that is under way at a place is *pending* until its first byte: what comes after, such as the
+tokens of an answer, is done beside other work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spillover.core.affinity.memory import Candidate, Claim, SessionMemory
+from spillover.policy.affinity import miss_weight
+
+SESSIONS = 100_000
+"""The number of sessions that a node remembers: they take 2.8 MB, and services that keep much want
+more than a few hundred."""
+BUSY_WINDOW_S = 30.0
+"""The time over which it is averaged how much of it places had work pending: longer than prompts
+take, shorter than bursts."""
+SPEED_WEIGHT = 0.05
+"""The weight of the newest first byte in the mean speed."""
+
+
+@dataclass(slots=True, eq=False)
+class Dispatch:
+    """A request that was sent to a place."""
+
+    place: int
+    session: int
+    work: float
+    expected: float
+    """The work that it is expected to make there."""
+    is_first: bool
+    """Whether nothing else was pending there when it was sent, so that it had not to wait."""
+    sent_s: float
+    claim: Claim | None
+    is_pending: bool = True
+
+
+class Places:
+    """The places behind one handler. A session of 0 is none."""
+
+    def __init__(self, count: int, slots: float, sessions: int = SESSIONS) -> None:
+        self._memory = SessionMemory(sessions)
+        self._slots = max(1.0, slots / count)
+        """The requests that a place runs at a time, by what the cluster says of all."""
+        self._pending = [0.0] * count
+        self._waiting = [0] * count
+        """The requests at each place whose first byte has not come."""
+        self._taken = [0.0] * count
+        self._since_s = [0.0] * count
+        """When each place has begun what it does now, as far as first bytes tell."""
+        self._busy = [0.0] * count
+        self._looked_s = [0.0] * count
+        self._work = self._time_s = 0.0
+
+    def choose(
+        self,
+        session: int,
+        work: float,
+        running: Sequence[tuple[int, int]],
+        run_s: float,
+        now_s: float,
+    ) -> int:
+        """Returns the place of the least cost among those given, of which there is one at least,
+        each with how many requests run there; the first one if there are several. `run_s` is how
+        long a request runs."""
+        per_s = self._per_s()
+        is_timed = self._time_s > 0.0
+        candidates = []
+        for place, count in running:
+            wait_s = self._left(place, now_s) / per_s
+            beyond = count + 1 - self._slots
+            if is_timed and beyond > 0.0:
+                wait_s = max(wait_s, beyond * run_s / self._slots)
+            candidates.append(Candidate(place, wait_s, 0.0, per_s, self._taken[place]))
+        busy = sum(self._busy_at(place, now_s) for place, _ in running) / len(running)
+        choice = self._memory.cheapest(session, work, candidates, miss_weight(busy))
+        assert choice is not None  # there is a place
+        return choice.place
+
+    def sent(self, session: int, work: float, place: int, now_s: float) -> Dispatch:
+        """A request goes to a place."""
+        expected, claim, is_first = work, None, not self._waiting[place]
+        if session:
+            known = [Candidate(place, 0.0, 0.0, 1.0, self._taken[place])]
+            choice = self._memory.cheapest(session, work, known, 1.0)
+            assert choice is not None  # there is a place
+            expected -= choice.reusable
+            taken = self._taken[place] + expected
+            claim = self._memory.note(session, place, work, taken)
+        self._look(place, now_s)
+        if is_first:
+            self._since_s[place] = now_s
+        self._taken[place] += expected
+        self._pending[place] += expected
+        self._waiting[place] += 1
+        return Dispatch(place, session, work, expected, is_first, now_s, claim)
+
+    def began(self, sent: Dispatch, now_s: float) -> None:
+        """The first byte of an answer has come; only the first time counts. What had not to wait
+        tells how fast the place is, or how much it has reused."""
+        if not self._end_pending(sent, now_s) or not sent.is_first:
+            return
+        took_s = max(now_s - sent.sent_s, 1e-6)
+        if sent.claim is None:
+            self._work += SPEED_WEIGHT * (sent.work - self._work)
+            self._time_s += SPEED_WEIGHT * (took_s - self._time_s)
+        elif self._time_s > 0.0:
+            reused = sent.work - took_s * self._per_s()
+            self._memory.learn(sent.claim, min(max(reused, 0.0), sent.claim.work))
+
+    def failed(self, sent: Dispatch, now_s: float) -> None:
+        """A request came to no good answer: what it was to leave at the place is not there."""
+        if self._end_pending(sent, now_s) and sent.session:
+            self._memory.forget(sent.session, sent.place)
+
+    def _end_pending(self, sent: Dispatch, now_s: float) -> bool:
+        if not sent.is_pending:
+            return False
+        sent.is_pending = False
+        place = sent.place
+        self._look(place, now_s)
+        self._waiting[place] -= 1
+        self._since_s[place] = now_s
+        # What is left of rounding must not count as work.
+        self._pending[place] = self._pending[place] - sent.expected if self._waiting[place] else 0.0
+        return True
+
+    def _left(self, place: int, now_s: float) -> float:
+        """Returns the pending work of a place without what it has done of one request, about."""
+        pending, waiting = self._pending[place], self._waiting[place]
+        if not waiting or self._time_s <= 0.0:
+            return pending
+        done = (now_s - self._since_s[place]) * self._per_s()
+        return pending - min(done, pending / waiting)
+
+    def _per_s(self) -> float:
+        """Returns the work a second; before anything is known, any will do."""
+        return self._work / self._time_s if self._time_s > 0.0 else 1.0
+
+    def _look(self, place: int, now_s: float) -> None:
+        """Averages over the time since the last change."""
+        self._busy[place] = self._busy_at(place, now_s)
+        self._looked_s[place] = now_s
+
+    def _busy_at(self, place: int, now_s: float) -> float:
+        faded = math.exp((self._looked_s[place] - now_s) / BUSY_WINDOW_S)
+        is_busy = 1.0 if self._waiting[place] else 0.0
+        return is_busy + (self._busy[place] - is_busy) * faded

@@ -1,0 +1,100 @@
+"""The session that a request belongs to, as a number, by the part of it that the configuration
+names. A request that has no such part, or one that cannot be read, belongs to none.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import TypeAlias
+
+import msgspec
+
+from spillover.model.errors import UNREADABLE
+from spillover.model.passed import Fields
+from spillover.model.session_source import COOKIE, HEADER, JSON, SessionSource
+
+NONE = 0
+"""The number of no session."""
+PROMPT_BYTES = 1_024
+"""With `prefix`, what of a prompt that is one text names its session."""
+
+Body: TypeAlias = bytes | memoryview | msgspec.Raw
+
+
+class _Message(msgspec.Struct):
+    role: str = ""
+
+
+class _Conversation(msgspec.Struct):
+    """What requests to the usual APIs of language models say, as far as it matters here."""
+
+    messages: list[msgspec.Raw] = []
+    prompt: msgspec.Raw = msgspec.Raw(b"")
+
+
+class SessionNames:
+    """Names are hashed with a key of this process, so that nobody can choose numbers that push
+    others out."""
+
+    def __init__(self, source: SessionSource) -> None:
+        self._source = source
+        self._key = secrets.token_bytes(16)
+        self._name = source.name.lower().encode()
+        self._fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._conversation = msgspec.json.Decoder(_Conversation)
+        self._message = msgspec.json.Decoder(_Message)
+
+    @property
+    def reads_fields(self) -> bool:
+        """Returns whether it looks at fields of the head."""
+        return not self._source.is_in_body
+
+    def of(self, fields: Fields, body: Body) -> int:
+        """Returns the session of a request with these fields and this body."""
+        kind = self._source.kind
+        if kind == HEADER:
+            told: Sequence[bytes] = [value for name, value in fields if name.lower() == self._name]
+        elif kind == COOKIE:
+            told = self._cookies(fields)
+        else:
+            try:
+                told = self._field(body) if kind == JSON else self._prefix(body)
+            except UNREADABLE:
+                return NONE
+        return self._number(told)
+
+    def _cookies(self, fields: Fields) -> Sequence[bytes]:
+        wanted = self._source.name.encode()
+        for name, value in fields:
+            if name.lower() == b"cookie":
+                for cookie in value.split(b";"):
+                    key, _, told = cookie.strip().partition(b"=")
+                    if key == wanted:
+                        return [told]
+        return []
+
+    def _field(self, body: Body) -> Sequence[bytes]:
+        found = self._fields.decode(body).get(self._source.name)
+        return [] if found is None or bytes(found) == b"null" else [bytes(found)]
+
+    def _prefix(self, body: Body) -> Sequence[bytes]:
+        """Returns the messages up to the first one of the user: a conversation has them in all its
+        turns."""
+        conversation = self._conversation.decode(body)
+        if not conversation.messages:
+            return [bytes(conversation.prompt)[:PROMPT_BYTES]] if conversation.prompt else []
+        told = []
+        for message in conversation.messages:
+            told.append(bytes(message))
+            if self._message.decode(message).role == "user":
+                break
+        return told
+
+    def _number(self, told: Iterable[bytes]) -> int:
+        digest, is_empty = blake2b(digest_size=8, key=self._key), True
+        for part in told:
+            is_empty = is_empty and not part
+            digest.update(part)
+        return NONE if is_empty else int.from_bytes(digest.digest()) or 1
