@@ -31,14 +31,24 @@ async def shown(node):
 
 def test_payloads_queue_up_to_the_limit_and_are_all_answered(nodes):
     """Of twelve of a MiB six fit; the others are refused with the reason, and when to come again.
-    All that was accepted is answered, and then nothing is held."""
+    All that was accepted is answered, and then nothing is held. One runs until it is cancelled."""
 
     async def main():
         async with nodes.Federation(small(nodes, "a")) as federation:
             node = federation["a"]
-            first = node.send("POST", "/requests", body(MIB, service_ms=1_500.0))
-            others = [node.send("POST", "/requests", body(MIB, 0.0)) for _ in range(11)]
-            answers = await asyncio.gather(first, *others)
+            name = [(b"idempotency-key", b"first")]
+            first = node.send("POST", "/requests", body(MIB, service_ms=600_000.0), name)
+            first = asyncio.ensure_future(first)
+            others = [
+                asyncio.ensure_future(node.send("POST", "/requests", body(MIB, 0.0)))
+                for _ in range(11)
+            ]
+            # Until then nothing ends, however long it takes to send all of it.
+            await nodes.until(lambda: sum(one.done() for one in others) == 6)
+            await nodes.until(lambda: node.machine.queue_length == 5)
+            assert (await node.send("DELETE", "/requests/first"))[0] == 200
+            answers = await asyncio.gather(*others)
+            assert (await first)[0] == 409
             refused = [(headers, told) for status, headers, told in answers if status == 429]
             assert len(refused) == 6
             assert sorted({status for status, _, _ in answers}) == [200, 429]
@@ -49,7 +59,7 @@ def test_payloads_queue_up_to_the_limit_and_are_all_answered(nodes):
             state = await shown(node)
             assert state["held_limit_bytes"] == LIMIT
             assert state["held_bytes"] == state["kept_bytes"] < MIB
-            assert state["ledger"]["home"]["done"] == 6
+            assert state["ledger"]["home"]["done"] == 5
             metrics = await node.client.request("GET", "/metrics", timeout_s=5.0)
             told = dict(line.rsplit(" ", 1) for line in metrics.body.decode().splitlines())
             assert float(told['spillover_held_limit_bytes{cluster="a"}']) == LIMIT
