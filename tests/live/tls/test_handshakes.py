@@ -58,7 +58,8 @@ def run(loop, main):
 
 
 async def listen(material, under_way, context=None):
-    tls = Front(context or server_context(material, callers=ssl.CERT_REQUIRED))
+    found = context or server_context(material, callers=ssl.CERT_REQUIRED)
+    tls = Front(lambda: found)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(at_door(Echo, tls, under_way), "127.0.0.1", 0)
     return server, server.sockets[0].getsockname()[1]
@@ -69,7 +70,7 @@ async def call(material, port, context=None, said=b"ping"):
     loop = asyncio.get_running_loop()
     over, tls = loop.create_future(), context or client_context(material)
     asker = Asker(said)
-    handshake = Handshake(asker, tls, set(), "a.test.spillover", over)
+    handshake = Handshake(asker, lambda: tls, set(), "a.test.spillover", over)
     await loop.create_connection(lambda: handshake, "127.0.0.1", port)
     await over
     await until(lambda: asker.heard == said)
@@ -192,7 +193,7 @@ def test_what_is_read_before_a_pause_counts_is_kept(loop, material):
     async def main():
         tls = server_context(material, callers=ssl.CERT_REQUIRED)
         server = await asyncio.get_running_loop().create_server(
-            lambda: ReadTwice(Echo(), tls, set()), "127.0.0.1", 0
+            lambda: ReadTwice(Echo(), lambda: tls, set()), "127.0.0.1", 0
         )
         await call(material, server.sockets[0].getsockname()[1])
         server.close()
@@ -212,7 +213,7 @@ def test_nothing_more_is_read_before_its_turn(loop, material):
         made, under_way = [], set()
 
         def make():
-            made.append(Waiting(Echo(), server_context(material), under_way))
+            made.append(Waiting(Echo(), lambda: server_context(material), under_way))
             return made[-1]
 
         server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
@@ -247,7 +248,7 @@ def test_what_a_socket_has_no_room_for_waits(material):
 
         server = await asyncio.start_server(hear, "127.0.0.1", 0)
         over, context = running.create_future(), client_context(material)
-        full = Full(Asker(), context, set(), "a.test.spillover", over)
+        full = Full(Asker(), lambda: context, set(), "a.test.spillover", over)
         await running.create_connection(lambda: full, *server.sockets[0].getsockname())
         await until(lambda: not full._turns._waiting)
         for _ in range(20):
@@ -307,9 +308,8 @@ def test_who_is_hung_up_on_politely_hears_of_it_at_once(loop, material):
         server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         running = asyncio.get_running_loop()
         over, under_way = running.create_future(), set()
-        handshake = Handshake(
-            Asker(), client_context(material), under_way, "a.test.spillover", over
-        )
+        context = client_context(material)
+        handshake = Handshake(Asker(), lambda: context, under_way, "a.test.spillover", over)
         await running.create_connection(
             lambda: handshake, "127.0.0.1", server.sockets[0].getsockname()[1]
         )
@@ -333,7 +333,8 @@ def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, sai
 
     async def main():
         running, under_way = asyncio.get_running_loop(), set()
-        tls = Front(server_context(material), lambda error, _: failures.append(reason_of(error)))
+        context = server_context(material)
+        tls = Front(lambda: context, lambda error, _: failures.append(reason_of(error)))
         server = await running.create_server(at_door(Echo, tls, under_way), "127.0.0.1", 0)
         begun_s = running.time()
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -428,12 +429,13 @@ def test_a_connection_whose_protocol_breaks_is_closed(loop, material):
         running = asyncio.get_running_loop()
         told, under_way = [], set()
         running.set_exception_handler(lambda _, context: told.append(context))
-        tls = Front(server_context(material, callers=ssl.CERT_REQUIRED))
+        context = server_context(material, callers=ssl.CERT_REQUIRED)
+        tls = Front(lambda: context)
         server = await running.create_server(at_door(Broken, tls, under_way), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        context = client_context(material)
+        believing = client_context(material)
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=context, server_hostname="a.test.spillover"
+            "127.0.0.1", port, ssl=believing, server_hostname="a.test.spillover"
         )
         with contextlib.suppress(ConnectionError):
             assert not await asyncio.wait_for(reader.read(), 5.0)

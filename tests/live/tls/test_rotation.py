@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 import logging
 import ssl
-import sys
 import threading
 import time
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -182,22 +180,6 @@ def test_what_should_not_be_is_told_of_new_ones_too(files, authority, caplog):
         _run(main)
     (told,) = caplog.records
     assert "anybody on this machine can read the key" in str(told.msg)
-
-
-def test_only_what_any_client_can_bring_about_goes_unsaid(files, monkeypatch):
-    """However often a service begins to listen."""
-    said = []
-    monkeypatch.setattr(sys, "unraisablehook", said.append)
-    for _ in range(2):
-        Credentials(files, NAME).front(ssl.CERT_NONE)
-        hook = sys.unraisablehook
-    Credentials(files, NAME).front(ssl.CERT_NONE)
-    assert sys.unraisablehook is hook
-    no_text = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
-    told = [(no_text, b"a name"), (no_text, files), (ValueError(), b"a name")]
-    for error, where in told:
-        hook(SimpleNamespace(exc_value=error, object=where))
-    assert [(one.exc_value, one.object) for one in said] == told[1:]
 
 
 def test_no_thread_to_read_with_leaves_the_old_one_in_place(files, authority, errors):

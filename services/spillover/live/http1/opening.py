@@ -92,11 +92,11 @@ class Opening:
 
     async def _shake_hands(self, connection: Connection, securing: Securing) -> None:
         """Open it, with a handshake before it is told."""
-        over, context = asyncio.get_running_loop().create_future(), securing.newest()
+        over = asyncio.get_running_loop().create_future()
 
         def make() -> Handshake:
             """Not before there is a socket: else loops complain that its transport is open."""
-            return Handshake(connection, context, set(), securing.name, over)
+            return Handshake(connection, securing.newest, set(), securing.name, over)
 
         try:
             transport, protocol = await self._open_socket(make)

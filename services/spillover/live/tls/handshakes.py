@@ -32,9 +32,10 @@ OnFailed: TypeAlias = Callable[[Exception, str | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """How to listen with TLS; `failed` hears of each handshake that came to nothing."""
+    """How to listen with TLS: each handshake goes by the `newest` context; `failed` hears of each
+    that came to nothing."""
 
-    context: ssl.SSLContext
+    newest: Callable[[], ssl.SSLContext]
     failed: OnFailed = lambda *_: None
 
 
@@ -82,7 +83,7 @@ class Handshake(asyncio.Protocol):
     def __init__(
         self,
         app: asyncio.Protocol,
-        context: ssl.SSLContext,
+        newest: Callable[[], ssl.SSLContext],
         under_way: set[Handshake],
         server_name: str | None = None,
         over: asyncio.Future[None] | None = None,
@@ -91,7 +92,7 @@ class Handshake(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._turns = Turns.of(self._loop)
         self._app = app
-        self._context = context
+        self._newest = newest
         self._server_name = server_name
         self._under_way = under_way
         self._over = over
@@ -181,7 +182,7 @@ class Handshake(asyncio.Protocol):
         return _kind_of(self._loop)(
             self._loop,
             begins,
-            self._context,
+            self._newest(),
             self._over,
             is_server,
             self._server_name,
@@ -235,7 +236,7 @@ def at_door(
     served by what `make` gives. Handshakes are in `under_way` until they are over."""
     if tls is None:
         return make
-    return lambda: Handshake(make(), tls.context, under_way, failed=tls.failed)
+    return lambda: Handshake(make(), tls.newest, under_way, failed=tls.failed)
 
 
 def _address_of(transport: asyncio.BaseTransport) -> str | None:

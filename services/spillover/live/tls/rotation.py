@@ -9,11 +9,8 @@ import asyncio
 import contextlib
 import logging
 import ssl
-import sys
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate
@@ -65,15 +62,7 @@ class Credentials:
         """Returns what to listen with for good; see `server_context` for `callers`. Each
         handshake goes by the newest one."""
         self._servers[callers] = server_context(self.material, callers=callers)
-        context = server_context(self.material, callers=callers)
-        context.sni_callback = partial(self._choose, callers)
-        if not isinstance(sys.unraisablehook, _Unraisable):
-            sys.unraisablehook = _Unraisable(sys.unraisablehook)
-        return Front(context, self._failed_in)
-
-    def _choose(self, callers: ssl.VerifyMode, connection: ssl.SSLObject, *_: Any) -> None:
-        """Called within a handshake, also where no name was sent."""
-        connection.context = self._servers[callers]
+        return Front(lambda: self._servers[callers], self._failed_in)
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -170,15 +159,3 @@ class Credentials:
             self.failures[IN, failure] += 1
             told = Message("handshake failed", failure=failure, reason=words, address=address)
             _handshakes_log.info(told)
-
-
-class _Unraisable:
-    """Python's hook, without what anybody can bring about: where a client's server name is no text,
-    `ssl` would have a traceback printed for each, which names no reason. The handshake fails."""
-
-    def __init__(self, before: Callable[[sys.UnraisableHookArgs], Any]) -> None:
-        self._before = before
-
-    def __call__(self, told: sys.UnraisableHookArgs, /) -> None:
-        if not (isinstance(told.exc_value, UnicodeDecodeError) and type(told.object) is bytes):
-            self._before(told)
