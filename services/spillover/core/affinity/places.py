@@ -18,9 +18,11 @@ from spillover.policy.affinity import miss_weight
 SESSIONS = 100_000
 """The number of sessions that a node remembers: they take 2.8 MB, and services that keep much want
 more than a few hundred."""
-BUSY_WINDOW_S = 30.0
-"""The time over which it is averaged how much of it places had work pending: longer than prompts
-take, shorter than bursts."""
+BUSY_REQUESTS = 20.0
+"""It is averaged how much of the time places had work pending, over the time that so many requests
+take that have not to wait: so that it is no time that somebody has to know."""
+WINDOW_S_MIN = 1e-3
+"""The shortest time for that average, also where it is not known yet how long requests take."""
 SPEED_WEIGHT = 0.05
 """The weight of the newest first byte in the mean speed."""
 
@@ -108,8 +110,9 @@ class Places:
             return
         took_s = max(now_s - sent.sent_s, 1e-6)
         if sent.claim is None:
-            self._work += SPEED_WEIGHT * (sent.work - self._work)
-            self._time_s += SPEED_WEIGHT * (took_s - self._time_s)
+            weight = SPEED_WEIGHT if self._time_s else 1.0
+            self._work += weight * (sent.work - self._work)
+            self._time_s += weight * (took_s - self._time_s)
         elif self._time_s > 0.0:
             reused = sent.work - took_s * self._per_s()
             self._memory.learn(sent.claim, min(max(reused, 0.0), sent.claim.work))
@@ -149,6 +152,7 @@ class Places:
         self._looked_s[place] = now_s
 
     def _busy_at(self, place: int, now_s: float) -> float:
-        faded = math.exp((self._looked_s[place] - now_s) / BUSY_WINDOW_S)
+        window_s = max(BUSY_REQUESTS * self._time_s, WINDOW_S_MIN)
+        faded = math.exp((self._looked_s[place] - now_s) / window_s)
         is_busy = 1.0 if self._waiting[place] else 0.0
         return is_busy + (self._busy[place] - is_busy) * faded
