@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spillover.core.affinity.memory import Candidate, Claim, SessionMemory
+from spillover.core.affinity.memory import Claim, SessionMemory
 from spillover.policy.affinity import miss_weight
 
 SESSIONS = 100_000
@@ -73,15 +73,19 @@ class Places:
         long a request runs."""
         per_s = self._per_s()
         is_timed = self._time_s > 0.0
+        waiting, taken = self._waiting, self._taken
         candidates = []
         for place, count in running:
-            wait_s = self._left(place, now_s) / per_s
+            wait_s = self._left(place, now_s) / per_s if waiting[place] else 0.0
             beyond = count + 1 - self._slots
             if is_timed and beyond > 0.0:
                 wait_s = max(wait_s, beyond * run_s / self._slots)
-            candidates.append(Candidate(place, wait_s, 0.0, per_s, self._taken[place]))
-        busy = sum(self._busy_at(place, now_s) for place, _ in running) / len(running)
-        choice = self._memory.cheapest(session, work, candidates, miss_weight(busy))
+            candidates.append((place, wait_s, 0.0, per_s, taken[place]))
+        weight = 1.0  # without a memory it counts the same everywhere
+        if session:
+            busy = sum([self._busy_at(place, now_s) for place, _ in running]) / len(running)
+            weight = miss_weight(busy)
+        choice = self._memory.cheapest(session, work, candidates, weight)
         assert choice is not None  # there is a place
         return choice.place
 
@@ -89,7 +93,7 @@ class Places:
         """A request goes to a place."""
         expected, claim, is_first = work, None, not self._waiting[place]
         if session:
-            known = [Candidate(place, 0.0, 0.0, 1.0, self._taken[place])]
+            known = [(place, 0.0, 0.0, 1.0, self._taken[place])]
             choice = self._memory.cheapest(session, work, known, 1.0)
             assert choice is not None  # there is a place
             expected -= choice.reusable
@@ -135,9 +139,10 @@ class Places:
         return True
 
     def _left(self, place: int, now_s: float) -> float:
-        """Returns the pending work of a place without what it has done of one request, about."""
+        """Returns the pending work of a place where some is, without what it has done of one
+        request, about."""
         pending, waiting = self._pending[place], self._waiting[place]
-        if not waiting or self._time_s <= 0.0:
+        if self._time_s <= 0.0:
             return pending
         done = (now_s - self._since_s[place]) * self._per_s()
         return pending - min(done, pending / waiting)
