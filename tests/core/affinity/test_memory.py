@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.core.affinity.memory import WAYS, Candidate, Claim, Ran, SessionMemory, Worth
+from spillover.core.affinity.memory import WAYS, Claim, Ran, SessionMemory, Worth
 
 NAMES = st.integers(1, 30)
 WORK = st.integers(1, 1000).map(float)
@@ -123,7 +123,7 @@ def test_a_request_goes_where_its_session_ran_until_the_wait_there_costs_more():
     memory.note(7, 1, 1_000.0, 1_000.0)
 
     def choose(wait_s, weight, session=7):
-        places = [Candidate(0, 0.0, 0.0, 1_000.0, 0.0), Candidate(1, wait_s, 0.0, 1_000.0, 1e3)]
+        places = [(0, 0.0, 0.0, 1_000.0, 0.0), (1, wait_s, 0.0, 1_000.0, 1e3)]
         return memory.cheapest(session, 1_000.0, places, weight).place
 
     assert [choose(0.9, 1.0), choose(1.1, 1.0), choose(1.9, 2.0), choose(2.1, 2.0)] == [1, 0, 1, 0]

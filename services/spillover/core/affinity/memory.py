@@ -12,7 +12,7 @@ import math
 from array import array
 from collections.abc import Iterable
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from spillover.policy.affinity import cost_s
 
@@ -40,18 +40,9 @@ NOWHERE = Ran(0, 0.0, 0.0)
 """A run that was not: no run has no work."""
 
 
-class Candidate(NamedTuple):
-    """A place where a request may run, as far as it is known."""
-
-    place: int
-    wait_s: float
-    """The expected wait there, in seconds."""
-    way_s: float
-    """The time there and back, in seconds."""
-    work_per_s: float
-    """The speed at which work is done there, above 0."""
-    taken: float
-    """The work that the place has taken on in all."""
+Candidate: TypeAlias = tuple[int, float, float, float, float]
+"""A place where a request may run: its number; the expected wait there, and the time there and
+back, in seconds; the work a second that it does, above 0; and the work that it has taken on."""
 
 
 class Choice(NamedTuple):

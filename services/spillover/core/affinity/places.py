@@ -12,15 +12,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spillover.core.affinity.memory import Candidate, Claim, SessionMemory
+from spillover.core.affinity.memory import Claim, SessionMemory
 from spillover.policy.affinity import miss_weight
 
 SESSIONS = 100_000
 """The number of sessions that a node remembers: they take 2.8 MB, and services that keep much want
 more than a few hundred."""
-BUSY_WINDOW_S = 30.0
-"""The time over which it is averaged how much of it places had work pending: longer than prompts
-take, shorter than bursts."""
+BUSY_REQUESTS = 20.0
+"""It is averaged how much of the time places had work pending, over the time that so many requests
+take that have not to wait: so that it is no time that somebody has to know."""
+WINDOW_S_MIN = 1e-3
+"""The shortest time for that average, also where it is not known yet how long requests take."""
 SPEED_WEIGHT = 0.05
 """The weight of the newest first byte in the mean speed."""
 
@@ -71,15 +73,19 @@ class Places:
         long a request runs."""
         per_s = self._per_s()
         is_timed = self._time_s > 0.0
+        waiting, taken = self._waiting, self._taken
         candidates = []
         for place, count in running:
-            wait_s = self._left(place, now_s) / per_s
+            wait_s = self._left(place, now_s) / per_s if waiting[place] else 0.0
             beyond = count + 1 - self._slots
             if is_timed and beyond > 0.0:
                 wait_s = max(wait_s, beyond * run_s / self._slots)
-            candidates.append(Candidate(place, wait_s, 0.0, per_s, self._taken[place]))
-        busy = sum(self._busy_at(place, now_s) for place, _ in running) / len(running)
-        choice = self._memory.cheapest(session, work, candidates, miss_weight(busy))
+            candidates.append((place, wait_s, 0.0, per_s, taken[place]))
+        weight = 1.0  # without a memory it counts the same everywhere
+        if session:
+            busy = sum([self._busy_at(place, now_s) for place, _ in running]) / len(running)
+            weight = miss_weight(busy)
+        choice = self._memory.cheapest(session, work, candidates, weight)
         assert choice is not None  # there is a place
         return choice.place
 
@@ -87,7 +93,7 @@ class Places:
         """A request goes to a place."""
         expected, claim, is_first = work, None, not self._waiting[place]
         if session:
-            known = [Candidate(place, 0.0, 0.0, 1.0, self._taken[place])]
+            known = [(place, 0.0, 0.0, 1.0, self._taken[place])]
             choice = self._memory.cheapest(session, work, known, 1.0)
             assert choice is not None  # there is a place
             expected -= choice.reusable
@@ -108,8 +114,9 @@ class Places:
             return
         took_s = max(now_s - sent.sent_s, 1e-6)
         if sent.claim is None:
-            self._work += SPEED_WEIGHT * (sent.work - self._work)
-            self._time_s += SPEED_WEIGHT * (took_s - self._time_s)
+            weight = SPEED_WEIGHT if self._time_s else 1.0
+            self._work += weight * (sent.work - self._work)
+            self._time_s += weight * (took_s - self._time_s)
         elif self._time_s > 0.0:
             reused = sent.work - took_s * self._per_s()
             self._memory.learn(sent.claim, min(max(reused, 0.0), sent.claim.work))
@@ -132,9 +139,10 @@ class Places:
         return True
 
     def _left(self, place: int, now_s: float) -> float:
-        """Returns the pending work of a place without what it has done of one request, about."""
+        """Returns the pending work of a place where some is, without what it has done of one
+        request, about."""
         pending, waiting = self._pending[place], self._waiting[place]
-        if not waiting or self._time_s <= 0.0:
+        if self._time_s <= 0.0:
             return pending
         done = (now_s - self._since_s[place]) * self._per_s()
         return pending - min(done, pending / waiting)
@@ -149,6 +157,7 @@ class Places:
         self._looked_s[place] = now_s
 
     def _busy_at(self, place: int, now_s: float) -> float:
-        faded = math.exp((self._looked_s[place] - now_s) / BUSY_WINDOW_S)
+        window_s = max(BUSY_REQUESTS * self._time_s, WINDOW_S_MIN)
+        faded = math.exp((self._looked_s[place] - now_s) / window_s)
         is_busy = 1.0 if self._waiting[place] else 0.0
         return is_busy + (self._busy[place] - is_busy) * faded

@@ -140,7 +140,7 @@ class _Site:
         per_s = federation.setting.kind.read_tokens_per_s
         for engine in engines:
             state, sent = states[engine], self._sent(engine, now_s)
-            yield Candidate(
+            yield (
                 engine,
                 state.wait_s + sent / per_s,
                 federation.setting.rtt_s(self._number, federation.site_of(engine)),
