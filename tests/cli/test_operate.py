@@ -9,6 +9,7 @@ import pytest
 
 from spillover.cli import explain, main
 from support.scripted_server import answer, scripted
+from support.waiting import slack
 
 
 def run_command(capsys, *arguments):
@@ -55,7 +56,7 @@ def test_drain_and_resume(running, nodes, capsys):
 def test_a_drain_that_takes_too_long(running, nodes, capsys):
     """Exit status 1 and what is left; the state is told all the same."""
     with running(nodes.topology_of("a", policy="isolated")) as run:
-        sent = run.ask(keep_busy, 600)
+        sent = run.ask(keep_busy, round(600 * slack()))
         arguments = ["drain", run.urls["a"], "--timeout-s", "0.2", "--json"]
         status, state, err = run_command(capsys, *arguments)
         assert (status, state["draining"]) == (1, True)
