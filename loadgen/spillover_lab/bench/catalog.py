@@ -21,7 +21,7 @@ from spillover.model.extras import check_extra
 from spillover_lab.bench.relays import check_haproxy
 from spillover_lab.bench.session import BenchPlan, BenchResult, Session, Stage
 
-PACKAGES = ("aiohttp", "psutil")
+PACKAGES = ("aiohttp", "httptools", "psutil")
 """What every benchmark needs, of the extra `bench`."""
 LEASES, SIM, TLS = {"leases": ("redis",)}, {"sim": ("numba", "numpy")}, {"tls": ("cryptography",)}
 

@@ -78,13 +78,13 @@ class Swept(Generic[C]):
             self._loop.call_later(SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
+        self._sweeps = bool(self.connections)
+        if self._sweeps:  # first: whatever one of them comes to, the others are looked at again
+            self._loop.call_later(SWEEP_S, self._sweep)
         now_s = self.clock()
         for connection in [one for one in self.connections if min(one.due_s, one.cut_s) <= now_s]:
             connection.due_s = math.inf
             connection.too_late(now_s)
-        self._sweeps = bool(self.connections)
-        if self._sweeps:
-            self._loop.call_later(SWEEP_S, self._sweep)
 
 
 class Owner(Protocol):

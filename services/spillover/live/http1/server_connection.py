@@ -182,20 +182,26 @@ class ServerConnection(asyncio.Protocol):
     def _feed(self, data: bytes) -> None:
         """Go on with what has come, request by request, as long as each is answered at once."""
         self._is_feeding = True
-        while data and not self.is_over:
-            if self._body is None and (self.is_busy or self.write_paused):
-                break
-            try:
-                data = self._read_head(data) if self._body is None else self._read_body(data)
-            except Exception as error:  # noqa: BLE001 - nothing behind this turns a bug into an answer
-                data = b""
-                self.refuse(error)
-        self._is_feeding = False
+        try:
+            while data and not self.is_over:
+                if self._body is None and (self.is_busy or self.write_paused):
+                    break
+                data = self._read_some(data)
+        finally:
+            self._is_feeding = False
         if data and not self.is_over:
             self._wait_with(data)
         is_short = self._body is not None or not self.is_busy
         if self.half_closed and is_short and not (self._ahead or self.is_over):
             self.close()  # what is there of another request will never be whole
+
+    def _read_some(self, data: bytes) -> bytes:
+        """Read up to the end of a head or of a body. Returns what follows."""
+        try:
+            return self._read_head(data) if self._body is None else self._read_body(data)
+        except Exception as error:  # noqa: BLE001 - nothing behind this turns a bug into an answer
+            self.refuse(error)
+            return b""
 
     def _wait_with(self, data: bytes) -> None:
         self._ahead = data
