@@ -14,6 +14,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -25,6 +26,7 @@ from spillover.apps.http.exchange import (
     DISCARD_LIMIT_BYTES,
     STATUS_LINE,
     Exchange,
+    Switched,
     body_too_slow,
 )
 from spillover.apps.http.problems import Problem
@@ -170,12 +172,7 @@ class HttpConnection(asyncio.Protocol):
         if self.unread is not None:
             self._tell_reset(exc)
         self._put_off = None
-        for timer in (
-            *(self._idle_timer, self._head_timer, self._body_timer),
-            *(self._put_off_timer, self._exchange_timer),
-        ):
-            if timer is not None:
-                timer.cancel()
+        self._end_timers()
         if isinstance(self.transport, HalfClosed):
             self.transport.stop()
         if self._unread is not None:
@@ -463,6 +460,32 @@ class HttpConnection(asyncio.Protocol):
         exchange.more_body = False
         if exchange.news is not None:
             exchange.news.set()
+
+    def switch(
+        self, exchange: Exchange, head: bytes, make: Callable[[asyncio.Transport], Switched]
+    ) -> bool:
+        is_alone = exchange is self.exchange is self._running and not self.pipeline
+        if not is_alone or exchange.more_body or self._half_closed or self.transport.is_closing():
+            return False
+        exchange.response_started = exchange.response_complete = True
+        self._end_timers()
+        self.writes.flush()
+        self.transport.write(head)
+        connections, other = self._service.connections, make(self.transport)
+        other.on_end = partial(connections.discard, other)
+        connections.discard(self)
+        connections.add(other)
+        other.take_over()
+        self._running = self.exchange = self._parser = None  # each holds this
+        return True
+
+    def _end_timers(self) -> None:
+        for timer in (
+            *(self._idle_timer, self._head_timer, self._body_timer),
+            *(self._put_off_timer, self._exchange_timer),
+        ):
+            if timer is not None:
+                timer.cancel()
 
     def _pause_reading(self) -> None:
         if not self._read_paused:
