@@ -396,6 +396,15 @@ PROCESS = Row(
         stacked=True, width=12,
     ),
     graph(
+        "What do requests to and from its neighbors share?",
+        "Connections by the end that the cluster has of them, frames per second, and bytes that"
+        " wait to leave: many of them mean a way that is too narrow, or a neighbor that is slow.",
+        Query(CLUSTER.of(signals.SHARED_CONNECTIONS), "connections, {{end}}"),
+        Query(total(CLUSTER.rate(signals.SHARED_FRAMES), "way"), "frames {{way}}"),
+        Query(CLUSTER.of(signals.SHARED_UNSENT_BYTES), "bytes unsent"),
+        width=12,
+    ),
+    graph(
         "What do its neighbors say that is not taken?",
         "Per second: messages and configurations that are beyond what is declared of them.",
         Query(

@@ -20,8 +20,8 @@ async def status_and_reason(client, path, method="GET"):
         return response.status, None
 
 
-OTHER_VERSIONS = ["/peer/v3/forward", "/peer/v3", "/peer/v11/x/y", "/peer/v0/"]
-UNKNOWN = ["/peer/v1/other", "/peer/v1", "/peer/", "/peer/x", "/peer/vx/y"]
+OTHER_VERSIONS = ["/peer/v4/forward", "/peer/v4", "/peer/v1/x", "/peer/v11/x/y", "/peer/v0/"]
+UNKNOWN = ["/peer/v2/other", "/peer/v2", "/peer/", "/peer/x", "/peer/vx/y"]
 
 
 def test_another_version_is_refused_with_the_one_that_is_spoken(nodes):
@@ -34,8 +34,8 @@ def test_another_version_is_refused_with_the_one_that_is_spoken(nodes):
                 for method in ("GET", "POST"):
                     status, headers, problem = await send(method, path)
                     assert (status, problem["reason"]) == (400, "wrong_version"), path
-                    assert problem["detail"] == f"{path}: expected /peer/v2/ or /peer/v1/"
-                    assert headers[b"spillover-protocol"] == b"2 1"
+                    assert problem["detail"] == f"{path}: expected /peer/v3/ or /peer/v2/"
+                    assert headers[b"spillover-protocol"] == b"3 2"
                     assert headers[b"content-type"] == b"application/problem+json"
             for path in UNKNOWN:
                 status, _, problem = await send("POST", path)
@@ -79,7 +79,7 @@ def test_two_doors_to_one_node(nodes):
                 opened.append((client, server, serving))
             public, peers = (client for client, *_ in opened)
             not_found = (404, "not_found")
-            for path in ("/peer/v1/reports?from=b", "/peer/v3/x", "/peer/", "/peer/v2/federation"):
+            for path in ("/peer/v2/reports?from=b", "/peer/v4/x", "/peer/", "/peer/v2/federation"):
                 assert await status_and_reason(public, path) == not_found
                 assert (await status_and_reason(peers, path, "PATCH"))[1] in {
                     *("method_not_allowed", "not_found", "wrong_version")

@@ -43,6 +43,7 @@ READERS = {
     wire.AnswerBody: wire.decode_answer,
     wire.CancelBody: wire.decode_cancel,
     wire.CancelAnswer: wire.decode_cancel_answer,
+    wire.RefusedBody: wire.decode_refused,
     passed_wire.HeadBody: behind_head,
     membership.StampBody: None,
     membership.ConfigurationBody: partial(

@@ -75,7 +75,7 @@ async def play(nodes, federation, requests, reads):
     a = federation["a"]
     callers = await asyncio.gather(*(call(a.url, request, reads) for request in requests))
     connected = a.server.server_state.connections
-    await nodes.until(lambda: not any(protocol.client in callers for protocol in connected))
+    await nodes.until(lambda: not any(getattr(one, "client", 0) in callers for one in connected))
     for node in federation.nodes.values():
         machine = node.machine
         await nodes.until(lambda m=machine: not (m.held.request_bytes or m.servers.busy))

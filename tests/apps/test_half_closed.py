@@ -11,6 +11,7 @@ import struct
 import pytest
 import uvloop
 
+from spillover.apps.http.connection import HttpConnection
 from spillover.live.http1 import half_closed
 from spillover.live.http1.half_closed import BEGINNING, HalfClosed
 
@@ -171,7 +172,11 @@ def test_who_is_gone_cancels_what_has_no_key(with_node, nodes, reset, as_task):
 def has_task(node, client):
     """Whether the request of that connection is read by the app, and not by the protocol alone."""
     ends = node.server.server_state.connections
-    begun = [p.exchange for p in ends if p.client == client and p.exchange is not None]
+    begun = [
+        end.exchange
+        for end in ends
+        if isinstance(end, HttpConnection) and end.client == client and end.exchange is not None
+    ]
     return any(exchange.news is not None for exchange in begun)
 
 
@@ -205,7 +210,7 @@ def test_a_request_that_was_handed_on_is_recalled_at_once(with_node, nodes):
         forward = {"sender": "b", "id": "x", "path": ["b"], "remaining_ms": 60_000}
         content = json.dumps(forward | {"payload": {"service_ms": 60_000}}).encode()
         reader, writer = await connect(node)
-        head = b"POST /peer/v1/forward HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        head = b"POST /peer/v2/forward HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
         writer.write(head % len(content) + content)
         await nodes.until(lambda: node.machine.servers.busy == 1)
         writer.write_eof()

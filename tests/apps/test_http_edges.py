@@ -154,7 +154,7 @@ def test_what_comes_after_the_answer_is_thrown_away_within_bounds(nodes, monkeyp
         head(EXPECT),
         CHUNKED + b"5;ext=",
         head(start=b"PUT /admin/policy", size=1000) + b"{",
-        head(start=b"POST /peer/v1/forward", size=1000) + b"{",
+        head(start=b"POST /peer/v2/forward", size=1000) + b"{",
     ],
 )
 def test_slow_bodies_end_in_408(nodes, begun, monkeypatch):
@@ -194,7 +194,7 @@ def test_neighbors_that_are_slow_to_send_get_408(nodes, monkeypatch):
 
     async def check(node):
         for path in (b"forward", b"cancel"):
-            begun = head(size=1000, start=b"POST /peer/v1/" + path) + b"{"
+            begun = head(size=1000, start=b"POST /peer/v2/" + path) + b"{"
             assert reasons(await talk(nodes, node, begun)) == [(408, "body_too_slow")]
             assert 408 in REFUSAL_STATUSES
             assert 504 not in REFUSAL_STATUSES
@@ -202,7 +202,7 @@ def test_neighbors_that_are_slow_to_send_get_408(nodes, monkeypatch):
     with_node(nodes, check)
 
 
-REPORTS = b"GET /peer/v1/reports?from=b HTTP/1.1\r\nHost: x\r\n\r\n"
+REPORTS = b"GET /peer/v2/reports?from=b HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
@@ -217,7 +217,7 @@ def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
         assert len(streams) == 2
         writer.write(GET + b"\r\n")
         own = writer.get_extra_info("sockname")
-        (end,) = (p for p in node.server.server_state.connections if p.client == own)
+        (end,) = (p for p in node.server.server_state.connections if getattr(p, "client", 0) == own)
         await nodes.until(lambda: end._ahead)
         writer.close()
         await nodes.until(lambda: len(streams) == 1)
@@ -431,7 +431,7 @@ def test_requests_that_went_in_circles_are_not_taken(nodes, path, field):
 
     async def check(node):
         content = json.dumps(forward).encode()
-        status, _, answer = await node.send("POST", "/peer/v1/forward", content)
+        status, _, answer = await node.send("POST", "/peer/v2/forward", content)
         if field is None:
             assert (status, answer["outcome"]) == (200, "done")
         else:

@@ -47,7 +47,7 @@ GOOD = {
 ODD_PATHS = [
     b"/objects/%00", b"/objects/%0d%0aSet-Cookie:%20a", b"/objects/" + b"x" * 9000, b"/objects//",
     b"/grants/g", b"/grants/%ff/ack", b"/grants/g/nack", b"/grants//ack", b"/grants/../../ack",
-    b"/peer/", b"/peer/v2/queue/probe", b"/peer/v1/queue/", b"/peer/v1/forward", b"/dead",
+    b"/peer/", b"/peer/v2/queue/probe", b"/peer/v1/queue/", b"/peer/v2/forward", b"/dead",
     b"/dead/-1", b"/dead/1e9", b"/dead/" + b"9" * 5000, b"/dead/1/put-back", b"/dead/x/put-back",
     b"/explain/%0a", b"/explain/p", b"/explain/", b"//", b"/%", b"/../etc/passwd", b"*", b"/take?x",
     b"/state?" + b"a=b&" * 999, b"/metrics?a[]", b"/admin", b"/admin/policy", b"/openapi.json/..",

@@ -44,7 +44,7 @@ leave over a link that was cut. Not a literal, since Hypothesis tries those that
 
 KNOWN = "known-request"
 
-REPORTS = "/peer/v2/reports"
+REPORTS = "/peer/v3/reports"
 
 CHECKS = [
     not_a_server_error,
@@ -67,9 +67,9 @@ OPERATIONS = {
     *("POST /requests", "GET /requests/{request_id}", "DELETE /requests/{request_id}"),
     *("GET /explain/{request_id}", "POST /admin/drain", "POST /admin/resume"),
     *("PUT /admin/policy", "PUT /admin/tokens", "PUT /admin/links/{neighbor}"),
-    *("POST /peer/v2/forward", "POST /peer/v2/cancel", "POST /peer/v2/federation"),
-    *("POST /peer/v2/pass", "GET /peer/v2/hello"),
-    *("GET /peer/v2/reports", "GET /peer/v2/configuration", "GET /console"),
+    *("POST /peer/v3/forward", "POST /peer/v3/cancel", "POST /peer/v3/federation"),
+    *("POST /peer/v2/pass", "GET /peer/v2/hello", "GET /peer/v3/shared"),
+    *("GET /peer/v3/reports", "GET /peer/v2/configuration", "GET /console"),
     *("GET /admin/config", "GET /admin/config/history", "PUT /admin/config"),
     *("GET /session", "DELETE /session"),
 }

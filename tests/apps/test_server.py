@@ -239,7 +239,7 @@ def test_neighbors_at_a_socket_of_their_own(nodes, tmp_path):
             states = json.loads(response.body)["clusters"]
             assert [state["cluster"] for state in states.values()] == ["a", "b"]
             for one in (a, b):
-                response = await one.client.request("GET", "/peer/v1/reports?from=a", timeout_s=30)
+                response = await one.client.request("GET", "/peer/v2/reports?from=a", timeout_s=30)
                 assert response.status == 404
                 one.process.send_signal(signal.SIGTERM)
             for one in (a, b):
@@ -361,7 +361,7 @@ def test_what_comes_at_the_very_end_is_refused(nodes):
             client = HttpClient(b.url)
             await client.warm(2)
             reports = asyncio.ensure_future(
-                client.stream_lines("/peer/v1/reports?from=a", lambda _: None, silence_s=None)
+                client.stream_lines("/peer/v2/reports?from=a", lambda _: None, silence_s=None)
             )
             await nodes.until(lambda: len(b.shell.neighborhood.streams._streams[0]) == 2)
             request = Request(id="r", keyed=False, work=b"1", path=("a",))

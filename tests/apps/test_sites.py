@@ -137,10 +137,10 @@ CALLS = [
     ("GET", "/requests/k", b""),
     ("DELETE", "/requests/k", b""),
     ("OPTIONS", "/requests", b""),
-    ("POST", "/peer/v1/forward", b"{}"),
-    ("POST", "/peer/v1/cancel", b"{}"),
-    ("GET", "/peer/v1/reports?from=b", b""),
-    ("POST", "/peer/v1/federation", b"{}"),
+    ("POST", "/peer/v2/forward", b"{}"),
+    ("POST", "/peer/v2/cancel", b"{}"),
+    ("GET", "/peer/v2/reports?from=b", b""),
+    ("POST", "/peer/v2/federation", b"{}"),
     ("POST", "/admin/drain", b""),
     ("PUT", "/admin/policy", b'{"policy": "isolated"}'),
 ]
@@ -256,7 +256,7 @@ def test_pages_of_allowed_origins_are_served_and_may_read(nodes, allowed):
                     answer = await send("POST", path)
                     assert answer.status == 403
                     assert b"access-control-allow-origin" not in answer.headers
-                peers = await federation["a"].send("POST", "/peer/v1/forward", b"{}", headers)
+                peers = await federation["a"].send("POST", "/peer/v2/forward", b"{}", headers)
                 assert (peers[0], peers[2]["reason"]) == (403, "another_site")
                 plain = await client.request("POST", "/requests", body=WORK, timeout_s=5)
                 assert b"access-control-allow-origin" not in plain.headers

@@ -128,7 +128,7 @@ def test_one_trace_over_two_sites(collector):
         assert chain(spans)
         assert [span.kind for span in spans] == ["SERVER", "CLIENT", "SERVER", "CLIENT"]
         assert [span.name for span in spans] == [
-            *("POST /requests", "POST /peer/v2/forward", "POST /peer/v2/forward", "POST"),
+            *("POST /requests", "POST /peer/v3/forward", "POST /peer/v3/forward", "POST"),
         ]
         assert not any(span.error for span in spans)
         assert all(span["http.response.status_code"] == 200 for span in spans)
@@ -140,7 +140,7 @@ def test_one_trace_over_two_sites(collector):
         assert (home["server.address"], home["url.scheme"]) == ("127.0.0.1", "http")
         assert forward["server.port"] == there["server.port"]
         assert forward["spillover.neighbor"] == "b"
-        assert forward["url.full"].endswith("/peer/v2/forward")
+        assert forward["url.full"].endswith("/peer/v3/forward")
         assert call["url.full"] == f"{service.url}/work", "a query may hold secrets"
         assert home.resource["service.name"] == "spillover"
         assert home.resource["service.instance.id"] == "a"
@@ -216,7 +216,7 @@ def test_what_is_refused_and_what_is_cancelled(collector):
         spans = collector.of(TRACE_ID)
         assert chain(spans)
         assert [span.name.partition(" ")[2] for span in spans] == [
-            *("/requests", "/peer/v2/forward", "/peer/v2/forward", ""),
+            *("/requests", "/peer/v3/forward", "/peer/v3/forward", ""),
         ]
         assert all(span.error for span in spans)
         assert {span["error.type"] for span in spans} == {"cancelled"}

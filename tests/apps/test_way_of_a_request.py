@@ -118,11 +118,11 @@ async def passed():
 @pytest.mark.parametrize(
     ("kind", "calls_max", "files_max"),
     [
-        # It takes 69, 156 and 267 today, and on a slow machine a few more: then a report falls
+        # It takes 69, 152 and 266 today, and on a slow machine a few more: then a report falls
         # between any two requests. Who adds a step to the way of each request notices it here.
         pytest.param(local, 71, 30, id="local"),
-        pytest.param(forwarded, 162, 48, id="forwarded"),
-        pytest.param(passed, 278, 63, id="passed on by a proxy's door to a neighbor"),
+        pytest.param(forwarded, 154, 50, id="forwarded"),
+        pytest.param(passed, 275, 67, id="passed on by a proxy's door to a neighbor"),
     ],
 )
 def test_the_way_of_a_request_is_short(kind, calls_max, files_max):

@@ -59,8 +59,8 @@ ODD_PATHS = [
     b"/../etc/passwd", b"/state?" + b"a=b&" * 999, b"/state/", b"/peer/", b"/peer/v2/forward",
     b"/peer/v3/forward", b"/peer/v2/reports", b"/peer/v2/reports?from=z",
     b"/peer/v2/configuration", b"/peer/v02/cancel",
-    b"/peer/v1/", b"/peer/v1/reports", b"/peer/v1/reports?from=z",
-    b"/peer/v1/reports?" + b"from=a&" * 50, b"/admin/links/%2e", b"/admin/links/", b"/admin",
+    b"/peer/v2/", b"/peer/v2/reports", b"/peer/v2/reports?from=z",
+    b"/peer/v2/reports?" + b"from=a&" * 50, b"/admin/links/%2e", b"/admin/links/", b"/admin",
     b"/metrics?a[]", b"/requests?x", b"/requests#x", b"/admin/links/zz", b"/openapi.json/..", b"*",
 ]  # fmt: skip
 
@@ -78,19 +78,19 @@ SEEDS = [
         b"GET /explain/k HTTP/1.1\r\nHost: a\r\n\r\n"
     ),
     (
-        b"POST /peer/v1/forward HTTP/1.1\r\nHost: a\r\nContent-Length: 66\r\n\r\n"
+        b"POST /peer/v2/forward HTTP/1.1\r\nHost: a\r\nContent-Length: 66\r\n\r\n"
         b'{"sender":"b","id":"f-2","path":["b"],"remaining_ms":9,"payload":1}'
     ),
     (
-        b"POST /peer/v1/cancel HTTP/1.1\r\nHost: a\r\nContent-Length: 28\r\n\r\n"
+        b"POST /peer/v2/cancel HTTP/1.1\r\nHost: a\r\nContent-Length: 28\r\n\r\n"
         b'{"sender": "b", "id": "f-2"}'
     ),
     (
-        b"POST /peer/v1/federation HTTP/1.1\r\nHost: a\r\nContent-Length: 59\r\n\r\n"
+        b"POST /peer/v2/federation HTTP/1.1\r\nHost: a\r\nContent-Length: 59\r\n\r\n"
         b'{"query":"q","sender":"b","visited":["b"],"remaining_ms":9}'
     ),
     b'PUT /admin/policy HTTP/1.1\r\nHost: a\r\nContent-Length: 18\r\n\r\n{"policy": "paper"}',
-    b"GET /peer/v1/reports?from=z HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /peer/v2/reports?from=z HTTP/1.1\r\nHost: a\r\n\r\n",
     (
         b"POST /peer/v2/forward HTTP/1.1\r\nHost: a\r\n%bContent-Length: 54\r\n\r\n"
         b'{"id":"f-3","path":["b"],"remaining_ms":9,"payload":1}'
@@ -108,9 +108,6 @@ SEEDS = [
 DIALECT = Dialect(
     fields={
         b"/requests": (b"payload", b"type", b"id", b"priority"),
-        b"/peer/v1/forward": (b"sender", *FORWARD),
-        b"/peer/v1/cancel": (b"sender", b"id"),
-        b"/peer/v1/federation": (b"sender", *QUERY),
         b"/peer/v2/forward": FORWARD,
         b"/peer/v2/cancel": (b"id",),
         b"/peer/v2/federation": QUERY,

@@ -1,8 +1,8 @@
 """Nodes of different versions in one federation: the last release and this tree under load, an
 upgrade and the way back while requests run, and versions that are too far apart.
 
-Nothing is tagged yet: RELEASE is the last commit before the tree was rebuilt. Once there are tags,
-it is the newest one.
+Nothing is tagged yet: RELEASE is the last commit before connections were shared. Once there are
+tags, it is the newest one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from support.faults import load as loads
 from support.loop import until
 from support.ports import free_ports
 
-RELEASE = "180b093"
+RELEASE = "054fec78"
 OLD = "ac"
 """Clusters that run it."""
 

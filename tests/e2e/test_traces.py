@@ -40,9 +40,9 @@ def test_spans_leave_at_the_end_and_make_one_trace(tmp_path, up, ask, monkeypatc
         assert span.trace_id == "a" * 32
         told[span.resource["service.instance.id"]].append(span.name)
     assert sorted(told["a"]) == [
-        *("POST /peer/v2/forward", "POST /requests", "POST /requests", "run"),
+        *("POST /peer/v3/forward", "POST /requests", "POST /requests", "run"),
     ]
-    assert sorted(told["b"]) == ["POST /peer/v2/forward", "run"]
+    assert sorted(told["b"]) == ["POST /peer/v3/forward", "run"]
     ids = {span.id for span in collector.spans} | {"b" * 16}
     assert {span.parent_id for span in collector.spans} <= ids
 

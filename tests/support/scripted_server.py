@@ -11,7 +11,11 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 
+from spillover.live.overflow.protocol import SHARED
+
 STARTS_S = 20.0
+
+SHARES = f"GET {SHARED} ".encode()
 
 RESET = object()
 """In place of an answer: the connection is torn down when the request has come."""
@@ -41,7 +45,8 @@ def done(result=None):
 
 class Scripted:
     """Gives its answers in turn, the last one for ever. `seen` has what was asked: the first line
-    and the headers, whose names are in lower case; `bodies` what came along."""
+    and the headers, whose names are in lower case; `bodies` what came along. It shares no
+    connections (`protocol.SHARED`), which says nothing about the rest."""
 
     def __init__(self, answers):
         self._answers = list(answers)
@@ -59,6 +64,9 @@ class Scripted:
                 while (line := (await reader.readline()).strip()) != b"":
                     name, _, value = line.decode().partition(": ")
                     headers[name.lower()] = value
+                if request.startswith(SHARES):
+                    writer.write(answer(404))
+                    continue
                 self.bodies.append(await reader.readexactly(int(headers.get("content-length", 0))))
                 self.seen.append((request.decode().rpartition(" ")[0], headers))
                 next_one = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]

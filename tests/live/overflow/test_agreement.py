@@ -83,18 +83,11 @@ def test_terms_are_read_as_numbers_up_to_a_length(told, read):
 
 
 def test_what_a_node_says_of_itself_when_it_asks():
-    """In version 1 also who it is; what it has no name for it leaves out."""
-    between = Agreement(
-        Caller("a", "b", "two words & more"), Terms(delay_ms=5.0), Configured(STAMP)
-    )
-    assert parse_qs(between.query(2)) == {"delay_ms": ["5.0"], "configuration": [STAMP.told]}
-    assert parse_qs(between.query(1)) == {
-        "from": ["a"], "to": ["b"], "federation": ["two words & more"],
-        "delay_ms": ["5.0"], "configuration": [STAMP.told],
-    }  # fmt: skip
-    assert "federation=two%20words%20%26%20more" in between.query(1)
+    """Who it is, its hello tells. What it has not, it leaves out."""
+    between = Agreement(Caller("a", "b", "two words"), Terms(delay_ms=5.0), Configured(STAMP))
+    assert parse_qs(between.query()) == {"delay_ms": ["5.0"], "configuration": [STAMP.told]}
     unnamed = Agreement(Caller("a"), Terms())
-    assert parse_qs(unnamed.query(1)) == {"from": ["a"], "configuration": [Configured().told]}
+    assert parse_qs(unnamed.query()) == {"configuration": [Configured().told]}
 
 
 def test_both_kinds_of_disagreement_are_told_in_one_line(between, caplog):

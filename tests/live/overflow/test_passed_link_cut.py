@@ -16,8 +16,11 @@ from spillover.core.overflow.events import SoFar
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.agreement import Agreement, Terms
 from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.frames import frame
+from spillover.live.overflow.frames.callee import Callee
 from spillover.live.overflow.passed_link import PassedLink
 from spillover.live.overflow.passed_wire import (
+    FRAME,
     decode_pass,
     encode_end,
     encode_head,
@@ -25,7 +28,7 @@ from spillover.live.overflow.passed_wire import (
     piece_head,
 )
 from spillover.live.overflow.peer_clients import PeerClients
-from spillover.live.overflow.protocol import STREAM
+from spillover.live.overflow.protocol import STREAM, UPGRADE
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.live.overflow.wire import Caller, Stay, encode_answer
@@ -45,7 +48,7 @@ FRAMES = (
     piece_head(4) + b"more",
     encode_end((), Answer(DONE, ("a", "b")), STAY),
 )
-CHUNKS = tuple(b"%x\r\n%b\r\n" % (len(frame), frame) for frame in FRAMES)
+CHUNKS = tuple(b"%x\r\n%b\r\n" % (len(one), one) for one in FRAMES)
 
 
 class Home:
@@ -72,6 +75,7 @@ class Home:
             on_refused=lambda _: None,
             relays=self.relays,
         )
+        self.link.shared.is_shared = False  # as with a neighbor of version 2
 
     def _feed(self, event):
         if isinstance(event, ev.ResponseBegan):
@@ -142,7 +146,7 @@ def http(body, status=200, kind=STREAM):
 def streamed(*frames, status=200, kind=STREAM):
     """One that comes in parts."""
     head = b"HTTP/1.1 %d X\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n"
-    chunks = [b"%x\r\n%b\r\n" % (len(frame), frame) for frame in frames]
+    chunks = [b"%x\r\n%b\r\n" % (len(one), one) for one in frames]
     return b"".join([head % (status, kind), *chunks, b"0\r\n\r\n"])
 
 
@@ -212,5 +216,102 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_told_of():
             home.link.recall(1)
             await asyncio.wait_for(home.left.wait(), LIMIT_S)
             assert (home.ends[1], home.became) == ([], ["recalled"])
+
+    asyncio.run(main())
+
+
+# --- over a shared connection -----------------------------------------------------------------
+
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: %b\r\n\r\n"
+
+
+@asynccontextmanager
+async def sharing(*answers):
+    """A neighbor that shares connections: on each it reads one request, writes the next of these
+    bytes and closes it. And a home that asks it."""
+    answers = list(answers)
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(SWITCHED % UPGRADE)
+        length, _, _ = frame.FRAME.unpack(await reader.readexactly(frame.FRAME.size))
+        await reader.readexactly(length)
+        writer.write(answers.pop(0))
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    home = Home(server.sockets[0].getsockname()[1])
+    home.link.shared.is_shared = True
+    try:
+        yield home
+    finally:
+        await home.close()
+        server.close()
+
+
+def told(make):
+    """What an end writes of the first request on a connection: `make(callee)` answers it."""
+    callee = Callee({frame.PASS: 100})
+    callee.receive(frame.MESSAGE.pack(4, 1, frame.PASS, 0), 0.0)
+    make(callee)
+    return b"".join(callee.out.due(10**6))
+
+
+def pieces(callee):
+    callee.begin(1, FRAMES[0][FRAME.size :], lambda _: None)
+    for piece in (b"some", b"more"):
+        callee.piece(1, piece)
+    callee.end(1, FRAMES[-1][FRAME.size :])
+
+
+PIECES = told(pieces)
+WHOLE = told(
+    lambda callee: callee.answer(
+        1, frame.WHOLE, (encode_whole(PASSED_HEAD, b"somemore", (), DONE_THERE, FAR),)
+    )
+)
+
+
+@pytest.mark.parametrize("answer", [PIECES, WHOLE], ids=["pieces", "whole"])
+def test_a_shared_connection_that_is_closed_at_any_byte_loses_the_rest(answer):
+    """Each request ends once: answered where all has come, else lost."""
+
+    async def main():
+        cuts = range(len(answer) + 1)
+        async with sharing(*(answer[:cut] for cut in cuts)) as home:
+            for ref in cuts:
+                sink = Got()
+                sink.end = lambda *_: None
+                home.hand_over(ref, sink)
+                await until(lambda ref=ref: home.ends[ref])
+                is_whole = ref == len(answer)
+                expected = ev.ForwardAnswered if is_whole else ev.ForwardLost
+                assert [type(one) for one in home.ends[ref]] == [expected], ref
+                assert b"somemore".startswith(sink.body)
+                if is_whole and answer is PIECES:
+                    assert sink.body == b"somemore"
+                await until(lambda: not home.link.shared.lines)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda callee: callee.begin(1, b"no head", lambda _: None),
+        lambda callee: callee.answer(1, frame.WHOLE, (b"nothing",)),
+        lambda callee: callee.answer(1, frame.ANSWER, (SAYS_DONE,)),
+        lambda callee: (
+            callee.begin(1, FRAMES[0][FRAME.size :], lambda _: None),
+            callee.end(1, b"no end"),
+        ),
+    ],
+)
+def test_a_shared_answer_that_is_none_is_lost(spoil):
+    async def main():
+        async with sharing(told(spoil)) as home:
+            home.hand_over(1, Got())
+            await until(lambda: home.ends[1])
+            assert [type(one) for one in home.ends[1]] == [ev.ForwardLost]
 
     asyncio.run(main())

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from spillover.live.overflow import wire
-from spillover.live.overflow.protocol import SPOKEN
+from spillover.live.overflow.protocol import SHARED, SPOKEN
 from support.ports import free_ports
 
 
@@ -166,6 +166,9 @@ class Rogue:
             line = b"not a report\n" + line + b'{"epoch":"x"}\n'
             writer.write(b"%x\r\n%b\r\n" % (len(line), line))
             return
+        if SHARED.encode() in head:  # it shares no connections
+            writer.write(b"HTTP/1.1 404 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            return
         self.forwards += 1
         await self.on_forward(reader, writer)
 
@@ -285,11 +288,14 @@ def test_a_connection_that_is_refused_does_not_keep_the_request_away(nodes):
             before = link._client
             caller = link._agreement.caller
             link._client = link._clients.of_link(nobody, caller, 1, reads_small=False)
+            (line,) = link.shared.lines
+            line.retire()
+            link.shared._client = link._client
             assert answer_of(await a.post({"service_ms": 1}))["path"] == ["a"]
             assert a.shell.metrics._forwards["b", "refused"] == 1
             assert a.machine.neighbors.accepting == [True]
             await link._client.close()
-            link._client = before
+            link._client = link.shared._client = before
             await held
 
     nodes.run(main)

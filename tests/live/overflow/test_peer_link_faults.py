@@ -102,6 +102,7 @@ class Ends:
             on_forward=self.outcomes.append,
             on_refused=lambda _: None,
         )
+        self.link.shared.is_shared = False  # as with a neighbor of version 2
 
     def forward(self, ref=1):
         request = Request(f"r{ref}", keyed=True, work=wire.NOTHING, path=("a",))

@@ -36,7 +36,7 @@ def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nodes):
             streams = federation["b"].shell.neighborhood.streams
             host, port = federation["b"].url.removeprefix("http://").split(":")
             reader, writer = await asyncio.open_connection(host, int(port), limit=4096)
-            writer.write(b"GET /peer/v1/reports?from=a HTTP/1.1\r\nhost: b\r\n\r\n")
+            writer.write(b"GET /peer/v2/reports?from=a HTTP/1.1\r\nhost: b\r\n\r\n")
             await nodes.until(lambda: len(streams._streams[0]) == 2)
             line = b"x" * 1023 + b"\n"
             buffered = BufferOf(streams._streams[0][-1].put.__self__.connection)
@@ -117,7 +117,7 @@ def test_a_reader_that_leaves_is_forgotten(nodes):
             client = HttpClient(b.url)
             lines = []
             reading = asyncio.ensure_future(
-                client.stream_lines("/peer/v1/reports?from=a", lines.append, silence_s=None)
+                client.stream_lines("/peer/v2/reports?from=a", lines.append, silence_s=None)
             )
             await nodes.until(lambda: len(lines) > 2)
             assert len(b.shell.neighborhood.streams._streams[0]) == 2

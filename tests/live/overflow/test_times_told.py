@@ -59,6 +59,8 @@ def open_late(monkeypatch, node):
     (link,) = node.shell.neighborhood.links.values()
     for connection in list(link._client._kept.idle):
         connection.close()
+    for line in list(link.shared.lines):
+        line._exchange.break_off("for a test")
     monkeypatch.setattr(Opening, "_open_socket", open_socket)
 
 

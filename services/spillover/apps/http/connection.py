@@ -12,11 +12,19 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote
 
 from spillover.apps.http.asgi import Address, AsgiCall
-from spillover.apps.http.exchange import CLOSE, DISCARD_LIMIT_BYTES, STATUS_LINE, Exchange, unread
+from spillover.apps.http.exchange import (
+    CLOSE,
+    DISCARD_LIMIT_BYTES,
+    STATUS_LINE,
+    Exchange,
+    Switched,
+    unread,
+)
 from spillover.apps.http.known_requests import KEY
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Serve, Service
@@ -274,6 +282,23 @@ class HttpConnection(ServerConnection):
                 self.pause_reading()
         elif self._put_off is not None:
             self._try_put_off(self._put_off)
+
+    def switch(
+        self, exchange: Exchange, head: bytes, make: Callable[[asyncio.Transport], Switched]
+    ) -> bool:
+        is_alone = exchange is self.exchange and self.is_busy and not self._ahead
+        if not is_alone or self._body is not None or self.half_closed or self.is_over:
+            return False
+        exchange.response_started = exchange.response_complete = True
+        self.writes.flush()
+        self.transport.write(head)
+        swept, other = self._service.swept, make(self.transport)
+        other.on_end = partial(swept.connections.discard, other)
+        swept.connections.discard(self)
+        swept.add(other)
+        other.take_over()
+        self.exchange = None  # it holds this
+        return True
 
     def read_large(self, exchange: Exchange, size_bytes: int) -> None:
         if self.transport.is_closing() or self._body is None:

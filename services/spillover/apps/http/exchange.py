@@ -53,6 +53,15 @@ class ClientGone(Exception):
     """The client went away before its request was read."""
 
 
+class Switched(Protocol):
+    """What a connection becomes that is no longer HTTP. It takes over when it is told to, and has
+    `due_s`, `leave`, `shutdown`, `certificate` and `peer` like any other."""
+
+    on_end: Callable[[], None] | None
+
+    def take_over(self) -> None: ...
+
+
 class Line(Protocol):
     """What an exchange needs of its connection."""
 
@@ -80,6 +89,12 @@ class Line(Protocol):
 
     def read_large(self, exchange: Exchange, size_bytes: int) -> None:
         """Read a body of that length to where it stays: its next part is all of it."""
+
+    def switch(
+        self, exchange: Exchange, head: bytes, make: Callable[[asyncio.Transport], Switched]
+    ) -> bool:
+        """Answer with this head, after which the connection is what is made for its transport.
+        Returns whether that was done: only if nothing else is on it."""
 
     def answered(self, *, keep_alive: bool) -> None:
         """The answer is written. Without `keep_alive` it was the last one."""

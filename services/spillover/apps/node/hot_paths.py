@@ -48,6 +48,7 @@ from spillover.live.overflow.protocol import (
     FIRST,
     PASS,
     PEER_PREFIX,
+    SHARED,
     SPOKEN,
     is_of_another_version,
 )
@@ -110,6 +111,7 @@ class HotPaths:
             self._routes[calls.cancel] = ("POST",), peers.cancel
             self._routes[calls.reports] = ("GET",), peers.reports
         self._routes[FIRST] = ("GET",), peers.hello
+        self._routes[SHARED] = ("GET",), peers.share
         self._routes[PASS] = ("POST",), peers.passed
         self._routes[SESSION] = ("GET", "DELETE"), self._serve_session
 

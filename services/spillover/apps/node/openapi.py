@@ -17,7 +17,7 @@ from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.agreement import Terms
-from spillover.live.overflow.protocol import FIRST, PASS, SPOKEN, STREAM
+from spillover.live.overflow.protocol import FIRST, PASS, SHARED, SPOKEN, STREAM
 from spillover.model.access import TENANT
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
 
@@ -274,6 +274,15 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             parameters=(HELLO_HEADER,),
             answers={200: ("A neighbor is believed here", WhoView)},
             problems=("not_a_neighbor", "another_site", "internal"),
+        )
+    },
+    SHARED: {
+        "get": Operation(
+            summary="Between neighbors: have requests that are handed on share this connection",
+            operation_id="get_shared",
+            parameters=(HELLO_HEADER,),
+            answers={101: ("Frames follow, no longer HTTP", "application/octet-stream")},
+            problems=("not_a_neighbor", "another_site", "invalid"),
         )
     },
     SPOKEN[0].forward: {

@@ -17,13 +17,16 @@ from spillover.apps.http.exchange import Exchange, body_too_slow, too_large
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import answer_internal_error, node_ended, problem_of
 from spillover.apps.node.passed_outlet import PassedOutlet
+from spillover.apps.node.shared_callers import SharedCaller
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
 from spillover.live.overflow import passed_wire, protocol, wire
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.configured import FIELD
 from spillover.live.overflow.foreign_requests import Asker
+from spillover.live.overflow.frames.frame import FORWARD, PASS
 from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
 from spillover.live.overflow.metrics import REQUEST
+from spillover.live.overflow.protocol import SHARED, UPGRADE
 from spillover.live.overflow.report_streams import ReportStream
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
@@ -48,6 +51,10 @@ QUERY_MAX = 16
 
 JSON_LINE = b"content-type: application/json\r\n"
 
+_SWITCH = (
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: %b\r\n\r\n" % UPGRADE
+)
+
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
@@ -58,6 +65,8 @@ class PeerPaths:
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
         self._clock = shell.timers.clock
+        self._limits_bytes = dict[int, int]()
+        """The same, by kinds of frames."""
         self._go_by()
         shell.on_change.append(self._go_by)
 
@@ -65,8 +74,10 @@ class PeerPaths:
         """The topology has changed."""
         limit_bytes = self._shell.topology.payload_limit_bytes
         self._forward_limit_bytes = limit_bytes + ENVELOPE_LIMIT_BYTES
+        self._limits_bytes[FORWARD] = self._forward_limit_bytes
         passed_bytes = self._shell.cluster.passed_body_limit_bytes
         self._pass_limit_bytes = passed_bytes + 3 * ENVELOPE_LIMIT_BYTES
+        self._limits_bytes[PASS] = self._pass_limit_bytes
 
     async def hello(self, exchange: Exchange, _: Send) -> None:
         """Who this is, to a neighbor that wants to know whether it is believed here."""
@@ -107,16 +118,37 @@ class PeerPaths:
         peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), caller)
         exchange.headers.clear()  # they are read
         origin = peer.neighbor
-        self._check_path(request, peer.caller.cluster)
-        # Its home may have another handler: refused, it is decided again there.
-        unfit = shell.requests.workers.problem_with(request.work)
-        if unfit is not None:
-            raise Problem("invalid", unfit, id=name_of(request.id))
+        self._check(request, peer)
         deadline_s, times = received_s + remaining_s, (received_s, read_s)
         asker = Asker(partial(self._settled, exchange, request.id, times), exchange.break_off)
         foreign_requests = shell.requests.foreign
         ref = foreign_requests.take(request, deadline_s, origin, asker, load, pulled)
         exchange.watch(partial(foreign_requests.abandon, ref))
+
+    async def share(self, exchange: Exchange, _: Send) -> None:
+        """A connection that requests share from now on."""
+        headers = dict(exchange.headers)
+        peer = peer_of(self._shell.neighborhood.peers, exchange, headers, None)
+        if b"upgrade" not in headers.get(b"connection", b"").lower():
+            raise Problem("invalid", f"{SHARED}: expected Upgrade: {UPGRADE.decode()}")
+        certificate = exchange.connection.certificate
+        told = peer, certificate, self._check, self._limits_bytes
+        make = partial(SharedCaller, self._shell)
+        if not exchange.connection.switch(exchange, _SWITCH, lambda one: make(one, *told)):
+            raise Problem("invalid", f"{SHARED}: expected nothing else on its connection")
+
+    def _check(self, request: Request, peer: Peer, *, passes: bool = False) -> None:
+        """Raises Problem where it is not taken."""
+        self._check_path(request, peer.caller.cluster)
+        if passes:
+            if not self._shell.machine.settings.passes:
+                why = "no request passes through this cluster"
+                raise Problem("unknown_type", why, id=name_of(request.id))
+            return
+        # Its home may have another handler: refused, it is decided again there.
+        unfit = self._shell.requests.workers.problem_with(request.work)
+        if unfit is not None:
+            raise Problem("invalid", unfit, id=name_of(request.id))
 
     def _settled(
         self,
@@ -175,10 +207,7 @@ class PeerPaths:
         peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), forwarded.caller)
         exchange.headers.clear()  # they are read
         request_id, times = forwarded.request.id, (received_s, read_s)
-        self._check_path(forwarded.request, peer.caller.cluster)
-        if not shell.machine.settings.passes:
-            why = "no request passes through this cluster"
-            raise Problem("unknown_type", why, id=name_of(request_id))
+        self._check(forwarded.request, peer, passes=True)
         deadline_s = received_s + forwarded.remaining_s
         asker = Asker(partial(self._settled, exchange, request_id, times), exchange.break_off)
         outlet = PassedOutlet(exchange, *times)

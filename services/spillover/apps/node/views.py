@@ -14,6 +14,7 @@ from spillover.core.overflow.pools import unlike_servers
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
+from spillover.live.overflow.shared_connection import SharedCounts
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId, RequestId, name_of
 from spillover.model.request import Outcome
@@ -130,6 +131,15 @@ class AsksState(BaseModel):
     under_way: Count = 0
 
 
+class SharedState(BaseModel):
+    """The connections that requests between neighbors share: those by which they are handed over
+    from here, those by which they come, and what has not left."""
+
+    caller: Count = 0
+    callee: Count = 0
+    unsent_bytes: Count = 0
+
+
 class ClientsState(BaseModel):
     """Clients of a node: those that have a session there, and since its start those that have left
     for another server, and those that were not let in."""
@@ -227,6 +237,7 @@ class NodeState(BaseModel):
     """The part of the held bytes that gives way to requests: answers that are kept."""
     down: bool = False
     """Nothing can be run here for now: all upstreams of the handler are gone."""
+    shared: SharedState = SharedState()
     clients: ClientsState = ClientsState()
     tokens: TokensState | None = None
     """null where the servers are alike."""
@@ -331,6 +342,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         held_limit_bytes=machine.held.limit_bytes,
         kept_bytes=shell.room.kept.kept_bytes,
         down=machine.servers.down,
+        shared=_shared_state(metrics.shared),
         clients=_clients_state(metrics.count_clients()),
         tokens=None if pool is None else tokens_state(shell, pool),
         neighbors=_neighbor_states(shell, now_s),
@@ -340,6 +352,11 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         ],
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
     )
+
+
+def _shared_state(counts: SharedCounts) -> SharedState:
+    ends = {end: len(connections) for end, connections in counts.open.items()}
+    return SharedState(**ends, unsent_bytes=counts.unsent_bytes)
 
 
 def _clients_state(counts: tuple[int, int, int]) -> ClientsState:

@@ -28,10 +28,12 @@ from spillover.live.http1.outgoing import (
     Again,
     OnEnd,
     OnHead,
+    OnSwitch,
     OutgoingExchange,
     OutgoingRequest,
     Parts,
     Response,
+    SwitchingRequest,
 )
 from spillover.live.http1.securing import Retired, Securing
 from spillover.live.http1.trusted import TrustedCas
@@ -205,6 +207,21 @@ class HttpClient:
             exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
         return exchange
 
+    def switch(
+        self, path: str, protocol: bytes, on_switch: OnSwitch, on_end: OnEnd, *, timeout_s: float
+    ) -> SwitchingRequest:
+        """Ask for a connection that becomes this protocol's. `on_switch` is given it, within this
+        time; `on_end` hears of its end, or of another answer."""
+        head = self._server.head("GET", path, (), 0)[:-2]
+        exchange = SwitchingRequest("GET", self._server.url + path, on_end, self._body_limit_bytes)
+        exchange.on_switch = on_switch
+        asked = b"%bConnection: upgrade\r\nUpgrade: %b\r\n\r\n" % (head, protocol)
+        self.dispatch(exchange, asked, (b"",))
+        if exchange.on_end is not None:
+            loop = asyncio.get_running_loop()
+            exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
+        return exchange
+
     async def warm(self, connections: int) -> None:
         """Open as many connections as are missing to `connections` idle ones, up to the limit.
 
@@ -238,6 +255,8 @@ class HttpClient:
             exchange = connection.exchange
             if exchange is None:
                 connection.close()
+            elif isinstance(exchange, SwitchingRequest) and exchange.on_retire is not None:
+                exchange.on_retire()
             elif isinstance(exchange, OutgoingRequest) and exchange.is_endless:  # of reports
                 exchange.break_off("the certificates of this connection have changed")
             elif connection.pool is self:

@@ -20,12 +20,15 @@ from spillover.live.http1.framing import Body, ByLength, Chunked, HeadBytes, Mal
 from spillover.live.http1.heads import AnswerHead, read_answer
 from spillover.live.http1.known_heads import KnownAnswer, KnownHeads, whole_message
 from spillover.live.http1.large_bodies import LARGE_BYTES, LargeBody
-from spillover.live.http1.outgoing import OutgoingExchange, Parts
+from spillover.live.http1.outgoing import OutgoingExchange, Parts, SwitchingRequest
 from spillover.live.http1.small_reads import read_in_parts
 from spillover.model.passed import Fields
 
 INTERIM_MAX = 32
 """Interim answers to one request: a service that sends them for ever does not answer."""
+
+SWITCHED = b"HTTP/1.1 101 "
+"""How the answer begins by which a connection becomes another protocol's that was asked to."""
 
 UPLOAD_BYTES = 4096
 """A request longer than this, with its head, need not have been read by whoever answers it. Servers
@@ -139,6 +142,11 @@ class Connection(asyncio.Protocol):
         """The body of the answer that has begun; None before."""
         self._status = 0
         self._keep_alive = False
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Returns the transport, for whom the connection is switched to."""
+        return self._transport
 
     @property
     def usable(self) -> bool:
@@ -323,6 +331,10 @@ class Connection(asyncio.Protocol):
         """The final head, if it is there, and what follows it."""
         while (found := self._head_bytes.feed(data)) is not None:
             head, data = found
+            if isinstance(exchange, SwitchingRequest) and head.startswith(SWITCHED):
+                self._interim += 1
+                exchange.switch(self, data)
+                return None, b""
             answer = read_answer(head, exchange.method)
             if answer.status >= 200:
                 return answer, data

@@ -88,6 +88,11 @@ OnHead: TypeAlias = Callable[[int, dict[bytes, bytes]], OnBody | None]
 body, or None to have it whole. It must not raise."""
 
 
+OnSwitch: TypeAlias = "Callable[[SwitchingRequest, Connection, bytes], None]"
+"""Is called when the other end has agreed to another protocol, with the connection, whose bytes
+are whoever's this is from now on, and with those that have come. It must not raise."""
+
+
 @dataclass(slots=True, eq=False)
 class OutgoingExchange:
     """One request on its way to an answer, and what has to end when it ends. What its connection
@@ -349,3 +354,19 @@ class OutgoingRequest(OutgoingExchange):
     def _count(self, size_bytes: int) -> None:
         if self._moving is not None:
             self._moving.add(size_bytes)
+
+
+@dataclass(slots=True, eq=False)
+class SwitchingRequest(OutgoingRequest):
+    """One by which its connection becomes another protocol's. It ends when the connection does, or
+    with another answer."""
+
+    on_switch: OnSwitch | None = None
+    on_retire: Callable[[], None] | None = None
+    """The function to call when the connection should end with what is under way on it."""
+
+    def switch(self, connection: Connection, data: bytes) -> None:
+        """The other end has agreed, and this is what it has sent behind that."""
+        self._unset_timer()
+        if self.on_switch is not None:
+            self.on_switch(self, connection, data)

@@ -102,13 +102,11 @@ class Agreement:
         """Returns whether what is at the neighbor's address wants nothing of this node."""
         return self._of_identity is not None
 
-    def query(self, version: int) -> str:
+    def query(self) -> str:
         """Returns what this node says of itself when it asks for reports."""
-        told: dict[str, object] = {}
-        if version < 2:
-            told = {"from": self.caller.cluster, "to": self.caller.to}
-            told["federation"] = self.caller.federation
-        told |= {one.name: getattr(self._terms, one.name) for one in fields(self._terms)}
+        told: dict[str, object] = {
+            one.name: getattr(self._terms, one.name) for one in fields(self._terms)
+        }
         told[FIELD] = self.configured.told
         given = {name: value for name, value in told.items() if value is not None}
         return urlencode(given, quote_via=quote)

@@ -26,6 +26,7 @@ from spillover.live.engine.timers import Timers
 from spillover.live.overflow.gateway_metrics import GatewayMetrics
 from spillover.live.overflow.recent import REFUSED, Recent
 from spillover.live.overflow.relay import Relays
+from spillover.live.overflow.shared_connection import SharedCounts
 from spillover.live.overflow.token_metrics import token_metrics
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Refusal
@@ -38,8 +39,9 @@ ENDS = (*(outcome.value for outcome in Outcome), REFUSED)
 FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
 """The ends of a forward; see `peer_link`."""
 
-REPORT, ANSWER, REQUEST, STATES, RAISED = "report", "answer", "request", "states", "raised"
-PEER_MESSAGES = (REPORT, ANSWER, REQUEST, STATES, RAISED)
+REPORT, ANSWER, REQUEST, STATES = "report", "answer", "request", "states"
+FRAME, RAISED = "frame", "raised"
+PEER_MESSAGES = (REPORT, ANSWER, REQUEST, STATES, FRAME, RAISED)
 """Messages of neighbors that can be refused, and what made the machine raise."""
 
 WAYS_TO_HAND = ("push", "pull")
@@ -68,6 +70,8 @@ class NodeMetrics(Collector):
         self.passed_head = Histogram(signals.PASSED_HEAD)
         self.passed_ends: Mapping[str, int] = {}
         """The ends of answers that had begun to pass through."""
+        self.shared = SharedCounts()
+        """Those of the shared connections."""
         self.spans: Mapping[str, int] = {}
         """The ends of spans of traces, where there are any."""
         self._written = (
@@ -178,6 +182,7 @@ class NodeMetrics(Collector):
         yield from self.gateway.collect(cluster)
         yield from self._pushes_and_pulls(cluster)
         yield from self._shadows(cluster)
+        yield from self._shared_connections(cluster)
         passed = [((end,), count) for end, count in self.passed_ends.items()]
         yield counter(signals.PASSED_RESPONSES, cluster, passed)
         spans = [((end,), count) for end, count in self.spans.items()]
@@ -232,6 +237,14 @@ class NodeMetrics(Collector):
         yield counter(signals.HANDED, cluster, handed)
         asks = [((end,), count) for end, count in machine.pulling.ends.items()]
         yield counter(signals.ASKS, cluster, asks)
+
+    def _shared_connections(self, cluster: ClusterId) -> Iterator[Metric]:
+        shared = self.shared
+        connections = [((end,), float(len(found))) for end, found in shared.open.items()]
+        yield from gauges(signals.SHARED_CONNECTIONS, cluster, connections)
+        frames = [((way,), count) for way, count in shared.frames.items()]
+        yield counter(signals.SHARED_FRAMES, cluster, frames)
+        yield from gauges(signals.SHARED_UNSENT_BYTES, cluster, [((), shared.unsent_bytes)])
 
     def _shadows(self, cluster: ClusterId) -> Iterator[Metric]:
         """Yield the shadow's metrics for all policies, so that rates begin at 0 when one is asked

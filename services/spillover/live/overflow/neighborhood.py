@@ -60,6 +60,7 @@ class Neighborhood:
         self._machine = machine
         self._metrics = metrics
         self.clients = clients
+        metrics.shared = clients.shared
         kind = partial(PassedLink, relays=relays) if machine.settings.passes else PeerLink
         told: dict[str, Any] = {"timers": timers, "clients": clients, "random": random}
         self._new_link = partial(kind, feed=feed, on_failure=on_failure, **told)
@@ -67,7 +68,7 @@ class Neighborhood:
         self.links: dict[int, PeerLink] = {}
         self.emulated: dict[int, EmulatedLink] = {}
         """The way that all takes which leaves for a neighbor."""
-        self._speaking: dict[int, tuple[asyncio.Task[None], ...]] = {}
+        self._speaking: dict[int, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._ended: list[PeerLink] = []
         """Links that ended while nothing listened: they close with the node."""
@@ -163,8 +164,9 @@ class Neighborhood:
         link = self.links.pop(handle)
         link.disconnect()
         del self.emulated[handle]
-        for task in self._speaking.pop(handle, ()):
-            task.cancel()
+        speaking = self._speaking.pop(handle, None)
+        if speaking is not None:
+            speaking.cancel()
         if self._group is not None:
             self._group.create_task(link.close(), name=f"end of the link to {link.cluster}")
         else:
@@ -194,7 +196,5 @@ class Neighborhood:
 
     def _speak(self, group: asyncio.TaskGroup, handle: int) -> None:
         link = self.links[handle]
-        self._speaking[handle] = (
-            group.create_task(link.listen(), name=f"reports of {link.cluster}"),
-            group.create_task(link.warm(), name=f"connections to {link.cluster}"),
-        )
+        self._speaking[handle] = group.create_task(link.listen(), name=f"reports of {link.cluster}")
+        link.warm()

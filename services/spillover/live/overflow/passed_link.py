@@ -2,8 +2,9 @@
 handed over as they are, and an answer may begin before it ends.
 
 As long as nothing has begun, all is as for any forward; so it is for an answer that comes at once.
-Where one begins before, frames come, which go to the relay of the visit; the end is the answer. A
-connection that breaks before that has lost it.
+Where one begins before, its head, pieces and end come, in frames of a shared connection or in those
+of `passed_wire`, and go to the relay of the visit; the end is the answer. A connection that breaks
+before that has lost it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from spillover.live.http1.client import Response
 from spillover.live.http1.known_heads import Known
 from spillover.live.http1.outgoing import OnBody
 from spillover.live.overflow import passed_wire
+from spillover.live.overflow.frames.frame import BEGIN, END, MORE, WHOLE
+from spillover.live.overflow.frames.frame import PASS as PASS_FRAME
 from spillover.live.overflow.metrics import ANSWER
 from spillover.live.overflow.passed_wire import FrameReader, OnPiece
 from spillover.live.overflow.peer_link import NO_TIMES, ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
-from spillover.live.overflow.wire import UNTIMED, MalformedMessage, within_wait
+from spillover.live.overflow.wire import UNSAID, UNTIMED, MalformedMessage, within_wait
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE
 
@@ -44,22 +47,16 @@ class PassedLink(PeerLink):
     def forward_path(self) -> str:
         return PASS
 
-    def _read(
-        self, way: ForwardWay, response: Response
-    ) -> link.Refused | link.Broken | ev.ForwardAnswered:
-        """What is done has come in frames: an answer that says so without them is none."""
-        told = super()._read(way, response)
-        if isinstance(told, ev.ForwardAnswered) and told.answer.outcome is DONE:
-            return link.Broken(way.command.ref)
-        return told
-
     def _post(self, way: ForwardWay) -> None:
         command = way.command
         remaining_s = command.deadline_s - way.left_s
         body = passed_wire.encode_pass(
-            command.request, self._caller, remaining_s, command.load, pulled=command.pulled
+            command.request, UNSAID, remaining_s, command.load, pulled=command.pulled
         )
         coming = _Coming(way, self._relays, self._answered)
+        if self._calls.version >= 3 and self.shared.is_shared:
+            way.asked = self.shared.call(PASS_FRAME, body, partial(self._passed, way, coming))
+            return
         way.asked = self._client.send(
             "POST",
             PASS,
@@ -68,6 +65,37 @@ class PassedLink(PeerLink):
             timeout_s=None,
             on_head=coming.on_head,
         )
+
+    def _passed(self, way: ForwardWay, coming: _Coming, kind: int, told: bytes) -> None:
+        """Something has come back on a shared connection, or nothing will."""
+        if kind == MORE:
+            coming.on_piece(told)
+            return
+        try:
+            if kind == BEGIN:
+                way.command.request.work = None  # it was needed only to be handed over again
+                coming.on_piece = coming.begin(told)
+            elif kind == WHOLE:
+                sent_s = 0.0 if way.asked is None else way.asked.sent_s
+                self._came_at_once(way, told, sent_s, time.monotonic())
+            elif kind == END:
+                coming.end(told)
+            else:
+                self._told(way, kind, told)
+        except MalformedMessage as malformed:
+            self._complain(ANSWER, malformed)
+            if way.asked is not None:
+                way.asked.cancel()
+            self._obey(link.Broken(way.command.ref))
+
+    def _read_answer(
+        self, way: ForwardWay, message: bytes, sent_s: float, received_s: float
+    ) -> link.Broken | ev.ForwardAnswered:
+        """What is done has come in frames: an answer that says so without them is none."""
+        told = super()._read_answer(way, message, sent_s, received_s)
+        if isinstance(told, ev.ForwardAnswered) and told.answer.outcome is DONE:
+            return link.Broken(way.command.ref)
+        return told
 
     def _answered(self, told: ev.ForwardAnswered) -> None:
         """The answer was whole. Its connection may still have to be told so."""
@@ -86,23 +114,25 @@ class PassedLink(PeerLink):
         if way.command.ref not in self._ways:
             return
         if isinstance(came_to, Response) and came_to.headers.get(b"content-type") == STREAM:
-            self._came_at_once(way, came_to)
+            try:
+                self._came_at_once(way, came_to.body, came_to.sent_s, came_to.received_s)
+            except MalformedMessage as malformed:
+                self._complain(ANSWER, malformed)
+                self._obey(link.Broken(way.command.ref))
         else:
             super()._came_back(way, came_to)
 
-    def _came_at_once(self, way: ForwardWay, response: Response) -> None:
-        ref, sent_s = way.command.ref, response.sent_s
-        try:
-            whole = passed_wire.decode_whole(response.body, self._heads)
-        except MalformedMessage as malformed:
-            self._complain(ANSWER, malformed)
-            self._obey(link.Broken(ref))
-            return
+    def _came_at_once(
+        self, way: ForwardWay, message: bytes, sent_s: float, received_s: float
+    ) -> None:
+        """Raises MalformedMessage."""
+        ref = way.command.ref
+        whole = passed_wire.decode_whole(message, self._heads)
         answer = whole.answer
         if whole.stay is UNTIMED:
             self._complain(ANSWER, NO_TIMES)
-        stay = within_wait(answer, whole.stay, response.received_s - sent_s)
-        there_s, back_s = stay.legs(way.decided_s, sent_s, response.received_s)
+        stay = within_wait(answer, whole.stay, received_s - sent_s)
+        there_s, back_s = stay.legs(way.decided_s, sent_s, received_s)
         so_far = ev.SoFar(answer.path, answer.queued_s, answer.network_s, answer.service_s)
         if self._is_awaited(ref):
             began = ev.ResponseBegan(ref, so_far=so_far, leg_s=there_s)
@@ -114,7 +144,7 @@ class PassedLink(PeerLink):
 class _Coming:
     """The source of an answer that comes over a link in frames."""
 
-    __slots__ = ("_end", "_legs_s", "_relay", "_relays", "_way")
+    __slots__ = ("_end", "_legs_s", "_relay", "_relays", "_way", "on_piece")
 
     def __init__(
         self, way: ForwardWay, relays: Relays, end: Callable[[ev.ForwardAnswered], None]
@@ -123,6 +153,8 @@ class _Coming:
         self._relays = relays
         self._end = end
         self._relay: Relay | None = None
+        self.on_piece: OnPiece = _nowhere
+        """The callable that takes pieces of the body, once it has begun."""
         self._legs_s = 0.0, 0.0, 0.0
         """The way there, and back, and of the way there what opening a connection took."""
 
@@ -175,3 +207,7 @@ class _Coming:
         """Break off what is read from the neighbor (`relay.Source`)."""
         if self._way.asked is not None:
             self._way.asked.break_off(problem)
+
+
+def _nowhere(_: bytes) -> None:
+    """No frame comes before the beginning."""

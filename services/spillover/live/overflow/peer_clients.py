@@ -17,6 +17,7 @@ from spillover.live.http1.outgoing import Again
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
+from spillover.live.overflow.shared_connection import SharedCounts
 from spillover.live.overflow.wire import Caller
 from spillover.model.certified_names import certified_name
 from spillover.model.errors import InputError
@@ -58,6 +59,7 @@ class PeerClients:
         self._writes = writes
         self._moving = moving
         self._heads: KnownHeads[KnownAnswer] = KnownHeads()
+        self.shared = SharedCounts()
         self._clients = weakref.WeakSet[HttpClient]()
         if credentials is not None:
             credentials.on_look.append(self._retire)

@@ -1,11 +1,12 @@
 """The way to one neighbor: requests handed to it, and the stream of its reports.
 
-Each request is one POST that is held open until the answer comes back on it. It leaves through the
-emulated link of this direction, which has the delay and the faults; the neighbor does the
-same with its answers and reports.
+Requests share a connection (`shared_calls`), or each is one POST that is held open until the answer
+comes back on it, where the neighbor speaks version 2. They leave through the emulated link of this
+direction, which has the delay and the faults; the neighbor does the same with its answers and
+reports.
 
-A cancel that somebody waits for is a call of its own, since closing the connection would close the
-way for the answer too, and the answer tells what came of it.
+A cancel that somebody waits for is a frame, or a call of its own in version 2: the answer tells
+what came of it.
 
 What becomes of a forward, when a cancel is sent again and what silence means are the rules of
 `core.overflow.link`, which are obeyed here.
@@ -36,16 +37,18 @@ from spillover.live.http1.outgoing import OutgoingRequest, StreamRefused
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
-from spillover.live.overflow.metrics import ANSWER, RAISED, REPORT
+from spillover.live.overflow.frames.frame import ANSWER as ANSWER_FRAME
+from spillover.live.overflow.frames.frame import FORWARD
+from spillover.live.overflow.frames.frame import REFUSED as REFUSED_FRAME
+from spillover.live.overflow.metrics import ANSWER, FRAME, RAISED, REPORT
 from spillover.live.overflow.peer_clients import CANCELS_AT_ONCE_MAX, PeerClients
 from spillover.live.overflow.protocol import SPOKEN, WRONG_VERSION, Calls
 from spillover.live.overflow.report_lines import NothingToDo, Question, decode_line
+from spillover.live.overflow.shared_calls import NOT_SHARED, SharedCall, SharedCalls
 from spillover.live.process.logs import Message
 from spillover.model.errors import NotBelieved, NotDelivered, PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
-
-CONNECTIONS_WARM = 8
 
 CANCEL_TIMEOUT_S = 2.0
 
@@ -86,7 +89,7 @@ class ForwardWay:
     """When it was given to a connection, or began to wait for one to open."""
     parcel: Parcel | None = None
     """The message on the emulated link; None where nothing is emulated."""
-    asked: OutgoingRequest | None = None
+    asked: SharedCall | OutgoingRequest | None = None
     """None as long as it has not left."""
 
 
@@ -133,6 +136,7 @@ class PeerLink:
         self._client = clients.of_link(
             url, agreement.caller, away_max, reads_small=self.READS_SMALL
         )
+        self.shared = SharedCalls(self._client, clients.shared, partial(self._complain, FRAME))
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
@@ -144,8 +148,6 @@ class PeerLink:
         """The last line of the neighbor's stream of reports."""
         self._calls = SPOKEN[0]
         """The calls of the newest version that both speak, as far as is known."""
-        self._caller = wire.UNSAID
-        """The way in which messages name this node."""
         self._pause_s = 0.0
         """How long to wait before the next stream of reports."""
         interpreters: dict[type, Callable[[Any], None]] = {
@@ -163,20 +165,17 @@ class PeerLink:
         """Returns where requests are posted to."""
         return self._calls.forward
 
-    async def warm(self) -> None:
-        """Open some connections ahead of need. A neighbor that is not there yet is no error."""
-        try:
-            await self._client.warm(CONNECTIONS_WARM)
-        except PeerError as error:
-            _log.info(
-                Message("neighbor is not reachable yet", neighbor=self.cluster, reason=str(error))
-            )
+    def warm(self) -> None:
+        """Open a connection ahead of need. A neighbor that is not there yet is no error: another
+        is opened once it reports."""
+        self.shared.open()
 
     async def close(self) -> None:
         for way in self._ways.values():
             if way.parcel is not None:
                 way.parcel.withdraw()
         self._cancels_waiting.clear()
+        self.shared.close()
         await self._client.close()
 
     def ask_federation(self, body: bytes, timeout_s: float) -> asyncio.Future[Response]:
@@ -259,12 +258,34 @@ class PeerLink:
     def _post(self, way: ForwardWay) -> None:
         command = way.command
         remaining_s = command.deadline_s - way.left_s
-        told = command.request, self._caller, remaining_s, command.load
+        told = command.request, wire.UNSAID, remaining_s, command.load
         body = wire.encode_forward(*told, pulled=command.pulled)
+        if self._calls.version >= 3 and self.shared.is_shared:
+            way.asked = self.shared.call(FORWARD, body, partial(self._told, way))
+            return
         came_back = partial(self._came_back, way)
         way.asked = self._client.send(
             "POST", self._calls.forward, came_back, body=body, timeout_s=None
         )
+
+    def _told(self, way: ForwardWay, kind: int, told: bytes) -> None:
+        """Something has come back on a shared connection, or nothing will."""
+        ref = way.command.ref
+        if kind == ANSWER_FRAME:
+            sent_s = 0.0 if way.asked is None else way.asked.sent_s
+            answered = self._read_answer(way, told, sent_s, time.monotonic())
+            if type(answered) is not ev.ForwardAnswered:
+                self._obey(answered)
+            elif self._machine.answered(ref):
+                del self._ways[ref]
+                self._on_forward(link.ANSWERED)
+                self._feed(answered)
+        elif kind == REFUSED_FRAME:
+            self._obey(link.Refused(ref, *wire.decode_refused(told)))
+        elif kind == NOT_SHARED:
+            self._post(way)
+        else:
+            self._obey(link.Broken(ref))
 
     def _came_back(self, way: ForwardWay, came_to: Response | BaseException) -> None:
         ref = way.command.ref
@@ -285,33 +306,43 @@ class PeerLink:
     def _read(
         self, way: ForwardWay, response: Response
     ) -> link.Refused | link.Broken | ev.ForwardAnswered:
-        ref, sent_s = way.command.ref, response.sent_s
+        ref = way.command.ref
         if response.status in REFUSAL_STATUSES:
             load = wire.decode_load(response.headers.get(wire.LOAD))
             status = wire.decode_status(response.headers.get(wire.UPSTREAM_STATUS))
             return link.Refused(ref, load, status)
         if response.status != 200:
             return link.Broken(ref)
+        return self._read_answer(way, response.body, response.sent_s, response.received_s)
+
+    def _read_answer(
+        self, way: ForwardWay, message: bytes, sent_s: float, received_s: float
+    ) -> link.Broken | ev.ForwardAnswered:
+        ref = way.command.ref
         try:
-            answer, stay = wire.decode_answer(response.body)
+            answer, stay = wire.decode_answer(message)
         except wire.MalformedMessage as malformed:
             self._complain(ANSWER, malformed)
             return link.Broken(ref)
         if stay is wire.UNTIMED:
             self._complain(ANSWER, NO_TIMES)
-        stay = wire.within_wait(answer, stay, response.received_s - sent_s)
-        there_s, back_s = stay.legs(way.decided_s, sent_s, response.received_s)
+        stay = wire.within_wait(answer, stay, received_s - sent_s)
+        there_s, back_s = stay.legs(way.decided_s, sent_s, received_s)
         return ev.ForwardAnswered(ref, answer, there_s, back_s, max(0.0, sent_s - way.left_s))
 
     # --- cancels ------------------------------------------------------------------------------
 
     def _post_cancel(self, ref: int) -> None:
-        if self._cancels_asked >= CANCELS_AT_ONCE_MAX:
+        way = self._ways.get(ref)
+        if way is not None and isinstance(way.asked, SharedCall):
+            if not way.asked.ask_cancel():
+                self._obey(link.Refused(ref))
+        elif self._cancels_asked >= CANCELS_AT_ONCE_MAX:
             self._cancels_waiting.append(ref)
         elif self._machine.awaits(ref):
             self._cancels_asked += 1
             name = self._ways[ref].command.request.id
-            body = wire.encode_cancel(name, self._caller)
+            body = wire.encode_cancel(name, wire.UNSAID)
             told = self._client.request(
                 "POST", self._calls.cancel, body=body, timeout_s=CANCEL_TIMEOUT_S
             )
@@ -365,7 +396,7 @@ class PeerLink:
         """In the newest version that the neighbor speaks too: each time the own one first, since it
         may have been started anew with another."""
         for calls in SPOKEN:
-            path = f"{calls.reports}?{self._agreement.query(calls.version)}"
+            path = f"{calls.reports}?{self._agreement.query()}"
             try:
                 hear = partial(self._hear, calls)
                 await self._client.stream_lines(path, hear, silence_s=silence_s, pace=LINES)
@@ -404,7 +435,9 @@ class PeerLink:
             version = calls.version
             _log.info(Message("neighbor speaks", neighbor=self.cluster, protocol=version))
         self._calls = calls
-        self._caller = self._agreement.caller if calls.version < 2 else wire.UNSAID
+        if calls.version >= 3:
+            self.shared.is_shared = True
+            self.shared.open()
 
     def distrust(self) -> None:
         """Break the stream of reports off: it begins anew after a pause."""

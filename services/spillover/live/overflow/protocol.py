@@ -25,7 +25,9 @@ To change the protocol:
 `tests/e2e/test_mixed_versions.py` runs the last release beside this tree, and what this tree would
 be with other versions. Say in `services/docs/operations.md` what an upgrade asks of operators.
 
-Version 1 named the sender in each message. Since version 2 a connection says once who calls.
+Since version 2 a connection says once who calls. In version 3 requests that are handed over share
+connections: `GET` of SHARED asks for one, and frames follow (`frames`). Where something on the way
+passes no such connection on, each has one of its own, as in version 2.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-VERSION = 2
+VERSION = 3
 
 PEER_PREFIX = "/peer/"
 
@@ -47,6 +49,10 @@ FIRST = f"{PEER_PREFIX}v2/hello"
 it. Any answer will do."""
 PASS = f"{PEER_PREFIX}v2/pass"
 """A request that passes through is handed over. Asked of those whose reports say `passes`."""
+
+SHARED = f"{PEER_PREFIX}v3/shared"
+"""A connection on which this is asked for, with `Upgrade: UPGRADE`, is shared from then on."""
+UPGRADE = b"spillover/3"
 
 STREAM = b"application/spillover-stream"
 """The content type of an answer to that which has begun: frames (`passed_wire`)."""

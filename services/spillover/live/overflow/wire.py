@@ -92,6 +92,7 @@ class LoadBody(msgspec.Struct, array_like=True, frozen=True):
     accepting: bool
 
 
+BoundedReason = Annotated[str, msgspec.Meta(max_length=64)]
 BoundedKind = Annotated[str, msgspec.Meta(max_length=KIND_LENGTH_MAX)]
 
 
@@ -162,6 +163,16 @@ class CancelAnswer(msgspec.Struct):
     found: bool
 
 
+class RefusedBody(msgspec.Struct, omit_defaults=True):
+    """Why a request that was handed over surely has not run: `reason` is for whoever looks at the
+    wire, `load` that of the one who refuses, `upstream_status` that by which the service behind it
+    has refused the work."""
+
+    reason: BoundedReason = ""
+    load: LoadBody | None = None
+    upstream_status: Annotated[int, msgspec.Meta(ge=200, le=999)] | None = None
+
+
 class Forwarded(NamedTuple):
     """A forward as it is read: `caller` if the message says who that is, `remaining_s` of the
     deadline."""
@@ -211,6 +222,7 @@ _decode_forward = msgspec.json.Decoder(ForwardBody).decode
 _decode_answer = msgspec.json.Decoder(AnswerBody).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_load = msgspec.json.Decoder(LoadBody).decode
+_decode_refused = msgspec.json.Decoder(RefusedBody).decode
 _decode_cancel = msgspec.json.Decoder(CancelBody).decode
 _decode_cancel_answer = msgspec.json.Decoder(CancelAnswer).decode
 
@@ -316,6 +328,21 @@ def decode_load(told: bytes | None) -> LoadNow | None:
         return load_of(_decode_load(told))
     except UNREADABLE:
         return None
+
+
+def encode_refused(reason: str, load: LoadNow | None = None, status: int | None = None) -> bytes:
+    """Returns why a request that was handed over is refused."""
+    return _encode(RefusedBody(reason, None if load is None else LoadBody(*load), status))
+
+
+def decode_refused(told: bytes) -> tuple[LoadNow | None, int | None]:
+    """Returns the load and the status that a refusal tells; None for what it does not, or not so
+    that it is understood."""
+    try:
+        body = _decode_refused(told)
+    except UNREADABLE:
+        return None, None
+    return None if body.load is None else load_of(body.load), body.upstream_status
 
 
 def _id_of(name: str, tenant: str) -> RequestId:

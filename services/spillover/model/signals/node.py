@@ -112,6 +112,18 @@ SHADOW_SECONDS = Signal(
     "Estimated seconds by which its other choices are sooner (saved) or later (lost)",
     ("shadow", "estimate"),
 )
+SHARED_CONNECTIONS = Signal(
+    "spillover_shared_connections",
+    "gauge",
+    "Connections that requests handed to neighbors (caller) or by them (callee) share",
+    ("end",),
+)
+SHARED_FRAMES = Signal(
+    "spillover_shared_frames_total", "counter", "Frames on shared connections", ("way",)
+)
+SHARED_UNSENT_BYTES = Signal(
+    "spillover_shared_unsent_bytes", "gauge", "Bytes that wait to leave on shared connections"
+)
 PEER_REFUSED = Signal(
     "spillover_peer_messages_refused_total",
     "counter",

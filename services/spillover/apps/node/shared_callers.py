@@ -1,0 +1,353 @@
+"""The connections on which neighbors hand requests over that share them: what comes in frames is
+taken as what comes by POST (`peer_paths`), and answered in frames.
+
+Whose a connection is, is settled before it is shared, and looked at again with each request: a
+neighbor may leave, and a certificate end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from spillover.apps.http.problems import Problem
+from spillover.core.overflow.events import BytesMoving, CancelAsked
+from spillover.live.http1.keepalive import keep_alive
+from spillover.live.overflow import passed_wire, wire
+from spillover.live.overflow.foreign_requests import Asker
+from spillover.live.overflow.frames.callee import Callee
+from spillover.live.overflow.frames.frame import (
+    ANSWER,
+    CANCEL,
+    CHUNK_BYTES,
+    DROP,
+    FORWARD,
+    PASS,
+    WHOLE,
+)
+from spillover.live.overflow.identity import Peer, TurnedAway
+from spillover.live.overflow.metrics import FRAME, REQUEST
+from spillover.live.overflow.protocol import SHARED
+from spillover.live.overflow.shared_connection import CALLEE, SharedConnection
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.waiters import Told
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.tls.certified import PeerCertificate
+from spillover.model.request import Answer, Request
+
+READ_S: Final = 10.0
+"""The time that a neighbor has to send all of a request."""
+
+UNREAD_S: Final = 60.0
+"""The longest time that a neighbor may read nothing of what was written."""
+
+UNREAD_MAX_BYTES: Final = 1_048_576
+"""From a neighbor that does not read, nothing more is read while more than this waits for it."""
+
+NOT_TAKEN: Final = -1
+"""The ref of a request that is about to be taken."""
+
+LAST_WORDS_S: Final = 0.5
+"""The time that a neighbor has to close a connection on which nothing is under way any more."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class Check(Protocol):
+    """Whether a request of this neighbor may be taken; raises Problem if not."""
+
+    def __call__(self, request: Request, peer: Peer, *, passes: bool = False) -> None: ...
+
+
+class SharedCaller(SharedConnection):
+    """One of them. For its server it is a connection like any other, but that none of its bounds
+    is the server's (`bounds.Due`)."""
+
+    due_s = cut_s = math.inf
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        transport: asyncio.Transport,
+        peer: Peer,
+        certificate: PeerCertificate | None,
+        check: Check,
+        limits_bytes: dict[int, int],
+    ) -> None:
+        self._callee = callee = Callee(limits_bytes)
+        super().__init__(transport, callee.out)
+        self._shell = shell
+        self.peer: Peer | None = peer
+        self.certificate = certificate
+        self._check = check
+        self.on_end: Callable[[], None] | None = None
+        """The function to call when it has ended."""
+        self._refs: dict[int, int] = {}
+        """The requests that are under way, by their numbers."""
+        self._moving_bytes = 0
+        """How much of what is here counts as moving."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Ends requests that do not come whole in time."""
+        self._unread: asyncio.TimerHandle | None = None
+        opened = transport.get_extra_info("socket")
+        if opened is not None:
+            keep_alive(opened, UNREAD_S)
+        self._counts = shell.neighborhood.clients.shared
+        self._counts.open[CALLEE].add(self)
+
+    # --- what the server tells ----------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Do nothing: where a neighbor is to send its work, reports tell."""
+
+    def shutdown(self) -> None:
+        """End it once what is under way is answered."""
+        self._callee.leave()
+        self.write_soon()
+        self._loop.call_later(LAST_WORDS_S, self._end_if_done)
+
+    def _end_if_done(self) -> None:
+        if self.transport.is_closing():
+            return
+        if len(self._callee) or self.out.unsent_bytes:
+            self._loop.call_later(LAST_WORDS_S, self._end_if_done)
+        else:
+            self.transport.close()
+
+    # --- what the loop tells ------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        callee, received_s = self._callee, self._shell.timers.clock()
+        events = callee.receive(data, received_s)
+        self.frames_received += len(events)
+        for kind, number, told in events:
+            if kind == FORWARD:
+                self._forward(number, told, received_s)
+            elif kind == PASS:
+                self._pass(number, told, received_s)
+            elif kind == CANCEL:
+                if (ref := self._refs.get(number)) is not None:
+                    self._shell.feed(CancelAsked(ref))
+            elif kind == DROP and (ref := self._refs.pop(number, None)) is not None:
+                self._shell.requests.foreign.abandon(ref)
+        out = self.out
+        if out.soon_bytes or out.waiting_bytes:
+            self.write_soon()
+        if callee.reader.fault is not None:
+            self._end_for(callee.reader.fault)
+        elif callee.held_bytes or self._moving_bytes or out.is_blocked:
+            self._count()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self._loop.call_later(UNREAD_S, self.transport.abort)
+        self._count()
+
+    def resume_writing(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+        super().resume_writing()
+        if not self.transport.is_reading():
+            self.transport.resume_reading()
+        self._count()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._counts.ended(self)
+        for timer in (self._timer, self._unread):
+            if timer is not None:
+                timer.cancel()
+        self._shell.room.moving.add(-self._moving_bytes)
+        refs, self._refs = self._refs, {}
+        for ref in refs.values():
+            self._shell.requests.foreign.abandon(ref)
+        if self.on_end is not None:
+            self.on_end()
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _forward(self, number: int, body: bytes, received_s: float) -> None:
+        """Take a request, or refuse it."""
+        shell, read_s = self._shell, received_s
+        if len(body) > CHUNK_BYTES:
+            received_s = self._callee.begun_s(number)
+        peers = shell.neighborhood.peers
+        try:
+            _, request, remaining_s, load, pulled = wire.decode_forward(body)
+            peer = peers.settle(self, None, None)
+            self._check(request, peer)
+        except wire.MalformedMessage as error:
+            self._complain(REQUEST, str(error))
+            self._callee.refuse(number, wire.encode_refused("invalid"))
+        except TurnedAway:
+            self._callee.refuse(number, wire.encode_refused("not_a_neighbor"))
+        except Problem as problem:
+            self._callee.refuse(number, wire.encode_refused(problem.reason))
+        else:
+            times = received_s, read_s
+            settled = partial(self._settled, number, times)
+            asker = Asker(settled, partial(self.break_off, number))
+            self._refs[number] = NOT_TAKEN
+            deadline_s = received_s + remaining_s
+            take = shell.requests.foreign.take
+            ref = take(request, deadline_s, peer.neighbor, asker, load, pulled)
+            if number in self._refs:  # else it is settled already
+                self._refs[number] = ref
+
+    def _pass(self, number: int, body: bytes, received_s: float) -> None:
+        """Take a request that passes through, or refuse it."""
+        shell, read_s = self._shell, received_s
+        if len(body) > CHUNK_BYTES:
+            received_s = self._callee.begun_s(number)
+        try:
+            forwarded = passed_wire.decode_pass(body)
+            peer = shell.neighborhood.peers.settle(self, None, None)
+            self._check(forwarded.request, peer, passes=True)
+        except wire.MalformedMessage as error:
+            self._complain(REQUEST, str(error))
+            self._callee.refuse(number, wire.encode_refused("invalid"))
+        except TurnedAway:
+            self._callee.refuse(number, wire.encode_refused("not_a_neighbor"))
+        except Problem as problem:
+            self._callee.refuse(number, wire.encode_refused(problem.reason))
+        else:
+            times = received_s, read_s
+            settled = partial(self._settled, number, times)
+            asker = Asker(settled, partial(self.break_off, number))
+            self._refs[number] = NOT_TAKEN
+            outlet = _Outlet(self, self._callee, number, *times)
+            deadline_s = received_s + forwarded.remaining_s
+            take = shell.requests.foreign.take_passed
+            ref = take(forwarded, deadline_s, peer.neighbor, asker, outlet)
+            if number in self._refs:
+                self._refs[number] = ref
+
+    def has_ended(self, number: int) -> None:
+        """The end of an answer that passes through leaves."""
+        self._refs.pop(number, None)
+        self.write_soon()
+
+    def _settled(
+        self, number: int, times: tuple[float, float], ref: int, told: Told, waited_s: float
+    ) -> None:
+        """Tells the neighbor what its request has come to; with None the node has ended before.
+        Called by the machine's shell, which a bug in here must not bring down."""
+        self._refs.pop(number, None)
+        try:
+            if isinstance(told, Answer):
+                received_s, read_s = times
+                held_s = self._shell.timers.clock() - received_s
+                stay = wire.Stay(held_s, read_s - received_s, waited_s)
+                self._callee.answer(number, ANSWER, (wire.encode_answer(told, stay),))
+            elif told is not None:
+                # Its deadline is for its sender to tell.
+                told_refusal = told.reason.value, told.load, told.upstream_status
+                self._callee.refuse(number, wire.encode_refused(*told_refusal))
+            elif self._shell.machine.surely_never_ran(ref):
+                self._callee.refuse(number, wire.encode_refused("draining"))
+            else:
+                self._callee.break_off(number)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception(Message("internal error", path=SHARED))
+            self._callee.break_off(number)
+        self.write_soon()
+
+    def break_off(self, number: int) -> None:
+        """The answer is lost: on the emulated link, or since it never will be whole."""
+        self._refs.pop(number, None)
+        self._callee.break_off(number)
+        self.write_soon()
+
+    # --- bounds -------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        """Count what is here of requests that are not whole, and what the neighbor does not read.
+        What there is no room for is refused."""
+        callee, out, moving = self._callee, self.out, self._shell.room.moving
+        unread_bytes = out.unsent_bytes if out.is_blocked else 0
+        moving.add(callee.held_bytes + unread_bytes - self._moving_bytes)
+        self._moving_bytes = callee.held_bytes + unread_bytes
+        if unread_bytes > UNREAD_MAX_BYTES and self.transport.is_reading():
+            self.transport.pause_reading()
+        if callee.held_bytes and moving.is_too_much:
+            wanted_bytes = callee.held_bytes
+            self._refuse(callee.begun, "queue_full")
+            self._shell.feed(BytesMoving(moving.bytes, wanted=wanted_bytes))
+        elif callee.held_bytes and self._timer is None:
+            self._timer = self._loop.call_later(READ_S, self._look)
+
+    def _look(self) -> None:
+        """Refuse what has not come whole in time."""
+        self._timer = None
+        self._refuse(
+            self._callee.begun_before(self._shell.timers.clock() - READ_S), "body_too_slow"
+        )
+        if self._callee.held_bytes:
+            self._timer = self._loop.call_later(READ_S / 4, self._look)
+
+    def _refuse(self, numbers: list[int], reason: str) -> None:
+        for number in numbers:
+            self._callee.refuse(number, wire.encode_refused(reason))
+        self.write_soon()
+        moved_bytes = self._callee.held_bytes + (
+            self.out.unsent_bytes if self.out.is_blocked else 0
+        )
+        self._shell.room.moving.add(moved_bytes - self._moving_bytes)
+        self._moving_bytes = moved_bytes
+
+    def _complain(self, what: str, reason: str) -> None:
+        neighbor = "" if self.peer is None else self.peer.caller.cluster
+        self._shell.metrics.peer_refused(neighbor, what)
+        told = {"neighbor": neighbor, "message": what, "reason": reason}
+        _log.warning(Message("neighbor is not understood", **told))
+
+    def _end_for(self, fault: str) -> None:
+        """End it for a frame that may not come: what follows would mean nothing."""
+        if not self.transport.is_closing():
+            self._complain(FRAME, fault)
+            self.transport.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class _Outlet:
+    """The way by which an answer that passes through leaves (`passed_back.Outlet`). What frames of
+    `passed_wire` begin with, those of the connection tell."""
+
+    line: SharedCaller
+    callee: Callee
+    number: int
+    received_s: float
+    read_s: float
+
+    def begin(self, frame: bytes, on_flow: Callable[[bool], None]) -> None:
+        """Begin the answer."""
+        self.callee.begin(self.number, frame[passed_wire.FRAME.size :], on_flow)
+        self.line.write_soon()
+
+    def write(self, _: bytes, data: bytes) -> None:
+        """Write a piece of it."""
+        self.callee.piece(self.number, data)
+        self.line.write_soon()
+
+    def end(self, frame: bytes) -> None:
+        """Write its end."""
+        self.callee.end(self.number, frame[passed_wire.FRAME.size :])
+        self.line.has_ended(self.number)
+
+    def whole(self, message: bytes) -> None:
+        """Answer with all at once."""
+        self.callee.answer(self.number, WHOLE, (message,))
+        self.line.has_ended(self.number)
+
+    def break_off(self) -> None:
+        """End the answer in its midst."""
+        self.line.break_off(self.number)
+
+    def stay(self, now_s: float, waited_s: float) -> wire.Stay:
+        """Returns how long the request has been here, and waited on the way back."""
+        return wire.Stay(now_s - self.received_s, self.read_s - self.received_s, waited_s)

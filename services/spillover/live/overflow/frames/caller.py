@@ -1,0 +1,226 @@
+"""The end of a shared connection that hands requests over: bytes in, events out, calls in, bytes
+out. Here is no socket and no clock.
+
+Each request ends once: with the event of its answer, of its refusal, or that none will come; or by
+`drop`, after which nothing is told of it. What becomes of all that are left when the connection is
+lost, `lost` tells.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spillover.live.engine.write_batch import Buffer
+from spillover.live.overflow.frames.frame import (
+    ANSWER,
+    BEGIN,
+    BROKEN,
+    CANCEL,
+    DROP,
+    END,
+    FORWARD,
+    LEAVING,
+    LENGTH,
+    MORE,
+    NUMBER_MAX,
+    PASS,
+    REFUSED,
+    WHOLE,
+    WINDOW,
+    BadFrame,
+    Frame,
+    FrameReader,
+)
+from spillover.live.overflow.frames.outgoing import WINDOW_BYTES, Outgoing, Stream
+
+STREAMS_MAX: Final = 16_384
+"""The most requests under way on one connection."""
+
+UNSENT_MAX_BYTES: Final = 67_108_864
+"""Nothing more is handed over while more than this has not left."""
+
+WINDOW_MAX_BYTES: Final = 1_048_576
+"""The widest window of a body. Why: 10 MB/s over 100 ms. It doubles as long as its reader keeps up,
+so that whoever does not read has not more than WINDOW_BYTES before him."""
+
+
+class Caller:
+    """The caller's end of one connection. A message is an answer of at most `limit_bytes`."""
+
+    __slots__ = ("_last", "_limit_bytes", "_streams", "is_leaving", "out", "reader")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self.reader = FrameReader()
+        """Its `fault` is what the other end has sent that it may not."""
+        self._streams: dict[int, Stream] = {}
+        self._last = 0
+        """The number of the last request."""
+        self.is_leaving = False
+        """Whether the other end takes no more requests."""
+        self.out = Outgoing()
+
+    def __len__(self) -> int:
+        """How many requests are under way."""
+        return len(self._streams)
+
+    @property
+    def is_over(self) -> bool:
+        """Returns whether no request will be handed over here any more."""
+        return bool(self.is_leaving or self._last >= NUMBER_MAX or self.reader.fault)
+
+    def call(self, kind: int, parts: tuple[Buffer, ...]) -> int:
+        """Hand a request over: FORWARD or PASS. Returns its number; 0 where it cannot, as far as
+        this connection goes."""
+        if (
+            self.is_leaving
+            or len(self._streams) >= STREAMS_MAX
+            or self._last >= NUMBER_MAX
+            or self.out.soon_bytes + self.out.waiting_bytes > UNSENT_MAX_BYTES
+            or self.reader.fault
+        ):
+            return 0
+        self._last = number = self._last + 1
+        self._streams[number] = stream = Stream(number)
+        self.out.message(stream, kind, parts)
+        return number
+
+    def cancel(self, number: int) -> bool:
+        """Ask for a request to be cancelled. Returns whether its answer will tell what came of
+        that; if not, some of it has not left, nor will: it surely has not run."""
+        stream = self._streams.get(number)
+        if stream is None:
+            return True  # it has ended by now
+        if stream.waiting_bytes:
+            self.drop(number)
+            return False
+        self.out.frame(CANCEL, number)
+        return True
+
+    def drop(self, number: int) -> None:
+        """Forget a request: nobody waits for its answer. Does nothing where it has ended."""
+        stream = self._streams.pop(number, None)
+        if stream is not None:
+            self.out.forget(stream)
+            self.out.frame(DROP, number)
+
+    def pause(self, number: int) -> None:
+        """Ask for no more of a body than it may send already."""
+        stream = self._streams.get(number)
+        if stream is not None:
+            stream.paused, stream.wide_bytes = True, WINDOW_BYTES
+
+    def resume(self, number: int) -> None:
+        """Ask for more again."""
+        stream = self._streams.get(number)
+        if stream is not None and stream.paused:
+            stream.paused = False
+            self._ask(stream)
+
+    def receive(self, data: bytes) -> list[Frame]:
+        """Returns what has come, in order: for a request ANSWER or WHOLE with the whole message,
+        REFUSED with its reason, BROKEN, or BEGIN, MORE, END (or BROKEN) in this order."""
+        events: list[Frame] = []
+        reader = self.reader
+        if reader.fault is not None:
+            return events
+        for frame in reader.read(data):
+            kind, number, told = frame
+            stream = self._streams.get(number)
+            is_fresh = stream is not None and not (stream.kind or stream.waiting_bytes)
+            if (
+                is_fresh
+                and kind in (ANSWER, WHOLE)
+                and LENGTH.unpack_from(told)[0] == len(told) - 4
+            ):
+                # As it mostly comes: `_take` would come to the same.
+                del self._streams[number]
+                events.append((kind, number, told[LENGTH.size :]))
+                continue
+            try:
+                self._take(frame, events)
+            except BadFrame as bad:
+                reader.fault = str(bad)
+                break
+        return events
+
+    def lost(self, left_bytes: float) -> tuple[list[int], list[int]]:
+        """The connection has ended, of which so many bytes have left at most. Returns the requests
+        of which all had, so that they may run, and those that surely do not."""
+        streams, self._streams = self._streams, {}
+        left = [n for n, stream in streams.items() if stream.ends_at_bytes <= left_bytes]
+        return left, [n for n, stream in streams.items() if stream.ends_at_bytes > left_bytes]
+
+    # ------------------------------------------------------------------------------------------
+
+    def _take(self, frame: Frame, events: list[Frame]) -> None:
+        kind, number, told = frame
+        stream = self._streams.get(number)
+        if kind == LEAVING:
+            self._leave(number, events)
+        elif kind in (FORWARD, PASS, CANCEL, DROP, WINDOW) or not 0 < number <= self._last:
+            raise BadFrame(f"expected an answer to a request, got kind {kind} for {number}")
+        elif stream is None:
+            return  # nobody waits for it any more
+        elif kind == MORE:
+            self._more(stream, told, events)
+        elif kind in (REFUSED, BROKEN):
+            if kind == REFUSED and stream.kind:
+                raise BadFrame(f"expected the rest of answer {number}, got a refusal")
+            self._end(stream, frame, events)
+        elif kind == END:
+            if stream.kind != BEGIN:
+                raise BadFrame(f"expected the beginning of answer {number}, got its end")
+            self._end(stream, frame, events)
+        else:
+            self._begin(stream, frame, events)
+
+    def _begin(self, stream: Stream, frame: Frame, events: list[Frame]) -> None:
+        """The first frame of an answer."""
+        kind, number, told = frame
+        if stream.kind or stream.waiting_bytes:
+            raise BadFrame(f"expected no other answer to {number}")
+        if kind == BEGIN:
+            stream.kind = kind
+            events.append(frame)
+            return
+        message = stream.begin(kind, told, 0.0)
+        if message is not None:
+            self._end(stream, (kind, number, message), events)
+        elif stream.left_bytes > self._limit_bytes:
+            self.drop(number)
+            events.append((BROKEN, number, b""))
+
+    def _more(self, stream: Stream, data: bytes, events: list[Frame]) -> None:
+        if stream.kind != BEGIN:
+            message = stream.go_on(data)
+            if message is not None:
+                self._end(stream, (stream.kind, stream.number, message), events)
+            return
+        stream.allowed_bytes -= len(data)
+        if stream.allowed_bytes < 0:
+            raise BadFrame(f"expected no more of {stream.number} than was asked for")
+        events.append((MORE, stream.number, data))
+        if not stream.paused and 2 * stream.allowed_bytes <= stream.wide_bytes:
+            stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
+            self._ask(stream)
+
+    def _ask(self, stream: Stream) -> None:
+        more_bytes = stream.wide_bytes - stream.allowed_bytes
+        if more_bytes > 0:
+            stream.allowed_bytes = stream.wide_bytes
+            self.out.frame(WINDOW, stream.number, LENGTH.pack(more_bytes))
+
+    def _end(self, stream: Stream, event: Frame, events: list[Frame]) -> None:
+        del self._streams[stream.number]
+        if stream.waiting_bytes:  # it was answered before all of it had come
+            self.out.forget(stream)
+        events.append(event)
+
+    def _leave(self, last: int, events: list[Frame]) -> None:
+        """What the other end has not taken it surely never will."""
+        if last > self._last or self.is_leaving:
+            raise BadFrame(f"expected to hear once of at most {self._last}, got {last}")
+        self.is_leaving = True
+        for number in [one for one in self._streams if one > last]:
+            self._end(self._streams[number], (REFUSED, number, b""), events)

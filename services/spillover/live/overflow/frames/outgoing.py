@@ -1,0 +1,240 @@
+"""What leaves one end of a shared connection, and in which order. Here is no socket: whoever has
+one asks what is `due`.
+
+Small messages leave in the order in which they were given. What is large, and what a reader has not
+asked for yet, waits in chunks of which each request has one in its turn: so nobody waits for
+another's body longer than for a chunk of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from spillover.live.engine.write_batch import Buffer
+from spillover.live.overflow.frames.frame import (
+    CHUNK_BYTES,
+    FRAME,
+    LENGTH,
+    MESSAGE,
+    MORE,
+    BadFrame,
+)
+
+WINDOW_BYTES: Final = 65_536
+"""So much of a body that passes through may be sent before its reader asks for more."""
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """One request on a connection, as one of the two ends sees it."""
+
+    number: int
+
+    # What is sent.
+    waiting: deque[memoryview] | None = None
+    """Parts of a message or a body that have not left."""
+    waiting_bytes: int = 0
+    window_bytes: int = 0
+    """How much of a body may leave. Messages need none: they are as long as was told."""
+    last: bytes | None = None
+    """A frame that leaves behind all that waits."""
+    on_flow: Callable[[bool], None] | None = None
+    """Is told True when a body begins to wait, and False when nothing of it waits."""
+    ends_at_bytes: float = math.inf
+    """How much has left the connection once all of a request has."""
+
+    # What is received.
+    kind: int = 0
+    """The kind of message that has begun to come; 0 if none has."""
+    told: list[bytes] = field(default_factory=list)
+    """The parts of that message."""
+    left_bytes: int = 0
+    """How much of it is still to come."""
+    since_s: float = 0.0
+    """When it began to come."""
+    allowed_bytes: int = WINDOW_BYTES
+    """How much more of a body may come unasked."""
+    wide_bytes: int = WINDOW_BYTES
+    """How much is to be allowed at most."""
+    paused: bool = False
+
+    def begin(self, kind: int, told: bytes, now_s: float) -> bytes | None:
+        """Begin to receive a message, with what the frame tells that it begins with. Returns all of
+        it if that is all. Raises BadFrame."""
+        (size_bytes,) = LENGTH.unpack_from(told)
+        self.left_bytes = size_bytes - len(told) + LENGTH.size
+        if not self.left_bytes:
+            return told[LENGTH.size :]
+        if self.left_bytes < 0:
+            raise BadFrame(f"expected a message of {size_bytes} bytes, got more")
+        self.kind, self.since_s = kind, now_s
+        self.told = [told[LENGTH.size :]]
+        return None
+
+    def go_on(self, data: bytes) -> bytes | None:
+        """Receive more of it. Returns all of it if that was the rest. Raises BadFrame."""
+        if not self.kind or len(data) > self.left_bytes:
+            raise BadFrame(f"expected {self.left_bytes} bytes more, got {len(data)}")
+        self.told.append(data)
+        self.left_bytes -= len(data)
+        if self.left_bytes:
+            return None
+        message, self.told = b"".join(self.told), []
+        return message
+
+
+class Outgoing:
+    """What is to leave one connection."""
+
+    __slots__ = ("_ready", "_soon", "frames", "is_blocked", "soon_bytes", "waiting_bytes",
+                 "written_bytes")  # fmt: skip
+
+    def __init__(self) -> None:
+        self._soon: list[Buffer] = []
+        self.soon_bytes = 0
+        """The bytes that leave in order, of all requests."""
+        self._ready: deque[Stream] = deque()
+        """Those of which a chunk may leave."""
+        self.waiting_bytes = 0
+        """The bytes that leave in chunks, of all requests."""
+        self.written_bytes = 0
+        """All that was ever given out by `due`."""
+        self.frames = 0
+        """As many frames have left."""
+        self.is_blocked = False
+        """Whether the connection takes nothing now: bodies wait then."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Returns how much has not been given out."""
+        return self.soon_bytes + self.waiting_bytes
+
+    @property
+    def is_due(self) -> bool:
+        """Returns whether anything may leave."""
+        return bool(self._soon or self._ready)
+
+    def frame(self, kind: int, number: int, told: bytes = b"") -> None:
+        """Send a frame behind the others that are short."""
+        self._soon.append(FRAME.pack(len(told), number, kind) + told)
+        self.soon_bytes += FRAME.size + len(told)
+        self.frames += 1
+
+    def message(self, stream: Stream, kind: int, parts: tuple[Buffer, ...]) -> None:
+        """Send a message, the parts of which follow each other."""
+        size_bytes = 0
+        for part in parts:
+            size_bytes += len(part)
+        self.frames += 1
+        if size_bytes <= CHUNK_BYTES:
+            head = MESSAGE.pack(size_bytes + LENGTH.size, stream.number, kind, size_bytes)
+            self._soon += (head, *parts)
+            self.soon_bytes += MESSAGE.size + size_bytes
+            stream.ends_at_bytes = self.written_bytes + self.soon_bytes
+            return
+        self._soon.append(MESSAGE.pack(LENGTH.size, stream.number, kind, size_bytes))
+        self.soon_bytes += MESSAGE.size
+        stream.window_bytes = size_bytes
+        for part in parts:
+            self._wait(stream, part)
+
+    def piece(self, stream: Stream, data: bytes) -> None:
+        """Send a piece of a body, as far as its reader has asked for."""
+        size_bytes = len(data)
+        if not size_bytes:
+            return
+        may_leave = size_bytes <= stream.window_bytes and not (
+            stream.waiting_bytes or self.is_blocked
+        )
+        if may_leave and size_bytes <= CHUNK_BYTES:
+            self._soon += (FRAME.pack(size_bytes, stream.number, MORE), data)
+            self.soon_bytes += FRAME.size + size_bytes
+            self.frames += 1
+            stream.window_bytes -= size_bytes
+        else:
+            is_first = not stream.waiting_bytes
+            self._wait(stream, data)
+            if is_first and stream.on_flow is not None:
+                stream.on_flow(stream.waiting_bytes > 0)
+
+    def behind(self, stream: Stream, kind: int, told: bytes) -> None:
+        """Send a frame behind all that waits of the same request."""
+        if stream.waiting_bytes:
+            stream.last = FRAME.pack(len(told), stream.number, kind) + told
+        else:
+            self.frame(kind, stream.number, told)
+
+    def widen(self, stream: Stream, more_bytes: int) -> None:
+        """Let so much more of a body leave: its reader has asked for it."""
+        had_none = stream.window_bytes <= 0
+        stream.window_bytes += more_bytes
+        if had_none and stream.waiting_bytes:
+            self._ready.append(stream)
+
+    def forget(self, stream: Stream) -> None:
+        """Send nothing more of a request; what has begun to leave is not taken back."""
+        self.waiting_bytes -= stream.waiting_bytes
+        stream.waiting, stream.waiting_bytes = None, 0
+        stream.last = stream.on_flow = None
+
+    def due(self, room_bytes: int) -> list[Buffer]:
+        """Returns what leaves now: all that is short, and of the rest so much that there is room
+        for it, a chunk of each request in its turn."""
+        parts, self._soon = self._soon, []
+        size_bytes, self.soon_bytes = self.soon_bytes, 0
+        ready = self._ready
+        while ready and size_bytes < room_bytes:
+            stream = ready.popleft()
+            if not stream.waiting_bytes:
+                continue  # it was forgotten
+            chunk_bytes = min(CHUNK_BYTES, stream.waiting_bytes, stream.window_bytes)
+            parts.append(FRAME.pack(chunk_bytes, stream.number, MORE))
+            _take(stream, chunk_bytes, parts)
+            self.waiting_bytes -= chunk_bytes
+            size_bytes += FRAME.size + chunk_bytes
+            self.frames += 1
+            if not stream.waiting_bytes:
+                size_bytes += self._left(stream, parts)
+                stream.ends_at_bytes = self.written_bytes + size_bytes
+            elif stream.window_bytes > 0:
+                ready.append(stream)
+        self.written_bytes += size_bytes
+        return parts
+
+    def _left(self, stream: Stream, parts: list[Buffer]) -> int:
+        """Nothing of a request waits any more. Returns how long the frame behind it is."""
+        last, stream.last, stream.waiting = stream.last, None, None
+        if last is not None:
+            parts.append(last)
+            self.frames += 1
+        if stream.on_flow is not None:
+            stream.on_flow(stream.waiting_bytes > 0)
+        return 0 if last is None else len(last)
+
+    def _wait(self, stream: Stream, data: Buffer) -> None:
+        if not stream.waiting_bytes:
+            stream.waiting = deque()
+            if stream.window_bytes > 0:
+                self._ready.append(stream)
+        assert stream.waiting is not None  # noqa: S101 - what waits is there
+        stream.waiting.append(memoryview(data))
+        stream.waiting_bytes += len(data)
+        self.waiting_bytes += len(data)
+
+
+def _take(stream: Stream, size_bytes: int, parts: list[Buffer]) -> None:
+    """Take so much of what waits."""
+    assert stream.waiting is not None  # noqa: S101 - as above
+    stream.waiting_bytes -= size_bytes
+    stream.window_bytes -= size_bytes
+    while size_bytes:
+        part = stream.waiting.popleft()
+        if len(part) > size_bytes:
+            stream.waiting.appendleft(part[size_bytes:])
+            part = part[:size_bytes]
+        parts.append(part)
+        size_bytes -= len(part)

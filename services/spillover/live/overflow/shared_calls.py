@@ -1,0 +1,273 @@
+"""The calling side of the connections that forwards to one neighbor share. There is one, opened
+ahead of need, and another while one ends that takes no more: since its other end leaves, since
+certificates have changed, or since it has carried as many requests as it can.
+
+What a request and its answer are is not known here: `frames` has their kinds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+from spillover.live.engine.write_batch import Buffer
+from spillover.live.http1.acknowledged import told_of
+from spillover.live.http1.client import HttpClient, Response
+from spillover.live.http1.connection import Connection
+from spillover.live.http1.outgoing import SwitchingRequest
+from spillover.live.overflow.frames.caller import STREAMS_MAX, Caller
+from spillover.live.overflow.frames.frame import BEGIN, BROKEN, MORE, REFUSED
+from spillover.live.overflow.protocol import SHARED, UPGRADE
+from spillover.live.overflow.shared_connection import CALLER, SharedConnection, SharedCounts
+
+OPENED_WITHIN_S: Final = 5.0
+"""The time for the answer that a connection is shared from now on."""
+
+ANSWER_LIMIT_BYTES: Final = 67_108_864
+"""The longest answer."""
+
+NOT_SHARED: Final = 0
+"""Told of a request where no connection is shared: nothing of it has left."""
+
+TURNED_AWAY: Final = frozenset({403, 408, 429, 503})
+"""Answers by which a node that shares connections shares none now: what was to go there surely
+does not run. All others are those of something that does not know how."""
+
+OnTold: TypeAlias = Callable[[int, bytes], None]
+"""Is called with a kind of frame and what it tells."""
+
+
+@dataclass(slots=True, eq=False)
+class SharedCall:
+    """One request on its way, or on its way back."""
+
+    kind: int
+    parts: tuple[Buffer, ...]
+    on_told: OnTold | None
+    """Hears what `Caller.receive` tells of it; None once nobody waits for it."""
+    number: int = 0
+    sent_s: float = 0.0
+    line: _CallingConnection | None = None
+    """The connection by which it leaves; None before there is one."""
+
+    def tell(self, kind: int, told: bytes = b"") -> None:
+        """It has ended."""
+        on_told, self.on_told = self.on_told, None
+        if on_told is not None:
+            on_told(kind, told)
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more: its neighbor is told so."""
+        self.on_told, line = None, self.line
+        if line is not None and line.calls.pop(self.number, None) is not None:
+            line.caller.drop(self.number)
+            line.write_soon()
+            line.end_if_done()
+
+    def break_off(self, _: str) -> None:
+        """End it: no more of its answer is wanted, and what it has come to is not known."""
+        on_told = self.on_told
+        self.cancel()
+        if on_told is not None:
+            on_told(BROKEN, b"")
+
+    def ask_cancel(self) -> bool:
+        """Ask for it to be cancelled. Returns whether its answer will tell what came of that; else
+        it surely has not run, and nothing more is told of it."""
+        line = self.line
+        if line is not None and line.caller.cancel(self.number):
+            line.write_soon()
+            return True
+        self.cancel()
+        return False
+
+    def pause(self) -> None:
+        """Have no more of the answer come than is on its way."""
+        if self.line is not None:
+            self.line.caller.pause(self.number)
+
+    def resume(self) -> None:
+        """Have more of it come."""
+        if self.line is not None:
+            self.line.caller.resume(self.number)
+            self.line.write_soon()
+
+
+class _CallingConnection(SharedConnection):
+    """One connection, and what is under way on it."""
+
+    def __init__(self, owner: Connection, exchange: SwitchingRequest) -> None:
+        self.caller = Caller(ANSWER_LIMIT_BYTES)
+        super().__init__(owner.transport, self.caller.out)
+        self.calls: dict[int, SharedCall] = {}
+        self.is_retired = False
+        """Whether nothing more is begun on it."""
+        self._owner = owner
+        self._exchange = exchange
+        self._has_ended = False
+        """Whether the other end has closed it."""
+        told = told_of(self.transport)
+        is_plain = self.transport.get_extra_info("ssl_object") is None
+        self._before_bytes = told.acknowledged if is_plain and told is not None else None
+        """How much had been written before, where the system tells what has left since."""
+
+    @property
+    def is_over(self) -> bool:
+        """Returns whether nothing more will be begun on it."""
+        return self.is_retired or self.caller.is_over
+
+    def data_received(self, data: bytes) -> None:
+        caller, calls = self.caller, self.calls
+        events = caller.receive(data)
+        self.frames_received += len(events)
+        for kind, number, told in events:
+            if kind in (BEGIN, MORE):
+                call = calls.get(number)
+                if call is not None and call.on_told is not None:
+                    call.on_told(kind, told)
+            elif (call := calls.pop(number, None)) is not None and call.on_told is not None:
+                on_told, call.on_told = call.on_told, None
+                on_told(kind, told)
+        if caller.out.soon_bytes:
+            self.write_soon()
+        if caller.reader.fault is not None:
+            self._exchange.cannot_read(caller.reader.fault)
+        elif caller.is_leaving or self.is_retired:
+            self.end_if_done()
+
+    def eof_received(self) -> None:
+        self._has_ended = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.connection_lost(exc)
+
+    def retire(self) -> None:
+        """Begin nothing more on it, and close it once all is answered."""
+        self.is_retired = True
+        self.end_if_done()
+
+    def end_if_done(self) -> None:
+        """Close it where nothing is under way and nothing more will be."""
+        if not self.calls and self.is_over:
+            self._exchange.break_off("it has carried what it was for")
+
+    def lose(self) -> None:
+        """It has ended. What had not left whole surely does not run; what had may."""
+        told = told_of(self.transport)
+        left_bytes = float(self.out.written_bytes)
+        if told is not None and self._before_bytes is not None:
+            known_bytes = told.acknowledged if self._has_ended else told.left
+            left_bytes = min(left_bytes, known_bytes - self._before_bytes)
+        calls, self.calls = self.calls, {}
+        lost, undelivered = self.caller.lost(left_bytes)
+        for kind, numbers in ((REFUSED, undelivered), (BROKEN, lost)):
+            for number in numbers:
+                if number in calls:
+                    calls[number].tell(kind)
+
+
+class SharedCalls:
+    """Those to one neighbor, over connections of `client`. `on_fault` hears why a connection was
+    ended by frames that may not come."""
+
+    def __init__(
+        self, client: HttpClient, counts: SharedCounts, on_fault: Callable[[str], None]
+    ) -> None:
+        self._counts = counts
+        self._client = client
+        self._on_fault = on_fault
+        self.is_shared = True
+        """Whether connections are shared, as far as is known."""
+        self._line: _CallingConnection | None = None
+        self.lines: set[_CallingConnection] = set()
+        """The connections that are open."""
+        self._opening: SwitchingRequest | None = None
+        self._waiting: deque[SharedCall] = deque()
+        self._is_closed = False
+
+    def open(self) -> None:
+        """Open a connection, unless there is one or will be."""
+        line = self._line
+        if self._is_closed or self._opening is not None or not (line is None or line.is_over):
+            return
+        if line is not None:
+            line.retire()
+        self._line = None
+        opening = self._client.switch(
+            SHARED, UPGRADE, self._switched, self._came_to, timeout_s=OPENED_WITHIN_S
+        )
+        if opening.on_end is not None:  # else it has failed at once
+            self._opening = opening
+
+    def call(self, kind: int, parts: tuple[Buffer, ...], on_told: OnTold) -> SharedCall:
+        """Hand a request over, now or once a connection is open. `on_told` may be called before
+        this returns."""
+        call, line = SharedCall(kind, parts, on_told), self._line
+        if line is not None and not line.is_retired and (number := line.caller.call(kind, parts)):
+            call.line, call.sent_s, call.number = line, time.monotonic(), number
+            call.parts = ()
+            line.calls[number] = call
+            line.write_soon()
+        elif self._is_closed or (line is not None and not line.is_over):
+            call.tell(REFUSED)  # it has as many under way, or as much, as it may
+        elif len(self._waiting) >= STREAMS_MAX:
+            call.tell(REFUSED)
+        else:
+            self._waiting.append(call)
+            self.open()
+        return call
+
+    def close(self) -> None:
+        """Begin nothing more. What is under way ends with the client's connections."""
+        self._is_closed = True
+        self._tell_waiting(REFUSED)
+
+    def _switched(self, exchange: SwitchingRequest, opened: Connection, data: bytes) -> None:
+        """A connection is shared from now on."""
+        self._opening = None
+        self._line = line = _CallingConnection(opened, exchange)
+        exchange.on_retire = line.retire
+        exchange.on_end = partial(self._ended, line)
+        self.lines.add(line)
+        self._counts.open[CALLER].add(line)
+        line.take_over()
+        if data:
+            line.data_received(data)
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            if call.on_told is None:
+                continue
+            call.number = number = line.caller.call(call.kind, call.parts)
+            call.parts = ()
+            if number:
+                call.line, call.sent_s = line, time.monotonic()
+                line.calls[number] = call
+            else:
+                call.tell(REFUSED)
+        line.write_soon()
+
+    def _ended(self, line: _CallingConnection, _: Response | BaseException) -> None:
+        """A connection that was shared has ended."""
+        self.lines.discard(line)
+        self._counts.ended(line)
+        if self._line is line:
+            self._line = None
+        if line.caller.reader.fault is not None:
+            self._on_fault(line.caller.reader.fault)
+        line.lose()
+
+    def _came_to(self, came_to: Response | BaseException) -> None:
+        """No connection is shared: there was another answer, or none."""
+        self._opening = None
+        is_refused = not isinstance(came_to, Response) or came_to.status in TURNED_AWAY
+        self.is_shared = is_refused
+        self._tell_waiting(REFUSED if is_refused else NOT_SHARED)
+
+    def _tell_waiting(self, kind: int) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            call.tell(kind)
