@@ -12,6 +12,7 @@ REASONS = {
     "container it is not: there the node listens on all addresses of its own network.",
     "--proxy-bind": "The topology says where, for clients and for all nodes alike.",
     "--peer-bind": "One port is enough while clients and neighbors share a network.",
+    "node --node": "Most clusters have one node.",
     "--tls-cert": "Nodes of one network that nobody else is in need none, and a test of the rule "
     "should not begin with a CA. Give certificates, and https urls, where sites are apart.",
     "--tls-key": "As `--tls-cert`.",

@@ -207,6 +207,65 @@ BAD_FILES = {
         "clusters: [{id: 'a b', servers: 1}]\n",
         "clusters[0].id: expected 1 to 63 of A-Z a-z 0-9 . _ -, got 'a b'",
     ),
+    "no node": (
+        "clusters: [{id: a, servers: 1, nodes: 0}]\n",
+        "clusters[0].nodes: expected a number from 1 to 16, got 0",
+    ),
+    "more nodes than servers": (
+        "clusters: [{id: a, servers: 2, nodes: 3}]\n",
+        "clusters[0].nodes: expected at most as many as servers (2), got 3: each node needs one",
+    ),
+    "a list of one node": (
+        "clusters: [{id: a, servers: 2, nodes: [{url: 'http://h:1'}]}]\n",
+        "clusters[0].nodes: expected 2 to 16 nodes, got 1; the url of one node stands beside it",
+    ),
+    "two nodes with one url": (
+        "clusters: [{id: a, servers: 2, nodes: [{url: 'http://h:1'}, {url: 'http://h:1'}]}]\n",
+        "clusters[0].nodes[1].url: expected urls that differ, got http://h:1 twice",
+    ),
+    "a node without a url": (
+        "clusters: [{id: a, servers: 2, nodes: [{url: 'http://h:1'}, {}]}]\n",
+        "clusters[0].nodes[1].url: expected a value, the field is missing",
+    ),
+    "a url beside several nodes": (
+        "clusters: [{id: a, servers: 2, nodes: 2, url: 'http://h:1'}]\n",
+        "clusters[0].url: expected none beside several nodes: nodes can be a list of their urls",
+    ),
+    "a url beside a list of nodes": (
+        (
+            "clusters: [{id: a, servers: 2, url: 'http://h:3', nodes: [{url: 'http://h:1'}, "
+            "{url: 'http://h:2'}]}]\n"
+        ),
+        "clusters[0].url: expected none beside a list of nodes, which have theirs",
+    ),
+    "a node without the address that its handler needs": (
+        (
+            "clusters: [{id: a, servers: 2, handler: 'proxy:http://h:9', nodes: "
+            "[{url: 'http://h:1', proxy_url: 'http://h:3'}, {url: 'http://h:2'}]}]\n"
+        ),
+        (
+            "clusters[0].nodes[1].proxy_url: expected a proxy_url, since the cluster has a proxy: "
+            "handler"
+        ),
+    ),
+    "an address of a node that its handler does not need": (
+        (
+            "clusters: [{id: a, servers: 2, nodes: [{url: 'http://h:1', proxy_url: 'http://h:3'}, "
+            "{url: 'http://h:2'}]}]\n"
+        ),
+        "clusters[0].nodes[0].proxy_url: expected only along with a proxy: handler",
+    ),
+    "nodes with a list of servers": (
+        "clusters: [{id: a, servers: [{id: x}, {id: y}], nodes: 2}]\n",
+        "clusters[0].nodes: expected one node with a list of servers",
+    ),
+    "https at one node only": (
+        (
+            "name: n\nclusters: [{id: a, servers: 2, nodes: [{url: 'https://h:1'}, "
+            "{url: 'http://h:2'}]}]\n"
+        ),
+        "clusters[0].nodes: expected https:// between all nodes or between none, got http://h:2",
+    ),
     "same url twice": (
         "clusters: [{id: a, servers: 1, url: 'http://h:1'}, {id: b, servers: 1, url: 'http://h:1'}]\n",
         "clusters[1].url: expected urls that differ, got http://h:1 twice",

@@ -114,12 +114,15 @@ class Running:
         }
 
     def nodes(self) -> dict[str, int]:
-        """The pid of each cluster's node."""
+        """The pid of each cluster's node; of several each has its number behind a slash."""
         found = {}
         for pid, command in self.look().items():
             words = command.split()
             if "node" in words and "--cluster" in words:
-                found[words[words.index("--cluster") + 1]] = pid
+                name = words[words.index("--cluster") + 1]
+                if "--node" in words:
+                    name += f"/{words[words.index('--node') + 1]}"
+                found[name] = pid
         return found
 
     def ready(self, within_s: float = READY_S) -> dict[str, str]:

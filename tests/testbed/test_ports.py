@@ -10,7 +10,7 @@ import pytest
 
 from spillover.inputs.builtin import builtin_topology
 from spillover.model.errors import InputError, RunError
-from spillover.model.topology import Cluster, Topology
+from spillover.model.topology import Cluster, ClusterNode, Topology
 from spillover.testbed.ports import FIRST_PORT, passed_over, start_lock, with_addresses
 
 
@@ -120,3 +120,27 @@ def test_one_starts_at_a_time():
         assert second_in.is_set()
 
     asyncio.run(go())
+
+
+def test_each_of_several_nodes_gets_a_port_of_its_own(occupied):
+    """In the order of clusters; doors of services come behind all of them."""
+    wanted = Topology(
+        name="t",
+        clusters=(
+            Cluster(id="a", servers=2, nodes=2, handler="proxy:http://127.0.0.1:1"),
+            Cluster(id="b", servers=1),
+        ),
+    )
+    first = with_addresses(wanted, "file").clusters[0].nodes
+    port = int(first[0].url.rsplit(":", 1)[1])
+    chosen = with_addresses(wanted, "file", port)
+    urls = [node.url for node in chosen.clusters[0].nodes] + [chosen.clusters[1].url]
+    urls += [node.proxy_url for node in chosen.clusters[0].nodes]
+    found = [int(url.rsplit(":", 1)[1]) for url in urls]
+    assert found == sorted(set(found))
+    if found == list(range(port, port + 5)):  # else others took some meanwhile
+        assert passed_over(wanted, chosen, port) == []
+    nodes = ClusterNode(url=first[0].url), ClusterNode(url=f"http://127.0.0.1:{occupied}")
+    given = Topology(name="t", clusters=(Cluster(id="a", servers=2, nodes=nodes),))
+    with pytest.raises(InputError, match=r"clusters\[0\].nodes\[1\].url: expected an address that"):
+        with_addresses(given, "file")

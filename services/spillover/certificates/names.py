@@ -80,8 +80,9 @@ def check_topology(topology: Topology, source: str) -> None:
 
 
 def hosts_of(cluster: Cluster) -> tuple[str, ...]:
-    """Returns the hosts under which its node is called, those of its own machine last."""
-    urls = (cluster.url, cluster.peer_url, cluster.proxy_url)
+    """Returns the hosts under which its nodes are called, those of its own machine last."""
+    each = [cluster.at(node) for node in range(1, cluster.node_count + 1)]
+    urls = [url for one in each for url in (one.url, one.peer_url, one.proxy_url)]
     named = [same_name(urlsplit(url).hostname or "") for url in urls if url is not None]
     return tuple(dict.fromkeys([host for host in named if host] + [*LOOPBACK]))
 

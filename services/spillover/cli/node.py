@@ -23,6 +23,7 @@ from spillover.cli.parsing import (
     address,
     check_otel,
     config_redis,
+    whole_number_in,
 )
 from spillover.cli.tls_options import (
     CA,
@@ -43,7 +44,7 @@ from spillover.model.certified_names import certified_name
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.nearest import did_you_mean
-from spillover.model.topology import Cluster, Topology
+from spillover.model.topology import NODES_MAX, Cluster, Topology
 
 if TYPE_CHECKING:
     from spillover.live.overflow.tracing.watching import Tracing
@@ -64,6 +65,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster", required=True, metavar="ID",
         help="the cluster of the topology that this node is",
+    )  # fmt: skip
+    parser.add_argument(
+        "--node", type=whole_number_in(1, NODES_MAX), metavar="N",
+        help="which node of the cluster this is, counted from 1, where the topology has a list of "
+        "several",
     )  # fmt: skip
     _add_addresses(parser)
     parser.add_argument(
@@ -134,21 +140,41 @@ def run(options: argparse.Namespace) -> int:
         hint = did_you_mean(options.cluster, known)
         expected = f"expected one of {', '.join(known)}, got {options.cluster!r}{hint}"
         raise InputError("--cluster", "", expected)
+    number = _number_of(options, topology)
     configure_logs(
-        options.cluster,
+        options.cluster if options.node is None else f"{options.cluster}/{number}",
         as_json=options.log_format == "json",
         log_requests=options.log_requests,
     )
-    cluster = topology.cluster(options.cluster)
+    cluster = topology.cluster(options.cluster).at(number)
     bind = _bind_of(options, cluster)
     tracing = _tracing(topology, cluster) if options.otel else None
-    serving = _serving(topology, cluster, bind, options, tracing)
+    serving = _serving(topology, cluster, number, bind, options, tracing)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
         has_returned(0)
     if tracing is not None:
         tracing.close()
     return 0
+
+
+def _number_of(options: argparse.Namespace, topology: Topology) -> int:
+    """Returns which node of its cluster this is. Raises InputError where it is none."""
+    cluster = topology.cluster(options.cluster)
+    if options.node is None and cluster.node_count == 1:
+        return 1
+    if cluster.node_count > 1 and not isinstance(cluster.nodes, tuple):
+        field = f"clusters[{topology.cluster_ids.index(cluster.id)}].nodes"
+        expected = f"expected a list of urls; a number ({cluster.nodes}) is for `spillover up`"
+        raise InputError(options.topology, field, f"{expected} and for simulations")
+    if options.node is None or not 1 <= options.node <= cluster.node_count:
+        got = "none" if options.node is None else str(options.node)
+        expected = f"expected a node of cluster {cluster.id}, 1 to {cluster.node_count}, got {got}"
+        raise InputError("--node", "", expected)
+    if options.config_redis or options.redis_url_file:
+        expected = "expected clusters of one node: the configuration of others is fixed"
+        raise InputError("--config-redis", "", expected)
+    return int(options.node)
 
 
 def _bind_of(options: argparse.Namespace, cluster: Cluster) -> tuple[str, int]:
@@ -167,6 +193,7 @@ def _bind_of(options: argparse.Namespace, cluster: Cluster) -> tuple[str, int]:
 def _serving(
     topology: Topology,
     cluster: Cluster,
+    number: int,
     bind: tuple[str, int],
     options: argparse.Namespace,
     tracing: Tracing | None,
@@ -174,6 +201,7 @@ def _serving(
     return serve_node(
         topology,
         cluster.id,
+        node=number,
         bind=bind,
         peer_bind=options.peer_bind or _address_of(cluster.peer_url),
         proxy_bind=options.proxy_bind or _address_of(cluster.proxy_url),

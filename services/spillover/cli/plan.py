@@ -88,7 +88,9 @@ def _judge(topology: Topology, schedule: Schedule, seed: int) -> Judge:
     unbounded = replace(
         topology,
         default_deadline_ms=NO_DEADLINE_MS,
-        clusters=tuple(replace(c, queue_limit=len(schedule) + 1) for c in topology.clusters),
+        clusters=tuple(
+            replace(c, queue_limit=len(schedule) + 1, nodes=1) for c in topology.clusters
+        ),
     )
 
     def judge(servers: Servers, networked: bool) -> Sequence[float]:  # noqa: FBT001

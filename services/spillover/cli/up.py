@@ -36,7 +36,7 @@ from spillover.live.process.hangup import on_hangup
 from spillover.model.errors import InputError, RunError
 from spillover.model.extras import check_extra
 from spillover.model.ids import ClusterId
-from spillover.model.topology import Topology
+from spillover.model.topology import Topology, urls_of
 from spillover.model.unlike_servers import DEFAULT_TYPE
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.testbed.following import ConfigurationFollower
@@ -143,10 +143,10 @@ def _check_tls(topology: Topology, options: argparse.Namespace) -> None:
     if options.tls:
         expected = "expected https:// or none with --tls"
     for index, cluster in enumerate(topology.clusters):
-        for name in ("url", "peer_url", "proxy_url"):
-            url = getattr(cluster, name)
-            if url is not None and url.startswith("https:") != options.tls:
-                raise InputError(source, f"clusters[{index}].{name}", f"{expected}, got {url}")
+        for place, name, url in urls_of(cluster):
+            if url.startswith("https:") != options.tls:
+                field = f"clusters[{index}].{place}{name}"
+                raise InputError(source, field, f"{expected}, got {url}")
     if options.tls:
         check_extra("--tls", "tls", "cryptography")
         from spillover.certificates.names import check_topology
@@ -257,7 +257,8 @@ def _tell_shift(wanted: Topology, bed: Testbed, first_port: int) -> None:
     """Say that clusters are not at the expected ports, since others are there."""
     ports = passed_over(wanted, bed.topology, first_port)
     if ports:
-        urls = [bed.urls[cluster.id] for cluster in wanted.clusters if cluster.url is None]
+        known = [bed.urls.get(cluster.id) for cluster in wanted.clusters if cluster.url is None]
+        urls = [url for url in known if url is not None]
         chosen = _named([url.rpartition(":")[2] for url in urls])
         word = "port" if len(ports) == 1 else "ports"
         _say(f"{word} {_named(list(map(str, ports)))} not free; shifted to {chosen}")
@@ -285,7 +286,7 @@ def _tell_ready(bed: Testbed, *, at_terminal: bool, has_tokens: bool) -> None:
     lines += [f"log of {cluster}  {node.log}" for cluster, node in bed.nodes.items()]
     revive = f"; {REVIVE} and Enter starts dead ones again" if at_terminal else ""
     words = invitation(has_tokens=has_tokens)
-    lines.append(f"{len(bed.urls)} clusters are up; Ctrl-C ends them{revive}. {words}")
+    lines.append(f"{len(bed.topology.clusters)} clusters are up; Ctrl-C ends them{revive}. {words}")
     lines.append(f"  {first}/console  in a browser, live")
     lines += commands(first, ca_file)
     door = next(iter(_doors(bed.topology).values()), None)
@@ -299,7 +300,12 @@ def _tell_ready(bed: Testbed, *, at_terminal: bool, has_tokens: bool) -> None:
 
 def _doors(topology: Topology) -> dict[str, str]:
     """Returns the addresses for clients of clusters that pass requests to a service."""
-    return {c.id: c.proxy_url for c in topology.clusters if c.proxy_url is not None}
+    doors = {
+        c.id if c.node_count == 1 else f"{c.id}/{number}": c.at(number).proxy_url
+        for c in topology.clusters
+        for number in range(1, c.node_count + 1)
+    }
+    return {name: url for name, url in doors.items() if url is not None}
 
 
 def _example(topology: Topology) -> dict[str, Any]:

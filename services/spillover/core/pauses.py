@@ -28,7 +28,7 @@ class Pauses(ABC):
     """When the rest ends; infinity without one."""
 
     def refused_pause_s(self) -> float:
-        rounds = self.refusals // self.total
+        rounds = self.refusals // max(1, self.total)
         self.refusals += 1
         return min(REFUSED_PAUSE_S * 2.0 ** min(rounds, 10), REFUSED_PAUSE_S_MAX)
 

@@ -16,7 +16,7 @@ from spillover.inputs.yaml_file import describe
 from spillover.model.addresses import is_plain_url
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.nearest import did_you_mean
-from spillover.model.topology import HANDLERS_KNOWN, Cluster, Link, Topology
+from spillover.model.topology import HANDLERS_KNOWN, Cluster, ClusterNode, Link, Topology
 from spillover.model.unlike_servers import JobType, Server, ServerClass
 from spillover.model.upstream_urls import (
     is_http_handler,
@@ -84,6 +84,9 @@ FORMS: Forms = {
     (Cluster, "url"): _URL,
     (Cluster, "peer_url"): _URL,
     (Cluster, "proxy_url"): _URL,
+    (ClusterNode, "url"): Annotated[str, AfterValidator(_check_url)],
+    (ClusterNode, "peer_url"): _URL,
+    (ClusterNode, "proxy_url"): _URL,
     (Server, "id"): ID,
     (Server, "handler"): _HANDLER | None,
     (ServerClass, "id"): ID,

@@ -5,7 +5,7 @@ checked against each other. `spillover.inputs` reads them from YAML, and has the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -51,6 +51,9 @@ module."""
 HELD_LIMIT_BYTES_MIN = 65_536
 """The least limit of held bytes: less would hold no more than a few requests."""
 
+NODES_MAX = 16
+"""The most nodes of a cluster: each tells all others what it has to do."""
+
 CLIENT_IDLE_MS_MIN = 60_000.0
 """The least time for idle connections: neighbors and clients of ours keep them for up to 30 s."""
 
@@ -66,6 +69,20 @@ OF_PASSING = (
 NOT_RUN_STATUSES = (429, 503)
 """The statuses of a service behind `http:` that surely has not done the work, unless a cluster says
 otherwise (RFC 6585, section 4; RFC 9110, section 15.6.4)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNode:
+    """One of several nodes of a cluster."""
+
+    url: str
+    """The address at which clients reach this node, and neighbors and the other nodes of its
+    cluster unless it has a `peer_url`."""
+    proxy_url: str | None = None
+    """With a `proxy:` handler: where clients of the service reach this node."""
+    peer_url: str | None = None
+    """The address at which neighbors and the other nodes of its cluster reach it, if not at
+    `url`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +264,13 @@ class Cluster:
 
     Why: a service needs none. Without one a request has the type and the deadline that its
     `Spillover-Type` and `Spillover-Deadline-Ms` say, or the usual ones."""
+    nodes: Annotated[int | tuple[ClusterNode, ...], within(1, NODES_MAX)] = 1
+    """The nodes of the cluster: processes that share its servers and act as one. A number, where
+    `spillover up` chooses addresses and for the simulator, or a list of their addresses. Each needs
+    a server at least, and servers that are alike.
+
+    Why: one process is enough for most sites. Several go on when one dies, and use several
+    cores."""
     peer_url: str | None = None
     """The address at which neighbors reach it, if not at `url`.
 
@@ -258,6 +282,25 @@ class Cluster:
         """Returns whether it has been part of a topology. Then its parts fit together, and are not
         looked at again as that changes."""
         return False
+
+    @property
+    def node_count(self) -> int:
+        """Returns how many nodes it has."""
+        return len(self.nodes) if isinstance(self.nodes, tuple) else self.nodes
+
+    def at(self, node: int) -> Cluster:
+        """Returns the cluster as one of its nodes sees it, with the addresses of that node."""
+        if not isinstance(self.nodes, tuple):
+            return self
+        one = self.nodes[node - 1]
+        return replace(self, url=one.url, proxy_url=one.proxy_url, peer_url=one.peer_url)
+
+    @property
+    def peer_urls(self) -> tuple[str, ...]:
+        """Returns the addresses at which neighbors reach its nodes, in their order."""
+        each = [self.at(node) for node in range(1, self.node_count + 1)]
+        urls = [one.peer_url or one.url for one in each]
+        return tuple([url for url in urls if url is not None])
 
     @property
     def server_count(self) -> int:
@@ -338,6 +381,9 @@ class Neighbor:
     id: ClusterId
     delay_ms: float
     url: str | None
+    """The address of the node that is called first."""
+    more_urls: tuple[str, ...] = ()
+    """The addresses of the others, in the order in which they are tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,7 +483,7 @@ class Topology:
     @property
     def is_secure(self) -> bool:
         """Returns whether nodes call each other by `https`, and prove who they are."""
-        return any((c.peer_url or c.url or "").startswith("https:") for c in self.clusters)
+        return any(url.startswith("https:") for c in self.clusters for url in c.peer_urls)
 
     def _check_secure(self) -> None:
         if not self.is_named:
@@ -445,10 +491,11 @@ class Topology:
         check_names(self.name, self.cluster_ids)
         for index, cluster in enumerate(self.clusters):
             name = "url" if cluster.peer_url is None else "peer_url"
-            url = cluster.peer_url or cluster.url or "https:"
-            if not url.startswith("https:"):
-                expected = "expected https:// between all nodes or between none"
-                _fail(f"clusters[{index}].{name}", f"{expected}, got {url}")
+            name = "nodes" if isinstance(cluster.nodes, tuple) else name
+            for url in cluster.peer_urls:
+                if not url.startswith("https:"):
+                    expected = "expected https:// between all nodes or between none"
+                    _fail(f"clusters[{index}].{name}", f"{expected}, got {url}")
 
     @property
     def cluster_ids(self) -> tuple[ClusterId, ...]:
@@ -463,14 +510,18 @@ class Topology:
             self.name, "cluster", f"no cluster {cluster_id!r}; expected one of {known}"
         )
 
-    def neighbors(self, cluster_id: str) -> tuple[Neighbor, ...]:
-        """Returns the clusters linked to this one, in the order of the links."""
+    def neighbors(self, cluster_id: str, node: int = 1) -> tuple[Neighbor, ...]:
+        """Returns the clusters linked to this one, in the order of the links. Of several nodes each
+        begins with another one of a neighbor's."""
         found = []
         for link in self.links:
             a, b = link.between
             if cluster_id in (a, b):
                 other = self.cluster(b if cluster_id == a else a)
-                found.append(Neighbor(other.id, link.delay_ms, other.peer_url or other.url))
+                urls = other.peer_urls or (None,)
+                first = (node - 1) % len(urls)
+                more = tuple([url for url in urls[first + 1 :] + urls[:first] if url is not None])
+                found.append(Neighbor(other.id, link.delay_ms, urls[first], more))
         return tuple(found)
 
     def with_policy(self, policy: str) -> Topology:
@@ -514,14 +565,59 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
         if cluster.id in seen:
             _fail(f"{field}.id", f"expected ids that differ, got {cluster.id!r} twice")
         seen.add(cluster.id)
-        for name in ("url", "peer_url", "proxy_url"):
-            url = getattr(cluster, name)
-            if url is not None and url in urls:
-                _fail(f"{field}.{name}", f"expected urls that differ, got {url} twice")
+        for place, name, url in urls_of(cluster):
+            if url in urls:
+                _fail(f"{field}.{place}{name}", f"expected urls that differ, got {url} twice")
             urls.add(url)
         if not cluster.is_checked:
             _check_cluster(field, cluster)
             cluster.__dict__["is_checked"] = True
+
+
+def urls_of(cluster: Cluster) -> Iterator[tuple[str, str, str]]:
+    """Yields each url of a cluster, after the place and the name of its field."""
+    owners: list[tuple[str, Cluster | ClusterNode]] = [("", cluster)]
+    if isinstance(cluster.nodes, tuple):
+        owners += [(f"nodes[{index}].", node) for index, node in enumerate(cluster.nodes)]
+    for place, owner in owners:
+        for name in ("url", "peer_url", "proxy_url"):
+            url = getattr(owner, name)
+            if url is not None:
+                yield place, name, url
+
+
+def _check_nodes(field: str, cluster: Cluster) -> None:
+    """Raise InputError for nodes that cannot share the servers, or have no addresses."""
+    count = cluster.node_count
+    if isinstance(cluster.nodes, tuple):
+        if count < 2 or count > NODES_MAX:
+            expected = f"expected 2 to {NODES_MAX} nodes, got {count}"
+            _fail(f"{field}.nodes", f"{expected}; the url of one node stands beside it")
+        _check_addresses(field, cluster, cluster.nodes)
+    elif count > 1 and cluster.url is not None:
+        expected = "expected none beside several nodes: nodes can be a list of their urls"
+        _fail(f"{field}.url", expected)
+    if count == 1:
+        return
+    if isinstance(cluster.servers, tuple):
+        _fail(f"{field}.nodes", "expected one node with a list of servers")
+    if count > cluster.servers:
+        expected = f"expected at most as many as servers ({cluster.servers}), got {count}"
+        _fail(f"{field}.nodes", f"{expected}: each node needs one")
+
+
+def _check_addresses(field: str, cluster: Cluster, nodes: tuple[ClusterNode, ...]) -> None:
+    """Raise InputError for addresses of nodes that the handler does not need, or lacks."""
+    for name in ("url", "peer_url", "proxy_url"):
+        if getattr(cluster, name) is not None:
+            _fail(f"{field}.{name}", "expected none beside a list of nodes, which have theirs")
+    for index, node in enumerate(nodes):
+        if (node.proxy_url is not None) == cluster.passes:
+            continue
+        expected = "expected only along with a proxy: handler"
+        if cluster.passes:
+            expected = "expected a proxy_url, since the cluster has a proxy: handler"
+        _fail(f"{field}.nodes[{index}].proxy_url", expected)
 
 
 def _check_cluster(field: str, cluster: Cluster) -> None:
@@ -534,6 +630,7 @@ def _check_cluster(field: str, cluster: Cluster) -> None:
     _check_affinity(field, cluster)
     _check_passing(field, cluster)
     check_limits(cluster, "topology", f"{field}.")
+    _check_nodes(field, cluster)
     _check_pool(field, cluster)
 
 

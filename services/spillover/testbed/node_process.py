@@ -19,6 +19,7 @@ class NodeProcess:
     """One running node."""
 
     cluster: ClusterId
+    """The cluster; of one node of several its name, which has the number behind a slash."""
     url: str
     process: asyncio.subprocess.Process
     log: Path

@@ -7,14 +7,14 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
-from spillover.model.topology import Topology
+from spillover.model.topology import ClusterNode, Topology
 from spillover.testbed.file_lock import try_lock
 
 FIRST_PORT = 8101
@@ -34,35 +34,70 @@ def with_addresses(
     given_ports: set[int] = set()
     for index, cluster in enumerate(topology.clusters):
         if cluster.url is not None:
-            parts = urlsplit(cluster.url)
-            port = parts.port or (443 if parts.scheme == "https" else 80)
-            problem = _why_not_free(parts.hostname or "127.0.0.1", port)
-            if problem is not None:
-                expected = f"expected an address that is free, got {cluster.url} ({problem})"
-                raise InputError(source, f"clusters[{index}].url", expected)
-            given_ports.add(port)
+            given_ports.add(_free_port_of(cluster.url, source, f"clusters[{index}].url"))
+        if isinstance(cluster.nodes, tuple):
+            for number, node in enumerate(cluster.nodes):
+                field = f"clusters[{index}].nodes[{number}].url"
+                given_ports.add(_free_port_of(node.url, source, field))
     urls: dict[ClusterId, str] = {}
+    nodes: dict[ClusterId, tuple[ClusterNode, ...]] = {}
     port, scheme = first_port, "https" if is_secure else "http"
     for cluster in topology.clusters:
-        if cluster.url is None:
+        if cluster.url is not None or isinstance(cluster.nodes, tuple):
+            continue
+        chosen = []
+        for _ in range(cluster.nodes):
             port = _next_free(port, given_ports, first_port)
-            urls[cluster.id] = f"{scheme}://127.0.0.1:{port}"
+            chosen.append(f"{scheme}://127.0.0.1:{port}")
             port += 1
-    return _with_doors(topology.with_urls(urls), given_ports, first_port, scheme)
+        if cluster.nodes > 1:
+            nodes[cluster.id] = tuple([ClusterNode(url=url) for url in chosen])
+        else:
+            urls[cluster.id] = chosen[0]
+    return _with_doors(topology, urls, nodes, given_ports, first_port, scheme)
+
+
+def _free_port_of(url: str, source: str, field: str) -> int:
+    """Returns the port of a url that was given. Raises InputError if it is not free."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    problem = _why_not_free(parts.hostname or "127.0.0.1", port)
+    if problem is not None:
+        expected = f"expected an address that is free, got {url} ({problem})"
+        raise InputError(source, field, expected)
+    return port
 
 
 def _with_doors(
-    topology: Topology, given_ports: set[int], first_port: int, scheme: str
+    topology: Topology,
+    urls: Mapping[ClusterId, str],
+    nodes: Mapping[ClusterId, tuple[ClusterNode, ...]],
+    given_ports: set[int],
+    first_port: int,
+    scheme: str,
 ) -> Topology:
-    """The same with a proxy_url for every cluster that passes requests on, behind all others."""
-    port = max([first_port, *(urlsplit(c.url or "").port or 80 for c in topology.clusters)]) + 1
+    """Returns the topology with these addresses, and with a proxy_url for every node of a cluster
+    that passes requests on, behind all others."""
+    chosen = [*urls.values(), *(node.url for each in nodes.values() for node in each)]
+    ports = [urlsplit(url).port or 80 for url in chosen]
+    port = max([first_port, *given_ports, *ports]) + 1
+
+    def door() -> str:
+        nonlocal port
+        port = _next_free(port, given_ports, first_port) + 1
+        return f"{scheme}://127.0.0.1:{port - 1}"
+
     clusters = []
     for cluster in topology.clusters:
-        if cluster.passes and cluster.proxy_url is None:
-            port = _next_free(port, given_ports, first_port)
-            url = f"{scheme}://127.0.0.1:{port}"
-            cluster = replace(cluster, proxy_url=url)  # noqa: PLW2901
-            port += 1
+        if cluster.id in nodes:
+            each = nodes[cluster.id]
+            if cluster.passes:
+                each = tuple([replace(node, proxy_url=door()) for node in each])
+            cluster = replace(cluster, nodes=each)  # noqa: PLW2901
+        else:
+            cluster = replace(cluster, url=urls.get(cluster.id, cluster.url))  # noqa: PLW2901
+            if cluster.passes and cluster.proxy_url is None and cluster.node_count == 1:
+                cluster = replace(cluster, proxy_url=door())  # noqa: PLW2901
         clusters.append(cluster)
     return replace(topology, clusters=tuple(clusters))
 
@@ -103,8 +138,12 @@ def passed_over(wanted: Topology, given: Topology, first_port: int) -> list[int]
     and have not in `given`, since somebody else uses them."""
     before = [cluster.url for cluster in wanted.clusters]
     ports = [urlsplit(cluster.url or "").port or 80 for cluster in given.clusters]
-    chosen = [port for port, url in zip(ports, before, strict=True) if url is None]
-    return [port for port in range(first_port, max(chosen, default=0)) if port not in ports]
+    nodes = [node for one in given.clusters if isinstance(one.nodes, tuple) for node in one.nodes]
+    taken = {*ports, *(urlsplit(node.url).port or 80 for node in nodes)}
+    alone = [cluster.node_count == 1 for cluster in wanted.clusters]
+    rows = zip(ports, before, alone, strict=True)
+    chosen = [port for port, url, is_alone in rows if url is None and is_alone]
+    return [port for port in range(first_port, max(chosen, default=0)) if port not in taken]
 
 
 def _next_free(port: int, given_ports: set[int], first_port: int) -> int:

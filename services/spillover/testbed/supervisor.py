@@ -23,7 +23,7 @@ from spillover.inputs.topology_file import dump_topology
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
-from spillover.model.topology import Topology
+from spillover.model.topology import Cluster, Topology
 from spillover.testbed.certified import Certified, Certify
 from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.own_token import make_own_token
@@ -106,7 +106,14 @@ class Testbed:
 
     @property
     def urls(self) -> dict[ClusterId, str]:
-        return {c.id: c.url for c in self.topology.clusters if c.url is not None}
+        """Returns the addresses of all nodes, by their names: that of the cluster, or, where it has
+        several, with the number behind a slash."""
+        each = [
+            (_name_of(c, number), c.at(number).url)
+            for c in self.topology.clusters
+            for number in range(1, c.node_count + 1)
+        ]
+        return {name: url for name, url in each if url is not None}
 
     async def __aenter__(self) -> Self:
         try:
@@ -134,8 +141,8 @@ class Testbed:
             if self._tokens:
                 own = make_own_token(self.directory)
                 self._tokens, self.shown = [*self._tokens, str(own.file)], own.shown
-            for cluster in self.topology.cluster_ids:
-                self.nodes[cluster] = await self._spawn(cluster, file)
+            for name in self.urls:
+                self.nodes[name] = await self._spawn(name, file)
             await self._all_ready()
         self._wanted = {cluster: asyncio.Event() for cluster in self.nodes}
         self._watching = [
@@ -239,12 +246,14 @@ class Testbed:
     async def _spawn(self, cluster: ClusterId, file: Path) -> NodeProcess:
         # Numbered, since there are file systems that take a and A for the same.
         number = self._numbers.setdefault(cluster, len(self._numbers))
-        log = file.parent / f"{number}-{cluster}.log"
+        log = file.parent / f"{number}-{cluster.replace('/', '-')}.log"
         command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
-        command += ["--cluster", cluster, "--testbed", "--end-with-stdin"]
+        own, _, of_several = cluster.partition("/")
+        command += ["--cluster", own, *(["--node", of_several] if of_several else [])]
+        command += ["--testbed", "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self.drain_timeout_s)]
         command += ["--results-timeout-s", str(self._results_timeout_s)]
-        environment = self.certified.environment(self.topology, cluster)
+        environment = self.certified.environment(self.topology, ClusterId(own))
         if isinstance(self._config_redis, Path):
             command += ["--redis-url-file", str(self._config_redis)]
         elif self._config_redis is not None:
@@ -348,11 +357,15 @@ class Testbed:
         """Once it answers; not if it ends before."""
         async with self.certified.asking(self.shown) as asking:
             while node.process.returncode is None:
-                if await asking.answers(node.url, node.cluster):
+                if await asking.answers(node.url, node.cluster.partition("/")[0]):
                     if self._on_return is not None:
                         self._on_return(node)
                     return
                 await asyncio.sleep(BACK_POLL_S)
+
+
+def _name_of(cluster: Cluster, number: int) -> ClusterId:
+    return ClusterId(f"{cluster.id}/{number}") if cluster.node_count > 1 else cluster.id
 
 
 def _signal(node: NodeProcess, number: signal.Signals) -> None:
@@ -362,7 +375,7 @@ def _signal(node: NodeProcess, number: signal.Signals) -> None:
 
 def _sharing_memory(topology: Topology) -> Topology:
     """Each node's own default would be for a machine that it has for itself."""
-    share_bytes = default_held_limit_bytes(len(topology.clusters))
+    share_bytes = default_held_limit_bytes(sum(c.node_count for c in topology.clusters))
     clusters = (
         replace(cluster, held_limit_bytes=cluster.held_limit_bytes or share_bytes)
         for cluster in topology.clusters

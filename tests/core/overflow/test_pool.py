@@ -54,6 +54,12 @@ class UnlikeServers:
 
     on_block = OVERFLOW
     is_alike = False
+    has_seats = True
+    lines = 1
+    site_waiting = property(lambda self: self.waiting)
+    site_foreign = property(lambda self: self.waiting_foreign)
+    site_total = property(lambda self: self.total)
+    site_busy = property(lambda self: self.busy)
     up = property(lambda _: len(FITS))
     jobs = property(lambda self: self.busy)
     idle = property(lambda self: len(self.free) if self.ready else 0)

@@ -123,6 +123,9 @@ class Exchange:
     """HTTP/1.0: a client of that is told if the connection stays."""
     awaits_continue: bool = False
     """The client waits to be asked for the body."""
+    asked_as: bytes = b""
+    """How another node of the site passes it on, whose client has asked; empty of a client's
+    own."""
     is_of_page: bool = False
     """Whether its head tells that a browser sends it."""
     header_lines: bytes = b""

@@ -40,6 +40,7 @@ from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
 from spillover.apps.node.preferences import Preferences, waited_line
 from spillover.apps.node.request_view import encode_view, location
 from spillover.apps.node.session_paths import SessionPaths
+from spillover.apps.node.site_paths import SitePaths
 from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.membership.session_wire import SESSION
@@ -49,6 +50,7 @@ from spillover.live.overflow.protocol import (
     PASS,
     PEER_PREFIX,
     SHARED,
+    SIBLINGS,
     SPOKEN,
     is_of_another_version,
 )
@@ -59,6 +61,9 @@ from spillover.model.ids import name_of
 from spillover.model.request import DONE, Answer, Refusal, Request
 
 HotPath: TypeAlias = Callable[[Exchange, Send], Awaitable[None]]
+
+EXPLAIN_PREFIX = "/explain/"
+"""What follows it is a request's name."""
 
 REPLAYED_LINE = b"spillover-replayed: true\r\n"
 
@@ -86,6 +91,11 @@ class HotPaths:
         """None: there are no API tokens, and so no tenants."""
         self._shell = shell
         self._clock = shell.timers.clock
+        self._site = None if shell.site is None else SitePaths(shell, shell.site)
+        """The other nodes of the site, as far as requests concern them; None where there are
+        none."""
+        self._later = set[asyncio.Task[None]]()
+        """Requests that came whole and wait for another node."""
         self._counted = CountedRequests(shell.metrics.gateway.http)
         self._counts, self._refuse = self._counted.posts, self._counted.refuse
         shell.requests.status_of = status_of
@@ -114,6 +124,8 @@ class HotPaths:
         self._routes[SHARED] = ("GET",), peers.share
         self._routes[PASS] = ("POST",), peers.passed
         self._routes[SESSION] = ("GET", "DELETE"), self._serve_session
+        if shell.site is not None:
+            self._routes[SIBLINGS] = ("GET",), peers.siblings
 
     def _go_by(self) -> None:
         """The topology has changed."""
@@ -125,6 +137,8 @@ class HotPaths:
         exchange: Exchange = scope[EXCHANGE]
         if exchange.is_of_page and not self._admit(exchange):
             return
+        if self._site is not None and not self._let_sibling_in(exchange, scope, self._site):
+            return
         if self._doors is not None:
             answered_by = self._let_in(exchange, scope, send, self._doors)
             if answered_by is None:
@@ -132,7 +146,8 @@ class HotPaths:
             send = answered_by
         route = self._routes.get(scope["path"]) or self._lookup_route(scope)
         if route is None:
-            await self._go_on(exchange, scope, receive, send)
+            if self._site is None or not await self._told_elsewhere(exchange, self._site):
+                await self._go_on(exchange, scope, receive, send)
             return
         methods, answer = route
         try:
@@ -182,6 +197,11 @@ class HotPaths:
         received_s = exchange.begun_s or self._clock()
         try:
             tenant = "" if self._doors is None else self._doors.submitter(exchange).tenant
+            if self._site is not None and self._is_for_later(exchange, self._site, tenant):
+                task = asyncio.create_task(self._serve_later(exchange, body))
+                self._later.add(task)
+                task.add_done_callback(self._later.discard)
+                return
             if exchange.method == "GET":
                 self._lookups.serve(exchange, tenant)
                 return
@@ -210,8 +230,68 @@ class HotPaths:
             if problem.reason == "queue_full":  # refused like those that are full when they come
                 self._shell.metrics.home_refused(Refusal.MEMORY_FULL)
             raise
-        self._serve(exchange, headers, body, received_s, tenant)
+        await self._serve_at_site(exchange, headers, body, received_s, tenant)
         await exchange.answered()
+
+    # --- where the site has other nodes -------------------------------------------------------
+
+    def _let_sibling_in(self, exchange: Exchange, scope: Scope, site: SitePaths) -> bool:
+        """Make what a sibling passes on what its client has asked; returns whether to go on."""
+        try:
+            if site.is_of_sibling(exchange):
+                scope["path"] = exchange.path
+        except Problem as problem:
+            self._refuse(exchange, problem)
+            return False
+        return True
+
+    def _is_for_later(self, exchange: Exchange, site: SitePaths, tenant: str) -> bool:
+        """Returns whether a request that came whole needs a task, since others may have to be
+        asked."""
+        if exchange.method == "GET":
+            return not site.is_known(exchange.path.removeprefix(LOOKUP_PREFIX), tenant)
+        return not site.is_here(exchange, read_headers(exchange.headers).key, tenant)
+
+    async def _serve_later(self, exchange: Exchange, body: bytes) -> None:
+        received_s = exchange.begun_s or self._clock()
+        try:
+            tenant = self._tenant(exchange)
+            if exchange.method == "GET":
+                await self._look_up(exchange, tenant)
+                return
+            headers = read_headers(exchange.headers)
+            if len(body) <= self._payload_limit_bytes:
+                await self._serve_at_site(exchange, headers, body, received_s, tenant)
+            else:
+                self._refuse(
+                    exchange, too_large(self._payload_limit_bytes, whole=True, name=headers.key)
+                )
+        except Problem as problem:
+            self._refuse(exchange, problem)
+        except Exception:  # noqa: BLE001 - see above
+            self._internal_error(exchange, None)
+
+    async def _serve_at_site(
+        self, exchange: Exchange, headers: Headers, body: bytes, received_s: float, tenant: str
+    ) -> None:
+        """Take the request here, unless it is another node's. Raises Problem."""
+        site, key = self._site, headers.key
+        if site is not None and key is not None and not site.is_here(exchange, key, tenant):
+            within_s = max(0.0, received_s + self._deadline_ms(headers) / 1e3 - self._shell.now_s)
+            if await site.answer(exchange, key, tenant, body, within_s):
+                return
+        self._serve(exchange, headers, body, received_s, tenant)
+
+    async def _look_up(self, exchange: Exchange, tenant: str) -> None:
+        if self._site is None or not await self._site.look_up(exchange, tenant):
+            self._lookups.serve(exchange, tenant)
+
+    async def _told_elsewhere(self, exchange: Exchange, site: SitePaths) -> bool:
+        """Returns whether another node has answered a cold question about a request."""
+        for prefix, method in ((LOOKUP_PREFIX, "DELETE"), (EXPLAIN_PREFIX, "GET")):
+            if exchange.path.startswith(prefix) and exchange.method == method:
+                return await site.look_up(exchange, self._tenant(exchange), prefix)
+        return False
 
     def _lookup_route(self, scope: Scope) -> tuple[tuple[str, ...], HotPath] | None:
         """Returns the methods and the path of a request asked for by name, but not directly: in a
@@ -224,7 +304,7 @@ class HotPaths:
         return (*LOOKUP_METHODS, "DELETE"), self._get_request
 
     async def _get_request(self, exchange: Exchange, _: Send) -> None:
-        self._lookups.serve(exchange, self._tenant(exchange))
+        await self._look_up(exchange, self._tenant(exchange))
         await exchange.answered()
 
     async def _serve_session(self, exchange: Exchange, send: Send) -> None:

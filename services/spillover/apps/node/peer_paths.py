@@ -24,7 +24,7 @@ from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.configured import FIELD
 from spillover.live.overflow.foreign_requests import Asker
 from spillover.live.overflow.frames.frame import FORWARD, PASS
-from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
+from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway, read_hello
 from spillover.live.overflow.metrics import REQUEST
 from spillover.live.overflow.protocol import SHARED, UPGRADE
 from spillover.live.overflow.report_streams import ReportStream
@@ -81,7 +81,11 @@ class PeerPaths:
 
     async def hello(self, exchange: Exchange, _: Send) -> None:
         """Who this is, to a neighbor that wants to know whether it is believed here."""
-        peer_of(self._shell.neighborhood.peers, exchange, dict(exchange.headers), None)
+        hello = dict(exchange.headers).get(HELLO, b"")
+        if self._shell.site is not None and read_hello(hello)[0].cluster == self._shell.cluster.id:
+            check_sibling(self._shell, exchange)
+        else:
+            peer_of(self._shell.neighborhood.peers, exchange, dict(exchange.headers), None)
         told = {
             "cluster": self._shell.cluster.id,
             "epoch": self._shell.epoch,
@@ -278,6 +282,29 @@ class PeerPaths:
             self._shell.neighborhood.streams.drop(neighbor, stream)
             exchange.unwatch()
 
+    async def siblings(self, exchange: Exchange, send: Send) -> None:
+        """A stream of what this node tells another one of its site, until one of the two ends
+        it."""
+        site = self._shell.site
+        assert site is not None  # noqa: S101 - else there is no such path
+        check_sibling(self._shell, exchange)
+        query = _query(exchange)
+        number, servers = query.get("node", [""])[0], query.get("servers", [""])[0]
+        stream = site.open(int(number), exchange.write_piece) if number.isdecimal() else None
+        if stream is None:
+            numbers = f"another node of {self._shell.cluster.node_count}"
+            raise Problem("invalid", f"query: node: expected the number of {numbers}")
+        site.heard_servers(number, servers[:20])
+        try:
+            lines = [(b"content-type", b"application/x-ndjson")]
+            await send({"type": "http.response.start", "status": 200, "headers": lines})
+            exchange.watch(stream.end)
+            await stream.until_ended()
+            exchange.break_off()
+        finally:
+            site.drop(int(number), stream)
+            exchange.unwatch()
+
     def _hear_stranger(
         self, exchange: Exchange, headers: Mapping[bytes, bytes], configuration: str
     ) -> None:
@@ -337,6 +364,19 @@ class PeerPaths:
         spoken = " or ".join(f"{protocol.PEER_PREFIX}v{one}/" for one in protocol.VERSIONS)
         told = (protocol.TOLD, protocol.TELLING.encode())
         return Problem("wrong_version", f"{exchange.path}: expected {spoken}", headers=[told])
+
+
+def check_sibling(shell: NodeShell, exchange: Exchange) -> None:
+    """Raise Problem unless the other end says that it is of this node's own cluster, and proves it
+    where nodes do."""
+    peers, own = shell.neighborhood.peers, shell.cluster.id
+    try:
+        caller = peers.member(exchange.connection, dict(exchange.headers).get(HELLO))
+    except TurnedAway as error:
+        raise Problem("not_a_neighbor", str(error), headers=peers.who_this_is()) from None
+    if caller != own:
+        detail = f"expected a node of cluster {own}, got one of {caller}"
+        raise Problem("not_a_neighbor", detail, headers=peers.who_this_is())
 
 
 def peer_of(

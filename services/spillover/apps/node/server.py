@@ -72,6 +72,7 @@ async def serve_node(
     topology: Topology,
     cluster_id: str,
     *,
+    node: int = 1,
     bind: tuple[str, int],
     peer_bind: tuple[str, int] | None = None,
     proxy_bind: tuple[str, int] | None = None,
@@ -89,16 +90,17 @@ async def serve_node(
     token_files: TokenFiles | None = None,
     make_shell: Callable[..., NodeShell] = NodeShell,
 ) -> None:
-    """Serve one cluster until SIGTERM or SIGINT, then leave (`_leave` has the limits) and return. A
-    second signal ends it at once, and with `end_with_stdin` the end of standard input. With
-    `peer_bind` neighbors are served there alone, with `proxy_bind` the clients of the service that
-    requests are passed to. A `store` has to take a configuration first; unless `config_from_peers`
-    none is taken that others go by. `credentials` are for `https` doors; `token_files` say whom to
-    let in. Raises InputError, as `make_shell` does.
+    """Serve one cluster, or one `node` of several that it has, until SIGTERM or SIGINT, then leave
+    (`_leave` has the limits) and return. A second signal ends it at once, and with `end_with_stdin`
+    the end of standard input. With `peer_bind` neighbors are served there alone, with `proxy_bind`
+    the clients of the service that requests are passed to. A `store` has to take a configuration
+    first; unless `config_from_peers` none is taken that others go by. `credentials` are for `https`
+    doors; `token_files` say whom to let in. Raises InputError, as `make_shell` does.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
-        shell = make_shell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
+        told = {"node": node, "seed": seed, "source": source, "credentials": credentials}
+        shell = make_shell(topology, cluster_id, **told)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
         new = partial(create_app, shell, testbed=testbed, config_from_peers=config_from_peers)
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
@@ -356,6 +358,7 @@ def _say_who_starts(
         Message(
             "node starts",
             cluster=shell.cluster.id,
+            node=shell.number if shell.site is not None else None,
             address=address,
             peer_address=None if peer is None else url_of(peer, is_secure=secure[1]),
             proxy_address=None if proxied is None else url_of(proxied, is_secure=is_proxy_secure),

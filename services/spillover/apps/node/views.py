@@ -174,6 +174,24 @@ class ConfigurationState(BaseModel):
         )
 
 
+class SiteState(BaseModel):
+    """The nodes of a cluster of several, as one of them knows them. Beside it `servers`, `busy` and
+    `queue_length` are of the cluster; what is counted is of this node."""
+
+    node: Count
+    """The number of this node."""
+    nodes: Count
+    """How many the cluster has."""
+    members: list[Count]
+    """Those that share its servers now."""
+    share: Count
+    """How many of the servers are this node's now."""
+    busy: Count
+    """How many of these are occupied."""
+    queue_length: Count
+    """How many requests wait at this node."""
+
+
 class NodeState(BaseModel):
     """One cluster as it is now. Other versions of a node may have more to tell."""
 
@@ -191,6 +209,8 @@ class NodeState(BaseModel):
     """null where no policy is asked along."""
     version: str
     configuration: ConfigurationState = ConfigurationState()
+    site: SiteState | None = None
+    """null where the cluster has one node."""
     draining: bool
     lame_duck: bool = False
     """While draining: clients are still served here as ever, until balancers know of it."""
@@ -302,6 +322,20 @@ def _drain_state(shell: NodeShell) -> dict[str, bool]:
     return told | {"lame_duck": machine.lame_duck}
 
 
+def _site_state(shell: NodeShell) -> SiteState | None:
+    if shell.site is None:
+        return None
+    siblings = shell.site.siblings
+    return SiteState(
+        node=siblings.number,
+        nodes=siblings.nodes,
+        members=sorted(siblings.members),
+        share=siblings.share,
+        busy=shell.machine.servers.busy,
+        queue_length=shell.machine.queue_length,
+    )
+
+
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
     machine, metrics = shell.machine, shell.metrics
@@ -310,9 +344,9 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
-        servers=machine.servers.total,
-        busy=machine.servers.busy,
-        queue_length=machine.queue_length,
+        servers=machine.servers.site_total,
+        busy=machine.servers.site_busy,
+        queue_length=machine.servers.site_waiting,
         accept_probability=machine.accept_probability,
         neighborhood_accept_probability=machine.neighborhood_accept_probability,
         policy=machine.policy,
@@ -345,6 +379,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         shared=_shared_state(metrics.shared),
         clients=_clients_state(metrics.count_clients()),
         tokens=None if pool is None else tokens_state(shell, pool),
+        site=_site_state(shell),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
             TurnedAwayState(id=cluster, reason=why, age_s=age_s)

@@ -216,6 +216,9 @@ def refuse_fixed(before: Topology, after: Topology, own: ClusterId) -> None:
     known = {cluster.id: cluster for cluster in before.clusters}
     for index, cluster in enumerate(after.clusters):
         place = f"clusters[{index}]"
+        if cluster.node_count > 1:
+            expected = "expected clusters of one node; the configuration is fixed where nodes run"
+            raise InputError(SOURCE, f"{place}.nodes", f"{expected} that share a cluster")
         if cluster.id in known:
             _refuse_fixed_of(place, known[cluster.id], cluster)
         elif cluster.url is None:

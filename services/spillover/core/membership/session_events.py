@@ -25,7 +25,13 @@ class Server(NamedTuple):
 
 def servers_of(topology: Topology) -> tuple[Server, ...]:
     """Returns where clients can be: the clusters with a url."""
-    return tuple(Server(one.id, one.url) for one in topology.clusters if one.url is not None)
+    # Of several nodes each is a server, which is known by its url alone.
+    each = [one.at(node) for one in topology.clusters for node in range(1, one.node_count + 1)]
+    return tuple(
+        Server(one.id if one.node_count == 1 else "", one.url)
+        for one in each
+        if one.url is not None
+    )
 
 
 class Announcement(NamedTuple):

@@ -141,7 +141,7 @@ class Admission:
             return True
         if self._refuses_blocked:
             return False
-        has_room = takes_foreign(0, servers.waiting, self._settings.foreign_limit)
+        has_room = takes_foreign(0, servers.site_waiting, self._settings.foreign_limit)
         return has_room and not self._has_enough_foreign(fitting)
 
     def accept_probability(self, fitting: FittingServers, waiting: int) -> float:
@@ -168,7 +168,9 @@ class Admission:
             pass  # it waits at a server, not in the queue
         elif self._refuses_blocked and (fitting.resting or self.blocks(visit)):
             why = Refusal.NO_SERVERS if fitting.resting else Refusal.BLOCKED
-        elif is_full(servers.waiting, is_home, settings.queue_limit, settings.foreign_limit) or (
+        elif is_full(
+            servers.site_waiting, is_home, settings.queue_limit, settings.foreign_limit
+        ) or (
             # What was asked for has a server, or will have one by the time that it is here.
             not (is_home or visit.pulled) and self._has_enough_foreign(fitting)
         ):
@@ -189,6 +191,6 @@ class Admission:
     def _has_enough_foreign(self, fitting: FittingServers) -> bool:
         """Returns whether as many of the neighbors' requests wait for these servers as may. There
         is no bound for a neighbor that fails its work, and has to have it done."""
-        if not self.bounds_foreign or fitting.waiting_foreign < foreign_waiting_max(fitting.up):
+        if not self.bounds_foreign or fitting.site_foreign < foreign_waiting_max(fitting.up):
             return False
         return not self._neighbors.any_fails

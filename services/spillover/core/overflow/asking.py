@@ -146,7 +146,7 @@ def _better_off_with(
     neighbor and the wait there are, `there_s`, and may go there; None if there is none. `own_only`:
     of what own clients have sent."""
     servers = group.fitting
-    departure_s = servers.departure_s
+    departure_s = servers.departure_s * group.estimates.lines
     # One that asks may be as stuck as this cluster, and believe its mean service; with `own_only`
     # the policy has chosen already that something goes there.
     if group.is_alike and (own_only or neighbor.ahead < 0):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from spillover.core.overflow.sibling_messages import SiblingMessage
 from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
@@ -185,6 +186,21 @@ class NoWorkThere(Event):
     neighbor: int
     load: LoadNow
     group: str = ""
+
+
+@dataclass(slots=True)
+class SiblingHeard(Event):
+    """Another node of the site has said something."""
+
+    sibling: int
+    message: SiblingMessage
+
+
+@dataclass(slots=True)
+class SiblingLost(Event):
+    """The stream of another node of the site has ended: most likely it is dead."""
+
+    sibling: int
 
 
 @dataclass(slots=True)
@@ -469,6 +485,14 @@ class NoWork(Command):
     neighbor: int
     load: LoadNow
     group: str = ""
+
+
+@dataclass(slots=True)
+class TellSibling(Command):
+    """Tell another node of the site: `SiblingHeard` there, in order, if it listens."""
+
+    sibling: int
+    message: SiblingMessage
 
 
 @dataclass(slots=True)

@@ -67,6 +67,9 @@ class NodeFacts:
         """N less the idle servers, as neighbors are told: while the cluster recovers, as many more
         as it tells them of a smaller P."""
         servers = self.servers
+        if servers.is_alike:
+            fitting = servers.fitting(0)
+            return fitting.ahead + self._ahead_besides(fitting.up)
         ahead = servers.waiting + servers.busy - servers.total
         return ahead + self._ahead_besides(servers.total)
 
@@ -131,7 +134,7 @@ class NodeFacts:
         """Returns P of one group of types."""
         fitting = group.fitting
         # With servers alike nothing waits while one is free: both say the same.
-        waiting = fitting.waiting if group.is_alike else max(0, fitting.ahead)
+        waiting = fitting.site_waiting if group.is_alike else max(0, fitting.ahead)
         return self.admission.accept_probability(fitting, waiting)
 
     @property

@@ -30,8 +30,9 @@ WHOLE = ""
 class NoServers:
     """The servers that fit a group which is not served here, and estimates of what they can do."""
 
-    up = working = waiting = waiting_foreign = ahead = idle = 0
+    up = working = waiting = waiting_foreign = site_waiting = site_foreign = ahead = idle = 0
     ready = resting = False
+    lines = 1
     departure_s = 0.0
     """Not told."""
     residual = 1.0

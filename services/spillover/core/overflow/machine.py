@@ -62,10 +62,11 @@ from spillover.core.overflow.history import (
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.parting import Parting
 from spillover.core.overflow.pool import ServerPool
-from spillover.core.overflow.pools import pool_of
+from spillover.core.overflow.pools import pool_of, site_servers
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.settings import Carried, NodeSettings
+from spillover.core.overflow.site_servers import SiteServers
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.core.tokens.answers import NOT_RUN
 from spillover.model.causes import Cause
@@ -122,6 +123,8 @@ class NodeMachine(NodeFacts):
         self.settings = settings
         self.carried = Carried()
         self.servers = servers = pool_of(settings, now_s) if servers is None else servers
+        self._site = site_servers(servers)
+        """The servers as those of one node of several; None where the site has one."""
         self.register = Register(settings.epoch, settings.held_limit_bytes)
         self.groups = Groups(settings, servers, neighbors, HEARTBEAT_S, random, now_s)
         self._only = self.groups.only
@@ -165,10 +168,12 @@ class NodeMachine(NodeFacts):
             ev.WorkAsked: self._work_asked,
             ev.NoWorkThere: self._no_work_there,
             ev.LinkDown: self._link_down,
+            ev.SiblingHeard: self._sibling_heard,
+            ev.SiblingLost: self._sibling_lost,
             ev.ReportAsked: lambda _, now_s: self._publish(now_s),
-            ev.TimerFired: self._woke,
+            ev.TimerFired: self._woke if self._site is None else self._woke_at_site,
             ev.BytesMoving: lambda event, _: self.held.move(event.count, event.wanted),
-            ev.HeldUp: lambda event, _: self.neighbors.excuse(event.late_s),
+            ev.HeldUp: self._held_up,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,
@@ -190,6 +195,7 @@ class NodeMachine(NodeFacts):
             self.admission.lame_until_s,
             self.neighbors.next_silence_s,
             self.servers.next_s,
+            math.inf if self._site is None else self._site.siblings.next_deadline(),
         )
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
@@ -201,6 +207,8 @@ class NodeMachine(NodeFacts):
                 raise
             self._distrust(event.neighbor, error)
             self.check()
+        if self._site is not None:
+            self._share_servers(self._site, now_s)
         commands, self._out = self._out, []
         return commands
 
@@ -337,7 +345,7 @@ class NodeMachine(NodeFacts):
         may_keep = may_keep and objection is None and not self.admission.elsewhere_first
         if (
             may_keep
-            and not servers.is_alike
+            and servers.has_seats
             and (
                 servers.seats(visit)
                 or (servers.on_block == QUEUE and not visit.group.fitting.resting)
@@ -843,6 +851,33 @@ class NodeMachine(NodeFacts):
         if not self.servers.is_alike:
             self._serve_queue(now_s)  # it may have had a token
 
+    # --- other nodes of the site --------------------------------------------------------------
+
+    def _sibling_heard(self, event: ev.SiblingHeard, now_s: float) -> None:
+        if self._site is not None:
+            self._site.siblings.heard(event.sibling, event.message, now_s)
+
+    def _sibling_lost(self, event: ev.SiblingLost, now_s: float) -> None:
+        if self._site is not None:
+            self._site.siblings.lost(event.sibling, now_s)
+
+    def _woke_at_site(self, event: ev.TimerFired, now_s: float) -> None:
+        assert self._site is not None
+        self._site.siblings.woke(now_s)
+        self._woke(event, now_s)
+
+    def _share_servers(self, site: SiteServers, now_s: float) -> None:
+        """Serve the queue with servers that siblings have given, and give them those that have no
+        work here."""
+        siblings = site.siblings
+        if site.take_share():
+            self._serve_queue(now_s)
+        self.home_load.elsewhere = siblings.load
+        demand = site.demand(self.home_load.own, leaves=self.admission.draining)
+        siblings.demands(demand, now_s, gives_all=self.admission.emptying)
+        site.take_share()
+        self._out += [ev.TellSibling(one.to, one.message) for one in siblings.take()]
+
     # --- neighbors, time, operators -----------------------------------------------------------
 
     def _heard(self, event: ev.ReportReceived, now_s: float) -> None:
@@ -896,6 +931,11 @@ class NodeMachine(NodeFacts):
         row = self.neighbors.by_handle.get(event.neighbor)
         if row is not None and row.delay_s != event.delay_s:
             self.neighbors.use_delay(event.neighbor, event.delay_s)
+
+    def _held_up(self, event: ev.HeldUp, now_s: float) -> None:
+        self.neighbors.excuse(event.late_s)
+        if self._site is not None:
+            self._site.siblings.excuse(event.late_s)
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
         self.groups.forget(event.neighbor)

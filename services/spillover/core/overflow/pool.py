@@ -35,6 +35,14 @@ class Servers(Protocol):
         """Returns how many of those come from neighbors."""
 
     @property
+    def site_waiting(self) -> int:
+        """Returns how many of those wait at all nodes of the site: N, as neighbors are told."""
+
+    @property
+    def site_foreign(self) -> int:
+        """Returns how many of those come from neighbors."""
+
+    @property
     def ready(self) -> bool:
         """Returns whether a visit that they fit could start now."""
 
@@ -92,12 +100,24 @@ class ServerPool(Servers, Protocol):
     """Attempts in a row that what runs the work refused. Set back by the machine."""
 
     @property
+    def lines(self) -> int:
+        """Returns in how many queues the requests of the site wait: one at each node."""
+
+    @property
     def total(self) -> int:
-        """Returns how many servers there are."""
+        """Returns how many servers there are: of one node of several, how many are its share."""
 
     @property
     def busy(self) -> int:
         """Returns how many are occupied, or cool."""
+
+    @property
+    def site_total(self) -> int:
+        """Returns how many servers all nodes of the site have."""
+
+    @property
+    def site_busy(self) -> int:
+        """Returns how many of those are occupied, as far as is known."""
 
     @property
     def jobs(self) -> int:
@@ -114,6 +134,8 @@ class ServerPool(Servers, Protocol):
 
     on_block: str
     """What is done with a visit for which there is no server: `model.unlike_servers.ON_BLOCK`."""
+    has_seats: bool
+    """Whether `seats` may say so of any visit."""
     is_alike: bool
     """Whether any server fits any visit. Else one that waits may hold a token, with which another
     could start once it has left."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import NodeSettings
+from spillover.core.overflow.siblings import Siblings
+from spillover.core.overflow.site_servers import SiteServers
 
 if TYPE_CHECKING:
     from spillover.core.overflow.visit import Visit
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
     """Returns what a cluster with these settings begins with."""
     service_s, delivery_s = settings.service_s, settings.delivery_s
+    if settings.nodes > 1:
+        siblings = Siblings(settings.node, settings.nodes, settings.servers, now_s)
+        return SiteServers(siblings, service_s, delivery_s)
     if settings.pool is None:
         return FifoServers(settings.servers, service_s, delivery_s)
     from spillover.core.tokens.servers import TokenServers  # noqa: PLC0415
@@ -27,6 +32,11 @@ def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
         settings.pool, groups, own, service_s, delivery_s, now_s
     )
     return servers
+
+
+def site_servers(servers: ServerPool) -> SiteServers | None:
+    """Returns the pool as that of one node of several; None where the site has one node."""
+    return servers if isinstance(servers, SiteServers) else None
 
 
 def unlike_servers(servers: ServerPool) -> TokenServers[Visit] | None:

@@ -31,6 +31,7 @@ class FifoServers(Pauses):
     on_block = OVERFLOW
     """Blocked requests wait here or go to a neighbor, as the policy says."""
     is_alike = True
+    has_seats = False
 
     __slots__ = (
         "_busy_max",
@@ -76,6 +77,18 @@ class FifoServers(Pauses):
         """A heap of instants, one for each that cools."""
 
     @property
+    def lines(self) -> int:
+        return 1
+
+    @property
+    def site_waiting(self) -> int:
+        return self.waiting
+
+    @property
+    def site_foreign(self) -> int:
+        return self.waiting_foreign
+
+    @property
     def working(self) -> int:
         """Returns how many to count on: a stuck server may never come back."""
         return max(0, self.total - len(self.stuck))
@@ -84,6 +97,14 @@ class FifoServers(Pauses):
     def ready(self) -> bool:
         """Returns whether a visit can start now."""
         return self.busy < self.total and not self.down and not self.resting
+
+    @property
+    def site_total(self) -> int:
+        return self.total
+
+    @property
+    def site_busy(self) -> int:
+        return self.busy
 
     @property
     def jobs(self) -> int:

@@ -36,6 +36,9 @@ class NodeSettings:
     servers: int
     policy: str
     shadow: str | None = None
+    node: int = 1
+    nodes: int = 1
+    """The number of this node, and how many the site has."""
     service_s: float = _USUAL["service_ms"] / 1e3
     delivery_s: float = _USUAL["delivery_ms"] / 1e3
     queue_limit: int = _USUAL["queue_limit"]
@@ -65,14 +68,18 @@ class NodeSettings:
         object.__setattr__(self, "away_limit", max(self.queue_limit, self.servers))
 
     @classmethod
-    def of(cls, topology: Topology, cluster_id: str, *, epoch: int = 1) -> NodeSettings:
-        """Returns the settings of one cluster of a topology, in seconds."""
+    def of(
+        cls, topology: Topology, cluster_id: str, *, node: int = 1, epoch: int = 1
+    ) -> NodeSettings:
+        """Returns the settings of one node of a cluster of a topology, in seconds."""
         cluster = topology.cluster(cluster_id)
         return cls(
             cluster=cluster.id,
             servers=cluster.server_count,
             policy=topology.policy,
             shadow=topology.shadow,
+            node=node,
+            nodes=cluster.node_count,
             service_s=cluster.service_ms / 1e3,
             delivery_s=cluster.delivery_ms / 1e3,
             queue_limit=cluster.queue_limit,

@@ -153,6 +153,14 @@ class Fitting(Generic[V]):
         return blocked
 
     @property
+    def site_waiting(self) -> int:
+        return self.waiting
+
+    @property
+    def site_foreign(self) -> int:
+        return self.waiting_foreign
+
+    @property
     def waiting_foreign(self) -> int:
         blocked = sum([line.foreign for line in self._lines])
         if self._in_turn:

@@ -54,6 +54,8 @@ class TokenServers(Pauses, Generic[V]):
 
     is_alike = False
     """Whether any server fits any visit."""
+    has_seats = True
+    lines = 1
 
     def __init__(
         self,
@@ -115,6 +117,14 @@ class TokenServers(Pauses, Generic[V]):
     # --- all servers together -------------------------------------------------------------------
 
     @property
+    def site_total(self) -> int:
+        return self.total
+
+    @property
+    def site_busy(self) -> int:
+        return self.busy
+
+    @property
     def jobs(self) -> int:
         """Returns how many jobs are on the servers, stuck ones and those that cool too. Under
         processor sharing they may be more than the servers."""
@@ -132,6 +142,14 @@ class TokenServers(Pauses, Generic[V]):
     @property
     def waiting(self) -> int:
         return self.blocked.count + self.seated
+
+    @property
+    def site_waiting(self) -> int:
+        return self.waiting
+
+    @property
+    def site_foreign(self) -> int:
+        return self.waiting_foreign
 
     @property
     def waiting_foreign(self) -> int:

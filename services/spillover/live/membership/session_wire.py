@@ -32,7 +32,7 @@ class MalformedLine(ValueError):
 
 
 class _ServerBody(msgspec.Struct):
-    id: Cluster
+    id: MaybeCluster
     url: str
 
 

@@ -74,9 +74,13 @@ class Neighborhood:
         """Links that ended while nothing listened: they close with the node."""
         self.configured = Configured()
         self.peers = Peers(topology, machine.settings.cluster, self.configured)
-        period_s, streams_max = topology.gossip_period_ms / 1e3, clients.streams_max
+        self._node = machine.settings.node
+        self._linked = topology.neighbors(machine.settings.cluster, self._node)
+        # Each node of a neighbor may listen to this one.
+        listeners = [topology.cluster(one.id).node_count for one in self._linked]
+        streams_max = clients.streams_max * max(listeners, default=1)
+        period_s = topology.gossip_period_ms / 1e3
         self.streams = ReportStreams(self.emulated, period_s, self.configured, streams_max)
-        self._linked = topology.neighbors(machine.settings.cluster)
         for neighbor in self._linked:
             if neighbor.url is None:
                 index = topology.cluster_ids.index(neighbor.id)
@@ -103,7 +107,7 @@ class Neighborhood:
 
     def go_by(self, topology: Topology) -> None:
         """Go by this topology from now on. Neighbors join and part by commands after that."""
-        self._linked = topology.neighbors(self._machine.settings.cluster)
+        self._linked = topology.neighbors(self._machine.settings.cluster, self._node)
         self.peers.go_by(topology)
 
     def limits_changed(self) -> None:
@@ -185,6 +189,7 @@ class Neighborhood:
             neighbor=handle,
             cluster=neighbor.id,
             url=neighbor.url,
+            more_urls=neighbor.more_urls,
             emulated_link=self.emulated[handle],
             away_max=self._machine.settings.away_limit,
             agreement=self.peers.agreements[handle],

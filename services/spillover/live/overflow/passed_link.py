@@ -57,7 +57,8 @@ class PassedLink(PeerLink):
         if self._calls.version >= 3 and self.shared.is_shared:
             way.asked = self.shared.call(PASS_FRAME, body, partial(self._passed, way, coming))
             return
-        way.asked = self._client.send(
+        way.client = self._client
+        way.asked = way.client.send(
             "POST",
             PASS,
             partial(self._came_back, way),

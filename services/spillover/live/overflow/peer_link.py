@@ -20,7 +20,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -31,7 +31,7 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
 from spillover.live.engine.timers import Timers
-from spillover.live.http1.client import Response
+from spillover.live.http1.client import HttpClient, Response
 from spillover.live.http1.lines import Pace
 from spillover.live.http1.outgoing import OutgoingRequest, StreamRefused
 from spillover.live.overflow import wire
@@ -85,6 +85,8 @@ class ForwardWay:
 
     command: ev.Forward
     decided_s: float
+    client: HttpClient
+    """What it leaves by: it is cancelled there."""
     left_s: float
     """When it was given to a connection, or began to wait for one to open."""
     parcel: Parcel | None = None
@@ -121,10 +123,12 @@ class PeerLink:
         on_forward: OnForward,
         on_refused: Callable[[str], None],
         on_failure: Callable[[BaseException], None] | None = None,
+        more_urls: Sequence[str] = (),
     ) -> None:
         self.neighbor = neighbor
         self.cluster = cluster
-        self.url = url
+        self._urls = deque((url, *more_urls))
+        """The addresses of the neighbor's nodes; the first is called."""
         self._emulated_link = emulated_link
         self._agreement = agreement
         self._timers = timers
@@ -133,10 +137,16 @@ class PeerLink:
         self._on_forward = on_forward
         self._on_refused = on_refused
         self._clients = clients
-        self._client = clients.of_link(
-            url, agreement.caller, away_max, reads_small=self.READS_SMALL
-        )
-        self.shared = SharedCalls(self._client, clients.shared, partial(self._complain, FRAME))
+        self._clients_of = {
+            one: clients.of_link(one, agreement.caller, away_max, reads_small=self.READS_SMALL)
+            for one in self._urls
+        }
+        self._client = self._clients_of[self.url]
+        self._shared_of = {
+            one: SharedCalls(client, clients.shared, partial(self._complain, FRAME))
+            for one, client in self._clients_of.items()
+        }
+        self.shared = self._shared_of[self.url]
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
@@ -161,6 +171,11 @@ class PeerLink:
         self._obey = Driver[Any, Any](self._machine, timers, interpreters, on_failure).feed
 
     @property
+    def url(self) -> str:
+        """Returns the address of the node of the neighbor that is called."""
+        return self._urls[0]
+
+    @property
     def forward_path(self) -> str:
         """Returns where requests are posted to."""
         return self._calls.forward
@@ -175,8 +190,10 @@ class PeerLink:
             if way.parcel is not None:
                 way.parcel.withdraw()
         self._cancels_waiting.clear()
-        self.shared.close()
-        await self._client.close()
+        for shared in self._shared_of.values():
+            shared.close()
+        for client in self._clients_of.values():
+            await client.close()
 
     def ask_federation(self, body: bytes, timeout_s: float) -> asyncio.Future[Response]:
         """Ask about the federation. That is not delayed, but no link that is cut carries it: the
@@ -197,7 +214,7 @@ class PeerLink:
 
     def forward(self, command: ev.Forward) -> None:
         ref, now_s = command.ref, time.monotonic()
-        way = self._ways[ref] = ForwardWay(command, now_s, now_s)
+        way = self._ways[ref] = ForwardWay(command, now_s, self._client, now_s)
         emulated_link = self._emulated_link
         self._machine.hand_over(ref, has_left=emulated_link.is_clear)
         if emulated_link.is_clear:
@@ -215,7 +232,8 @@ class PeerLink:
 
     def allow(self, away_max: int) -> None:
         """Let so many requests be away from now on."""
-        self._client.connections_max = self._clients.connections_max(away_max)
+        for client in self._clients_of.values():
+            client.connections_max = self._clients.connections_max(away_max)
 
     def disconnect(self) -> None:
         """The neighbor is none any more: give up what is away there. `close` comes next."""
@@ -264,7 +282,8 @@ class PeerLink:
             way.asked = self.shared.call(FORWARD, body, partial(self._told, way))
             return
         came_back = partial(self._came_back, way)
-        way.asked = self._client.send(
+        way.client = self._client
+        way.asked = way.client.send(
             "POST", self._calls.forward, came_back, body=body, timeout_s=None
         )
 
@@ -343,7 +362,7 @@ class PeerLink:
             self._cancels_asked += 1
             name = self._ways[ref].command.request.id
             body = wire.encode_cancel(name, wire.UNSAID)
-            told = self._client.request(
+            told = self._ways[ref].client.request(
                 "POST", self._calls.cancel, body=body, timeout_s=CANCEL_TIMEOUT_S
             )
             told.add_done_callback(partial(self._cancel_told, ref))
@@ -390,7 +409,16 @@ class PeerLink:
             if self._machine.has_heard or reason != told:
                 told = reason
                 _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
+            self._turn_to_next()
             await asyncio.sleep(self._pause_s)
+
+    def _turn_to_next(self) -> None:
+        """Call the next node of the neighbor from now on. What is away at the one before comes back
+        or breaks off by itself."""
+        if len(self._urls) > 1:
+            self._urls.rotate(-1)
+            self._client = self._clients_of[self.url]
+            self.shared = self._shared_of[self.url]
 
     async def _read_reports(self, silence_s: float) -> None:
         """In the newest version that the neighbor speaks too: each time the own one first, since it

@@ -54,6 +54,12 @@ SHARED = f"{PEER_PREFIX}v3/shared"
 """A connection on which this is asked for, with `Upgrade: UPGRADE`, is shared from then on."""
 UPGRADE = b"spillover/3"
 
+SIBLINGS = f"{PEER_PREFIX}v2/siblings"
+"""The stream of what a node tells another node of its own cluster. Asked of no others."""
+
+AT_SIBLING = f"{PEER_PREFIX}v2/site"
+"""Stands before the path of a client's request that a node passes on to one of its own cluster."""
+
 STREAM = b"application/spillover-stream"
 """The content type of an answer to that which has begun: frames (`passed_wire`)."""
 

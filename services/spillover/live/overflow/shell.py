@@ -20,6 +20,7 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.confirming import ConfirmingMachine
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.pools import site_servers
 from spillover.core.overflow.settings import NodeSettings
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.moving import Moving
@@ -41,9 +42,12 @@ from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.pool_log import pool_log
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.room import Room
+from spillover.live.overflow.site import Site
 from spillover.live.overflow.waiters import Waiters
+from spillover.live.overflow.wire import Caller
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
+from spillover.model.errors import InputError
 from spillover.model.topology import Neighbor, Topology
 
 if TYPE_CHECKING:
@@ -56,14 +60,15 @@ _log.addFilter(OncePerPeriod())
 class NodeShell:
     """The running node of one cluster of a topology. Must be made inside a running loop.
 
-    `seed` makes the node's own random choices repeatable; `source` is what errors name as where the
-    topology was read, its name if None. `confirm`, if given, is asked about each request before it
-    counts as accepted, and feeds in `Confirmed` or `NotConfirmed`, at once or later. `credentials`
-    are for topologies with `https://`. `on_close` are those who hold connections open, called first
-    when the node ends, `on_change` those who go by the topology, called when it has changed. Raises
-    InputError for a handler that cannot be imported, and for a neighbor without a url.
+    `node` is its number, where the cluster has several. `seed` makes its own random choices
+    repeatable; `source` is what errors name as where the topology was read, its name if None.
+    `confirm`, if given, is asked about each request before it counts as accepted, and feeds in
+    `Confirmed` or `NotConfirmed`, at once or later. `credentials` are for topologies with
+    `https://`. `on_close` are those who hold connections open, called first when the node ends,
+    `on_change` those who go by the topology, called when it has changed. Raises InputError for a
+    handler that cannot be imported, and for a neighbor without a url.
 
-    It has 19 attributes, since it is where doors, pages and tests find each part of a node.
+    It has 21 attributes, since it is where doors, pages and tests find each part of a node.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class NodeShell:
         topology: Topology,
         cluster_id: str,
         *,
+        node: int = 1,
         seed: int | None = None,
         source: str | None = None,
         journal: Callable[[ev.Event, float], None] | None = None,
@@ -79,9 +85,11 @@ class NodeShell:
     ) -> None:
         self.topology = topology
         self._source = source or topology.name
-        self.cluster = topology.cluster(cluster_id)
+        self.number = node
+        self.cluster = topology.cluster(cluster_id).at(node)
         self.started_s = time.monotonic()
-        neighbors, random = topology.neighbors(cluster_id), _stream(seed, f"node/{cluster_id}")
+        neighbors = topology.neighbors(cluster_id, node)
+        random = _stream(seed, f"node/{cluster_id}" if node == 1 else f"node/{cluster_id}/{node}")
         self.machine = self._make_machine(neighbors, random, confirms=confirm is not None)
         loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = loop.create_future()
@@ -121,6 +129,7 @@ class NodeShell:
             workers=self._make_workers(relays),
             confirm=confirm,
         )
+        self.site = self._make_site()
         self.leaving = Leaving(self.machine)
         logs = ConditionLog(self.machine), pool_log(self.machine)
         self._logs = [log for log in logs if log is not None]
@@ -128,6 +137,7 @@ class NodeShell:
         self.interpreters |= {
             **self.requests.interpreters,
             **self.neighborhood.interpreters,
+            **({} if self.site is None else self.site.interpreters),
             ev.Publish: self._publish,
             ev.SettingsRefused: self._settings_refused,
         }
@@ -136,10 +146,22 @@ class NodeShell:
 
     async def run(self) -> None:
         """Speak and listen until cancelled. A loop that fails ends the node, loudly; so does the
-        machine, since what it would do next is not known."""
+        machine, since what it would do next is not known. Raises InputError where its topology
+        turns out not to be that of the others."""
+        try:
+            await self._run()
+        except ExceptionGroup as errors:
+            unfit = errors.subgroup(InputError)
+            if unfit is None:
+                raise
+            raise unfit.exceptions[0] from None
+
+    async def _run(self) -> None:
         self._driver.start(ev.TimerFired())
         async with asyncio.TaskGroup() as group:
             self.neighborhood.start(group)
+            if self.site is not None:
+                self.site.start(group)
             try:
                 await asyncio.shield(self._failed)
             finally:
@@ -168,6 +190,8 @@ class NodeShell:
         for close in self.on_close:
             close()
         await self.neighborhood.close()
+        if self.site is not None:
+            await self.site.close()
         await self.requests.workers.close()
         self.timers.close()
         self.requests.close()
@@ -179,7 +203,7 @@ class NodeShell:
         """Go by this topology from now on. What comes of it for the machine is fed in after that:
         neighbors that join and part, delays, settings."""
         self.topology = topology
-        self.cluster = topology.cluster(self.cluster.id)
+        self.cluster = topology.cluster(self.cluster.id).at(self.number)
         self.room.kept.keep(topology.result_ttl_s, topology.result_limit)
         self.neighborhood.go_by(topology)
         self.requests.relays.go_by(self.cluster)
@@ -237,7 +261,7 @@ class NodeShell:
         self, neighbors: Sequence[Neighbor], random: Random, *, confirms: bool
     ) -> NodeMachine:
         settings = NodeSettings.of(
-            self.topology, self.cluster.id, epoch=time.time_ns() // 1_000_000
+            self.topology, self.cluster.id, node=self.number, epoch=time.time_ns() // 1_000_000
         )
         limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
         settings = replace(settings, held_limit_bytes=limit_bytes)
@@ -246,6 +270,23 @@ class NodeShell:
         machine = make(settings, ways, random, self.started_s)
         machine.spares_node = True
         return machine
+
+    def _make_site(self) -> Site | None:
+        """Returns the other nodes of the cluster; None where there are none."""
+        servers = site_servers(self.machine.servers)
+        if servers is None:
+            return None
+        own = self.cluster.id
+        caller = Caller(own, own, self.neighborhood.peers.federation)
+        return Site(
+            self.cluster,
+            servers.siblings,
+            caller,
+            self.neighborhood.clients,
+            feed=self.feed,
+            on_failure=self.fail,
+            result_ttl_s=self.topology.result_ttl_s,
+        )
 
     def _make_driver(
         self, journal: Callable[[ev.Event, float], None] | None

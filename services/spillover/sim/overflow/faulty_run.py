@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from spillover.core.overflow import events as ev
+from spillover.model.errors import InputError
 from spillover.model.faults import FaultSchedule
 from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Arrival, Schedule
@@ -46,6 +47,10 @@ def run_faulty_overflow(
     replay: str,
 ) -> OverflowRun:
     """Run a federation over a schedule with faults, as `run.run_overflow` does without."""
+    for index, cluster in enumerate(topology.clusters):
+        if cluster.node_count > 1:
+            expected = "expected one node where there are faults, or all is checked"
+            raise InputError("topology", f"clusters[{index}].nodes", expected)
     faults.check(topology)
     started_s = time.perf_counter()
     checker = Checker(seed, topology.max_hops, replay=replay) if check else None

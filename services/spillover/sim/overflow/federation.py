@@ -38,11 +38,13 @@ OnBegun = Callable[[ev.SoFar], None]
 class Link:
     """The way from one cluster to a neighbor, in whose table it has the handle `mirror`."""
 
-    __slots__ = ("delay_s", "is_open", "mirror", "peer")
+    __slots__ = ("delay_s", "heard_by", "is_open", "mirror", "peer")
 
     def __init__(self, peer: SimCluster, mirror: int, delay_s: float) -> None:
         self.peer = peer
         self.mirror = mirror
+        self.heard_by = [(peer, mirror)]
+        """The nodes of the neighbor that listen to this one, with its handle there."""
         self.delay_s = delay_s
         self.is_open = True
 
@@ -53,22 +55,27 @@ class Link:
 
 
 class SimCluster:
-    """One cluster: its machine, and what it has under way. Its driver drives the machine through
-    it (`handle`)."""
+    """One cluster, or one node of several: its machine, and what it has under way. Its driver
+    drives the machine through it (`handle`)."""
 
     next_deadline: Callable[[], float]
     check: Callable[[], None]
     machine: NodeMachine
     _driver: Driver[Any, Any]
 
-    def __init__(self, topology: Topology, cluster_id: ClusterId, world: World, seed: int) -> None:
+    def __init__(
+        self, topology: Topology, cluster_id: ClusterId, world: World, seed: int, node: int = 1
+    ) -> None:
         self.id = cluster_id
+        self.node = node
+        self.siblings: dict[int, SimCluster] = {}
+        """The other nodes of the cluster, by their numbers."""
         self._cluster = topology.cluster(cluster_id)
         self.pool = self._cluster.pool
         """None where the servers are alike."""
         self._world = world
         self._seed = seed
-        self._settings = NodeSettings.of(topology, cluster_id)
+        self._settings = NodeSettings.of(topology, cluster_id, node=node)
         self._neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster_id)]
         self._refs = 0
         self._waiting: dict[int, tuple[OnAnswer, OnRefusal]] = {}
@@ -101,6 +108,7 @@ class SimCluster:
             ev.Publish: lambda command: self._tell(command.report),
             ev.AskForWork: self._ask_for_work,
             ev.NoWork: self._no_work,
+            ev.TellSibling: self._tell_sibling,
             ev.Heartbeat: lambda _: self._tell(None),
             ev.Connect: self._connect,
             ev.JoinRefused: lambda _: None,
@@ -109,7 +117,7 @@ class SimCluster:
         self.drive(self._make_machine())
 
     def _make_machine(self) -> NodeMachine:
-        random = stream(self._seed, f"node/{self.id}")
+        random = stream(self._seed, f"node/{node_name(self.id, self.node)}")
         return NodeMachine(self._settings, self._neighbors, random, self._world.now_s)
 
     def _make_timers(self) -> WorldTimers:
@@ -276,10 +284,15 @@ class SimCluster:
         self._world.at(self._world.now_s + command.delay_s, partial(on_answer, command.answer))
 
     def _tell(self, report: LoadReport | None) -> None:
-        self.reports += len(self._ways)
         for way in self._ways.values():
-            event = ev.ReportReceived(way.mirror, report)
-            self._world.at(self._world.now_s + way.delay_s, way.peer.feed, event)
+            self.reports += len(way.heard_by)
+            for listener, mirror in way.heard_by:
+                event = ev.ReportReceived(mirror, report)
+                self._world.at(self._world.now_s + way.delay_s, listener.feed, event)
+
+    def _tell_sibling(self, command: ev.TellSibling) -> None:
+        event = ev.SiblingHeard(self.node, command.message)
+        self._world.at(self._world.now_s, self.siblings[command.sibling].feed, event)
 
     def _ask_for_work(self, command: ev.AskForWork) -> None:
         self._say(command, ev.WorkAsked)
@@ -290,8 +303,9 @@ class SimCluster:
     def _say(self, command: ev.AskForWork | ev.NoWork, what: Heard) -> None:
         """Have a neighbor hear this, on the way of the reports."""
         way = self._ways[command.neighbor]
-        event = what(way.mirror, command.load, command.group)
-        self._world.at(self._world.now_s + way.delay_s, way.peer.feed, event)
+        for listener, mirror in way.heard_by:
+            event = what(mirror, command.load, command.group)
+            self._world.at(self._world.now_s + way.delay_s, listener.feed, event)
 
     # --- neighbors ----------------------------------------------------------------------------
 
@@ -299,7 +313,28 @@ class SimCluster:
         """Join it to those of these clusters that are its neighbors from the start."""
         self.federation = clusters
         for neighbor in self.machine.neighbors:
-            self.open_way(neighbor.handle, clusters[neighbor.id])
+            self.open_way(neighbor.handle, clusters[neighbor.id].node_for(self.node))
+
+    def node_for(self, node: int) -> SimCluster:
+        """Returns the node that this node of a neighbor talks to: they are spread evenly."""
+        number = (node - 1) % (len(self.siblings) + 1) + 1
+        return self.siblings.get(number, self)
+
+    @property
+    def nodes(self) -> list[SimCluster]:
+        """Returns all nodes of the cluster, in the order of their numbers."""
+        return sorted([self, *self.siblings.values()], key=lambda each: each.node)
+
+    def find_listeners(self) -> None:
+        """See who listens, where clusters have several nodes and all ways are open."""
+        for way in self._ways.values():
+            peers = way.peer.nodes
+            ways = [(peer, peer.machine.neighbors.index[self.id]) for peer in peers]
+            way.heard_by = [(peer, of) for peer, of in ways if peer.hears(of, self)]
+
+    def hears(self, neighbor: int, node: SimCluster) -> bool:
+        """Returns whether this is the node of that neighbor that it talks to."""
+        return self._ways[neighbor].peer is node
 
     def open_way(self, neighbor: int, peer: SimCluster) -> None:
         mirror = peer.machine.neighbors.index[self.id]
@@ -355,9 +390,29 @@ def build_federation(topology: Topology, world: World, seed: int) -> dict[Cluste
         each.id: (SimCluster if each.pool is None else PoolCluster)(topology, each.id, world, seed)
         for each in topology.clusters
     }
-    for cluster in clusters.values():
-        cluster.join(clusters)
+    for each in topology.clusters:
+        add_nodes(topology, clusters[each.id], world, seed)
+    nodes = [node for cluster in clusters.values() for node in cluster.nodes]
+    for node in nodes:
+        node.join(clusters)
+    if len(nodes) > len(clusters):
+        for node in nodes:
+            node.find_listeners()
     return clusters
+
+
+def add_nodes(topology: Topology, first: SimCluster, world: World, seed: int) -> None:
+    """Give a cluster its nodes besides the first one, if it has several."""
+    count = topology.cluster(first.id).node_count
+    more = [SimCluster(topology, first.id, world, seed, node) for node in range(2, count + 1)]
+    nodes = [first, *more]
+    for node in nodes:
+        node.siblings = {other.node: other for other in nodes if other is not node}
+
+
+def node_name(cluster: ClusterId, node: int) -> str:
+    """Returns the name of a node; the first one has its cluster's."""
+    return cluster if node == 1 else f"{cluster}/{node}"
 
 
 def heads_of(cluster: Cluster, seed: int) -> Random | None:

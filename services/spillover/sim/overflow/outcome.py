@@ -149,12 +149,13 @@ def sum_up(
     """Put down what the world and the clusters have counted."""
     run.wall_s = wall_s
     run.events = world.happened
-    run.queue_length_max = max(cluster.queue_length_max for cluster in clusters.values())
-    run.reports = sum(cluster.reports for cluster in clusters.values())
+    nodes = [node for cluster in clusters.values() for node in cluster.nodes]
+    run.queue_length_max = max(node.queue_length_max for node in nodes)
+    run.reports = sum(node.reports for node in nodes)
     if run.topology.shadow is not None:
         run.shadow = Shadow(run.topology.shadow)
-        for cluster in clusters.values():
-            run.shadow.add(cluster.machine.decider.shadow_of(run.shadow.policy))
+        for node in nodes:
+            run.shadow.add(node.machine.decider.shadow_of(run.shadow.policy))
 
 
 def count_types(topology: Topology, schedule: Schedule) -> dict[str, TypeCounts]:

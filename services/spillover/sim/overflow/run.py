@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import cycle
 from typing import TypeAlias
 
 from spillover.core.overflow.reporting import HEARTBEAT_S
@@ -73,7 +74,8 @@ def run_overflow(
     with rare_collections():
         world.run(lambda: run.ended == count)
     for cluster in clusters.values():
-        cluster.machine.check()
+        for node in cluster.nodes:
+            node.machine.check()
     sum_up(run, world, clusters, time.perf_counter() - started_s)
     return run
 
@@ -105,6 +107,8 @@ def _schedule_arrivals(
     keyed: bool,
 ) -> None:
     deadline_s = run.topology.default_deadline_ms / 1e3
+    # A balancer in front of a site takes its nodes in turn.
+    doors = {name: cycle(cluster.nodes) for name, cluster in clusters.items()}
 
     def submit(number: int) -> None:
         arrival = schedule[number]
@@ -117,6 +121,7 @@ def _schedule_arrivals(
         work = None if arrival.service_ms is None else arrival.service_ms / 1e3
         request = request_of(number, arrival.id, work, arrival.type, keyed=keyed)
         refused = partial(run.refused, arrival)
-        clusters[arrival.cluster].submit(request, world.now_s + deadline_s, answered, refused)
+        submit_to = next(doors[arrival.cluster]).submit
+        submit_to(request, world.now_s + deadline_s, answered, refused)
 
     world.at_each([arrival.time_s for arrival in schedule], submit)

@@ -1,0 +1,180 @@
+"""Clients' requests at one node of a site of several: which of them another node answers, since
+their names belong there, or are known there (decision 0049).
+
+A new name belongs to the node that `core.overflow.names` says. Where nodes have come or gone lately
+the others are asked first whether they remember it. What is asked for by name and not known here is
+asked of the others. What a request means is in `hot_paths`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from spillover.apps.http.exchange import Exchange
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.lookups import LOOKUP_PREFIX
+from spillover.apps.node.peer_paths import check_sibling
+from spillover.live.http1.outgoing import Response
+from spillover.live.overflow.identity import HELLO
+from spillover.live.overflow.protocol import AT_SIBLING
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.site import PASSED_ON_MAX, Site
+from spillover.model.errors import PeerError
+from spillover.model.ids import request_id_of
+
+ASKED_AS = b"spillover-site"
+"""A header of what one node passes on to another one: OWNER or KNOWN."""
+
+OWNER = b"owner"
+"""The name belongs to the node that is asked."""
+
+KNOWN = b"known"
+"""The node that is asked is to answer only if it knows the name."""
+
+ELSEWHERE = b"spillover-elsewhere"
+"""A header of the answer: the name does not belong to the node, or is not known there."""
+
+AGAIN_S = 0.02
+"""So long until it is looked again who has a name, while nodes come and go."""
+
+LOOKUP_S = 900.0
+"""How long a sibling may take at most to tell of a request: as long as a client may wait."""
+
+_OF_CONNECTION = frozenset({
+    *(b"connection", b"content-length", b"expect", b"host", b"keep-alive", b"te", b"trailer"),
+    *(b"transfer-encoding", b"upgrade", b"date", b"server", ASKED_AS, ELSEWHERE, HELLO),
+})  # fmt: skip
+"""Headers that are not passed on."""
+
+
+class SitePaths:
+    """The paths of clients at a node that has siblings."""
+
+    def __init__(self, shell: NodeShell, site: Site) -> None:
+        self._shell = shell
+        self._site = site
+        self._under_way = 0
+
+    def is_of_sibling(self, exchange: Exchange) -> bool:
+        """Returns whether another node passes this on, and makes the exchange what its client has
+        asked. Raises Problem where somebody else says so."""
+        if not exchange.path.startswith(AT_SIBLING):
+            return False
+        check_sibling(self._shell, exchange)
+        exchange.path = exchange.path.removeprefix(AT_SIBLING)
+        asked_as = dict(exchange.headers).get(ASKED_AS, KNOWN)
+        exchange.asked_as = asked_as if asked_as == OWNER else KNOWN
+        return True
+
+    # --- requests that come -------------------------------------------------------------------
+
+    def is_here(self, exchange: Exchange, name: str | None, tenant: str) -> bool:
+        """Returns whether a request of this name surely is answered here, so that nobody has to be
+        asked. Without a name it always is."""
+        if name is None or self.is_known(name, tenant):
+            return True
+        site = self._site
+        is_own = site.owner(name) == site.number and not exchange.asked_as
+        return is_own and not (site.may_have_moved and site.others)
+
+    async def answer(
+        self, exchange: Exchange, name: str, tenant: str, body: bytes, within_s: float
+    ) -> bool:
+        """Have another node answer it if it is that one's; returns False where it is to be answered
+        here. Raises Problem."""
+        if self._under_way >= PASSED_ON_MAX:
+            detail = "too many requests wait for other nodes of the site"
+            raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
+        self._under_way += 1
+        moving = self._shell.room.moving
+        moving.add(len(body))
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._answer(exchange, name, tenant, body, within_s)
+        except TimeoutError:
+            detail = "the deadline passed before the node was found that has its name"
+            raise Problem("deadline_exceeded", detail, id=name, is_keyed=True) from None
+        finally:
+            moving.add(-len(body))
+            self._under_way -= 1
+
+    async def _answer(
+        self, exchange: Exchange, name: str, tenant: str, body: bytes, within_s: float
+    ) -> bool:
+        site = self._site
+        while not self.is_known(name, tenant):
+            owner = site.owner(name)
+            if exchange.asked_as == KNOWN or (exchange.asked_as and owner != site.number):
+                headers = [(ELSEWHERE, b"1")]
+                raise Problem("unknown_request", "not known at this node", name, headers=headers)
+            if owner == site.number:
+                view = site.siblings.view
+                if site.may_have_moved and await self._known_elsewhere(exchange, body, within_s):
+                    return True
+                if site.siblings.is_settled and site.siblings.view == view:
+                    return False
+                continue
+            if owner is not None:
+                told = await self._ask(owner, exchange, OWNER, body, within_s)
+                if told is not None:
+                    _pass_back(exchange, told)
+                    return True
+            await asyncio.sleep(AGAIN_S)
+        return False
+
+    async def _known_elsewhere(self, exchange: Exchange, body: bytes, within_s: float) -> bool:
+        """Have the node answer that knows the name already; returns whether there is one."""
+        for other in self._site.others:
+            told = await self._ask(other, exchange, KNOWN, body, within_s)
+            if told is not None:
+                _pass_back(exchange, told)
+                return True
+        return False
+
+    # --- requests that are asked for ----------------------------------------------------------
+
+    async def look_up(self, exchange: Exchange, tenant: str, prefix: str = LOOKUP_PREFIX) -> bool:
+        """Have another node tell of a request that is not known here; returns False where none
+        knows it, or it is known here."""
+        name = exchange.path.removeprefix(prefix)
+        if exchange.asked_as or self.is_known(name, tenant):
+            return False
+        for other in self._site.others:
+            told = await self._ask(other, exchange, KNOWN, b"", LOOKUP_S)
+            if told is not None and told.status != 404:
+                _pass_back(exchange, told)
+                return True
+        return False
+
+    def is_known(self, name: str, tenant: str) -> bool:
+        """Returns whether a request of this name is known here."""
+        request_id, requests = request_id_of(tenant, name), self._shell.requests
+        return requests.home.find(request_id) is not None or (
+            requests.visit_of(request_id) is not None
+        )
+
+    async def _ask(
+        self, number: int, exchange: Exchange, asked_as: bytes, body: bytes, within_s: float
+    ) -> Response | None:
+        """Returns the answer of a sibling; None where it has none: it is gone, or the name is not
+        its own."""
+        headers = [*_passed(exchange.headers), (ASKED_AS, asked_as)]
+        path = exchange.path + (f"?{exchange.query.decode('latin-1')}" if exchange.query else "")
+        try:
+            told = await self._site.pass_on(
+                number, exchange.method, path, headers=headers, body=body, timeout_s=within_s
+            )
+        except PeerError:  # it may have run there: with a key, which may run twice
+            return None
+        return None if ELSEWHERE in told.headers else told
+
+
+def _passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in headers if name not in _OF_CONNECTION]
+
+
+def _pass_back(exchange: Exchange, told: Response) -> None:
+    lines = b"".join(b"%b: %b\r\n" % pair for pair in _passed(list(told.headers.items())))
+    if not exchange.is_gone:
+        exchange.answer_raw(told.status, lines, told.body)

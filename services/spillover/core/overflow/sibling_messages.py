@@ -1,0 +1,80 @@
+"""What the nodes of one site tell each other, in order and at most once while they hear each other
+(`siblings`). How it is written is the shell's business.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from spillover.model.ranges import Amount, Whole
+
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=16)]
+"""The number of a node: `model.topology.NODES_MAX` is the largest."""
+
+View: TypeAlias = tuple[Whole, Annotated[int, msgspec.Meta(ge=0, le=16)]]
+"""The number of a view and the node that has made it; later views compare greater."""
+
+NO_VIEW: View = (0, 0)
+
+
+class SiblingLoad(msgspec.Struct, frozen=True):
+    """The load of a node, and a sign of life. Of a node that does not hear the other one only
+    `hears` counts."""
+
+    hears: tuple[Number, ...]
+    """The siblings that the node hears."""
+    view: View
+    """The latest view that the node was asked for; `NO_VIEW` of one that wants another, since a
+    stream has broken."""
+    waiting: Whole
+    """The number of requests that wait there."""
+    foreign: Whole
+    """The number of those that neighbors have sent."""
+    idle: Whole
+    """The number of servers of its share that have nothing to do."""
+    age_s: Amount
+    """The time for which the request has waited that has waited longest; 0 where none waits."""
+    load: Amount
+    """The work that its own clients bring, as a share of the site's capacity."""
+    leaves: bool = False
+    """True of a node that drains: new names do not belong to it."""
+
+
+class Prepare(msgspec.Struct, frozen=True):
+    """A node makes a view: give no servers away and take none, and tell the own share."""
+
+    view: View
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """The answer to `Prepare`."""
+
+    view: View
+    share: Whole
+    is_fresh: bool
+    """True of a node that has had no share since its start."""
+    busy_for_s: Amount
+    """The time after which what lost nodes were running is over, as far as this one knows."""
+    leaves: bool = False
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """The view holds from now on, with these nodes and this share of the one that is told."""
+
+    view: View
+    members: tuple[Number, ...]
+    owners: tuple[Number, ...]
+    """Those of them to which names belong: all that do not leave, or all if all do."""
+    share: Whole
+
+
+class Give(msgspec.Struct, frozen=True):
+    """So many servers of the sender's share are the receiver's, if it is in the same view."""
+
+    view: View
+    servers: Whole
+
+
+SiblingMessage: TypeAlias = SiblingLoad | Prepare | Frozen | Installed | Give

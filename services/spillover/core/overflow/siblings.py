@@ -1,0 +1,479 @@
+"""One node of a site of several: its share of the site's servers, and what it knows of the others.
+
+Theory of operation (decision 0049). Servers go to where requests wait, not requests to servers: a
+node with idle servers gives them to a sibling with waiting requests, and one whose queue is younger
+gives away the server that becomes free. A request stays in the process that accepted it.
+
+Nodes that hear each other are in one *view*. In a view shares change by `Give` alone, which the
+giver takes off its share before it is sent: their sum is never above `servers`. When a node comes
+or goes, the lowest one makes the next view: each tells its share, and gives and takes nothing until
+the view is installed. What the shares lack in sum is given to them then, but what a
+lost node may still be running not before that is over.
+
+A node that is only cut off keeps its share and goes on, and the others take it over all the same:
+as long as parts of a site do not hear each other, each may run up to `servers`. When they hear each
+other again, the shares are trimmed.
+
+Not here: requests, and how messages travel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from spillover.core.overflow.sibling_messages import (
+    NO_VIEW,
+    Frozen,
+    Give,
+    Installed,
+    Prepare,
+    SiblingLoad,
+    SiblingMessage,
+    View,
+)
+from spillover.policy.overflow.siblings import goes_first, spread, trimmed
+
+SILENCE_S = 1.0
+"""A sibling that says nothing for so long is lost."""
+
+BEAT_S = 0.25
+"""A node tells its load at least so often."""
+
+TELL_S = 0.005
+"""A node tells its load at most so often: what others do by it, they do that much later."""
+
+IDLE_TELL_S = 0.05
+"""So often where only the number of idle servers has changed, and some were idle before."""
+
+ABSENT_S = 1.5
+"""So long a node waits for siblings that it should hear of before it makes a view without them: of
+all where none it hears has been in a view, of those whom others hear. Above SILENCE_S."""
+
+
+RETRY_S = 0.5
+"""A view that is not made by then, since a node has not answered, is made anew."""
+
+
+class Tell(NamedTuple):
+    """A message to a sibling."""
+
+    to: int
+    message: SiblingMessage
+
+
+class Demand(NamedTuple):
+    """What a node's pool says of itself."""
+
+    waiting: int
+    foreign: int
+    busy: int
+    age_s: float
+    load: float
+    can_run: bool
+    """False where nothing can start here for now."""
+    leaves: bool
+    """True while the node drains."""
+    work_s: float
+    """The time after which work that has just begun is most likely over."""
+
+
+NO_DEMAND = Demand(0, 0, 0, 0.0, 0.0, can_run=True, leaves=False, work_s=0.0)
+
+
+class Sibling:
+    """What a node knows of a sibling."""
+
+    __slots__ = ("given", "heard_s", "load", "told_s")
+
+    def __init__(self, now_s: float) -> None:
+        self.heard_s = now_s
+        self.load: SiblingLoad | None = None
+        self.told_s = now_s
+        """When `load` came."""
+        self.given = 0
+        """The servers that were given to it since."""
+
+    @property
+    def unserved(self) -> int:
+        """Returns how many wait there for which no server has been given."""
+        return 0 if self.load is None else max(0, self.load.waiting - self.given)
+
+
+class Siblings:
+    """The node `number` of a site whose nodes are counted from 1 to `nodes`. The shell tells it
+    what comes (`heard`) and of connections that break (`lost`), and takes what is to be told
+    (`take`)."""
+
+    def __init__(self, number: int, nodes: int, servers: int, now_s: float) -> None:
+        assert 1 <= number <= nodes
+        self.number, self.nodes, self.servers = number, nodes, servers
+        self.share = 0
+        self.view: View = NO_VIEW
+        self.viewed_s = -math.inf
+        """When the view was installed."""
+        self.members: frozenset[int] = frozenset()
+        """The nodes of the view."""
+        self.owners: frozenset[int] = frozenset()
+        """Those of them to which names belong."""
+        self._unmet: frozenset[int] = frozenset()
+        """Those of them that this node has not heard yet: others do."""
+        self.known: dict[int, Sibling] = {}
+        """The siblings that are heard."""
+        self._promised: View = NO_VIEW
+        """The latest view that this node was asked for; it is being made while it is not `view`."""
+        self._answers: dict[int, Frozen] = {}
+        """What the nodes have told of the view that this node makes; empty while it makes none."""
+        self._latest = 0
+        """The largest number of a view that was heard of."""
+        self._retry_s = math.inf
+        self._started_s = now_s
+        self._patience_s = math.inf
+        """When a view is made without those who are missed; infinity where none are."""
+        self._waits = False
+        """Whether a view is not made, or not made again, until then."""
+        self._wanted: frozenset[int] = frozenset()
+        """The nodes of that view."""
+        self._doubts = False
+        """Whether a stream to or from a node of the view has broken: servers that were given on it
+        may be nobody's, and are to be counted anew."""
+        self._early = 0
+        """The servers that were given in the view that is being made."""
+        self._is_fresh = True
+        self._spare = 0
+        """The servers that no node of the view has. Only of the node that has made it."""
+        self._spare_from_s = now_s + ABSENT_S
+        """When work of those who had them is over."""
+        self._demand = NO_DEMAND
+        self._told: SiblingLoad | None = None
+        self._told_s = now_s
+        self._tells: list[Tell] = []
+
+    # --- what is known ------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Returns whether the node is in a view, and no other one is being made."""
+        return self.view == self._promised != NO_VIEW
+
+    @property
+    def up(self) -> frozenset[int]:
+        """Returns the nodes that hear this one and are heard, with itself."""
+        number = self.number
+        return frozenset(
+            [
+                number,
+                *(
+                    other
+                    for other, one in self.known.items()
+                    if one.load is not None and number in one.load.hears
+                ),
+            ]
+        )
+
+    @property
+    def waiting(self) -> int:
+        """Returns how many requests wait at the others."""
+        return sum(one.unserved for one in self.known.values())
+
+    @property
+    def foreign(self) -> int:
+        """Returns how many of those neighbors have sent."""
+        return sum(one.load.foreign for one in self.known.values() if one.load is not None)
+
+    @property
+    def idle(self) -> int:
+        """Returns how many servers are idle at the others."""
+        return sum(one.load.idle for one in self.known.values() if one.load is not None)
+
+    @property
+    def load(self) -> float:
+        """Returns the work that clients of the others bring."""
+        return sum(one.load.load for one in self.known.values() if one.load is not None)
+
+    def next_deadline(self) -> float:
+        silent_s = min([one.heard_s + SILENCE_S for one in self.known.values()], default=math.inf)
+        spare_s = self._spare_from_s if self._spare and self.is_settled else math.inf
+        view_s = self._retry_s if self._answers else math.inf
+        if self._waits:
+            view_s = self._patience_s
+        return min(silent_s, spare_s, view_s, self._tell_at_s())
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def heard(self, sender: int, message: SiblingMessage, now_s: float) -> None:
+        """Take in what a sibling says."""
+        one = self.known.get(sender)
+        if one is None:
+            one = self.known[sender] = Sibling(now_s)
+            self._unmet -= {sender}
+        one.heard_s = now_s
+        match message:
+            case SiblingLoad():
+                one.load, one.told_s, one.given = message, now_s, 0
+                self._latest = max(self._latest, message.view[0])
+            case Prepare():
+                self._prepare(sender, message, now_s)
+            case Frozen() if self._answers and message.view == self._promised:
+                self._answers[sender] = message
+                if one.load is not None:
+                    one.load = replace(one.load, view=message.view, leaves=message.leaves)
+            case Installed() if message.view == self._promised and not self._answers:
+                self._install(message, now_s)
+            case Give() if self.is_settled and message.view == self.view:
+                self.share += message.servers
+                if one.load is not None:
+                    idle = max(0, one.load.idle - message.servers)
+                    one.load = replace(one.load, idle=idle)
+            case Give() if message.view == self._promised and not self._answers:
+                self._early += message.servers  # the giver has installed it sooner
+            case _:
+                pass  # of another view: what it was about is counted anew
+        self._see(now_s)
+
+    def lost(self, sibling: int, now_s: float) -> None:
+        """The connection to a sibling has broken: it is most likely dead."""
+        self._doubts |= sibling in self.members
+        if self.known.pop(sibling, None) is not None:
+            self._spare_from_s = max(self._spare_from_s, now_s + self._demand.work_s)
+            self._see(now_s)
+
+    def excuse(self, late_s: float) -> None:
+        """This process was late by so much: nobody was silent meanwhile."""
+        for one in self.known.values():
+            one.heard_s += late_s
+
+    def woke(self, now_s: float) -> None:
+        """Look at what is due."""
+        for sibling, one in list(self.known.items()):
+            if now_s >= one.heard_s + SILENCE_S:
+                self.lost(sibling, now_s)
+        self._see(now_s)
+
+    def use(self, servers: int, now_s: float) -> None:
+        """The site has so many servers from now on."""
+        self.servers = servers
+        if self.number == min(self.up):
+            self._make_view(self.up, now_s)
+
+    def passes_over(self, age_s: float, departure_s: float, now_s: float) -> bool:
+        """Returns whether a server that has become free goes to a sibling, where something has
+        waited longer than the `age_s` of the oldest here; it is given then."""
+        if not self.is_settled or not self.share:
+            return False
+        oldest_s, oldest = age_s, None
+        for sibling, one in self.known.items():
+            if one.load is None or one.given or not one.unserved:
+                continue
+            if not self._may_give(sibling, one):
+                continue
+            there_s = one.load.age_s + (now_s - one.told_s)
+            if there_s > oldest_s and goes_first(there_s, age_s, departure_s):
+                oldest_s, oldest = there_s, sibling
+        if oldest is not None:
+            self._give(oldest, 1)
+        return oldest is not None
+
+    def demands(self, demand: Demand, now_s: float, *, gives_all: bool = False) -> None:
+        """The pool has this to do now. Idle servers go where requests wait; with `gives_all` all of
+        them go."""
+        has_turned, self._demand = demand.leaves != self._demand.leaves, demand
+        if has_turned:
+            self._see(now_s)
+        if self.is_settled:
+            self._give_idle(gives_all=gives_all)
+        if now_s >= self._tell_at_s():
+            self._tell_load(now_s)
+
+    def take(self) -> list[Tell]:
+        """Returns what is to be told, in order; to be called once for each."""
+        tells, self._tells = self._tells, []
+        return tells
+
+    # --- servers ------------------------------------------------------------------------------
+
+    @property
+    def _own_idle(self) -> int:
+        demand = self._demand
+        if demand.waiting and demand.can_run:
+            return 0
+        return max(0, self.share - demand.busy)
+
+    def _give_idle(self, *, gives_all: bool) -> None:
+        idle = self._own_idle
+        while idle and (there := self._neediest()) is not None:
+            count = min(idle, self.known[there].unserved)
+            self._give(there, count)
+            idle -= count
+        others = sorted(other for other, one in self.known.items() if self._may_give(other, one))
+        if gives_all and idle and others and not self._demand.waiting:
+            for place, other in enumerate(others):
+                part = idle // len(others) + (place < idle % len(others))
+                if part:
+                    self._give(other, part)
+
+    def _neediest(self) -> int | None:
+        best, most = None, 0
+        for sibling, one in self.known.items():
+            if self._may_give(sibling, one) and one.unserved > most:
+                best, most = sibling, one.unserved
+        return best
+
+    def _may_give(self, sibling: int, one: Sibling) -> bool:
+        """Returns whether what is given to a sibling arrives there: it is in the view, and hears
+        this node."""
+        return sibling in self.members and one.load is not None and self.number in one.load.hears
+
+    def _give(self, sibling: int, servers: int) -> None:
+        self.share -= servers
+        self.known[sibling].given += servers
+        self._tells.append(Tell(sibling, Give(self.view, servers)))
+
+    # --- the load -----------------------------------------------------------------------------
+
+    def _load_now(self) -> SiblingLoad:
+        demand = self._demand
+        idle = self._own_idle if demand.can_run else 0
+        told = (demand.waiting, demand.foreign, idle, demand.age_s, demand.load, demand.leaves)
+        view = NO_VIEW if self._doubts else self._promised
+        return SiblingLoad(tuple(sorted(self.known)), view, *told)
+
+    def _tell_at_s(self) -> float:
+        """When the load is to be told next."""
+        told, now = self._told, self._load_now()
+        if told is None or (told.hears, told.view, told.leaves) != (
+            now.hears,
+            now.view,
+            now.leaves,
+        ):
+            return self._told_s
+        if told.waiting != now.waiting or (not told.idle) != (not now.idle):
+            return self._told_s + TELL_S
+        return self._told_s + (IDLE_TELL_S if told.idle != now.idle else BEAT_S)
+
+    def _tell_load(self, now_s: float) -> None:
+        self._told, self._told_s = self._load_now(), now_s
+        for other in range(1, self.nodes + 1):
+            if other != self.number:
+                self._tells.append(Tell(other, self._told))
+
+    # --- views --------------------------------------------------------------------------------
+
+    def _see(self, now_s: float) -> None:
+        """Make a view if the nodes are others than before, and hand out what is spare."""
+        up = self.up
+        if self.number == min(up) and self._has_waited(up, now_s):
+            if up != (self._wanted if self._answers else self.members):
+                self._make_view(up, now_s)
+            elif self._answers and self._answers.keys() == self._wanted:
+                self._install_all(now_s)
+            elif (
+                now_s >= self._retry_s
+                or not (self._answers or self.is_settled)  # who asked for one has gone
+                or (not self._answers and (self._doubts or not self._is_shared(up)))
+            ):
+                self._make_view(up, now_s)
+        elif self.number != min(up):  # it makes the next one
+            self._answers, self._patience_s, self._waits = {}, math.inf, False
+        if self._spare and self.is_settled and now_s >= self._spare_from_s:
+            self.share += self._spare
+            self._spare = 0
+        if now_s >= self._tell_at_s():
+            self._tell_load(now_s)
+
+    def _is_shared(self, up: frozenset[int]) -> bool:
+        """Returns whether all who are up go by the same view, and those leave that did then: else
+        one has begun a new life, was asked for another view meanwhile, or drains."""
+        leaves = {self.number: self._demand.leaves}
+        for other in up - {self.number}:
+            load = self.known[other].load
+            if load is None or load.view != self.view:
+                return False
+            leaves[other] = load.leaves
+        return _owners(leaves) == self.owners
+
+    def _has_waited(self, up: frozenset[int], now_s: float) -> bool:
+        """Returns whether a view of those who are up needs to wait for nobody else."""
+        loads = [one.load for one in self.known.values() if one.load is not None]
+        heard_of = {other for load in loads for other in load.hears}
+        missed = self.known.keys() | heard_of | self._unmet
+        is_first = self._promised == NO_VIEW and all(load.view == NO_VIEW for load in loads)
+        if len(up) == self.nodes or not (missed - up or is_first):
+            self._patience_s, self._waits = math.inf, False
+        else:
+            if self._patience_s == math.inf:
+                self._patience_s = (self._started_s if is_first else now_s) + ABSENT_S
+            self._waits = now_s < self._patience_s
+        return not self._waits
+
+    def _make_view(self, nodes: frozenset[int], now_s: float) -> None:
+        unheard = self.members & self.known.keys() - nodes
+        if unheard:  # they do not hear this node, and may run on
+            self._spare_from_s = max(self._spare_from_s, now_s + SILENCE_S + self._demand.work_s)
+        self._latest = max(self._latest, self._promised[0]) + 1
+        self._promised, self._wanted = (self._latest, self.number), nodes
+        self._doubts, self._early = False, 0
+        self._answers, self._retry_s = {self.number: self._frozen(now_s)}, now_s + RETRY_S
+        self._tells += [
+            Tell(other, Prepare(self._promised)) for other in sorted(nodes - {self.number})
+        ]
+        if len(nodes) == 1:
+            self._install_all(now_s)
+
+    def _prepare(self, sender: int, message: Prepare, now_s: float) -> None:
+        if message.view <= self._promised or sender != min(self.up | {sender}):
+            return
+        self._promised, self._answers, self._spare = message.view, {}, 0
+        self._doubts, self._early = False, 0
+        self._tells.append(Tell(sender, self._frozen(now_s)))
+
+    def _frozen(self, now_s: float) -> Frozen:
+        busy_for_s = max(0.0, self._spare_from_s - now_s)
+        told = (self.share, self._is_fresh, busy_for_s, self._demand.leaves)
+        return Frozen(self._promised, *told)
+
+    def _install_all(self, now_s: float) -> None:
+        """Every node of the view that this one makes has told its share."""
+        members = tuple(sorted(self._wanted))
+        answers = [self._answers[member] for member in members]
+        is_whole = len(members) == self.nodes  # then those that are fresh need to wait for nobody
+        waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
+        self._spare_from_s = now_s + max(waits, default=0.0)
+        owners = tuple(sorted(_owners({one: self._answers[one].leaves for one in members})))
+        shares = trimmed([answer.share for answer in answers], self.servers)
+        spare = self.servers - sum(shares)
+        if now_s >= self._spare_from_s:
+            shares, spare = spread(shares, spare), 0
+        self._answers = {}
+        for member, share in zip(members, shares, strict=True):
+            installed = Installed(self._promised, members, owners, share)
+            if member == self.number:
+                self._install(installed, now_s)
+            else:
+                self._tells.append(Tell(member, installed))
+        self._spare = spare
+
+    def _install(self, message: Installed, now_s: float) -> None:
+        self.view, self.members = message.view, frozenset(message.members)
+        self.owners = frozenset(message.owners)
+        self._unmet = self.members - self.known.keys() - {self.number}
+        self.share, self._spare, self._is_fresh = message.share + self._early, 0, False
+        self._early = 0
+        self.viewed_s, self._retry_s = now_s, math.inf
+        for one in self.known.values():
+            one.given = 0
+
+    def check(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        assert 0 <= self.share <= self.servers + len(self.known) * self.servers
+        assert self.view <= self._promised
+        assert not self._answers or self._promised[1] == self.number
+        assert self.number not in self.known
+
+
+def _owners(leaves: Mapping[int, bool]) -> frozenset[int]:
+    """Returns those of these nodes to which names belong."""
+    return frozenset([node for node, goes in leaves.items() if not goes] or leaves)

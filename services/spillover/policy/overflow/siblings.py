@@ -1,0 +1,30 @@
+"""Which server goes from one node of a site to another one (decision 0049)."""
+
+from __future__ import annotations
+
+OLDER_DEPARTURES = 2.0
+"""What waits at a sibling gets the next free server only if it is older than what waits here by
+more than so many departures of the site: else servers would go to and fro between queues alike."""
+
+
+def goes_first(there_age_s: float, here_age_s: float, departure_s: float) -> bool:
+    """Returns whether what has waited longest at a sibling is to be served before what has waited
+    longest here. `departure_s` is how long the site's queue takes to become one shorter."""
+    return there_age_s > here_age_s + OLDER_DEPARTURES * departure_s
+
+
+def trimmed(shares: list[int], servers: int) -> list[int]:
+    """Returns these shares, the largest made smaller until they are no more than `servers` in
+    sum."""
+    kept = list(shares)
+    for _ in range(sum(kept) - servers):
+        kept[kept.index(max(kept))] -= 1
+    return kept
+
+
+def spread(shares: list[int], spare: int) -> list[int]:
+    """Returns these shares, the smallest made larger until `spare` servers more are in them."""
+    grown = list(shares)
+    for _ in range(spare):
+        grown[grown.index(min(grown))] += 1
+    return grown

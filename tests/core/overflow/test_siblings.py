@@ -1,0 +1,239 @@
+"""The nodes of a site share its servers, whatever happens to them (decision 0049)."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillover.core.overflow.sibling_messages import Give, Installed, Prepare, SiblingLoad
+from spillover.core.overflow.siblings import ABSENT_S, NO_DEMAND, SILENCE_S, Siblings
+from spillover.policy.overflow.siblings import spread, trimmed
+from support.histories.sites import SETTLED_S, Site
+
+SEEDS = st.integers(0, 2**32)
+
+MANY = int(os.environ.get("SPILLOVER_SITE_HISTORIES", "0"))
+"""Play so many histories more, of the seeds from 0 on."""
+
+
+def play(seed: int, *, cuts: bool) -> Site:
+    """Plays one history, which ends well."""
+    random = Random(seed)
+    nodes = random.randint(2, 4)
+    site = Site(nodes, random.randint(nodes, 8), seed)
+    for _ in range(random.randint(5, 40)):
+        fault = random.random()
+        number, other = random.randint(1, nodes), random.randint(1, nodes)
+        if fault < 0.08:
+            site.kill(number)
+        elif fault < 0.2:
+            site.start(number)
+        elif fault < 0.25:
+            site.leave(number)
+        elif fault < 0.3 and cuts:
+            site.cut_off(number, other)
+        elif fault < 0.35:
+            site.heal()
+        else:
+            for _ in range(random.randint(1, 10)):
+                site.arrive(random.choice((number, other)))
+        site.run(random.choice((0.0, 0.001, 0.01, 0.1, 1.0, 2.0)) * random.random())
+    site.heal()
+    site.run(SETTLED_S)
+    for number in range(1, nodes + 1):
+        for _ in range(random.randint(0, 10)):
+            site.arrive(number)
+    site.run(ALL_DONE_S)
+    site.check_settled()
+    return site
+
+
+ALL_DONE_S = 3.0
+"""By then all that has come has run: at most 40 requests, two or more at a time."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_shares_are_conserved_while_nodes_die_leave_and_come_back(seed: int) -> None:
+    play(seed, cuts=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_nodes_that_were_cut_off_share_the_servers_again(seed: int) -> None:
+    site = play(seed, cuts=True)
+    assert sum(node.machine.share for node in site.alive if node.machine) <= site.servers
+
+
+def hello(machine: Siblings, number: int, waiting: int = 0, view: tuple[int, int] = (0, 0)) -> None:
+    load = SiblingLoad((machine.number,), view, waiting, 0, 0, 0.0, 0.0)
+    machine.heard(number, load, 0.0)
+
+
+def two_nodes(servers: int) -> tuple[Siblings, Siblings]:
+    """Two nodes that have just begun to share."""
+    nodes = Siblings(1, 2, servers, 0.0), Siblings(2, 2, servers, 0.0)
+    hello(nodes[0], 2)
+    hello(nodes[1], 1)
+    pass_on(*nodes)
+    return nodes
+
+
+def pass_on(*nodes: Siblings, now_s: float = 0.0) -> None:
+    """Every message arrives, until there are none."""
+    by_number = {node.number: node for node in nodes}
+    while tells := [(node.number, tell) for node in nodes for tell in node.take()]:
+        for sender, tell in tells:
+            if tell.to in by_number:
+                by_number[tell.to].heard(sender, tell.message, now_s)
+
+
+def test_a_site_whose_nodes_all_start_divides_its_servers_at_once() -> None:
+    one, other = two_nodes(5)
+    assert (one.share, other.share) == (3, 2)
+    assert one.view == other.view
+    assert one.owners == other.owners == {1, 2}
+
+
+def test_a_node_alone_waits_for_the_others_before_it_takes_all_servers() -> None:
+    node = Siblings(2, 2, 5, 10.0)
+    node.woke(10.0 + ABSENT_S - 0.01)
+    assert (node.share, node.is_settled) == (0, False)
+    node.woke(10.0 + ABSENT_S)
+    assert (node.share, node.is_settled) == (5, True)
+
+
+def test_idle_servers_go_where_requests_wait_and_no_more_of_them() -> None:
+    one, other = two_nodes(6)
+    other.demands(NO_DEMAND._replace(waiting=2, busy=3), 1.0)
+    pass_on(one, other, now_s=1.0)
+    one.demands(NO_DEMAND, 1.0)
+    pass_on(one, other, now_s=1.0)
+    assert (one.share, other.share) == (1, 5)
+
+
+def test_a_server_that_becomes_free_goes_to_what_has_waited_longer() -> None:
+    one, other = two_nodes(6)
+    other.demands(NO_DEMAND._replace(waiting=2, busy=3, age_s=0.5), 1.0)
+    pass_on(one, other, now_s=1.0)
+    assert not one.passes_over(0.45, 0.05, 1.0)
+    assert one.passes_over(0.3, 0.05, 1.0)
+    assert not one.passes_over(0.0, 0.05, 1.0), "one at a time, until it has told of it"
+    pass_on(one, other, now_s=1.0)
+    assert (one.share, other.share) == (2, 4)
+
+
+def test_what_a_lost_node_was_running_is_waited_for_before_its_servers_are_used() -> None:
+    one, other = two_nodes(6)
+    other.demands(NO_DEMAND._replace(work_s=3.0), 1.0)
+    other.lost(1, 2.0)
+    assert (other.members, other.share) == ({2}, 3)
+    other.woke(4.9)
+    assert other.share == 3
+    other.woke(5.0)
+    assert other.share == 6
+    assert one.share == 3, "it may be cut off only, and goes on"
+
+
+def test_shares_are_trimmed_when_those_cut_off_hear_each_other_again() -> None:
+    one, other = two_nodes(6)
+    one.lost(2, 1.0)
+    other.lost(1, 1.0)
+    one.woke(2.0)
+    other.woke(2.0)
+    assert (one.share, other.share) == (6, 6)
+    hello(one, 2, view=other.view)
+    hello(other, 1, view=one.view)
+    pass_on(one, other, now_s=2.0)
+    assert (one.share, other.share) == (3, 3)
+
+
+def test_servers_given_in_another_view_are_not_taken() -> None:
+    one, other = two_nodes(6)
+    other.heard(1, Give((99, 1), 2), 1.0)
+    assert other.share == 3
+    other.heard(1, Prepare((99, 1)), 1.0)
+    other.heard(1, Give(one.view, 2), 1.0)
+    assert other.share == 3, "it has told its share for the next one"
+    assert not other.is_settled
+
+
+def test_a_node_that_leaves_gives_its_servers_away_and_has_no_new_names() -> None:
+    one, other = two_nodes(6)
+    leaves = NO_DEMAND._replace(leaves=True)
+    other.demands(leaves, 1.0)
+    pass_on(one, other, now_s=1.0)
+    assert one.owners == other.owners == {1}
+    assert one.members == other.members == {1, 2}
+    other.demands(leaves, 1.0, gives_all=True)
+    pass_on(one, other, now_s=1.0)
+    assert (one.share, other.share) == (6, 0)
+
+
+def test_servers_given_in_a_view_before_it_is_installed_here_are_not_lost() -> None:
+    """They come on another stream than the view."""
+    one, other = two_nodes(6)
+    other.heard(1, Prepare((9, 1)), 1.0)
+    other.heard(1, Give((9, 1), 2), 1.0)
+    assert other.share == 3
+    other.heard(1, Installed((9, 1), (1, 2), (1, 2), 1), 1.0)
+    assert other.share == 3
+    assert one.share == 3
+
+
+def test_servers_are_not_given_to_a_node_that_does_not_hear_it() -> None:
+    one, other = two_nodes(6)
+    one.heard(2, SiblingLoad((), one.view, 2, 0, 0, 0.5, 0.0), 1.0)
+    one.demands(NO_DEMAND, 1.0)
+    assert not one.passes_over(0.0, 0.01, 1.0)
+    assert (one.share, other.share) == (3, 3)
+
+
+def test_shares_are_counted_anew_after_a_stream_has_broken() -> None:
+    """What was given on it may have been lost, although both nodes are well."""
+    one, other = two_nodes(6)
+    other.demands(NO_DEMAND._replace(waiting=2, busy=3), 1.0)
+    pass_on(one, other, now_s=1.0)
+    one.demands(NO_DEMAND, 1.0)
+    assert one.share == 1
+    one.take()  # nothing of it arrives
+    other.lost(1, 1.0)
+    hello(other, 1, view=one.view)
+    pass_on(one, other, now_s=1.0)
+    one.woke(1.0 + ABSENT_S)
+    pass_on(one, other, now_s=1.0 + ABSENT_S)
+    assert one.view == other.view != (1, 1)
+    assert one.share + other.share == 6
+
+
+def test_a_silent_sibling_is_lost_unless_this_process_was_late() -> None:
+    one, _ = two_nodes(6)
+    one.excuse(0.5)
+    one.woke(SILENCE_S + 0.4)
+    assert one.known
+    one.woke(SILENCE_S + 0.6)
+    assert not one.known
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=6), st.integers(0, 30))
+def test_shares_are_trimmed_and_made_larger_evenly(shares: list[int], servers: int) -> None:
+    kept = trimmed(shares, servers)
+    assert sum(kept) == min(sum(shares), servers)
+    assert all(0 <= new <= old for new, old in zip(kept, shares, strict=True))
+    less = [new for new, old in zip(kept, shares, strict=True) if new < old]
+    assert not less or min(less) >= max(kept) - 1, "the largest give first"
+    grown = spread(kept, servers - sum(kept))
+    assert sum(grown) == servers
+    more = [new for new, old in zip(grown, kept, strict=True) if new > old]
+    assert not more or max(more) <= min(grown) + 1, "the smallest get first"
+
+
+@pytest.mark.skipif(not MANY, reason="set SPILLOVER_SITE_HISTORIES to how many")
+@pytest.mark.parametrize("cuts", [False, True])
+def test_many_more_histories(*, cuts: bool) -> None:
+    for seed in range(MANY // 2):
+        play(seed, cuts=cuts)

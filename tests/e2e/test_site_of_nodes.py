@@ -1,0 +1,275 @@
+"""A site of two nodes in front of a backend that counts: names are found at both, servers go to
+where requests are, and one of the nodes is killed under load (decision 0049)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from spillover.client import Spillover
+from support.waiting import slack
+
+SERVERS = 4
+SERVICE_S = 0.05
+TOPOLOGY = """
+name: site-of-nodes
+clusters:
+  - {id: a, servers: %d, nodes: 2, handler: "http:http://127.0.0.1:%d/work"}
+  - {id: b, servers: 1, handler: "http:http://127.0.0.1:%d/other"}
+links: [{between: [a, b], delay_ms: 5}]
+"""
+
+THREE = """
+name: site-of-nodes
+clusters:
+  - id: a
+    servers: 4
+    nodes: [{url: "%s"}, {url: "%s"}, {url: "http://127.0.0.1:%d"}]
+"""
+
+
+class Backend(ThreadingHTTPServer):
+    """Takes SERVICE_S for each request, and counts how many run at a time and how often each name
+    ran."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.lock = threading.Lock()
+        self.running, self.most, self.times = 0, 0, Counter()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        counts = self.path == "/work"
+        backend = self.server
+        with backend.lock:
+            backend.running += counts
+            backend.most = max(backend.most, backend.running)
+            backend.times[self.headers.get("idempotency-key")] += 1
+        time.sleep(SERVICE_S)
+        with backend.lock:
+            backend.running -= counts
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def backend():
+    with Backend() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def site(up, tmp_path, backend):
+    """Three nodes: `site(*options)` gives the bed and its urls."""
+
+    def up_it(*options):
+        port = backend.server_address[1]
+        (tmp_path / "site.yaml").write_text(TOPOLOGY % (SERVERS, port, port))
+        return up("site.yaml", *options, cwd=tmp_path)
+
+    return up_it
+
+
+def call(url, method="GET", body=None, **headers):
+    told = {name.replace("_", "-"): value for name, value in headers.items()}
+    data = None if body is None else json.dumps(body).encode()
+    asked = Request(url, data, told, method=method)  # noqa: S310 - of the test's own nodes
+    try:
+        with urlopen(asked, timeout=30) as answer:  # noqa: S310
+            return answer.status, dict(answer.headers), json.loads(answer.read())
+    except HTTPError as error:
+        return error.code, dict(error.headers), json.loads(error.read())
+
+
+def share(url):
+    state = call(f"{url}/state")[2]
+    assert state["servers"] == SERVERS
+    return state["site"]["share"], state["site"]["members"]
+
+
+def shares(urls):
+    return [share(urls[name]) for name in ("a/1", "a/2")]
+
+
+def test_a_name_is_found_at_both_nodes(site, backend, until):
+    bed, urls = site()
+    nodes = [urls["a/1"], urls["a/2"]]
+    until(lambda: shares(urls) == [(2, [1, 2]), (2, [1, 2])], what="two nodes that share")
+    for number in range(8):
+        name, here, there = f"n-{number}", nodes[number % 2], nodes[1 - number % 2]
+        status, _, first = call(
+            f"{here}/requests", "POST", {"payload": number}, idempotency_key=name
+        )
+        assert (status, first["result"]) == (200, number)
+        status, headers, again = call(
+            f"{there}/requests", "POST", {"payload": number}, idempotency_key=name
+        )
+        assert (status, again) == (200, first)
+        assert headers["spillover-replayed"] == "true"
+        assert [call(f"{url}/requests/{name}")[2]["state"] for url in nodes] == ["done"] * 2
+        assert [call(f"{url}/explain/{name}")[0] for url in nodes] == [200] * 2
+        status, _, other = call(
+            f"{there}/requests", "POST", {"payload": "another"}, idempotency_key=name
+        )
+        assert (status, other["reason"]) == (409, "conflict")
+    assert all(backend.times[f"n-{number}"] == 1 for number in range(8))
+    status, _, unnamed = call(
+        f"{nodes[0]}/requests", "POST", {"payload": 1}, prefer="respond-async"
+    )
+    assert status == 202
+    until(lambda: call(f"{nodes[1]}/requests/{unnamed['id']}")[2]["state"] == "done")
+    assert [call(f"{url}/requests/nobody")[2]["reason"] for url in nodes] == ["unknown_request"] * 2
+    status, _, cancelled = call(f"{nodes[1]}/requests/{unnamed['id']}", "DELETE")
+    assert (status, cancelled["state"]) == (200, "done")
+    assert bed.end() == 0
+
+
+def test_servers_go_to_the_node_that_has_requests(site, backend):
+    """All clients are at one node, and all servers of the site work for them."""
+    bed, urls = site()
+    with Spillover([urls["a/1"]]) as spillover:
+        answers = list(spillover.map(list(range(60)), at_most=12))
+    assert [answer.result for answer in answers] == list(range(60))
+    assert backend.most == SERVERS
+    assert bed.end() == 0
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_node_is_killed_under_load(site, backend, until, number):
+    """Clients with keys notice nothing, the other node has all servers soon, and there are never
+    more requests at the backend than servers. What is dead comes back and has its part."""
+    bed, urls = site()
+    nodes = [urls["a/1"], urls["a/2"]]
+    until(lambda: shares(urls) == [(2, [1, 2]), (2, [1, 2])], what="two nodes that share")
+    with load(nodes, until) as more:
+        os.kill(bed.nodes()[f"a/{number}"], signal.SIGKILL)
+        killed_s, at = time.monotonic(), nodes[2 - number]
+        until(
+            lambda: share(at) == (SERVERS, [3 - number]),
+            what="all servers at the node that is left",
+        )
+        assert time.monotonic() - killed_s < 2.0 * slack()
+        until(lambda: shares_are_whole(urls), what="both nodes again")
+        more()
+    assert backend.most <= SERVERS
+    assert bed.end() == 0
+
+
+def test_nodes_are_restarted_under_load_one_after_the_other(site, backend, until):
+    """No client notices, and no name runs twice."""
+    bed, urls = site()
+    nodes = [urls["a/1"], urls["a/2"]]
+    until(lambda: shares_are_whole(urls), what="two nodes that share")
+    with load(nodes, until) as more:
+        for name in ("a/1", "a/2"):
+            pid = bed.nodes()[name]
+            os.kill(pid, signal.SIGTERM)
+            until(lambda: bed.nodes().get(name, pid) != pid, 30.0, "a new process")  # noqa: B023
+            until(lambda: shares_are_whole(urls), 30.0, "both nodes again")
+            more()
+    assert backend.most <= SERVERS
+    assert set(backend.times.values()) == {1}
+    assert bed.end() == 0
+
+
+def test_nodes_of_a_site_prove_who_they_are(site, until):
+    """With certificates the same holds, and whoever is no sibling is told so."""
+    bed, urls = site("--tls")
+    ca_file = bed.ready_line()["ca_file"]
+    with Spillover([urls["a/1"], urls["a/2"]], ca_file=ca_file) as spillover:
+        answers = [spillover.run(number, key=f"n-{number}").result for number in range(6)]
+    with Spillover([urls["a/2"]], ca_file=ca_file) as spillover:
+        again = [spillover.run(number, key=f"n-{number}").result for number in range(6)]
+    assert again == answers == list(range(6))
+    for log in bed.ready_line()["logs"].values():
+        assert "turned away" not in Path(log).read_text()
+    assert bed.end() == 0
+
+
+def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports, tmp_path):
+    """Also a node that goes by another topology: it ends, and does not take all servers."""
+    bed, urls = site()
+    for path in ("siblings?node=2", "site/requests/x"):
+        status, _, problem = call(f"{urls['a/1']}/peer/v2/{path}", spillover_peer="from=b&to=a")
+        assert (status, problem["reason"]) == (403, "not_a_neighbor")
+    hello = {"spillover_peer": "from=a&to=a&federation=site-of-nodes"}
+    for node in ("1", "3", "x", ""):
+        status, _, problem = call(f"{urls['a/1']}/peer/v2/siblings?node={node}", **hello)
+        assert (status, problem["reason"]) == (422, "invalid")
+    status, _, problem = call(f"{urls['b']}/peer/v2/siblings?node=1", spillover_peer="from=b&to=b")
+    assert (status, problem["reason"]) == (404, "not_found")
+    port = free_ports(1)[0]
+    (tmp_path / "other.yaml").write_text(THREE % (urls["a/1"], urls["a/2"], port))
+    third = spillover(
+        "node", "--topology", "other.yaml", "--cluster", "a", "--node", "3", cwd=tmp_path
+    )
+    assert third.process.wait(30) == 2
+    expected = "--topology: cluster a: expected that of its other nodes, node "
+    assert third.stderr.splitlines()[-1].startswith(f"spillover: {expected}")
+    assert bed.end() == 0
+
+
+@contextmanager
+def load(nodes, until):
+    """Clients with keys, who must see no error; gives what waits until more of them have their
+    answers."""
+    ended, stop = [], threading.Event()
+
+    def ask(client):
+        with Spillover(nodes[client % 2 :] + nodes[: client % 2]) as spillover:
+            for count in itertools.count():
+                key = f"{client}-{count}"
+                ended.append(spillover.run({"key": key}, key=key).result["key"] == key)
+                if stop.is_set():
+                    return
+
+    def more():
+        before = len(ended)
+        until(lambda: len(ended) > before + 50, 30.0, "load")
+
+    with ThreadPoolExecutor(10) as pool:
+        clients = [pool.submit(ask, client) for client in range(10)]
+        try:
+            more()
+            yield more
+        finally:
+            stop.set()
+        for client in clients:
+            client.result()
+    assert all(ended)
+
+
+def shares_are_whole(urls):
+    try:
+        told = shares(urls)
+    except (OSError, LookupError):
+        return False
+    return all(members == [1, 2] for _, members in told)

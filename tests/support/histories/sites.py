@@ -1,0 +1,258 @@
+"""Random histories of the nodes of a site that die, are cut off, leave and come back: the real
+`Siblings`, over streams of messages that come late and break, before a backend that counts.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from itertools import count
+from random import Random
+from typing import Any
+
+from spillover.core.overflow.siblings import Demand, Siblings
+
+LATE_S_MAX = 0.002
+"""The longest way of a message."""
+
+CONNECT_S_MAX = 0.1
+WORK_S = 0.05
+"""How long each request runs: exactly, so that a lost node's are over in that time."""
+
+SETTLED_S = 4.0
+"""So long after the last fault all is as it should be: silence, absence, work and a retry."""
+
+
+class SiteNode:
+    """One node over its lives: its machine, and a queue of requests that all take WORK_S."""
+
+    def __init__(self, site: Site, number: int) -> None:
+        self.site, self.number = site, number
+        self.life = 0
+        self.machine: Siblings | None = None
+        self.running = 0
+        self.waiting: deque[float] = deque()
+        self.leaves = False
+
+    def start(self) -> None:
+        self.life += 1
+        site = self.site
+        self.machine = Siblings(self.number, site.nodes, site.servers, site.now_s)
+        self.running, self.leaves = 0, False
+        self.waiting.clear()
+        for other in site.others(self.number):
+            site.connect(other, self.number)
+            site.connect(self.number, other)
+        self.settle()
+
+    def arrive(self) -> None:
+        self.waiting.append(self.site.now_s)
+        self.settle()
+
+    def done(self, life: int) -> None:
+        self.site.at_backend -= 1
+        if self.machine is not None and life == self.life:
+            self.running -= 1
+            while self.waiting and self.running < self.machine.share:
+                if not self.machine.passes_over(self._age_s(), 0.01, self.site.now_s):
+                    self._begin()
+            self.settle()
+
+    def settle(self) -> None:
+        """Serve the queue, tell the machine of it, and send what that says."""
+        machine, now_s = self.machine, self.site.now_s
+        assert machine is not None
+        while self.waiting and self.running < machine.share:
+            self._begin()
+        waiting, age_s = len(self.waiting), self._age_s()
+        demand = Demand(waiting, 0, self.running, age_s, 0.0, True, self.leaves, WORK_S)
+        machine.demands(demand, now_s, gives_all=self.leaves)
+        machine.check()
+        for tell in machine.take():
+            self.site.send(self.number, tell.to, tell.message)
+        self.site.wake(self)
+
+    def _begin(self) -> None:
+        self.waiting.popleft()
+        self.running += 1
+        self.site.at_backend += 1
+        self.site.after(WORK_S, self.done, self.life)
+
+    def _age_s(self) -> float:
+        return self.site.now_s - self.waiting[0] if self.waiting else 0.0
+
+
+class Site:
+    """All nodes, the streams between them, and the time. `cuts` says whether anything has been cut
+    or stopped, so that nodes may have been taken for dead that were not."""
+
+    def __init__(self, nodes: int, servers: int, seed: int) -> None:
+        self.nodes, self.servers = nodes, servers
+        self.random = Random(seed)
+        self.now_s = 0.0
+        self.at_backend = 0
+        self._numbers = count()
+        self._due: list[tuple[float, int, Any, tuple[Any, ...]]] = []
+        self.streams: dict[tuple[int, int], list[float]] = {}
+        """The open streams, by who speaks and who listens: when the last message arrives."""
+        self.cut: set[frozenset[int]] = set()
+        self.was_cut = False
+        self.members = {number: SiteNode(self, number) for number in range(1, nodes + 1)}
+        for number in self.members:
+            self.after(self.random.uniform(0.0, 0.3), self.start, number)
+
+    def others(self, number: int) -> list[int]:
+        return [other for other in self.members if other != number]
+
+    @property
+    def alive(self) -> list[SiteNode]:
+        return [node for node in self.members.values() if node.machine is not None]
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def after(self, delay_s: float, call: Any, *told: Any) -> None:
+        heapq.heappush(self._due, (self.now_s + delay_s, next(self._numbers), call, told))
+
+    def run(self, for_s: float) -> None:
+        """Let time pass; after each event what must hold is looked at."""
+        until_s = self.now_s + for_s
+        while self._due and self._due[0][0] <= until_s:
+            due_s, _, call, told = heapq.heappop(self._due)
+            self.now_s = max(self.now_s, due_s)
+            call(*told)
+            self.check()
+        self.now_s = until_s
+
+    def wake(self, node: SiteNode) -> None:
+        machine, life = node.machine, node.life
+        assert machine is not None
+        due_s = machine.next_deadline()
+        if due_s < math.inf:
+            delay_s = max(0.0, due_s - self.now_s)
+            self.after(delay_s, self._woken, node, life, machine, due_s)
+
+    def _woken(self, node: SiteNode, life: int, machine: Siblings, due_s: float) -> None:
+        if node.machine is machine and life == node.life and machine.next_deadline() <= due_s:
+            machine.woke(max(self.now_s, due_s))
+            assert machine.next_deadline() > self.now_s, "it would be woken for ever"
+            node.settle()
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def connect(self, speaker: int, listener: int) -> None:
+        """The listener opens its stream after a while, and again whenever it breaks."""
+        self.after(self.random.uniform(0.0, CONNECT_S_MAX), self._connected, speaker, listener)
+
+    def _connected(self, speaker: int, listener: int) -> None:
+        ends = self.members[speaker], self.members[listener]
+        is_up = all(node.machine is not None for node in ends)
+        if is_up and frozenset((speaker, listener)) not in self.cut:
+            if (speaker, listener) not in self.streams:
+                self.streams[speaker, listener] = [self.now_s]
+        elif self.members[listener].machine is not None:
+            self.connect(speaker, listener)
+
+    def send(self, speaker: int, listener: int, message: Any) -> None:
+        stream = self.streams.get((speaker, listener))
+        if stream is None:
+            return
+        arrives_s = max(stream[0], self.now_s + self.random.uniform(0.0, LATE_S_MAX))
+        stream[0] = arrives_s
+        life = self.members[listener].life
+        self.after(arrives_s - self.now_s, self._arrives, speaker, listener, life, stream, message)
+
+    def _arrives(self, speaker: int, listener: int, life: int, stream: Any, message: Any) -> None:
+        node = self.members[listener]
+        if node.machine is None or node.life != life:
+            return
+        if frozenset((speaker, listener)) in self.cut:
+            return
+        if message is None:
+            if self.streams.get((speaker, listener)) is stream:
+                del self.streams[speaker, listener]
+            node.machine.lost(speaker, self.now_s)
+            self.connect(speaker, listener)
+        elif self.streams.get((speaker, listener)) is stream:
+            node.machine.heard(speaker, message, self.now_s)
+        node.settle()
+
+    # --- faults -------------------------------------------------------------------------------
+
+    def kill(self, number: int) -> None:
+        """Its system tells the others; what it ran goes on at the backend."""
+        node = self.members[number]
+        if node.machine is None:
+            return
+        for other in self.others(number):
+            self.streams.pop((other, number), None)
+            self.send(number, other, None)
+        node.machine = None
+
+    def start(self, number: int) -> None:
+        if self.members[number].machine is None:
+            self.members[number].start()
+
+    def leave(self, number: int) -> None:
+        """It drains: what comes now goes elsewhere."""
+        if (node := self.members[number]).machine is not None:
+            node.leaves = True
+            node.settle()
+
+    def arrive(self, number: int) -> None:
+        node = self.members[number]
+        if node.machine is not None and not node.leaves:
+            node.arrive()
+
+    def cut_off(self, one: int, other: int) -> None:
+        """Nothing comes through any more, and nobody is told."""
+        if one != other:
+            self.cut.add(frozenset((one, other)))
+            self.was_cut = True
+
+    def heal(self) -> None:
+        """Streams that were cut have broken by now, or break now."""
+        for pair in self.cut:
+            one, other = sorted(pair)
+            for speaker, listener in ((one, other), (other, one)):
+                self.streams.pop((speaker, listener), None)
+                node = self.members[listener]
+                if node.machine is not None:
+                    self.after(0.0, self._broke, speaker, listener, node.life)
+        self.cut.clear()
+
+    def _broke(self, speaker: int, listener: int, life: int) -> None:
+        node = self.members[listener]
+        if node.machine is not None and node.life == life:
+            node.machine.lost(speaker, self.now_s)
+            node.settle()
+            self.connect(speaker, listener)
+
+    # --- what must hold -----------------------------------------------------------------------
+
+    def check(self) -> None:
+        machines = [node.machine for node in self.alive if node.machine is not None]
+        if self.was_cut:
+            return
+        assert self.at_backend <= self.servers, "more run than there are servers"
+        shares = [machine.share for machine in machines]
+        assert sum(shares) <= self.servers, shares
+        views = {machine.view for machine in machines if machine.is_settled}
+        assert len(views) <= 1, "a name could have two owners that both believe it"
+
+    def check_settled(self) -> None:
+        """After SETTLED_S without a fault, where nothing is cut."""
+        machines = [node.machine for node in self.alive if node.machine is not None]
+        alive = frozenset(machine.number for machine in machines)
+        staying = {node.number for node in self.alive if not node.leaves}
+        owners = frozenset(staying or alive)
+        for machine in machines:
+            assert machine.is_settled, (machine.number, machine.view)
+            assert machine.members == alive == machine.up
+            assert machine.owners == owners
+        assert len({machine.view for machine in machines}) <= 1
+        if machines:
+            under_way = self.servers - sum(machine.share for machine in machines)
+            assert under_way >= 0
+            waiting = sum(len(node.waiting) for node in self.alive)
+            assert waiting == 0, "a request waits for ever"
