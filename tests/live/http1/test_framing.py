@@ -3,6 +3,7 @@ the same in whatever pieces they come, and no longer than they may be."""
 
 from __future__ import annotations
 
+import collections
 from itertools import combinations
 
 import pytest
@@ -249,3 +250,19 @@ def test_trailers_are_so_long_and_no_longer():
     assert refused_at([b"0\r\n", beyond, b"b", b"b"]) == 3, "nor are these"
     assert refused_at([b"0\r\n", *[b"A: b\r\n"] * FIELDS_MAX, b"\r\n"]) is None
     assert refused_at([b"0\r\n", *[b"A: b\r\n"] * FIELDS_MAX, b"A: b\r\n\r\n"]) == FIELDS_MAX + 1
+
+
+@pytest.mark.parametrize(
+    "trailers", [b"a: b\r\n\n", b"a: b\n\r\n", b"a: b\n\n", b"a: b\nc: d\r\n\r\n", b"\n"]
+)
+def test_trailers_of_a_request_end_where_others_on_the_way_see_their_end(trailers):
+    """Another end would be another reading: what follows would be a request to one alone."""
+    behind = b"GET /admin HTTP/1.1\r\nHost: x\r\n\r\n"
+    data = b"0\r\n" + trailers + behind
+    for size in (1, 1000):
+        body = Chunked()
+        with pytest.raises(Malformed):
+            collections.deque(
+                (body.feed(data[at : at + size]) for at in range(0, len(data), size)), maxlen=0
+            )
+        assert not body.done

@@ -15,7 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from spillover.live.overflow.frames import callee as callees
 from spillover.live.overflow.frames import caller as callers
 from spillover.live.overflow.frames.callee import Callee
-from spillover.live.overflow.frames.caller import Caller
+from spillover.live.overflow.frames.caller import WIDENED_MAX, Caller
 from spillover.live.overflow.frames.frame import (
     ANSWER,
     BEGIN,
@@ -27,6 +27,7 @@ from spillover.live.overflow.frames.frame import (
     FORWARD,
     FRAME,
     LEAVING,
+    LENGTH,
     LENGTHS,
     MESSAGE,
     MORE,
@@ -279,8 +280,41 @@ def test_requests_that_do_not_come_whole_are_found():
     callee.receive(data[len(data) // 2 :], 2.0)
     assert callee.begun_before(1.5) == [1]
     callee.refuse(1)
-    assert callee.begun == [2]
+    assert list(callee.begun) == [2]
     caller.out.due(1)
+
+
+def test_a_request_may_be_dropped_in_the_read_in_which_it_has_come():
+    """Its client leaves as the upload ends: nothing is known of it any more."""
+    caller, callee = met()
+    number = caller.call(FORWARD, (bytes(50_000),))
+    data = joined(caller.out.due(math.inf))
+    caller.drop(number)
+    kinds = [kind for kind, _, _ in callee.receive(data + joined(caller.out.due(math.inf)), 1.0)]
+    assert kinds == [FORWARD, DROP]
+    assert callee.begun_s(number) is None
+
+
+def test_few_bodies_at_a_time_are_asked_for_far_ahead():
+    """All that was asked for may come, and wait for readers who have stopped meanwhile."""
+    caller, callee = met()
+    for _ in range(100):
+        caller.call(PASS, (b"x",))
+    callee.receive(joined(caller.out.due(math.inf)), 0.0)
+    asked_bytes = Counter()
+    for number in range(1, 101):
+        callee.begin(number, b"head", lambda _: None)
+    for _ in range(12):
+        for number in range(1, 101):
+            callee.piece(number, bytes(WINDOW_BYTES // 2))
+        caller.receive(joined(callee.out.due(math.inf)))
+        asked = joined(caller.out.due(math.inf))
+        callee.receive(asked, 0.0)
+        for kind, number, told in FrameReader().read(asked):
+            assert kind == WINDOW
+            asked_bytes[number] += LENGTH.unpack(told)[0]
+    wide = [n for n, size_bytes in asked_bytes.items() if size_bytes > 8 * WINDOW_BYTES]
+    assert 0 < len(wide) <= WIDENED_MAX
 
 
 # --- stories ----------------------------------------------------------------------------------

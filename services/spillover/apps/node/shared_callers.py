@@ -21,6 +21,7 @@ from spillover.live.http1.keepalive import keep_alive
 from spillover.live.overflow import passed_wire, wire
 from spillover.live.overflow.foreign_requests import Asker
 from spillover.live.overflow.frames.callee import Callee
+from spillover.live.overflow.frames.caller import STREAMS_MAX
 from spillover.live.overflow.frames.frame import (
     ANSWER,
     CANCEL,
@@ -47,7 +48,8 @@ UNREAD_S: Final = 60.0
 """The longest time that a neighbor may read nothing of what was written."""
 
 UNREAD_MAX_BYTES: Final = 1_048_576
-"""From a neighbor that does not read, nothing more is read while more than this waits for it."""
+"""A neighbor that does not read has its requests refused while more than this waits for it. What it
+sends is read all the same: a system gives a connection up whose other end takes nothing."""
 
 NOT_TAKEN: Final = -1
 """The ref of a request that is about to be taken."""
@@ -90,6 +92,10 @@ class SharedCaller(SharedConnection):
         """The function to call when it has ended."""
         self._refs: dict[int, int] = {}
         """The requests that are under way, by their numbers."""
+        self._unread_refusals = 0
+        """How many requests were refused since the neighbor has not read."""
+        self._has_ended = False
+        """Whether nothing more is sent."""
         self._moving_bytes = 0
         """How much of what is here counts as moving."""
         self._timer: asyncio.TimerHandle | None = None
@@ -117,6 +123,11 @@ class SharedCaller(SharedConnection):
             return
         if len(self._callee) or self.out.unsent_bytes:
             self._loop.call_later(LAST_WORDS_S, self._end_if_done)
+        elif self.transport.can_write_eof() and not self._has_ended:
+            # Closed now, it would be reset by what comes meanwhile, and the last answers with it.
+            self._has_ended = True
+            self.transport.write_eof()
+            self._loop.call_later(LAST_WORDS_S, self._end_if_done)
         else:
             self.transport.close()
 
@@ -127,10 +138,8 @@ class SharedCaller(SharedConnection):
         events = callee.receive(data, received_s)
         self.frames_received += len(events)
         for kind, number, told in events:
-            if kind == FORWARD:
-                self._forward(number, told, received_s)
-            elif kind == PASS:
-                self._pass(number, told, received_s)
+            if kind in (FORWARD, PASS):
+                self._take(kind, number, told, received_s)
             elif kind == CANCEL:
                 if (ref := self._refs.get(number)) is not None:
                     self._shell.feed(CancelAsked(ref))
@@ -141,20 +150,35 @@ class SharedCaller(SharedConnection):
             self.write_soon()
         if callee.reader.fault is not None:
             self._end_for(callee.reader.fault)
-        elif callee.held_bytes or self._moving_bytes or out.is_blocked:
+        elif callee.begun or self._moving_bytes or out.is_blocked:
             self._count()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self._loop.call_later(UNREAD_S, self.transport.abort)
+        self._await_reader()
         self._count()
 
     def resume_writing(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
         super().resume_writing()
+        self._unread_refusals = 0
         if not self.transport.is_reading():
             self.transport.resume_reading()
+        self._count()
+
+    def _await_reader(self) -> None:
+        unread_bytes = self.transport.get_write_buffer_size()
+        self._unread = self._loop.call_later(UNREAD_S, self._look_at_reader, unread_bytes)
+
+    def _look_at_reader(self, unread_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() < unread_bytes:  # it is read, slowly
+            self._await_reader()
+        else:
+            self.transport.abort()
+
+    def wait_unread(self) -> None:
+        """Count it."""
         self._count()
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -171,61 +195,65 @@ class SharedCaller(SharedConnection):
 
     # --- requests -----------------------------------------------------------------------------
 
-    def _forward(self, number: int, body: bytes, received_s: float) -> None:
-        """Take a request, or refuse it."""
-        shell, read_s = self._shell, received_s
-        if len(body) > CHUNK_BYTES:
-            received_s = self._callee.begun_s(number)
-        peers = shell.neighborhood.peers
+    def _take(self, kind: int, number: int, body: bytes, read_s: float) -> None:
+        """Take a request, or refuse it. A bug is the end of that request, not of all."""
+        begun_s = self._callee.begun_s(number) if len(body) > CHUNK_BYTES else read_s
+        if begun_s is None:
+            return  # it was dropped in the same read
+        take = self._forward if kind == FORWARD else self._pass
         try:
-            _, request, remaining_s, load, pulled = wire.decode_forward(body)
-            peer = peers.settle(self, None, None)
-            self._check(request, peer)
+            if self.out.is_blocked and self.out.unsent_bytes > UNREAD_MAX_BYTES:
+                self._refuse_unread(number)
+            else:
+                take(number, body, (begun_s, read_s))
         except wire.MalformedMessage as error:
             self._complain(REQUEST, str(error))
             self._callee.refuse(number, wire.encode_refused("invalid"))
         except TurnedAway:
             self._callee.refuse(number, wire.encode_refused("not_a_neighbor"))
+            self.shutdown()  # on another connection it says anew who it is
         except Problem as problem:
             self._callee.refuse(number, wire.encode_refused(problem.reason))
-        else:
-            times = received_s, read_s
-            settled = partial(self._settled, number, times)
-            asker = Asker(settled, partial(self.break_off, number))
-            self._refs[number] = NOT_TAKEN
-            deadline_s = received_s + remaining_s
-            take = shell.requests.foreign.take
-            ref = take(request, deadline_s, peer.neighbor, asker, load, pulled)
-            if number in self._refs:  # else it is settled already
-                self._refs[number] = ref
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception(Message("internal error", path=SHARED))
+            self.break_off(number)
 
-    def _pass(self, number: int, body: bytes, received_s: float) -> None:
-        """Take a request that passes through, or refuse it."""
-        shell, read_s = self._shell, received_s
-        if len(body) > CHUNK_BYTES:
-            received_s = self._callee.begun_s(number)
-        try:
-            forwarded = passed_wire.decode_pass(body)
-            peer = shell.neighborhood.peers.settle(self, None, None)
-            self._check(forwarded.request, peer, passes=True)
-        except wire.MalformedMessage as error:
-            self._complain(REQUEST, str(error))
-            self._callee.refuse(number, wire.encode_refused("invalid"))
-        except TurnedAway:
-            self._callee.refuse(number, wire.encode_refused("not_a_neighbor"))
-        except Problem as problem:
-            self._callee.refuse(number, wire.encode_refused(problem.reason))
-        else:
-            times = received_s, read_s
-            settled = partial(self._settled, number, times)
-            asker = Asker(settled, partial(self.break_off, number))
-            self._refs[number] = NOT_TAKEN
-            outlet = _Outlet(self, self._callee, number, *times)
-            deadline_s = received_s + forwarded.remaining_s
-            take = shell.requests.foreign.take_passed
-            ref = take(forwarded, deadline_s, peer.neighbor, asker, outlet)
-            if number in self._refs:
-                self._refs[number] = ref
+    def _refuse_unread(self, number: int) -> None:
+        """Refuse one more request of a neighbor that does not read. It has STREAMS_MAX at most
+        before it reads; who sends more is not read any more."""
+        self._unread_refusals += 1
+        if self._unread_refusals > STREAMS_MAX and self.transport.is_reading():
+            self.transport.pause_reading()
+        self._callee.refuse(number, wire.encode_refused("queue_full"))
+
+    def _forward(self, number: int, body: bytes, times: tuple[float, float]) -> None:
+        shell = self._shell
+        _, request, remaining_s, load, pulled = wire.decode_forward(body)
+        peer = shell.neighborhood.peers.settle(self, None, None)
+        self._check(request, peer)
+        settled = partial(self._settled, number, times)
+        asker = Asker(settled, partial(self.break_off, number))
+        self._refs[number] = NOT_TAKEN
+        deadline_s = times[0] + remaining_s
+        take = shell.requests.foreign.take
+        ref = take(request, deadline_s, peer.neighbor, asker, load, pulled)
+        if number in self._refs:  # else it is settled already
+            self._refs[number] = ref
+
+    def _pass(self, number: int, body: bytes, times: tuple[float, float]) -> None:
+        shell = self._shell
+        forwarded = passed_wire.decode_pass(body)
+        peer = shell.neighborhood.peers.settle(self, None, None)
+        self._check(forwarded.request, peer, passes=True)
+        settled = partial(self._settled, number, times)
+        asker = Asker(settled, partial(self.break_off, number))
+        self._refs[number] = NOT_TAKEN
+        outlet = _Outlet(self, self._callee, number, *times)
+        deadline_s = times[0] + forwarded.remaining_s
+        take = shell.requests.foreign.take_passed
+        ref = take(forwarded, deadline_s, peer.neighbor, asker, outlet)
+        if number in self._refs:
+            self._refs[number] = ref
 
     def has_ended(self, number: int) -> None:
         """The end of an answer that passes through leaves."""
@@ -272,13 +300,11 @@ class SharedCaller(SharedConnection):
         unread_bytes = out.unsent_bytes if out.is_blocked else 0
         moving.add(callee.held_bytes + unread_bytes - self._moving_bytes)
         self._moving_bytes = callee.held_bytes + unread_bytes
-        if unread_bytes > UNREAD_MAX_BYTES and self.transport.is_reading():
-            self.transport.pause_reading()
         if callee.held_bytes and moving.is_too_much:
             wanted_bytes = callee.held_bytes
-            self._refuse(callee.begun, "queue_full")
+            self._refuse(list(callee.begun), "queue_full")
             self._shell.feed(BytesMoving(moving.bytes, wanted=wanted_bytes))
-        elif callee.held_bytes and self._timer is None:
+        elif callee.begun and self._timer is None:
             self._timer = self._loop.call_later(READ_S, self._look)
 
     def _look(self) -> None:
@@ -287,7 +313,7 @@ class SharedCaller(SharedConnection):
         self._refuse(
             self._callee.begun_before(self._shell.timers.clock() - READ_S), "body_too_slow"
         )
-        if self._callee.held_bytes:
+        if self._callee.begun:
             self._timer = self._loop.call_later(READ_S / 4, self._look)
 
     def _refuse(self, numbers: list[int], reason: str) -> None:

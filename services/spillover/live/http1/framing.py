@@ -35,6 +35,7 @@ _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)(?!\Z)")
 _BARE_CR = re.compile(rb"\r(?!\n)(?!\Z)")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _END = re.compile(rb"\n\r?\n")
+_STRICT_END = re.compile(rb"(?<=\r)\n\r\n")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 _CHUNK_OF_ANSWER = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 
@@ -312,7 +313,7 @@ class Chunked:
         limit_bytes = CHUNK_LINE_MAX_BYTES if self._at == _SIZE else 1
         if self._at == _TRAILERS and data[start : start + 1] not in (b"\r", b"\n", b""):
             limit_bytes = HEAD_LIMIT_BYTES
-            found = _END.search(data, max(start, looked))
+            found = (_END if self._of_answer else _STRICT_END).search(data, max(start, looked))
             if found is not None:
                 return data[start : found.start() + 1], found.end()
         else:

@@ -74,7 +74,6 @@ class PassedLink(PeerLink):
             return
         try:
             if kind == BEGIN:
-                way.command.request.work = None  # it was needed only to be handed over again
                 coming.on_piece = coming.begin(told)
             elif kind == WHOLE:
                 sent_s = 0.0 if way.asked is None else way.asked.sent_s
@@ -163,7 +162,6 @@ class _Coming:
         """Returns what takes the frames of the answer, if any follow (`OutgoingRequest`)."""
         if status != 200 or headers.get(b"content-type") != STREAM:
             return None
-        self._way.command.request.work = None  # it was needed only to be handed over again
         return FrameReader(self).feed
 
     # --- what frames tell ---------------------------------------------------------------------

@@ -19,10 +19,12 @@ from spillover.live.http1.acknowledged import told_of
 from spillover.live.http1.client import HttpClient, Response
 from spillover.live.http1.connection import Connection
 from spillover.live.http1.outgoing import SwitchingRequest
+from spillover.live.http1.securing import Retired
 from spillover.live.overflow.frames.caller import STREAMS_MAX, Caller
 from spillover.live.overflow.frames.frame import BEGIN, BROKEN, MORE, REFUSED
 from spillover.live.overflow.protocol import SHARED, UPGRADE
 from spillover.live.overflow.shared_connection import CALLER, SharedConnection, SharedCounts
+from spillover.model.errors import OutcomeUnknown
 
 OPENED_WITHIN_S: Final = 5.0
 """The time for the answer that a connection is shared from now on."""
@@ -36,6 +38,10 @@ NOT_SHARED: Final = 0
 TURNED_AWAY: Final = frozenset({403, 408, 429, 503})
 """Answers by which a node that shares connections shares none now: what was to go there surely
 does not run. All others are those of something that does not know how."""
+
+UNANSWERED_MAX: Final = 3
+"""So many times in a row it is asked for without an answer until something on the way counts as not
+letting it through."""
 
 OnTold: TypeAlias = Callable[[int, bytes], None]
 """Is called with a kind of frame and what it tells."""
@@ -167,7 +173,9 @@ class _CallingConnection(SharedConnection):
         for kind, numbers in ((REFUSED, undelivered), (BROKEN, lost)):
             for number in numbers:
                 if number in calls:
-                    calls[number].tell(kind)
+                    calls.pop(number).tell(kind)
+        for call in calls.values():  # a bug has kept what came of them from being told
+            call.tell(BROKEN)
 
 
 class SharedCalls:
@@ -188,6 +196,8 @@ class SharedCalls:
         self._opening: SwitchingRequest | None = None
         self._waiting: deque[SharedCall] = deque()
         self._is_closed = False
+        self._unanswered = 0
+        """So many times in a row nothing has answered to a connection being asked for."""
 
     def open(self) -> None:
         """Open a connection, unless there is one or will be."""
@@ -229,6 +239,7 @@ class SharedCalls:
     def _switched(self, exchange: SwitchingRequest, opened: Connection, data: bytes) -> None:
         """A connection is shared from now on."""
         self._opening = None
+        self._unanswered = 0
         self._line = line = _CallingConnection(opened, exchange)
         exchange.on_retire = line.retire
         exchange.on_end = partial(self._ended, line)
@@ -237,6 +248,12 @@ class SharedCalls:
         line.take_over()
         if data:
             line.data_received(data)
+        if isinstance(opened.pool, Retired):  # certificates have changed since it was asked for
+            self._line = None
+            line.retire()
+            if self._waiting:
+                self.open()
+            return
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             if call.on_told is None:
@@ -263,7 +280,11 @@ class SharedCalls:
     def _came_to(self, came_to: Response | BaseException) -> None:
         """No connection is shared: there was another answer, or none."""
         self._opening = None
-        is_refused = not isinstance(came_to, Response) or came_to.status in TURNED_AWAY
+        self._unanswered += isinstance(came_to, OutcomeUnknown)
+        if isinstance(came_to, Response):
+            is_refused = came_to.status in TURNED_AWAY
+        else:
+            is_refused = self._unanswered < UNANSWERED_MAX
         self.is_shared = is_refused
         self._tell_waiting(REFUSED if is_refused else NOT_SHARED)
 

@@ -75,10 +75,15 @@ class SharedConnection(asyncio.Protocol):
         take_over(transport, SharedReads(self) if is_encrypted else self)
 
     def write_soon(self) -> None:
-        """Write what is due at the end of this turn."""
-        if not self._is_due:
+        """Write what is due at the end of this turn, or once the other end keeps up."""
+        if self.out.is_blocked:
+            self.wait_unread()
+        elif not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._write)
+
+    def wait_unread(self) -> None:
+        """Do nothing: what waits for the other end is bounded by what was asked for."""
 
     def pause_writing(self) -> None:
         """Leave all where it is: the other end does not keep up."""

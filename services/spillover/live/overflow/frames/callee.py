@@ -37,9 +37,9 @@ class Callee:
     its kind."""
 
     __slots__ = (
-        "_begun",
         "_last",
         "_streams",
+        "begun",
         "held_bytes",
         "is_leaving",
         "limits_bytes",
@@ -52,8 +52,8 @@ class Callee:
         self.reader = FrameReader()
         """Its `fault` is what the other end has sent that it may not."""
         self._streams: dict[int, Stream] = {}
-        self._begun: dict[int, Stream] = {}
-        """Those of them of which the rest is still to come."""
+        self.begun: dict[int, Stream] = {}
+        """The requests of which the rest is still to come."""
         self.held_bytes = 0
         """How much of these has come."""
         self._last = 0
@@ -87,18 +87,15 @@ class Callee:
                 break
         return events
 
-    def begun_s(self, number: int) -> float:
-        """Returns when a request that is under way began to come, if it came in several frames."""
-        return self._streams[number].since_s
+    def begun_s(self, number: int) -> float | None:
+        """Returns when a request began to come, if it came in several frames; None if it has ended:
+        it may be dropped in the read in which it has come."""
+        stream = self._streams.get(number)
+        return None if stream is None else stream.since_s
 
     def begun_before(self, since_s: float) -> list[int]:
         """Returns the requests that began to come before then and have not come whole."""
-        return [n for n, stream in self._begun.items() if stream.since_s < since_s]
-
-    @property
-    def begun(self) -> list[int]:
-        """Returns the requests that have not come whole."""
-        return list(self._begun)
+        return [n for n, stream in self.begun.items() if stream.since_s < since_s]
 
     def answer(self, number: int, kind: int, parts: tuple[Buffer, ...]) -> None:
         """Answer with ANSWER or WHOLE. This, `refuse`, `break_off` and `end` end a request; where
@@ -158,7 +155,7 @@ class Callee:
 
     def _pop(self, number: int) -> Stream | None:
         stream = self._streams.pop(number, None)
-        if stream is not None and self._begun.pop(number, None) is not None:
+        if stream is not None and self.begun.pop(number, None) is not None:
             self.held_bytes -= sum(map(len, stream.told))
         return stream
 
@@ -193,24 +190,24 @@ class Callee:
         if message is not None:
             events.append((kind, number, message))
         else:
-            self._begun[number] = stream
+            self.begun[number] = stream
             self.held_bytes += len(told) - LENGTH.size
 
     def _more(self, stream: Stream, told: bytes, events: list[Frame]) -> None:
         message = stream.go_on(told)
         self.held_bytes += len(told)
         if message is not None:
-            del self._begun[stream.number]
+            del self.begun[stream.number]
             self.held_bytes -= len(message)
             events.append((stream.kind, stream.number, message))
 
     def _cancel(self, stream: Stream, told: bytes, events: list[Frame]) -> None:
-        if stream.number in self._begun:
+        if stream.number in self.begun:
             raise BadFrame(f"expected the rest of request {stream.number}, got its cancel")
         events.append((CANCEL, stream.number, told))
 
     def _drop(self, stream: Stream, told: bytes, events: list[Frame]) -> None:
-        if stream.number not in self._begun:
+        if stream.number not in self.begun:
             events.append((DROP, stream.number, told))
         self._pop(stream.number)
         self.out.forget(stream)

@@ -44,10 +44,15 @@ WINDOW_MAX_BYTES: Final = 1_048_576
 so that whoever does not read has not more than WINDOW_BYTES before him."""
 
 
+WIDENED_MAX: Final = 32
+"""So many bodies at a time have a window wider than WINDOW_BYTES. Why: all that was asked for may
+come, and wait here for readers who have stopped meanwhile."""
+
+
 class Caller:
     """The caller's end of one connection. A message is an answer of at most `limit_bytes`."""
 
-    __slots__ = ("_last", "_limit_bytes", "_streams", "is_leaving", "out", "reader")
+    __slots__ = ("_last", "_limit_bytes", "_streams", "_widened", "is_leaving", "out", "reader")
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -56,6 +61,8 @@ class Caller:
         self._streams: dict[int, Stream] = {}
         self._last = 0
         """The number of the last request."""
+        self._widened: set[int] = set()
+        """The requests whose bodies have a wider window than at first."""
         self.is_leaving = False
         """Whether the other end takes no more requests."""
         self.out = Outgoing()
@@ -101,6 +108,7 @@ class Caller:
         """Forget a request: nobody waits for its answer. Does nothing where it has ended."""
         stream = self._streams.pop(number, None)
         if stream is not None:
+            self._widened.discard(number)
             self.out.forget(stream)
             self.out.frame(DROP, number)
 
@@ -202,7 +210,10 @@ class Caller:
             raise BadFrame(f"expected no more of {stream.number} than was asked for")
         events.append((MORE, stream.number, data))
         if not stream.paused and 2 * stream.allowed_bytes <= stream.wide_bytes:
-            stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
+            widened = self._widened
+            if stream.number in widened or len(widened) < WIDENED_MAX:
+                widened.add(stream.number)
+                stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
             self._ask(stream)
 
     def _ask(self, stream: Stream) -> None:
@@ -213,6 +224,7 @@ class Caller:
 
     def _end(self, stream: Stream, event: Frame, events: list[Frame]) -> None:
         del self._streams[stream.number]
+        self._widened.discard(stream.number)
         if stream.waiting_bytes:  # it was answered before all of it had come
             self.out.forget(stream)
         events.append(event)
