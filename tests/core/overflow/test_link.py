@@ -17,9 +17,14 @@ refs = st.integers(1, 6)
 class LinkUnderTest(RuleBasedStateMachine):
     """A few forwards, each of them once; what is known of each is kept in plain sets."""
 
+    nodes = 1
+    """The neighbor's nodes, which are called in turn."""
+
     def __init__(self):
         super().__init__()
-        self.machine = link.LinkMachine(NEIGHBOR, Random(1))
+        self.machine = link.LinkMachine(NEIGHBOR, Random(1), self.nodes)
+        self.called, self.at = 0, {}
+        """The node that is called, and those for which forwards have left."""
         self.next_ref = 0
         self.away, self.left, self.cancels = [], set(), {}
         self.pauses = []
@@ -43,12 +48,15 @@ class LinkUnderTest(RuleBasedStateMachine):
         self.away.append(self.next_ref)
         if has_left:
             self.left.add(self.next_ref)
+            self.at[self.next_ref] = self.called
 
     @rule(ref=refs)
     def leave(self, ref):
+        """Also again, perhaps for another node: a connection that was to open takes nothing."""
         self.machine.left(ref)
         if ref in self.away:
             self.left.add(ref)
+            self.at[ref] = self.called
 
     @rule(ref=refs)
     def answer(self, ref):
@@ -123,27 +131,33 @@ class LinkUnderTest(RuleBasedStateMachine):
             self.tell(link.StreamHeard(), [])
         self.has_heard = speaks
 
-    @rule()
-    def a_stream_ends(self):
-        """One that spoke only makes the neighbor unknown; after one that did not, what the neighbor
-        holds is lost and what has not left is refused."""
-        *commands, last = self.machine.handle(link.StreamEnded())
+    @rule(is_there=st.booleans())
+    def a_stream_ends(self, is_there):
+        """One that spoke only makes the neighbor unknown; after one that did not, the next node is
+        called, and unless the last one is there, what it holds is lost and what has not left is
+        refused."""
+        *commands, last = self.machine.handle(link.StreamEnded(is_there))
         assert isinstance(last, link.Reconnect)
         assert 0.0 <= last.pause_s <= 1.0
         if self.has_heard:
             assert commands == [link.Tell(ev.LinkDown(NEIGHBOR))]
             return
-        self.give_up(commands)
+        if self.nodes > 1:
+            assert commands.pop(0) == link.CallNext()
+        held = self.at.get
+        there = [one for one in self.away if held(one, self.called) == self.called]
+        self.give_up(commands, [] if is_there else there)
+        self.called = (self.called + 1) % self.nodes
 
     @rule()
     def the_neighbor_is_none_any_more(self):
         """As after a stream that did not speak, but nobody asks for another one."""
-        self.give_up(self.machine.handle(link.Disconnected()))
+        self.give_up(self.machine.handle(link.Disconnected()), list(self.away))
 
-    def give_up(self, commands):
-        """All is let go of, then it ends in the order in which it was handed over."""
-        expected = [link.LetGo(ref) for ref in self.away]
-        for ref in list(self.away):
+    def give_up(self, commands, refs):
+        """They are let go of, then they end in the order in which they were handed over."""
+        expected = [link.LetGo(ref) for ref in refs]
+        for ref in refs:
             how = link.LOST if ref in self.left else link.REFUSED
             event = (ev.ForwardLost if ref in self.left else ev.ForwardRefused)(ref)
             expected.append(link.Ended(ref, how, event))
@@ -159,6 +173,15 @@ class LinkUnderTest(RuleBasedStateMachine):
 
 
 TestLink = LinkUnderTest.TestCase
+
+
+class LinkToSeveralNodes(LinkUnderTest):
+    """The same to a neighbor of two nodes."""
+
+    nodes = 2
+
+
+TestLinkToSeveralNodes = LinkToSeveralNodes.TestCase
 
 
 def test_pauses_before_a_stream_grow_until_one_has_spoken():

@@ -42,7 +42,7 @@ REPORT = LoadReport(1, 1, 1.0, 1.0, 0, 1, accepting=True, hears=("a",))
 class End:
     """The end of a link where a is; `events` has what its machine would hear."""
 
-    def __init__(self, url, delay_s=0.0, away_max=10):
+    def __init__(self, url, delay_s=0.0, away_max=10, more_urls=()):
         self.timers = Timers(asyncio.get_running_loop())
         self.events, self.became, self.higher = [], [], []
         self.configured = Configured(Stamp(4, "b", 7))
@@ -53,6 +53,7 @@ class End:
             neighbor=0,
             cluster="b",
             url=url,
+            more_urls=more_urls,
             emulated_link=self.emulated_link,
             away_max=away_max,
             agreement=self.agreement,
@@ -246,5 +247,40 @@ def test_a_neighbor_that_is_none_any_more_gives_back_what_is_away_there():
             end.link.disconnect()
             assert sorted(event.ref for event in end.events) == [1, 2]
             assert end.link._ways == {}
+
+    asyncio.run(main())
+
+
+def test_a_node_that_is_silent_or_refuses_has_the_next_one_of_its_cluster_called():
+    """What is away stays where it is, and is cancelled there as that node understands it, until
+    nothing comes from that one."""
+    speaks, old = stream(encode_report(REPORT), ends=False), SPOKEN[1]
+    found, reports = answer(200, {"found": True}), f"GET {old.reports}"
+
+    async def main():
+        async with scripted(speaks) as other:
+            first = answer(400), speaks, b"", answer(400), speaks, answer(503), found
+            async with linked(*first, more_urls=[other.url]) as end:
+                node = end.neighbor
+                await until(lambda: end.of(ev.ReportReceived))
+                end.forward(1)
+                await until(lambda: node.bodies[-1])
+                node.hang_up(reports)  # the same one is called again, and speaks
+                await until(lambda: len(end.of(ev.ReportReceived)) == 2)
+                assert (end.link.url, other.seen, end.became) == (node.url, [], [])
+                node.hang_up(reports)
+                await until(lambda: len(end.of(ev.ReportReceived)) == 3)
+                assert (end.link.url, end.link._calls) == (other.url, SPOKEN[0])
+                end.link.ask_cancel(1)
+                await until(lambda: node.seen[-1][0] == f"POST {old.cancel}")
+                node.answers(speaks)
+                other.answers(RESET)
+                other.hang_up("GET")
+                await until(lambda: len(end.of(ev.ReportReceived)) == 4)
+                assert (end.link.url, end.became) == (node.url, [])
+                node.answers(RESET)
+                node.hang_up("GET")
+                await until(lambda: end.became)
+                assert end.became == ["lost"]
 
     asyncio.run(main())

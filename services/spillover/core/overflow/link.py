@@ -14,7 +14,9 @@ it: it is sent a few times, and what became of the forward is told by the forwar
 
 The neighbor's reports come on a stream. One on which nothing comes for `silence_s` is broken off
 and opened anew; one on which nothing comes at all means that what the neighbor holds is given up.
-So is what is away to a neighbor that is none any more.
+So is what is away to a neighbor that is none any more. Of a neighbor of several nodes one is
+called, and the next one once a stream from it has not spoken at all: what is given up is what that
+node holds.
 
 What happens to every forward is told by calls: `hand_over`, `left`, `answered`. For the rest shells
 give events in and obey commands in their order. What a connection, a delay or a message is
@@ -115,11 +117,12 @@ class StreamHeard:
 
 @dataclass(slots=True)
 class StreamEnded:
-    """The stream was ended, broke, fell silent or could not be opened. `not_believed`: what is at
-    the neighbor's address is there, and one of the two does not believe the other's certificate.
-    That tells nothing of what the neighbor holds: connections from before carry their answers."""
+    """The stream was ended, broke, fell silent or could not be opened. `is_there`: what is at the
+    neighbor's address is there, and one of the two does not believe the other's certificate, or it
+    wants another node of its cluster to be called. That tells nothing of what the neighbor holds:
+    connections from before carry their answers."""
 
-    not_believed: bool = False
+    is_there: bool = False
 
 
 @dataclass(slots=True)
@@ -170,6 +173,11 @@ class Tell:
 
 
 @dataclass(slots=True)
+class CallNext:
+    """Call the next node of the neighbor from now on. What has left stays where it is."""
+
+
+@dataclass(slots=True)
 class Reconnect:
     """Open the stream anew after this pause."""
 
@@ -177,10 +185,16 @@ class Reconnect:
 
 
 class LinkMachine:
-    """The link to the neighbor with this handle. `random` draws the pauses of the stream."""
+    """The link to the neighbor with this handle, which has so many nodes. `random` draws the pauses
+    of the stream."""
 
-    def __init__(self, neighbor: int, random: Random) -> None:
+    def __init__(self, neighbor: int, random: Random, nodes: int = 1) -> None:
         self.neighbor = neighbor
+        self._nodes = nodes
+        self._called = 0
+        """The node that is called, counted from 0."""
+        self._behind: dict[int, int] = {}
+        """The nodes of forwards that left before another one was called."""
         self._random = random
         self._away: dict[int, int] = {}
         """How often the cancel of each forward was sent, or NOT_LEFT."""
@@ -198,7 +212,7 @@ class LinkMachine:
             StreamBegun: self._stream_begun,
             StreamHeard: self._stream_heard,
             StreamEnded: self._stream_ended,
-            Disconnected: lambda _: self._give_all_up(),
+            Disconnected: lambda _: self._give_up(list(self._away)),
         }
 
     def __len__(self) -> int:
@@ -239,9 +253,11 @@ class LinkMachine:
         self._away[ref] = 0 if has_left else NOT_LEFT
 
     def left(self, ref: int) -> None:
-        """Notes that the forward is out of our hands."""
+        """Notes that the forward is out of our hands, on its way to the node that is called."""
         if self._away.get(ref) == NOT_LEFT:
             self._away[ref] = 0
+        if self._behind:
+            self._behind.pop(ref, None)
 
     def answered(self, ref: int) -> bool:
         """Ends the forward, since its answer is there. Returns whether it was still away."""
@@ -263,13 +279,12 @@ class LinkMachine:
             self._out.append(LetGo(event.ref))
             self._out.append(Ended(event.ref, RECALLED))
 
-    def _give_all_up(self) -> None:
-        """Ends all that is away: the neighbor is frozen, cut off, or gone without a word. What it
-        holds is lost; what has not left surely is not there, and never leaves: all is let go of
-        before any end is told, since whoever hears of one may do what was due."""
-        away, self._away = self._away, {}
-        self._out += map(LetGo, away)
-        for ref, cancels in away.items():
+    def _give_up(self, refs: list[int]) -> None:
+        """Ends these: the neighbor is frozen, cut off, or gone without a word. What it holds is
+        lost; what has not left surely is not there, and never leaves: all is let go of before any
+        end is told, since whoever hears of one may do what was due."""
+        self._out += map(LetGo, refs)
+        for ref, cancels in [(ref, self._away.pop(ref)) for ref in refs]:
             if cancels == NOT_LEFT:
                 self._out.append(Ended(ref, REFUSED, ev.ForwardRefused(ref)))
             else:
@@ -309,12 +324,27 @@ class LinkMachine:
         self.has_heard = True
 
     def _stream_ended(self, event: StreamEnded) -> None:
-        """A stream that never spoke tells that the neighbor is silent."""
+        """A stream that never spoke tells that the neighbor is silent, or the node of it that is
+        called."""
         if self.has_heard:
             self._attempt = 0
             self._out.append(Tell(ev.LinkDown(self.neighbor)))
-        elif not event.not_believed:
-            self._give_all_up()
+        else:
+            called, behind = self._called, self._behind
+            here = [ref for ref in self._away if behind.get(ref, called) == called]
+            if self._nodes > 1:  # before any end is told, as whoever hears of one may hand it over
+                self._call_next()
+            if not event.is_there:
+                self._give_up(here)
         draw = self._random.random()
         self._out.append(Reconnect(backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)))
         self._attempt += 1
+
+    def _call_next(self) -> None:
+        self._behind = {
+            ref: self._behind.get(ref, self._called)
+            for ref, cancels in self._away.items()
+            if cancels != NOT_LEFT
+        }
+        self._called = (self._called + 1) % self._nodes
+        self._out.append(CallNext())

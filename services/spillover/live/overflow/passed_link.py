@@ -57,7 +57,7 @@ class PassedLink(PeerLink):
         if self._calls.version >= 3 and self.shared.is_shared:
             way.asked = self.shared.call(PASS_FRAME, body, partial(self._passed, way, coming))
             return
-        way.client = self._client
+        way.client, way.calls = self._client, self._calls
         way.asked = way.client.send(
             "POST",
             PASS,

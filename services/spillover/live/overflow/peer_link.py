@@ -71,6 +71,9 @@ COMPLAIN_AGAIN_S = 60.0
 NOT_A_NEIGHBOR = 403
 """Whoever is at the neighbor's address does not take this node for its neighbor."""
 
+NOT_READY = 503
+"""Whoever is at the neighbor's address is to be listened to by nobody, as it drains or ends."""
+
 _QUERY = re.compile(r"\?\S*(?=: )")
 """The query of a question for reports, which is left out of the log's words on its end."""
 
@@ -87,6 +90,8 @@ class ForwardWay:
     decided_s: float
     client: HttpClient
     """What it leaves by: it is cancelled there."""
+    calls: Calls
+    """Those of the node that it leaves for."""
     left_s: float
     """When it was given to a connection, or began to wait for one to open."""
     parcel: Parcel | None = None
@@ -132,7 +137,7 @@ class PeerLink:
         self._emulated_link = emulated_link
         self._agreement = agreement
         self._timers = timers
-        self._machine = LinkMachine(neighbor, random)
+        self._machine = LinkMachine(neighbor, random, len(self._urls))
         self._feed = feed
         self._on_forward = on_forward
         self._on_refused = on_refused
@@ -166,6 +171,7 @@ class PeerLink:
             link.SendCancel: self._send_cancel,
             link.CancelLater: self._cancel_later,
             link.Tell: lambda command: self._feed(command.event),
+            link.CallNext: self._call_next,
             link.Reconnect: self._reconnect,
         }
         self._obey = Driver[Any, Any](self._machine, timers, interpreters, on_failure).feed
@@ -214,7 +220,7 @@ class PeerLink:
 
     def forward(self, command: ev.Forward) -> None:
         ref, now_s = command.ref, time.monotonic()
-        way = self._ways[ref] = ForwardWay(command, now_s, self._client, now_s)
+        way = self._ways[ref] = ForwardWay(command, now_s, self._client, self._calls, now_s)
         emulated_link = self._emulated_link
         self._machine.hand_over(ref, has_left=emulated_link.is_clear)
         if emulated_link.is_clear:
@@ -282,10 +288,8 @@ class PeerLink:
             way.asked = self.shared.call(FORWARD, body, partial(self._told, way))
             return
         came_back = partial(self._came_back, way)
-        way.client = self._client
-        way.asked = way.client.send(
-            "POST", self._calls.forward, came_back, body=body, timeout_s=None
-        )
+        way.client, way.calls = self._client, self._calls
+        way.asked = way.client.send("POST", way.calls.forward, came_back, body=body, timeout_s=None)
 
     def _told(self, way: ForwardWay, kind: int, told: bytes) -> None:
         """Something has come back on a shared connection, or nothing will."""
@@ -302,6 +306,7 @@ class PeerLink:
         elif kind == REFUSED_FRAME:
             self._obey(link.Refused(ref, *wire.decode_refused(told)))
         elif kind == NOT_SHARED:
+            self._machine.left(ref)  # only now, and perhaps to another node
             self._post(way)
         else:
             self._obey(link.Broken(ref))
@@ -360,10 +365,10 @@ class PeerLink:
             self._cancels_waiting.append(ref)
         elif self._machine.awaits(ref):
             self._cancels_asked += 1
-            name = self._ways[ref].command.request.id
-            body = wire.encode_cancel(name, wire.UNSAID)
-            told = self._ways[ref].client.request(
-                "POST", self._calls.cancel, body=body, timeout_s=CANCEL_TIMEOUT_S
+            way = self._ways[ref]
+            body = wire.encode_cancel(way.command.request.id, wire.UNSAID)
+            told = way.client.request(
+                "POST", way.calls.cancel, body=body, timeout_s=CANCEL_TIMEOUT_S
             )
             told.add_done_callback(partial(self._cancel_told, ref))
 
@@ -380,7 +385,7 @@ class PeerLink:
         """Read the neighbor's reports for ever, connecting again whenever the stream ends."""
         told = ""
         while True:
-            not_believed = self._is_distrusted = False
+            is_there = self._is_distrusted = False
             self._last_line = b""
             self._complained.clear()
             self._obey(link.StreamBegun())
@@ -391,34 +396,32 @@ class PeerLink:
                 reason = str(refused)
                 if refused.status == NOT_A_NEIGHBOR:
                     self._agreement.turned_away(refused.headers)
-                    not_believed = self._clients.is_secure  # it has proved to be the neighbor
+                    is_there = self._clients.is_secure  # it has proved to be the neighbor
                 elif refused.status == WRONG_VERSION:
                     self._agreement.refused_version(refused.headers)
+                elif refused.status == NOT_READY:
+                    is_there = len(self._urls) > 1
             except PeerError as error:
                 reason = str(error)
                 if not self._machine.has_heard:
                     self._agreement.unanswered()
-                not_believed = isinstance(error, NotBelieved)
+                is_there = isinstance(error, NotBelieved)
             except Exception:  # noqa: BLE001 - a bug, for which no neighbor is to end the node
                 reason = "it could not be read, by a bug"
                 _log.exception(Message("bug: a neighbor's reports", neighbor=self.cluster))
                 self._on_refused(RAISED)
-                not_believed = True
-            self._obey(link.StreamEnded(not_believed))
+                is_there = True
+            self._obey(link.StreamEnded(is_there))
             reason = _QUERY.sub("", reason)
             if self._machine.has_heard or reason != told:
                 told = reason
                 _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
-            self._turn_to_next()
             await asyncio.sleep(self._pause_s)
 
-    def _turn_to_next(self) -> None:
-        """Call the next node of the neighbor from now on. What is away at the one before comes back
-        or breaks off by itself."""
-        if len(self._urls) > 1:
-            self._urls.rotate(-1)
-            self._client = self._clients_of[self.url]
-            self.shared = self._shared_of[self.url]
+    def _call_next(self, _: link.CallNext) -> None:
+        self._urls.rotate(-1)
+        self._client = self._clients_of[self.url]
+        self.shared = self._shared_of[self.url]
 
     async def _read_reports(self, silence_s: float) -> None:
         """In the newest version that the neighbor speaks too: each time the own one first, since it
