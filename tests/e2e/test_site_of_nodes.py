@@ -200,6 +200,43 @@ def test_nodes_are_restarted_under_load_one_after_the_other(site, backend, until
     assert bed.end() == 0
 
 
+def test_a_node_that_drains_does_not_speak_for_its_cluster(site, backend, until):
+    """Its neighbor listens to the other node, and is answered what it has at this one. Only where
+    all drain, it is told so."""
+    bed, urls = site()
+    nodes = [urls["a/1"], urls["a/2"]]
+    until(lambda: shares(urls) == [(2, [1, 2]), (2, [1, 2])], what="two nodes that share")
+    with ThreadPoolExecutor(1) as pool, Spillover([urls["b"]]) as spillover:
+        for node in nodes:
+            until(lambda: a_at(urls["b"])["accept_probability"], what="a cluster that accepts")
+            handed = a_at(urls["b"])["forwards"]
+            asked = pool.submit(lambda: list(spillover.map(list(range(40)), at_most=12)))
+            until(lambda: a_at(urls["b"])["forwards"] > handed, what="work at a")  # noqa: B023
+            call(f"{node}/admin/drain", "POST")
+            until(lambda: call(f"{node}/state")[2]["drained"], what="a drained node")  # noqa: B023
+            until(lambda: a_at(urls["b"])["accept_probability"], what="the other node")
+            assert [answer.result for answer in asked.result(30)] == list(range(40))
+            assert a_at(urls["b"])["came_back"].get("lost", 0) == 0
+            call(f"{node}/admin/resume", "POST")
+        for node in nodes:
+            call(f"{node}/admin/drain", "POST")
+        until(lambda: told_to_drain(a_at(urls["b"])), what="a cluster that drains")
+        for node in nodes:
+            call(f"{node}/admin/resume", "POST")
+        until(lambda: a_at(urls["b"])["accept_probability"], what="a cluster that is back")
+    assert bed.end() == 0
+
+
+def a_at(url):
+    """What the only neighbor of a knows of it."""
+    (neighbor,) = call(f"{url}/state")[2]["neighbors"]
+    return neighbor
+
+
+def told_to_drain(neighbor):
+    return neighbor["alive"] and not neighbor["accept_probability"]
+
+
 def test_nodes_of_a_site_prove_who_they_are(site, until):
     """With certificates the same holds, and whoever is no sibling is told so."""
     bed, urls = site("--tls")

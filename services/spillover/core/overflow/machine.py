@@ -188,6 +188,12 @@ class NodeMachine(NodeFacts):
             ev.Restored: self._restored,
         }
 
+    @property
+    def leaves_to_siblings(self) -> bool:
+        """Returns whether neighbors are to listen to another node of the site: this one drains, and
+        another one does not. What this one says would be taken for the cluster's word."""
+        return self._site is not None and self.draining and self._site.others_stay
+
     def next_deadline(self) -> float:
         return min(
             self.register.next_s,

@@ -65,6 +65,13 @@ class SiteServers(FifoServers):
         return not self.down and self.siblings.idle > self.waiting
 
     @property
+    def others_stay(self) -> bool:
+        """Returns whether a sibling that this node hears, and that hears it, does not drain."""
+        loads = [one.load for one in self.siblings.known.values() if one.load is not None]
+        number = self.siblings.number
+        return any(number in load.hears and not load.leaves for load in loads)
+
+    @property
     def departure_s(self) -> float:
         return self.service_s / max(1, self.working)
 

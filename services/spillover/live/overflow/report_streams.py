@@ -133,8 +133,13 @@ class ReportStreams:
             self._emulated_links[neighbor].send(put, _drop, waits=False)
 
     def close(self) -> None:
-        """End all streams. Comes first when a node stops: an open one holds up the server."""
+        """End all streams, for good. Comes first when a node stops: an open one holds up the
+        server."""
         self._closed = True
+        self.end_all()
+
+    def end_all(self) -> None:
+        """End all streams: neighbors are to listen to another node."""
         for streams in self._streams.values():
             for stream in streams:
                 stream.end()

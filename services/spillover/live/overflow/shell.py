@@ -235,6 +235,8 @@ class NodeShell:
 
     def _publish(self, command: ev.Publish) -> None:
         self.neighborhood.streams.tell(command.report)
+        if self.machine.leaves_to_siblings:
+            self.neighborhood.streams.end_all()
         self.leaving.look()
         self.room.on_report(self.now_s)
         for log in self._logs:
