@@ -198,9 +198,11 @@ class SiblingHeard(Event):
 
 @dataclass(slots=True)
 class SiblingLost(Event):
-    """The stream of another node of the site has ended: most likely it is dead."""
+    """The stream of another node of the site has ended, or could not be opened."""
 
     sibling: int
+    is_dead: bool = False
+    """True where nothing listens at its address: it runs no more."""
 
 
 @dataclass(slots=True)

@@ -859,7 +859,7 @@ class NodeMachine(NodeFacts):
 
     def _sibling_lost(self, event: ev.SiblingLost, now_s: float) -> None:
         if self._site is not None:
-            self._site.siblings.lost(event.sibling, now_s)
+            self._site.siblings.lost(event.sibling, now_s, is_dead=event.is_dead)
 
     def _woke_at_site(self, event: ev.TimerFired, now_s: float) -> None:
         assert self._site is not None
