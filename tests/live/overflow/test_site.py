@@ -45,17 +45,39 @@ async def site_of_two(feed: Callable[[Any], None], other: str) -> AsyncIterator[
         await site.close()
 
 
+def taken_by(lines: list[bytes]) -> Callable[[bytes], bool]:
+    """Returns a reader that keeps up."""
+
+    def put(line: bytes) -> bool:
+        lines.append(line)
+        return True
+
+    return put
+
+
+def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
+    async def main():
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            heard = []
+            streams = site.open(2, lambda _: False), site.open(2, taken_by(heard))
+            site.interpreters[ev.TellSibling](ev.TellSibling(2, GIVE))
+            assert [stream.ended for stream in streams] == [True, False]
+            assert heard == [sibling_wire.encode(GIVE)]
+
+    asyncio.run(main())
+
+
 def test_a_stream_of_whoever_says_that_he_is_the_sibling_does_not_end_the_other_one():
     async def main():
         async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
             tell = site.interpreters[ev.TellSibling]
             heard = [[] for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
-            assert site.open(3, heard[0].append) is None
-            streams = [site.open(2, lines.append) for lines in heard[:-1]]
+            assert site.open(3, taken_by(heard[0])) is None
+            streams = [site.open(2, taken_by(lines)) for lines in heard[:-1]]
             tell(ev.TellSibling(2, GIVE))
             line = sibling_wire.encode(GIVE)
             assert heard[:-1] == [[line]] * STREAMS_PER_NEIGHBOR_MAX
-            streams.append(site.open(2, heard[-1].append))
+            streams.append(site.open(2, taken_by(heard[-1])))
             assert [stream.ended for stream in streams].index(False) == 1, "the oldest makes room"
             site.drop(2, streams[1])
             tell(ev.TellSibling(2, GIVE))

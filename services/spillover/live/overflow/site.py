@@ -99,7 +99,7 @@ class Site:
 
     # --- what siblings tell each other --------------------------------------------------------
 
-    def open(self, number: int, put: Callable[[bytes], None]) -> ReportStream | None:
+    def open(self, number: int, put: Callable[[bytes], bool]) -> ReportStream | None:
         """Opens a stream on which a sibling hears this node, and returns it; None for a number that
         no sibling has. If the sibling has too many, the oldest ends."""
         streams = self._streams.get(number)
@@ -118,9 +118,11 @@ class Site:
             streams.remove(stream)
 
     def _tell(self, command: ev.TellSibling) -> None:
+        """One that a line is lost on ends: it may have given servers, which are counted anew
+        then."""
         for stream in self._streams[command.sibling]:
-            if not stream.ended:
-                stream.put(sibling_wire.encode(command.message))
+            if not (stream.ended or stream.put(sibling_wire.encode(command.message))):
+                stream.end()
 
     async def _listen(self, number: int) -> None:
         """Hear a sibling for ever, opening its stream again whenever that ends."""
