@@ -8,8 +8,15 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from spillover.core.overflow.sibling_messages import Give, Installed, Prepare, SiblingLoad
+from spillover.core.overflow.sibling_messages import (
+    Frozen,
+    Give,
+    Installed,
+    Prepare,
+    SiblingLoad,
+)
 from spillover.core.overflow.siblings import (
     ABSENT_S,
     NO_DEMAND,
@@ -17,6 +24,7 @@ from spillover.core.overflow.siblings import (
     SILENCE_S,
     Siblings,
 )
+from spillover.model.ranges import WHOLE_MAX
 from spillover.policy.overflow.siblings import spread, trimmed
 from support.histories.sites import SETTLED_S, Site
 
@@ -178,6 +186,22 @@ def test_a_node_that_does_not_come_back_is_waited_for_no_longer() -> None:
     assert other.share == 2
     other.woke(1.0 + RECONNECT_S)
     assert (other.share, other.members) == (4, {2})
+
+
+def test_shares_that_cannot_be_cost_the_site_nothing_but_servers() -> None:
+    """A sibling that tells such has a bug: the others neither hang nor have more than a site."""
+    one, other = two_nodes(4)
+    other.heard(1, Give(other.view, WHOLE_MAX), 1.0)
+    assert other.share == 2 * 4
+    one.demands(NO_DEMAND._replace(leaves=True), 1.0)
+    (prepare,) = [tell for tell in one.take() if isinstance(tell.message, Prepare)]
+    view = prepare.message.view
+    one.heard(2, Frozen(view, WHOLE_MAX, is_fresh=False, busy_for_s=0.0), 1.0)
+    (installed,) = [tell.message for tell in one.take() if isinstance(tell.message, Installed)]
+    assert (one.share, installed.share) == (2, 2)
+    other.heard(1, Prepare(view), 1.0)
+    other.heard(1, replace(installed, share=WHOLE_MAX), 1.0)
+    assert other.share == 2 * 4
 
 
 def test_shares_are_trimmed_when_those_cut_off_hear_each_other_again() -> None:

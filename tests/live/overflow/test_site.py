@@ -17,6 +17,7 @@ from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
 from spillover.live.overflow.site import Site
 from spillover.live.overflow.wire import Caller
+from spillover.model.errors import PeerError
 from spillover.model.topology import Cluster, ClusterNode, Topology
 from support.ports import free_port
 from support.scripted_server import answer, scripted
@@ -84,6 +85,20 @@ def test_a_stream_of_whoever_says_that_he_is_the_sibling_does_not_end_the_other_
             assert [len(lines) for lines in heard] == [1, 1, 2, 2, 1]
 
     asyncio.run(main())
+
+
+def test_the_stream_of_a_sibling_breaks_off_once_what_it_told_was_dropped():
+    async def main():
+        async with site_of_two(heard.append, "http://127.0.0.1:2") as site:
+            line = sibling_wire.encode(GIVE)
+            site._hear(2, line)
+            site.interpreters[ev.DistrustSibling](ev.DistrustSibling(2, OverflowError("a bug")))
+            with pytest.raises(PeerError, match="by a bug"):
+                site._hear(2, line)
+
+    heard = []
+    asyncio.run(main())
+    assert heard == [ev.SiblingHeard(2, GIVE)]
 
 
 @pytest.mark.parametrize("listens", [True, False])

@@ -535,6 +535,14 @@ class Distrust(Command):
 
 
 @dataclass(slots=True)
+class DistrustSibling(Command):
+    """The same of another node of the site, which is lost until it is heard anew."""
+
+    sibling: int
+    error: Exception
+
+
+@dataclass(slots=True)
 class Disconnect(Command):
     """A neighbor has left: give up what is away there (`link.Disconnected`), and end the streams of
     reports."""

@@ -230,7 +230,7 @@ class Siblings:
             case Installed() if message.view == self._promised and not self._answers:
                 self._install(message, now_s)
             case Give() if self.is_settled and message.view == self.view:
-                self.share += message.servers
+                self.share = min(self.share + message.servers, self._share_max)
                 if one.load is not None:
                     idle = max(0, one.load.idle - message.servers)
                     one.load = replace(one.load, idle=idle)
@@ -303,6 +303,13 @@ class Siblings:
         """Returns what is to be told, in order; to be called once for each."""
         tells, self._tells = self._tells, []
         return tells
+
+    @property
+    def _share_max(self) -> int:
+        """The largest share that is believed, whatever a sibling tells: those of nodes that were
+        cut off from each other may be more than `servers`, and siblings may go by another
+        number."""
+        return self.servers * self.nodes
 
     # --- servers ------------------------------------------------------------------------------
 
@@ -462,7 +469,7 @@ class Siblings:
         waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
         self._spare_from_s = now_s + max(waits, default=0.0)
         owners = tuple(sorted(_owners({one: self._answers[one].leaves for one in members})))
-        shares = trimmed([answer.share for answer in answers], self.servers)
+        shares = trimmed([min(one.share, self.servers) for one in answers], self.servers)
         spare = self.servers - sum(shares)
         if now_s >= self._spare_from_s:
             shares, spare = spread(shares, spare), 0
@@ -479,7 +486,8 @@ class Siblings:
         self.view, self.members = message.view, frozenset(message.members)
         self.owners = frozenset(message.owners)
         self._unmet = self.members - self.known.keys() - {self.number}
-        self.share, self._spare, self._is_fresh = message.share + self._early, 0, False
+        share = min(message.share + self._early, self._share_max)
+        self.share, self._spare, self._is_fresh = share, 0, False
         self._early = 0
         self.viewed_s, self._retry_s = now_s, math.inf
         for one in self.known.values():

@@ -75,12 +75,14 @@ class Site:
         self._streams: dict[int, list[ReportStream]] = {number: [] for number in self._clients}
         """The streams on which siblings hear this node, by their numbers: each says all. A sibling
         reads one, but whoever says that he is a sibling must not end its stream at once."""
+        self._distrusted: set[int] = set()
+        """Those whose messages made the machine raise: their streams are to break off."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def interpreters(self) -> Mapping[type[ev.Command], Callable[[Any], None]]:
-        """Returns what carries out the command about siblings."""
-        return {ev.TellSibling: self._tell}
+        """Returns what carries out the commands about siblings."""
+        return {ev.TellSibling: self._tell, ev.DistrustSibling: self._distrust}
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Listen to all siblings, in this group of tasks."""
@@ -124,12 +126,19 @@ class Site:
             if not (stream.ended or stream.put(sibling_wire.encode(command.message))):
                 stream.end()
 
+    def _distrust(self, command: ev.DistrustSibling) -> None:
+        """What it told was within its ranges, so that this is a bug."""
+        said = Message("bug: dropped what a sibling told", node=command.sibling)
+        _log.error(said, exc_info=command.error)
+        self._distrusted.add(command.sibling)
+
     async def _listen(self, number: int) -> None:
         """Hear a sibling for ever, opening its stream again whenever that ends."""
         told = ""
         path = f"{SIBLINGS}?node={self.number}&servers={self._cluster.server_count}"
         while True:
             reason, is_dead = "the stream was ended", False
+            self._distrusted.discard(number)
             try:
                 hear = partial(self._hear, number)
                 await self._clients[number].stream_lines(
@@ -162,6 +171,8 @@ class Site:
             _log.warning(Message("sibling has other servers", node=number, own=own, other=servers))
 
     def _hear(self, number: int, line: bytes) -> None:
+        if number in self._distrusted:
+            raise PeerError("what it told was dropped, by a bug")
         message = sibling_wire.decode(line)
         if message is not None:
             self._feed(ev.SiblingHeard(number, message))
