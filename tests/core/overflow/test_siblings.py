@@ -258,6 +258,14 @@ def test_servers_are_not_given_to_a_node_that_does_not_hear_it() -> None:
     assert (one.share, other.share) == (3, 3)
 
 
+def test_what_a_sibling_has_counts_only_while_servers_go_to_and_fro() -> None:
+    one, _ = two_nodes(6)
+    one.heard(2, SiblingLoad((1,), one.view, 3, 2, 4, 0.5, 0.0), 1.0)
+    assert (one.waiting, one.foreign, one.idle) == (3, 2, 4)
+    one.heard(2, SiblingLoad((), one.view, 3, 2, 4, 0.5, 0.0), 1.0)
+    assert (one.waiting, one.foreign, one.idle) == (0, 0, 0), "it does not hear this node"
+
+
 def test_shares_are_counted_anew_after_a_stream_has_broken() -> None:
     """What was given on it may have been lost, although both nodes are well."""
     one, other = two_nodes(6)

@@ -20,7 +20,7 @@ Not here: requests, and how messages travel.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -182,23 +182,29 @@ class Siblings:
 
     @property
     def waiting(self) -> int:
-        """Returns how many requests wait at the others."""
-        return sum(one.unserved for one in self.known.values())
+        """Returns how many requests wait at the others that it shares servers with."""
+        return sum(one.unserved for _, one in self._sharing())
 
     @property
     def foreign(self) -> int:
         """Returns how many of those neighbors have sent."""
-        return sum(one.load.foreign for one in self.known.values() if one.load is not None)
+        return sum(load.foreign for load, _ in self._sharing())
 
     @property
     def idle(self) -> int:
-        """Returns how many servers are idle at the others."""
-        return sum(one.load.idle for one in self.known.values() if one.load is not None)
+        """Returns how many servers are idle at those."""
+        return sum(load.idle for load, _ in self._sharing())
 
     @property
     def load(self) -> float:
         """Returns the work that clients of the others bring."""
         return sum(one.load.load for one in self.known.values() if one.load is not None)
+
+    def _sharing(self) -> Iterator[tuple[SiblingLoad, Sibling]]:
+        """Yields the siblings that can be given servers, and give some."""
+        for sibling, one in self.known.items():
+            if one.load is not None and self._may_give(sibling, one):
+                yield one.load, one
 
     def next_deadline(self) -> float:
         silent_s = min([one.heard_s + SILENCE_S for one in self.known.values()], default=math.inf)
