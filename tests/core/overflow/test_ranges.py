@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import neighbor as neighbor_module
+from spillover.core.overflow import siblings as siblings_module
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
+from spillover.core.overflow.sibling_messages import NO_VIEW, Prepare, SiblingLoad
 from spillover.live.overflow.report_lines import decode_line, encode_report
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.ranges import AHEAD_MAX, AMOUNT_MAX, DURATION_MS_MAX, WHOLE_MAX
@@ -54,8 +56,8 @@ told = st.lists(
 
 
 def machine_of(policy, **more):
-    names = {"cluster": "a", "servers": 1, "queue_limit": 3, "policy": policy}
-    return NodeMachine(NodeSettings(**names, **more), [("b", 0.0), ("c", 60.0)], Random(5), 0.0)
+    names = {"cluster": "a", "servers": 1, "queue_limit": 3, "policy": policy, **more}
+    return NodeMachine(NodeSettings(**names), [("b", 0.0), ("c", 60.0)], Random(5), 0.0)
 
 
 def as_event(kind, number, report):
@@ -116,6 +118,23 @@ def test_a_bug_in_what_is_made_of_a_neighbor_costs_that_neighbor(monkeypatch, ki
         assert [one.ref for one in commands if isinstance(one, ev.Accepted)] == [2]
     node.handle(ev.ReportReceived(0, replace(report, sequence=3)), 0.2)
     assert node.neighbors.known == [True, True]
+
+
+def test_a_bug_in_what_is_made_of_a_sibling_costs_that_sibling(monkeypatch):
+    node = machine_of("adaptive", nodes=2, node=1, servers=4)
+    load = ev.SiblingHeard(2, SiblingLoad((1,), NO_VIEW, 0, 0, 0, 0.0, 0.0))
+    node.handle(load, 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(siblings_module.Siblings, "_prepare", raise_it)
+        told = ev.SiblingHeard(2, Prepare((9, 2)))
+        with pytest.raises(OverflowError):
+            node.handle(told, 0.1)
+        node.spares_node = True
+        commands = node.handle(told, 0.1)
+    assert [one.sibling for one in commands if isinstance(one, ev.DistrustSibling)] == [2]
+    assert node.servers.siblings.up == {1}
+    node.handle(load, 0.2)
+    assert node.servers.siblings.up == {1, 2}
 
 
 def test_a_bug_in_an_own_event_ends_the_node(monkeypatch):

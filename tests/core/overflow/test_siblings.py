@@ -8,9 +8,23 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from spillover.core.overflow.sibling_messages import Give, Installed, Prepare, SiblingLoad
-from spillover.core.overflow.siblings import ABSENT_S, NO_DEMAND, SILENCE_S, Siblings
+from spillover.core.overflow.sibling_messages import (
+    Frozen,
+    Give,
+    Installed,
+    Prepare,
+    SiblingLoad,
+)
+from spillover.core.overflow.siblings import (
+    ABSENT_S,
+    NO_DEMAND,
+    RECONNECT_S,
+    SILENCE_S,
+    Siblings,
+)
+from spillover.model.ranges import WHOLE_MAX
 from spillover.policy.overflow.siblings import spread, trimmed
 from support.histories.sites import SETTLED_S, Site
 
@@ -20,27 +34,34 @@ MANY = int(os.environ.get("SPILLOVER_SITE_HISTORIES", "0"))
 """Play so many histories more, of the seeds from 0 on."""
 
 
+def happens(site: Site, random: Random, *, cuts: bool) -> None:
+    """One fault happens, or requests come."""
+    fault = random.random()
+    number, other = random.randint(1, site.nodes), random.randint(1, site.nodes)
+    if fault < 0.08:
+        site.kill(number)
+    elif fault < 0.2:
+        site.start(number)
+    elif fault < 0.25:
+        site.leave(number)
+    elif fault < 0.3 and cuts:
+        site.cut_off(number, other)
+    elif fault < 0.35:
+        site.heal()
+    elif fault < 0.45:
+        site.break_off(number, other)
+    else:
+        for _ in range(random.randint(1, 10)):
+            site.arrive(random.choice((number, other)))
+
+
 def play(seed: int, *, cuts: bool) -> Site:
     """Plays one history, which ends well."""
     random = Random(seed)
     nodes = random.randint(2, 4)
     site = Site(nodes, random.randint(nodes, 8), seed)
     for _ in range(random.randint(5, 40)):
-        fault = random.random()
-        number, other = random.randint(1, nodes), random.randint(1, nodes)
-        if fault < 0.08:
-            site.kill(number)
-        elif fault < 0.2:
-            site.start(number)
-        elif fault < 0.25:
-            site.leave(number)
-        elif fault < 0.3 and cuts:
-            site.cut_off(number, other)
-        elif fault < 0.35:
-            site.heal()
-        else:
-            for _ in range(random.randint(1, 10)):
-                site.arrive(random.choice((number, other)))
+        happens(site, random, cuts=cuts)
         site.run(random.choice((0.0, 0.001, 0.01, 0.1, 1.0, 2.0)) * random.random())
     site.heal()
     site.run(SETTLED_S)
@@ -130,13 +151,57 @@ def test_a_server_that_becomes_free_goes_to_what_has_waited_longer() -> None:
 def test_what_a_lost_node_was_running_is_waited_for_before_its_servers_are_used() -> None:
     one, other = two_nodes(6)
     other.demands(NO_DEMAND._replace(work_s=3.0), 1.0)
-    other.lost(1, 2.0)
+    other.lost(1, 2.0, is_dead=True)
     assert (other.members, other.share) == ({2}, 3)
     other.woke(4.9)
     assert other.share == 3
     other.woke(5.0)
     assert other.share == 6
     assert one.share == 3, "it may be cut off only, and goes on"
+
+
+def test_a_node_whose_stream_has_ended_keeps_its_share_if_it_comes_back_soon() -> None:
+    """Only one stream of the two broke: the node at its other end has not lost anybody."""
+    one, other = two_nodes(4)
+    other.demands(NO_DEMAND._replace(work_s=0.02), 1.0)
+    pass_on(one, other, now_s=1.0)
+    other.lost(1, 1.0)
+    pass_on(one, other, now_s=1.0)
+    assert other.next_deadline() <= 1.0 + RECONNECT_S
+    other.woke(1.1)
+    assert (one.share, other.share, other.members) == (2, 2, {1, 2})
+    one.demands(NO_DEMAND._replace(busy=1), 1.1)
+    pass_on(one, other, now_s=1.1)
+    assert (one.share, other.share) == (2, 2)
+    assert one.view == other.view == (2, 1)
+    other.woke(1.0 + RECONNECT_S)
+    assert other.share == 2
+
+
+def test_a_node_that_does_not_come_back_is_waited_for_no_longer() -> None:
+    _, other = two_nodes(4)
+    other.demands(NO_DEMAND._replace(work_s=0.02), 1.0)
+    other.lost(1, 1.0)
+    other.woke(1.0 + RECONNECT_S - 0.01)
+    assert other.share == 2
+    other.woke(1.0 + RECONNECT_S)
+    assert (other.share, other.members) == (4, {2})
+
+
+def test_shares_that_cannot_be_cost_the_site_nothing_but_servers() -> None:
+    """A sibling that tells such has a bug: the others neither hang nor have more than a site."""
+    one, other = two_nodes(4)
+    other.heard(1, Give(other.view, WHOLE_MAX), 1.0)
+    assert other.share == 2 * 4
+    one.demands(NO_DEMAND._replace(leaves=True), 1.0)
+    (prepare,) = [tell for tell in one.take() if isinstance(tell.message, Prepare)]
+    view = prepare.message.view
+    one.heard(2, Frozen(view, WHOLE_MAX, is_fresh=False, busy_for_s=0.0), 1.0)
+    (installed,) = [tell.message for tell in one.take() if isinstance(tell.message, Installed)]
+    assert (one.share, installed.share) == (2, 2)
+    other.heard(1, Prepare(view), 1.0)
+    other.heard(1, replace(installed, share=WHOLE_MAX), 1.0)
+    assert other.share == 2 * 4
 
 
 def test_shares_are_trimmed_when_those_cut_off_hear_each_other_again() -> None:
@@ -191,6 +256,14 @@ def test_servers_are_not_given_to_a_node_that_does_not_hear_it() -> None:
     one.demands(NO_DEMAND, 1.0)
     assert not one.passes_over(0.0, 0.01, 1.0)
     assert (one.share, other.share) == (3, 3)
+
+
+def test_what_a_sibling_has_counts_only_while_servers_go_to_and_fro() -> None:
+    one, _ = two_nodes(6)
+    one.heard(2, SiblingLoad((1,), one.view, 3, 2, 4, 0.5, 0.0), 1.0)
+    assert (one.waiting, one.foreign, one.idle) == (3, 2, 4)
+    one.heard(2, SiblingLoad((), one.view, 3, 2, 4, 0.5, 0.0), 1.0)
+    assert (one.waiting, one.foreign, one.idle) == (0, 0, 0), "it does not hear this node"
 
 
 def test_shares_are_counted_anew_after_a_stream_has_broken() -> None:

@@ -22,12 +22,13 @@ WHOLE = st.integers(0, 2**53)
 AMOUNTS = st.floats(0.0, 1e9)
 VIEWS = st.tuples(WHOLE, st.integers(1, 16))
 NODES = st.lists(st.integers(1, 16), max_size=16).map(tuple)
+OWNERS = st.lists(st.integers(1, 16), min_size=1, max_size=16).map(tuple)
 
 MESSAGES = st.one_of(
     st.builds(SiblingLoad, NODES, VIEWS, WHOLE, WHOLE, WHOLE, AMOUNTS, AMOUNTS, st.booleans()),
     st.builds(Prepare, VIEWS),
     st.builds(Frozen, VIEWS, WHOLE, st.booleans(), AMOUNTS, st.booleans()),
-    st.builds(Installed, VIEWS, NODES, NODES, WHOLE),
+    st.builds(Installed, VIEWS, NODES, OWNERS, WHOLE),
     st.builds(Give, VIEWS, WHOLE),
 )
 
@@ -55,6 +56,7 @@ def load(**other):
         b"", b"{", b"[]", b'{"give":1}', b'{"give":{"view":[1,1]}}', give(-1), give(1.5),
         give(2**53 + 1), give(1, [1, 17]), give(1, [-1, 1]), give(1, [1]), load(hears=[0]),
         load(age_s=-1.0), load(load=float("inf")), load(waiting=-1), load(view=[1, 1, 1]),
+        b'{"installed":{"view":[1,1],"members":[1],"owners":[],"share":1}}',
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(line):

@@ -150,7 +150,10 @@ class Site:
         if is_up and frozenset((speaker, listener)) not in self.cut:
             if (speaker, listener) not in self.streams:
                 self.streams[speaker, listener] = [self.now_s]
-        elif self.members[listener].machine is not None:
+        elif (machine := self.members[listener].machine) is not None:
+            if self.members[speaker].machine is None:
+                machine.lost(speaker, self.now_s, is_dead=True)
+                self.members[listener].settle()
             self.connect(speaker, listener)
 
     def send(self, speaker: int, listener: int, message: Any) -> None:
@@ -209,6 +212,11 @@ class Site:
         if one != other:
             self.cut.add(frozenset((one, other)))
             self.was_cut = True
+
+    def break_off(self, speaker: int, listener: int) -> None:
+        """One stream breaks with what is on its way there, and nobody is dead."""
+        if self.streams.pop((speaker, listener), None) is not None:
+            self._broke(speaker, listener, self.members[listener].life)
 
     def heal(self) -> None:
         """Streams that were cut have broken by now, or break now."""

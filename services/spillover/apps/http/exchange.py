@@ -323,12 +323,15 @@ class Exchange:
             self.news.set()
         line.answered(keep_alive=self.keep_alive and not close)
 
-    def write_piece(self, piece: bytes) -> None:
+    def write_piece(self, piece: bytes) -> bool:
         """One more piece of an answer that was begun through ASGI without a length. It is left out
-        while the other side does not read, and before the answer has begun."""
+        while the other side does not read, and before the answer has begun. Returns whether it was
+        written."""
         line = self.connection
-        if self.response_started and not (line.write_paused or line.transport.is_closing()):
-            line.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if not self.response_started or line.write_paused or line.transport.is_closing():
+            return False
+        line.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        return True
 
     def break_off(self) -> None:
         """Close the connection without an answer, or in the midst of one."""

@@ -198,9 +198,11 @@ class SiblingHeard(Event):
 
 @dataclass(slots=True)
 class SiblingLost(Event):
-    """The stream of another node of the site has ended: most likely it is dead."""
+    """The stream of another node of the site has ended, or could not be opened."""
 
     sibling: int
+    is_dead: bool = False
+    """True where nothing listens at its address: it runs no more."""
 
 
 @dataclass(slots=True)
@@ -529,6 +531,14 @@ class Distrust(Command):
     until it reports anew: break its stream off. Only a machine that `spares_node` commands this."""
 
     neighbor: int
+    error: Exception
+
+
+@dataclass(slots=True)
+class DistrustSibling(Command):
+    """The same of another node of the site, which is lost until it is heard anew."""
+
+    sibling: int
     error: Exception
 
 

@@ -860,12 +860,21 @@ class NodeMachine(NodeFacts):
     # --- other nodes of the site --------------------------------------------------------------
 
     def _sibling_heard(self, event: ev.SiblingHeard, now_s: float) -> None:
-        if self._site is not None:
-            self._site.siblings.heard(event.sibling, event.message, now_s)
+        if (site := self._site) is None:
+            return
+        try:
+            site.siblings.heard(event.sibling, event.message, now_s)
+        except Exception as error:
+            if not self.spares_node:
+                raise
+            site.siblings.lost(event.sibling, now_s)
+            self._out.append(ev.DistrustSibling(event.sibling, error))
+            self._share_servers(site, now_s)
+            self.check()
 
     def _sibling_lost(self, event: ev.SiblingLost, now_s: float) -> None:
         if self._site is not None:
-            self._site.siblings.lost(event.sibling, now_s)
+            self._site.siblings.lost(event.sibling, now_s, is_dead=event.is_dead)
 
     def _woke_at_site(self, event: ev.TimerFired, now_s: float) -> None:
         assert self._site is not None

@@ -65,7 +65,7 @@ class Installed(msgspec.Struct, frozen=True):
 
     view: View
     members: tuple[Number, ...]
-    owners: tuple[Number, ...]
+    owners: Annotated[tuple[Number, ...], msgspec.Meta(min_length=1)]
     """Those of them to which names belong: all that do not leave, or all if all do."""
     share: Whole
 

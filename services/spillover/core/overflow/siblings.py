@@ -20,7 +20,7 @@ Not here: requests, and how messages travel.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -56,6 +56,10 @@ all where none it hears has been in a view, of those whom others hear. Above SIL
 
 RETRY_S = 0.5
 """A view that is not made by then, since a node has not answered, is made anew."""
+
+RECONNECT_S = 0.5
+"""So long no view is made without a node whose stream has ended, unless nothing listens there any
+more: the stream may be open again by then, and the node has its share all the while."""
 
 
 class Tell(NamedTuple):
@@ -133,8 +137,8 @@ class Siblings:
         self._started_s = now_s
         self._patience_s = math.inf
         """When a view is made without those who are missed; infinity where none are."""
-        self._waits = False
-        """Whether a view is not made, or not made again, until then."""
+        self._waits_until_s = -math.inf
+        """No view is made, or made again, until then."""
         self._wanted: frozenset[int] = frozenset()
         """The nodes of that view."""
         self._doubts = False
@@ -147,6 +151,8 @@ class Siblings:
         """The servers that no node of the view has. Only of the node that has made it."""
         self._spare_from_s = now_s + ABSENT_S
         """When work of those who had them is over."""
+        self._back_by_s: dict[int, float] = {}
+        """When a view is made without those whose streams have ended and who may be there."""
         self._demand = NO_DEMAND
         self._told: SiblingLoad | None = None
         self._told_s = now_s
@@ -176,30 +182,36 @@ class Siblings:
 
     @property
     def waiting(self) -> int:
-        """Returns how many requests wait at the others."""
-        return sum(one.unserved for one in self.known.values())
+        """Returns how many requests wait at the others that it shares servers with."""
+        return sum(one.unserved for _, one in self._sharing())
 
     @property
     def foreign(self) -> int:
         """Returns how many of those neighbors have sent."""
-        return sum(one.load.foreign for one in self.known.values() if one.load is not None)
+        return sum(load.foreign for load, _ in self._sharing())
 
     @property
     def idle(self) -> int:
-        """Returns how many servers are idle at the others."""
-        return sum(one.load.idle for one in self.known.values() if one.load is not None)
+        """Returns how many servers are idle at those."""
+        return sum(load.idle for load, _ in self._sharing())
 
     @property
     def load(self) -> float:
         """Returns the work that clients of the others bring."""
         return sum(one.load.load for one in self.known.values() if one.load is not None)
 
+    def _sharing(self) -> Iterator[tuple[SiblingLoad, Sibling]]:
+        """Yields the siblings that can be given servers, and give some."""
+        for sibling, one in self.known.items():
+            if one.load is not None and self._may_give(sibling, one):
+                yield one.load, one
+
     def next_deadline(self) -> float:
         silent_s = min([one.heard_s + SILENCE_S for one in self.known.values()], default=math.inf)
-        spare_s = self._spare_from_s if self._spare and self.is_settled else math.inf
+        spare_s = self._spare_from_s if self._spare and self._is_counted else math.inf
         view_s = self._retry_s if self._answers else math.inf
-        if self._waits:
-            view_s = self._patience_s
+        if self._waits_until_s > -math.inf:
+            view_s = self._waits_until_s
         return min(silent_s, spare_s, view_s, self._tell_at_s())
 
     # --- what happens -------------------------------------------------------------------------
@@ -224,7 +236,7 @@ class Siblings:
             case Installed() if message.view == self._promised and not self._answers:
                 self._install(message, now_s)
             case Give() if self.is_settled and message.view == self.view:
-                self.share += message.servers
+                self.share = min(self.share + message.servers, self._share_max)
                 if one.load is not None:
                     idle = max(0, one.load.idle - message.servers)
                     one.load = replace(one.load, idle=idle)
@@ -234,11 +246,15 @@ class Siblings:
                 pass  # of another view: what it was about is counted anew
         self._see(now_s)
 
-    def lost(self, sibling: int, now_s: float) -> None:
-        """The connection to a sibling has broken: it is most likely dead."""
+    def lost(self, sibling: int, now_s: float, *, is_dead: bool = False) -> None:
+        """The connection to a sibling has broken. It `is_dead` where nothing listens there."""
         self._doubts |= sibling in self.members
-        if self.known.pop(sibling, None) is not None:
+        was_known = self.known.pop(sibling, None) is not None
+        if was_known:
             self._spare_from_s = max(self._spare_from_s, now_s + self._demand.work_s)
+            self._back_by_s[sibling] = now_s + RECONNECT_S
+        was_awaited = is_dead and self._back_by_s.pop(sibling, None) is not None
+        if was_known or was_awaited:
             self._see(now_s)
 
     def excuse(self, late_s: float) -> None:
@@ -257,7 +273,8 @@ class Siblings:
         """The site has so many servers from now on."""
         self.servers = servers
         if self.number == min(self.up):
-            self._make_view(self.up, now_s)
+            self._doubts = True  # they are counted anew
+            self._see(now_s)
 
     def passes_over(self, age_s: float, departure_s: float, now_s: float) -> bool:
         """Returns whether a server that has become free goes to a sibling, where something has
@@ -292,6 +309,13 @@ class Siblings:
         """Returns what is to be told, in order; to be called once for each."""
         tells, self._tells = self._tells, []
         return tells
+
+    @property
+    def _share_max(self) -> int:
+        """The largest share that is believed, whatever a sibling tells: those of nodes that were
+        cut off from each other may be more than `servers`, and siblings may go by another
+        number."""
+        return self.servers * self.nodes
 
     # --- servers ------------------------------------------------------------------------------
 
@@ -377,12 +401,18 @@ class Siblings:
             ):
                 self._make_view(up, now_s)
         elif self.number != min(up):  # it makes the next one
-            self._answers, self._patience_s, self._waits = {}, math.inf, False
-        if self._spare and self.is_settled and now_s >= self._spare_from_s:
+            self._answers, self._patience_s, self._waits_until_s = {}, math.inf, -math.inf
+        if self._spare and self._is_counted and now_s >= self._spare_from_s:
             self.share += self._spare
             self._spare = 0
         if now_s >= self._tell_at_s():
             self._tell_load(now_s)
+
+    @property
+    def _is_counted(self) -> bool:
+        """Returns whether no view is being made, nor about to be with a node that has come and
+        whose share is not in this one."""
+        return self.is_settled and self.up <= self.members
 
     def _is_shared(self, up: frozenset[int]) -> bool:
         """Returns whether all who are up go by the same view, and those leave that did then: else
@@ -401,13 +431,15 @@ class Siblings:
         heard_of = {other for load in loads for other in load.hears}
         missed = self.known.keys() | heard_of | self._unmet
         is_first = self._promised == NO_VIEW and all(load.view == NO_VIEW for load in loads)
+        until_s = max([s for one, s in self._back_by_s.items() if one not in up], default=-math.inf)
         if len(up) == self.nodes or not (missed - up or is_first):
-            self._patience_s, self._waits = math.inf, False
+            self._patience_s = math.inf
         else:
             if self._patience_s == math.inf:
                 self._patience_s = (self._started_s if is_first else now_s) + ABSENT_S
-            self._waits = now_s < self._patience_s
-        return not self._waits
+            until_s = max(until_s, self._patience_s)
+        self._waits_until_s = until_s if now_s < until_s else -math.inf
+        return now_s >= until_s
 
     def _make_view(self, nodes: frozenset[int], now_s: float) -> None:
         unheard = self.members & self.known.keys() - nodes
@@ -443,7 +475,7 @@ class Siblings:
         waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
         self._spare_from_s = now_s + max(waits, default=0.0)
         owners = tuple(sorted(_owners({one: self._answers[one].leaves for one in members})))
-        shares = trimmed([answer.share for answer in answers], self.servers)
+        shares = trimmed([min(one.share, self.servers) for one in answers], self.servers)
         spare = self.servers - sum(shares)
         if now_s >= self._spare_from_s:
             shares, spare = spread(shares, spare), 0
@@ -460,7 +492,8 @@ class Siblings:
         self.view, self.members = message.view, frozenset(message.members)
         self.owners = frozenset(message.owners)
         self._unmet = self.members - self.known.keys() - {self.number}
-        self.share, self._spare, self._is_fresh = message.share + self._early, 0, False
+        share = min(message.share + self._early, self._share_max)
+        self.share, self._spare, self._is_fresh = share, 0, False
         self._early = 0
         self.viewed_s, self._retry_s = now_s, math.inf
         for one in self.known.values():

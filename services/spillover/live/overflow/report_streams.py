@@ -28,11 +28,12 @@ once."""
 
 
 class ReportStream:
-    """One reader. `put` writes a line to it, or drops the line if the reader does not keep up."""
+    """One reader. `put` writes a line to it, or drops the line if the reader does not keep up, and
+    returns whether it was written."""
 
     __slots__ = ("_ended", "put")
 
-    def __init__(self, put: Callable[[bytes], None]) -> None:
+    def __init__(self, put: Callable[[bytes], bool]) -> None:
         self.put = put
         self._ended = asyncio.Event()
 
@@ -69,7 +70,7 @@ class ReportStreams:
         self._closed = False
         self._clients: int | None = None
 
-    def open(self, neighbor: int, put: Callable[[bytes], None]) -> ReportStream | None:
+    def open(self, neighbor: int, put: Callable[[bytes], bool]) -> ReportStream | None:
         """Opens a stream for one neighbor, and returns it; None at the node's end. If the neighbor
         has too many, the oldest ends: most likely nobody is there any more, and TCP has not noticed
         yet.

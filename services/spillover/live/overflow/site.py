@@ -23,7 +23,7 @@ from spillover.live.http1.outgoing import StreamRefused
 from spillover.live.overflow import sibling_wire
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
-from spillover.live.overflow.report_streams import ReportStream
+from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import InputError, PeerError
@@ -72,14 +72,17 @@ class Site:
             for number, url in urls
             if number != self.number
         }
-        self._streams: dict[int, ReportStream] = {}
-        """The streams on which siblings hear this node, by their numbers."""
+        self._streams: dict[int, list[ReportStream]] = {number: [] for number in self._clients}
+        """The streams on which siblings hear this node, by their numbers: each says all. A sibling
+        reads one, but whoever says that he is a sibling must not end its stream at once."""
+        self._distrusted: set[int] = set()
+        """Those whose messages made the machine raise: their streams are to break off."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def interpreters(self) -> Mapping[type[ev.Command], Callable[[Any], None]]:
-        """Returns what carries out the command about siblings."""
-        return {ev.TellSibling: self._tell}
+        """Returns what carries out the commands about siblings."""
+        return {ev.TellSibling: self._tell, ev.DistrustSibling: self._distrust}
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Listen to all siblings, in this group of tasks."""
@@ -90,39 +93,52 @@ class Site:
 
     async def close(self) -> None:
         """Let go of all of them. Streams first: an open one holds up the server."""
-        for stream in self._streams.values():
-            stream.end()
+        for streams in self._streams.values():
+            for stream in streams:
+                stream.end()
         for client in self._clients.values():
             await client.close()
 
     # --- what siblings tell each other --------------------------------------------------------
 
-    def open(self, number: int, put: Callable[[bytes], None]) -> ReportStream | None:
-        """Opens the stream on which a sibling hears this node, in place of one that there was, and
-        returns it; None for a number that no sibling has."""
-        if number not in self._clients:
+    def open(self, number: int, put: Callable[[bytes], bool]) -> ReportStream | None:
+        """Opens a stream on which a sibling hears this node, and returns it; None for a number that
+        no sibling has. If the sibling has too many, the oldest ends."""
+        streams = self._streams.get(number)
+        if streams is None:
             return None
-        self.drop(number, self._streams.get(number))
-        stream = self._streams[number] = ReportStream(put)
+        if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
+            streams.pop(0).end()
+        stream = ReportStream(put)
+        streams.append(stream)
         return stream
 
-    def drop(self, number: int, stream: ReportStream | None) -> None:
-        """Its reader has gone, or another stream takes its place."""
-        if stream is not None and self._streams.get(number) is stream:
-            stream.end()
-            del self._streams[number]
+    def drop(self, number: int, stream: ReportStream) -> None:
+        """Its reader has gone, or it has ended."""
+        streams = self._streams[number]
+        if stream in streams:
+            streams.remove(stream)
 
     def _tell(self, command: ev.TellSibling) -> None:
-        stream = self._streams.get(command.sibling)
-        if stream is not None and not stream.ended:
-            stream.put(sibling_wire.encode(command.message))
+        """One that a line is lost on ends: it may have given servers, which are counted anew
+        then."""
+        for stream in self._streams[command.sibling]:
+            if not (stream.ended or stream.put(sibling_wire.encode(command.message))):
+                stream.end()
+
+    def _distrust(self, command: ev.DistrustSibling) -> None:
+        """What it told was within its ranges, so that this is a bug."""
+        said = Message("bug: dropped what a sibling told", node=command.sibling)
+        _log.error(said, exc_info=command.error)
+        self._distrusted.add(command.sibling)
 
     async def _listen(self, number: int) -> None:
         """Hear a sibling for ever, opening its stream again whenever that ends."""
         told = ""
         path = f"{SIBLINGS}?node={self.number}&servers={self._cluster.server_count}"
         while True:
-            reason = "the stream was ended"
+            reason, is_dead = "the stream was ended", False
+            self._distrusted.discard(number)
             try:
                 hear = partial(self._hear, number)
                 await self._clients[number].stream_lines(
@@ -130,9 +146,10 @@ class Site:
                 )
             except (PeerError, MalformedMessage) as error:
                 reason = str(error)
+                is_dead = isinstance(error.__cause__, ConnectionRefusedError)
                 if isinstance(error, StreamRefused) and self.siblings.view == NO_VIEW:
                     self._refused_by(number, error)
-            self._feed(ev.SiblingLost(number))
+            self._feed(ev.SiblingLost(number, is_dead))
             if reason != told:
                 told = reason
                 _log.info(Message("sibling is not heard", node=number, reason=reason))
@@ -154,6 +171,8 @@ class Site:
             _log.warning(Message("sibling has other servers", node=number, own=own, other=servers))
 
     def _hear(self, number: int, line: bytes) -> None:
+        if number in self._distrusted:
+            raise PeerError("what it told was dropped, by a bug")
         message = sibling_wire.decode(line)
         if message is not None:
             self._feed(ev.SiblingHeard(number, message))

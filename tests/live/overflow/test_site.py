@@ -1,0 +1,117 @@
+"""The other nodes of a site, as one node calls them: the streams on which they hear it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.sibling_messages import Give
+from spillover.core.overflow.siblings import Siblings
+from spillover.live.overflow import sibling_wire
+from spillover.live.overflow.peer_clients import PeerClients
+from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
+from spillover.live.overflow.site import Site
+from spillover.live.overflow.wire import Caller
+from spillover.model.errors import PeerError
+from spillover.model.topology import Cluster, ClusterNode, Topology
+from support.ports import free_port
+from support.scripted_server import answer, scripted
+
+GIVE = Give((1, 1), 2)
+
+
+@asynccontextmanager
+async def site_of_two(feed: Callable[[Any], None], other: str) -> AsyncIterator[Site]:
+    """Node 1 of a site whose node 2 is at this url."""
+    nodes = ClusterNode(url="http://127.0.0.1:1"), ClusterNode(url=other)
+    cluster = Cluster(id="a", servers=4, nodes=nodes)
+    clients = PeerClients(Topology(name="test", clusters=(cluster,)), None)
+    site = Site(
+        cluster,
+        Siblings(1, 2, 4, 0.0),
+        Caller("a", "a"),
+        clients,
+        feed=feed,
+        on_failure=pytest.fail,
+        result_ttl_s=1.0,
+    )
+    try:
+        yield site
+    finally:
+        await site.close()
+
+
+def taken_by(lines: list[bytes]) -> Callable[[bytes], bool]:
+    """Returns a reader that keeps up."""
+
+    def put(line: bytes) -> bool:
+        lines.append(line)
+        return True
+
+    return put
+
+
+def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
+    async def main():
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            heard = []
+            streams = site.open(2, lambda _: False), site.open(2, taken_by(heard))
+            site.interpreters[ev.TellSibling](ev.TellSibling(2, GIVE))
+            assert [stream.ended for stream in streams] == [True, False]
+            assert heard == [sibling_wire.encode(GIVE)]
+
+    asyncio.run(main())
+
+
+def test_a_stream_of_whoever_says_that_he_is_the_sibling_does_not_end_the_other_one():
+    async def main():
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            tell = site.interpreters[ev.TellSibling]
+            heard = [[] for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
+            assert site.open(3, taken_by(heard[0])) is None
+            streams = [site.open(2, taken_by(lines)) for lines in heard[:-1]]
+            tell(ev.TellSibling(2, GIVE))
+            line = sibling_wire.encode(GIVE)
+            assert heard[:-1] == [[line]] * STREAMS_PER_NEIGHBOR_MAX
+            streams.append(site.open(2, taken_by(heard[-1])))
+            assert [stream.ended for stream in streams].index(False) == 1, "the oldest makes room"
+            site.drop(2, streams[1])
+            tell(ev.TellSibling(2, GIVE))
+            assert [len(lines) for lines in heard] == [1, 1, 2, 2, 1]
+
+    asyncio.run(main())
+
+
+def test_the_stream_of_a_sibling_breaks_off_once_what_it_told_was_dropped():
+    async def main():
+        async with site_of_two(heard.append, "http://127.0.0.1:2") as site:
+            line = sibling_wire.encode(GIVE)
+            site._hear(2, line)
+            site.interpreters[ev.DistrustSibling](ev.DistrustSibling(2, OverflowError("a bug")))
+            with pytest.raises(PeerError, match="by a bug"):
+                site._hear(2, line)
+
+    heard = []
+    asyncio.run(main())
+    assert heard == [ev.SiblingHeard(2, GIVE)]
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_sibling_is_dead_where_nothing_listens_any_more(listens):
+    async def main():
+        fed = asyncio.Queue()
+        async with scripted(answer(503)) as server:
+            url = server.url if listens else f"http://127.0.0.1:{free_port()}"
+            async with site_of_two(fed.put_nowait, url) as site, asyncio.TaskGroup() as group:
+                site.start(group)
+                lost = await asyncio.wait_for(fed.get(), 20.0)
+                for task in site._tasks:
+                    task.cancel()
+        assert lost == ev.SiblingLost(2, is_dead=not listens)
+
+    asyncio.run(main())
