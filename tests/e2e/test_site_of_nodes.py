@@ -146,6 +146,11 @@ def test_a_name_is_found_at_both_nodes(site, backend, until):
     )
     assert status == 202
     until(lambda: call(f"{nodes[1]}/requests/{unnamed['id']}")[2]["state"] == "done")
+    call(f"{nodes[0]}/requests", "POST", {"payload": 1}, idempotency_key="two words/%")
+    for path in ("requests", "explain"):  # names are quoted anew where they are passed on
+        asked = [call(f"{url}/{path}/two%20words/%25") for url in nodes]
+        assert [status for status, _, _ in asked] == [200] * 2
+    assert [call(f"{url}/requests/no%20body%ff")[0] for url in nodes] == [404] * 2
     assert [call(f"{url}/requests/nobody")[2]["reason"] for url in nodes] == ["unknown_request"] * 2
     status, _, cancelled = call(f"{nodes[1]}/requests/{unnamed['id']}", "DELETE")
     assert (status, cancelled["state"]) == (200, "done")
@@ -261,6 +266,9 @@ def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports
     for node in ("1", "3", "x", ""):
         status, _, problem = call(f"{urls['a/1']}/peer/v2/siblings?node={node}", **hello)
         assert (status, problem["reason"]) == (422, "invalid")
+    for path in ("state", "admin/drain", "metrics", "peer/v2/siblings"):  # its own are not asked so
+        status, _, problem = call(f"{urls['a/1']}/peer/v2/site/{path}", **hello)
+        assert (status, problem["reason"]) == (404, "not_found")
     status, _, problem = call(f"{urls['b']}/peer/v2/siblings?node=1", spillover_peer="from=b&to=b")
     assert (status, problem["reason"]) == (404, "not_found")
     port = free_ports(1)[0]

@@ -40,7 +40,7 @@ from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
 from spillover.apps.node.preferences import Preferences, waited_line
 from spillover.apps.node.request_view import encode_view, location
 from spillover.apps.node.session_paths import SessionPaths
-from spillover.apps.node.site_paths import SitePaths
+from spillover.apps.node.site_paths import EXPLAIN_PREFIX, SitePaths
 from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.membership.session_wire import SESSION
@@ -61,9 +61,6 @@ from spillover.model.ids import name_of
 from spillover.model.request import DONE, Answer, Refusal, Request
 
 HotPath: TypeAlias = Callable[[Exchange, Send], Awaitable[None]]
-
-EXPLAIN_PREFIX = "/explain/"
-"""What follows it is a request's name."""
 
 REPLAYED_LINE = b"spillover-replayed: true\r\n"
 

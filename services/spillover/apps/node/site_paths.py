@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.lookups import LOOKUP_PREFIX
+from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
 from spillover.live.http1.outgoing import Response
 from spillover.live.overflow.identity import HELLO
@@ -22,6 +24,9 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.site import PASSED_ON_MAX, Site
 from spillover.model.errors import PeerError
 from spillover.model.ids import request_id_of
+
+EXPLAIN_PREFIX = "/explain/"
+"""What follows it is a request's name."""
 
 ASKED_AS = b"spillover-site"
 """A header of what one node passes on to another one: OWNER or KNOWN."""
@@ -62,7 +67,10 @@ class SitePaths:
         if not exchange.path.startswith(AT_SIBLING):
             return False
         check_sibling(self._shell, exchange)
-        exchange.path = exchange.path.removeprefix(AT_SIBLING)
+        path = exchange.path.removeprefix(AT_SIBLING)
+        if path != REQUESTS and not path.startswith((LOOKUP_PREFIX, EXPLAIN_PREFIX)):
+            raise Problem("not_found", f"{exchange.path}: expected what clients ask of requests")
+        exchange.path = path
         asked_as = dict(exchange.headers).get(ASKED_AS, KNOWN)
         exchange.asked_as = asked_as if asked_as == OWNER else KNOWN
         return True
@@ -160,13 +168,16 @@ class SitePaths:
         """Returns the answer of a sibling; None where it has none: it is gone, or the name is not
         its own."""
         headers = [*_passed(exchange.headers), (ASKED_AS, asked_as)]
-        path = exchange.path + (f"?{exchange.query.decode('latin-1')}" if exchange.query else "")
+        query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
+        path = quote(exchange.path) + query  # which was unquoted when it came
         try:
             told = await self._site.pass_on(
                 number, exchange.method, path, headers=headers, body=body, timeout_s=within_s
             )
         except PeerError:  # it may have run there: with a key, which may run twice
             return None
+        except ValueError as error:
+            raise Problem("invalid", "its head cannot be passed on to another node") from error
         return None if ELSEWHERE in told.headers else told
 
 
