@@ -256,6 +256,24 @@ def test_nodes_of_a_site_prove_who_they_are(site, until):
     assert bed.end() == 0
 
 
+def test_who_may_only_read_is_told_why_by_any_node(site, spillover, tmp_path):
+    """An explanation needs no role to submit, wherever the request is."""
+    tokens = tmp_path / "tokens.yaml"
+    shown = {}
+    for role in ("submit", "read"):
+        told = ("--name", role, "--tenant", "shop", "--role", role)
+        made = spillover("token", "new", "--json", "--append", str(tokens), *told)
+        shown[role] = {"authorization": f"Bearer {made.result()['secret']}"}
+    bed, urls = site("--tokens", str(tokens))
+    nodes = [urls["a/1"], urls["a/2"]]
+    named = {"idempotency_key": "k", **shown["submit"]}
+    assert call(f"{nodes[0]}/requests", "POST", {"payload": 1}, **named)[0] == 200
+    assert [call(f"{url}/explain/k", **shown["read"])[0] for url in nodes] == [200] * 2
+    assert [call(f"{url}/explain/nobody", **shown["read"])[0] for url in nodes] == [404] * 2
+    assert call(f"{nodes[0]}/requests/k", "DELETE", **shown["read"])[0] == 403
+    assert bed.end() == 0
+
+
 def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports, tmp_path):
     """Also a node that goes by another topology: it ends, and does not take all servers."""
     bed, urls = site()
@@ -263,7 +281,7 @@ def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports
         status, _, problem = call(f"{urls['a/1']}/peer/v2/{path}", spillover_peer="from=b&to=a")
         assert (status, problem["reason"]) == (403, "not_a_neighbor")
     hello = {"spillover_peer": "from=a&to=a&federation=site-of-nodes"}
-    for node in ("1", "3", "x", ""):
+    for node in ("1", "3", "x", "", "9" * 5000, "2" + "&more=1" * 16):
         status, _, problem = call(f"{urls['a/1']}/peer/v2/siblings?node={node}", **hello)
         assert (status, problem["reason"]) == (422, "invalid")
     for path in ("state", "admin/drain", "metrics", "peer/v2/siblings"):  # its own are not asked so

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
+from spillover.apps.http.access import tenant_in
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.cold import MadeWhenAsked
 from spillover.apps.http.doors import Doors
@@ -143,7 +144,7 @@ class HotPaths:
             send = answered_by
         route = self._routes.get(scope["path"]) or self._lookup_route(scope)
         if route is None:
-            if self._site is None or not await self._told_elsewhere(exchange, self._site):
+            if self._site is None or not await self._told_elsewhere(exchange, scope, self._site):
                 await self._go_on(exchange, scope, receive, send)
             return
         methods, answer = route
@@ -283,11 +284,19 @@ class HotPaths:
         if self._site is None or not await self._site.look_up(exchange, tenant):
             self._lookups.serve(exchange, tenant)
 
-    async def _told_elsewhere(self, exchange: Exchange, site: SitePaths) -> bool:
-        """Returns whether another node has answered a cold question about a request."""
-        for prefix, method in ((LOOKUP_PREFIX, "DELETE"), (EXPLAIN_PREFIX, "GET")):
-            if exchange.path.startswith(prefix) and exchange.method == method:
-                return await site.look_up(exchange, self._tenant(exchange), prefix)
+    async def _told_elsewhere(self, exchange: Exchange, scope: Scope, site: SitePaths) -> bool:
+        """Returns whether a cold question about a request has been answered: by another node, or
+        with a problem. Its tenant is the one that the app would take."""
+        try:
+            for prefix, method in ((LOOKUP_PREFIX, "DELETE"), (EXPLAIN_PREFIX, "GET")):
+                if exchange.path.startswith(prefix) and exchange.method == method:
+                    return await site.look_up(exchange, tenant_in(scope), prefix)
+        except Problem as problem:
+            self._refuse(exchange, problem)
+            return True
+        except Exception:  # noqa: BLE001 - as above
+            self._internal_error(exchange, None)
+            return True
         return False
 
     def _lookup_route(self, scope: Scope) -> tuple[tuple[str, ...], HotPath] | None:
