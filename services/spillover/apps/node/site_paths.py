@@ -80,7 +80,7 @@ class SitePaths:
     def is_here(self, exchange: Exchange, name: str | None, tenant: str) -> bool:
         """Returns whether a request of this name surely is answered here, so that nobody has to be
         asked. Without a name it always is."""
-        if name is None or self.is_known(name, tenant):
+        if name is None or self._is_home(name, tenant):
             return True
         site = self._site
         is_own = site.owner(name) == site.number and not exchange.asked_as
@@ -111,7 +111,7 @@ class SitePaths:
         self, exchange: Exchange, name: str, tenant: str, body: bytes, within_s: float
     ) -> bool:
         site = self._site
-        while not self.is_known(name, tenant):
+        while not self._is_home(name, tenant):
             owner = site.owner(name)
             if exchange.asked_as == KNOWN or (exchange.asked_as and owner != site.number):
                 headers = [(ELSEWHERE, b"1")]
@@ -156,11 +156,14 @@ class SitePaths:
         return False
 
     def is_known(self, name: str, tenant: str) -> bool:
-        """Returns whether a request of this name is known here."""
-        request_id, requests = request_id_of(tenant, name), self._shell.requests
-        return requests.home.find(request_id) is not None or (
-            requests.visit_of(request_id) is not None
-        )
+        """Returns whether anything can be told here of a request of this name."""
+        visit = self._shell.requests.visit_of(request_id_of(tenant, name))
+        return visit is not None or self._is_home(name, tenant)
+
+    def _is_home(self, name: str, tenant: str) -> bool:
+        """Returns whether this node has taken a request of this name; a visit of a neighbor's
+        request, which may have the same one, says nothing of whose business the name is."""
+        return self._shell.requests.home.find(request_id_of(tenant, name)) is not None
 
     async def _ask(
         self, number: int, exchange: Exchange, asked_as: bytes, body: bytes, within_s: float
