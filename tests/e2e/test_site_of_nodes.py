@@ -20,6 +20,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from spillover.client import Spillover
+from spillover.core.overflow.names import owner_of
 from support.waiting import slack
 
 SERVERS = 4
@@ -242,6 +243,23 @@ def told_to_drain(neighbor):
     return neighbor["alive"] and not neighbor["accept_probability"]
 
 
+def test_a_node_that_hangs_holds_nobody_up(site, until):
+    """What was passed on to it is soon another node's business, and not its client's deadline's."""
+    bed, urls = site()
+    until(lambda: shares_are_whole(urls), what="two nodes that share")
+    hung = bed.nodes()["a/1"]
+    os.kill(hung, signal.SIGSTOP)
+    begun_s = time.monotonic()
+    try:
+        named = {"idempotency_key": name_of(1)}
+        status, _, answer = call(f"{urls['a/2']}/requests", "POST", {"payload": 1}, **named)
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    assert (status, answer["result"]) == (200, 1)
+    assert time.monotonic() - begun_s < 8.0 * slack()
+    assert bed.end() == 0
+
+
 def test_nodes_of_a_site_prove_who_they_are(site, until):
     """With certificates the same holds, and whoever is no sibling is told so."""
     bed, urls = site("--tls")
@@ -298,6 +316,11 @@ def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports
     expected = "--topology: cluster a: expected that of its other nodes, node "
     assert third.stderr.splitlines()[-1].startswith(f"spillover: {expected}")
     assert bed.end() == 0
+
+
+def name_of(node):
+    """A name that belongs to this node of two."""
+    return next(name for name in map(str, itertools.count()) if owner_of(name, (1, 2)) == node)
 
 
 @contextmanager

@@ -266,6 +266,8 @@ class HotPaths:
                 )
         except Problem as problem:
             self._refuse(exchange, problem)
+        except ClientGone:
+            return
         except Exception:  # noqa: BLE001 - see above
             self._internal_error(exchange, None)
 
@@ -285,14 +287,16 @@ class HotPaths:
             self._lookups.serve(exchange, tenant)
 
     async def _told_elsewhere(self, exchange: Exchange, scope: Scope, site: SitePaths) -> bool:
-        """Returns whether a cold question about a request has been answered: by another node, or
-        with a problem. Its tenant is the one that the app would take."""
+        """Returns whether a cold question about a request is settled: another node has answered
+        it, or a problem, or nobody waits. Its tenant is the one that the app would take."""
         try:
             for prefix, method in ((LOOKUP_PREFIX, "DELETE"), (EXPLAIN_PREFIX, "GET")):
                 if exchange.path.startswith(prefix) and exchange.method == method:
                     return await site.look_up(exchange, tenant_in(scope), prefix)
         except Problem as problem:
             self._refuse(exchange, problem)
+            return True
+        except ClientGone:
             return True
         except Exception:  # noqa: BLE001 - as above
             self._internal_error(exchange, None)

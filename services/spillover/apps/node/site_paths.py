@@ -9,10 +9,12 @@ asked of the others. What a request means is in `hot_paths`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from urllib.parse import quote
 
-from spillover.apps.http.exchange import Exchange
+from spillover.apps.http.exchange import ClientGone, Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.lookups import LOOKUP_PREFIX
 from spillover.apps.node.pages import REQUESTS
@@ -22,7 +24,7 @@ from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import AT_SIBLING
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.site import PASSED_ON_MAX, Site
-from spillover.model.errors import PeerError
+from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import request_id_of
 
 EXPLAIN_PREFIX = "/explain/"
@@ -59,7 +61,6 @@ class SitePaths:
     def __init__(self, shell: NodeShell, site: Site) -> None:
         self._shell = shell
         self._site = site
-        self._under_way = 0
 
     def is_of_sibling(self, exchange: Exchange) -> bool:
         """Returns whether another node passes this on, and makes the exchange what its client has
@@ -90,27 +91,36 @@ class SitePaths:
         self, exchange: Exchange, name: str, tenant: str, body: bytes, within_s: float
     ) -> bool:
         """Have another node answer it if it is that one's; returns False where it is to be answered
-        here. Raises Problem."""
-        if self._under_way >= PASSED_ON_MAX:
-            detail = "too many requests wait for other nodes of the site"
-            raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
-        self._under_way += 1
+        here. Raises Problem, and ClientGone."""
         moving = self._shell.room.moving
         moving.add(len(body))
         try:
-            async with asyncio.timeout(within_s):
-                return await self._answer(exchange, name, tenant, body, within_s)
+            with self._counted(name):
+                async with asyncio.timeout(within_s):
+                    return await self._answer(exchange, name, tenant, body, within_s)
         except TimeoutError:
             detail = "the deadline passed before the node was found that has its name"
             raise Problem("deadline_exceeded", detail, id=name, is_keyed=True) from None
         finally:
             moving.add(-len(body))
-            self._under_way -= 1
+
+    @contextmanager
+    def _counted(self, name: str) -> Iterator[None]:
+        """Something waits for other nodes meanwhile. Raises Problem where too much does."""
+        site = self._site
+        if site.under_way >= PASSED_ON_MAX:
+            detail = "too many requests wait for other nodes of the site"
+            raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
+        site.under_way += 1
+        try:
+            yield
+        finally:
+            site.under_way -= 1
 
     async def _answer(
         self, exchange: Exchange, name: str, tenant: str, body: bytes, within_s: float
     ) -> bool:
-        site = self._site
+        site, has_failed = self._site, False
         while not self._is_home(name, tenant):
             owner = site.owner(name)
             if exchange.asked_as == KNOWN or (exchange.asked_as and owner != site.number):
@@ -125,9 +135,13 @@ class SitePaths:
                 continue
             if owner is not None:
                 told = await self._ask(owner, exchange, OWNER, body, within_s)
-                if told is not None:
+                if isinstance(told, Response):
                     _pass_back(exchange, told)
                     return True
+                if told is not None and has_failed:
+                    detail = "the node that has the name gives no answer that can be passed on"
+                    raise Problem("outcome_unknown", detail, id=name, is_keyed=True)
+                has_failed = has_failed or told is not None
             await asyncio.sleep(AGAIN_S)
         return False
 
@@ -135,7 +149,7 @@ class SitePaths:
         """Have the node answer that knows the name already; returns whether there is one."""
         for other in self._site.others:
             told = await self._ask(other, exchange, KNOWN, body, within_s)
-            if told is not None:
+            if isinstance(told, Response):
                 _pass_back(exchange, told)
                 return True
         return False
@@ -144,15 +158,16 @@ class SitePaths:
 
     async def look_up(self, exchange: Exchange, tenant: str, prefix: str = LOOKUP_PREFIX) -> bool:
         """Have another node tell of a request that is not known here; returns False where none
-        knows it, or it is known here."""
+        knows it, or it is known here. Raises Problem, and ClientGone."""
         name = exchange.path.removeprefix(prefix)
         if exchange.asked_as or self.is_known(name, tenant):
             return False
-        for other in self._site.others:
-            told = await self._ask(other, exchange, KNOWN, b"", LOOKUP_S)
-            if told is not None and told.status != 404:
-                _pass_back(exchange, told)
-                return True
+        with self._counted(name):
+            for other in self._site.others:
+                told = await self._ask(other, exchange, KNOWN, b"", LOOKUP_S)
+                if isinstance(told, Response) and told.status != 404:
+                    _pass_back(exchange, told)
+                    return True
         return False
 
     def is_known(self, name: str, tenant: str) -> bool:
@@ -167,21 +182,36 @@ class SitePaths:
 
     async def _ask(
         self, number: int, exchange: Exchange, asked_as: bytes, body: bytes, within_s: float
-    ) -> Response | None:
+    ) -> Response | PeerError | None:
         """Returns the answer of a sibling; None where it has none: it is gone, or the name is not
-        its own."""
+        its own. Returns the error of one that is there and gives none. Raises Problem, and
+        ClientGone as soon as nobody waits any more."""
         headers = [*_passed(exchange.headers), (ASKED_AS, asked_as)]
         query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
         path = quote(exchange.path) + query  # which was unquoted when it came
         try:
-            told = await self._site.pass_on(
+            asked = self._site.pass_on(
                 number, exchange.method, path, headers=headers, body=body, timeout_s=within_s
             )
-        except PeerError:  # it may have run there: with a key, which may run twice
-            return None
         except ValueError as error:
             raise Problem("invalid", "its head cannot be passed on to another node") from error
+        exchange.watch(partial(_client_gone, asked))
+        try:
+            told = await asked
+        except NotDelivered:
+            return None
+        except PeerError as error:  # it may have run there: with a key, which may run twice
+            return error if number in self._site.others else None
+        finally:
+            if not exchange.response_complete:
+                exchange.unwatch()
         return None if ELSEWHERE in told.headers else told
+
+
+def _client_gone(asked: asyncio.Future[Response]) -> None:
+    if not asked.done():
+        asked.set_exception(ClientGone())
+        asked.cancel()  # which ends its exchange
 
 
 def _passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
