@@ -65,7 +65,8 @@ class _Handler(BaseHTTPRequestHandler):
             backend.running += counts
             backend.most = max(backend.most, backend.running)
             backend.times[self.headers.get("idempotency-key")] += 1
-        time.sleep(SERVICE_S)
+        work = json.loads(body)
+        time.sleep(work.get("takes_s", SERVICE_S) if isinstance(work, dict) else SERVICE_S)
         with backend.lock:
             backend.running -= counts
         self.send_response(200)
@@ -241,6 +242,20 @@ def a_at(url):
 
 def told_to_drain(neighbor):
     return neighbor["alive"] and not neighbor["accept_probability"]
+
+
+def test_a_node_ends_once_its_clients_have_the_answers_of_other_nodes(site, backend, until):
+    bed, urls = site()
+    until(lambda: shares_are_whole(urls), what="two nodes that share")
+    at, named = f"{urls['a/2']}/requests", {"idempotency_key": name_of(1)}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(call, at, "POST", {"payload": {"takes_s": 2.0}}, **named)
+        until(lambda: backend.running, what="a request under way")
+        pid = bed.nodes()["a/2"]
+        os.kill(pid, signal.SIGTERM)
+        assert asked.result()[0] == 200
+        until(lambda: bed.nodes().get("a/2", pid) != pid, 30.0, "a new process")
+    assert bed.end() == 0
 
 
 def test_a_node_that_hangs_holds_nobody_up(site, until):
