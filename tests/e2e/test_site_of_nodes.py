@@ -12,9 +12,11 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
@@ -255,6 +257,24 @@ def test_a_node_ends_once_its_clients_have_the_answers_of_other_nodes(site, back
         os.kill(pid, signal.SIGTERM)
         assert asked.result()[0] == 200
         until(lambda: bed.nodes().get("a/2", pid) != pid, 30.0, "a new process")
+    assert bed.end() == 0
+
+
+def test_a_node_is_not_drained_while_a_client_waits_for_another_nodes_answer(site, backend, until):
+    """Nor is it waited for when the client has gone."""
+    bed, urls = site()
+    until(lambda: shares_are_whole(urls), what="two nodes that share")
+    body, named = {"payload": {"takes_s": 5.0}}, {"idempotency-key": name_of(1)}
+    where = urlsplit(urls["a/2"])
+    client = HTTPConnection(where.hostname, where.port)
+    client.request("POST", "/requests", json.dumps(body), named)
+    until(lambda: backend.running, what="a request under way")
+    call(f"{urls['a/2']}/admin/drain", "POST")
+    assert call(f"{urls['a/2']}/state")[2]["drained"] is False
+    client.close()
+    until(lambda: call(f"{urls['a/2']}/state")[2]["drained"], what="a drained node")
+    assert backend.running
+    assert call(f"{urls['a/1']}/requests", "POST", body, **named)[0] == 200  # it has gone on
     assert bed.end() == 0
 
 
