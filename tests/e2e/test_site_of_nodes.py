@@ -12,14 +12,17 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
 
 from spillover.client import Spillover
+from spillover.core.overflow.names import owner_of
 from support.waiting import slack
 
 SERVERS = 4
@@ -64,7 +67,8 @@ class _Handler(BaseHTTPRequestHandler):
             backend.running += counts
             backend.most = max(backend.most, backend.running)
             backend.times[self.headers.get("idempotency-key")] += 1
-        time.sleep(SERVICE_S)
+        work = json.loads(body)
+        time.sleep(work.get("takes_s", SERVICE_S) if isinstance(work, dict) else SERVICE_S)
         with backend.lock:
             backend.running -= counts
         self.send_response(200)
@@ -146,6 +150,11 @@ def test_a_name_is_found_at_both_nodes(site, backend, until):
     )
     assert status == 202
     until(lambda: call(f"{nodes[1]}/requests/{unnamed['id']}")[2]["state"] == "done")
+    call(f"{nodes[0]}/requests", "POST", {"payload": 1}, idempotency_key="two words/%")
+    for path in ("requests", "explain"):  # names are quoted anew where they are passed on
+        asked = [call(f"{url}/{path}/two%20words/%25") for url in nodes]
+        assert [status for status, _, _ in asked] == [200] * 2
+    assert [call(f"{url}/requests/no%20body%ff")[0] for url in nodes] == [404] * 2
     assert [call(f"{url}/requests/nobody")[2]["reason"] for url in nodes] == ["unknown_request"] * 2
     status, _, cancelled = call(f"{nodes[1]}/requests/{unnamed['id']}", "DELETE")
     assert (status, cancelled["state"]) == (200, "done")
@@ -237,6 +246,55 @@ def told_to_drain(neighbor):
     return neighbor["alive"] and not neighbor["accept_probability"]
 
 
+def test_a_node_ends_once_its_clients_have_the_answers_of_other_nodes(site, backend, until):
+    bed, urls = site()
+    until(lambda: shares_are_whole(urls), what="two nodes that share")
+    at, named = f"{urls['a/2']}/requests", {"idempotency_key": name_of(1)}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(call, at, "POST", {"payload": {"takes_s": 2.0}}, **named)
+        until(lambda: backend.running, what="a request under way")
+        pid = bed.nodes()["a/2"]
+        os.kill(pid, signal.SIGTERM)
+        assert asked.result()[0] == 200
+        until(lambda: bed.nodes().get("a/2", pid) != pid, 30.0, "a new process")
+    assert bed.end() == 0
+
+
+def test_a_node_is_not_drained_while_a_client_waits_for_another_nodes_answer(site, backend, until):
+    """Nor is it waited for when the client has gone."""
+    bed, urls = site()
+    until(lambda: shares_are_whole(urls), what="two nodes that share")
+    body, named = {"payload": {"takes_s": 5.0}}, {"idempotency-key": name_of(1)}
+    where = urlsplit(urls["a/2"])
+    client = HTTPConnection(where.hostname, where.port)
+    client.request("POST", "/requests", json.dumps(body), named)
+    until(lambda: backend.running, what="a request under way")
+    call(f"{urls['a/2']}/admin/drain", "POST")
+    assert call(f"{urls['a/2']}/state")[2]["drained"] is False
+    client.close()
+    until(lambda: call(f"{urls['a/2']}/state")[2]["drained"], what="a drained node")
+    assert backend.running
+    assert call(f"{urls['a/1']}/requests", "POST", body, **named)[0] == 200  # it has gone on
+    assert bed.end() == 0
+
+
+def test_a_node_that_hangs_holds_nobody_up(site, until):
+    """What was passed on to it is soon another node's business, and not its client's deadline's."""
+    bed, urls = site()
+    until(lambda: shares_are_whole(urls), what="two nodes that share")
+    hung = bed.nodes()["a/1"]
+    os.kill(hung, signal.SIGSTOP)
+    begun_s = time.monotonic()
+    try:
+        named = {"idempotency_key": name_of(1)}
+        status, _, answer = call(f"{urls['a/2']}/requests", "POST", {"payload": 1}, **named)
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    assert (status, answer["result"]) == (200, 1)
+    assert time.monotonic() - begun_s < 8.0 * slack()
+    assert bed.end() == 0
+
+
 def test_nodes_of_a_site_prove_who_they_are(site, until):
     """With certificates the same holds, and whoever is no sibling is told so."""
     bed, urls = site("--tls")
@@ -251,6 +309,24 @@ def test_nodes_of_a_site_prove_who_they_are(site, until):
     assert bed.end() == 0
 
 
+def test_who_may_only_read_is_told_why_by_any_node(site, spillover, tmp_path):
+    """An explanation needs no role to submit, wherever the request is."""
+    tokens = tmp_path / "tokens.yaml"
+    shown = {}
+    for role in ("submit", "read"):
+        told = ("--name", role, "--tenant", "shop", "--role", role)
+        made = spillover("token", "new", "--json", "--append", str(tokens), *told)
+        shown[role] = {"authorization": f"Bearer {made.result()['secret']}"}
+    bed, urls = site("--tokens", str(tokens))
+    nodes = [urls["a/1"], urls["a/2"]]
+    named = {"idempotency_key": "k", **shown["submit"]}
+    assert call(f"{nodes[0]}/requests", "POST", {"payload": 1}, **named)[0] == 200
+    assert [call(f"{url}/explain/k", **shown["read"])[0] for url in nodes] == [200] * 2
+    assert [call(f"{url}/explain/nobody", **shown["read"])[0] for url in nodes] == [404] * 2
+    assert call(f"{nodes[0]}/requests/k", "DELETE", **shown["read"])[0] == 403
+    assert bed.end() == 0
+
+
 def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports, tmp_path):
     """Also a node that goes by another topology: it ends, and does not take all servers."""
     bed, urls = site()
@@ -258,9 +334,12 @@ def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports
         status, _, problem = call(f"{urls['a/1']}/peer/v2/{path}", spillover_peer="from=b&to=a")
         assert (status, problem["reason"]) == (403, "not_a_neighbor")
     hello = {"spillover_peer": "from=a&to=a&federation=site-of-nodes"}
-    for node in ("1", "3", "x", ""):
+    for node in ("1", "3", "x", "", "9" * 5000, "2" + "&more=1" * 16):
         status, _, problem = call(f"{urls['a/1']}/peer/v2/siblings?node={node}", **hello)
         assert (status, problem["reason"]) == (422, "invalid")
+    for path in ("state", "admin/drain", "metrics", "peer/v2/siblings"):  # its own are not asked so
+        status, _, problem = call(f"{urls['a/1']}/peer/v2/site/{path}", **hello)
+        assert (status, problem["reason"]) == (404, "not_found")
     status, _, problem = call(f"{urls['b']}/peer/v2/siblings?node=1", spillover_peer="from=b&to=b")
     assert (status, problem["reason"]) == (404, "not_found")
     port = free_ports(1)[0]
@@ -272,6 +351,11 @@ def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports
     expected = "--topology: cluster a: expected that of its other nodes, node "
     assert third.stderr.splitlines()[-1].startswith(f"spillover: {expected}")
     assert bed.end() == 0
+
+
+def name_of(node):
+    """A name that belongs to this node of two."""
+    return next(name for name in map(str, itertools.count()) if owner_of(name, (1, 2)) == node)
 
 
 @contextmanager

@@ -231,6 +231,16 @@ BAD_FILES = {
         "clusters: [{id: a, servers: 2, nodes: 2, url: 'http://h:1'}]\n",
         "clusters[0].url: expected none beside several nodes: nodes can be a list of their urls",
     ),
+    "a proxy_url beside several nodes": (
+        (
+            "clusters: [{id: a, servers: 2, handler: 'proxy:http://h:9', nodes: 2, "
+            "proxy_url: 'http://h:3'}]\n"
+        ),
+        (
+            "clusters[0].proxy_url: expected none beside several nodes: nodes can be a list of "
+            "their urls"
+        ),
+    ),
     "a url beside a list of nodes": (
         (
             "clusters: [{id: a, servers: 2, url: 'http://h:3', nodes: [{url: 'http://h:1'}, "

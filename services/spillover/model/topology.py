@@ -594,11 +594,12 @@ def _check_nodes(field: str, cluster: Cluster) -> None:
             expected = f"expected 2 to {NODES_MAX} nodes, got {count}"
             _fail(f"{field}.nodes", f"{expected}; the url of one node stands beside it")
         _check_addresses(field, cluster, cluster.nodes)
-    elif count > 1 and cluster.url is not None:
-        expected = "expected none beside several nodes: nodes can be a list of their urls"
-        _fail(f"{field}.url", expected)
     if count == 1:
         return
+    for name in ("url", "peer_url", "proxy_url"):
+        if not isinstance(cluster.nodes, tuple) and getattr(cluster, name) is not None:
+            expected = "expected none beside several nodes: nodes can be a list of their urls"
+            _fail(f"{field}.{name}", expected)
     if isinstance(cluster.servers, tuple):
         _fail(f"{field}.nodes", "expected one node with a list of servers")
     if count > cluster.servers:

@@ -85,10 +85,11 @@ class ConfigurationFollower:
         bed = self._bed
         self._say(f"configuration {self._seen[0]} of cluster {self._seen[1]}")
         bed.use(topology)
+        started = {_cluster_of(name) for name in bed.nodes}
         for cluster in topology.clusters:
-            if cluster.id not in bed.nodes:
+            if cluster.id not in started:
                 self._say(await self._add(cluster))
-        for name in [name for name in bed.nodes if name not in topology.cluster_ids]:
+        for name in [name for name in bed.nodes if _cluster_of(name) not in topology.cluster_ids]:
             task = asyncio.create_task(self._end(name), name=f"end of {name}")
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
@@ -119,6 +120,11 @@ class ConfigurationFollower:
                 await asyncio.sleep(DRAINED_POLL_S)
         await bed.let_go(cluster)
         self._say(f"cluster {cluster} is removed")
+
+
+def _cluster_of(node: str) -> ClusterId:
+    """Returns the cluster of a node, which has its number behind it where there are several."""
+    return ClusterId(node.partition("/")[0])
 
 
 def _is_left(state: Mapping[str, Any]) -> bool:

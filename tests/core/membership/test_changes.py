@@ -125,6 +125,20 @@ def test_what_is_fixed_is_refused_by_name(after: Topology, field: str) -> None:
     assert raised.value.field == field
 
 
+def test_where_nodes_share_a_cluster_none_is_changed_added_or_removed() -> None:
+    many = changed(THREE, C, url=None, nodes=2)
+    without = replace(many, clusters=many.clusters[:2], links=many.links[:1])
+    for before, after, field in (
+        (many, changed(many, A, servers=9), "clusters[2].nodes"),
+        (many, THREE, "clusters[2].nodes"),
+        (THREE, many, "clusters[2].nodes"),
+        (many, without, "clusters"),
+    ):
+        with pytest.raises(InputError, match="fixed where nodes run that share") as raised:
+            refuse_fixed(before, after, A)
+        assert raised.value.field == field
+
+
 def test_what_may_change_is_not_refused() -> None:
     after = replace(
         changed(THREE, B, servers=9, queue_limit=1, held_limit_bytes=70_000),

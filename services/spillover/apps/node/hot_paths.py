@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
+from spillover.apps.http.access import tenant_in
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.cold import MadeWhenAsked
 from spillover.apps.http.doors import Doors
@@ -40,7 +41,7 @@ from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
 from spillover.apps.node.preferences import Preferences, waited_line
 from spillover.apps.node.request_view import encode_view, location
 from spillover.apps.node.session_paths import SessionPaths
-from spillover.apps.node.site_paths import SitePaths
+from spillover.apps.node.site_paths import EXPLAIN_PREFIX, SitePaths
 from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.membership.session_wire import SESSION
@@ -61,9 +62,6 @@ from spillover.model.ids import name_of
 from spillover.model.request import DONE, Answer, Refusal, Request
 
 HotPath: TypeAlias = Callable[[Exchange, Send], Awaitable[None]]
-
-EXPLAIN_PREFIX = "/explain/"
-"""What follows it is a request's name."""
 
 REPLAYED_LINE = b"spillover-replayed: true\r\n"
 
@@ -146,7 +144,7 @@ class HotPaths:
             send = answered_by
         route = self._routes.get(scope["path"]) or self._lookup_route(scope)
         if route is None:
-            if self._site is None or not await self._told_elsewhere(exchange, self._site):
+            if self._site is None or not await self._told_elsewhere(exchange, scope, self._site):
                 await self._go_on(exchange, scope, receive, send)
             return
         methods, answer = route
@@ -268,6 +266,8 @@ class HotPaths:
                 )
         except Problem as problem:
             self._refuse(exchange, problem)
+        except ClientGone:
+            return
         except Exception:  # noqa: BLE001 - see above
             self._internal_error(exchange, None)
 
@@ -286,11 +286,21 @@ class HotPaths:
         if self._site is None or not await self._site.look_up(exchange, tenant):
             self._lookups.serve(exchange, tenant)
 
-    async def _told_elsewhere(self, exchange: Exchange, site: SitePaths) -> bool:
-        """Returns whether another node has answered a cold question about a request."""
-        for prefix, method in ((LOOKUP_PREFIX, "DELETE"), (EXPLAIN_PREFIX, "GET")):
-            if exchange.path.startswith(prefix) and exchange.method == method:
-                return await site.look_up(exchange, self._tenant(exchange), prefix)
+    async def _told_elsewhere(self, exchange: Exchange, scope: Scope, site: SitePaths) -> bool:
+        """Returns whether a cold question about a request is settled: another node has answered
+        it, or a problem, or nobody waits. Its tenant is the one that the app would take."""
+        try:
+            for prefix, method in ((LOOKUP_PREFIX, "DELETE"), (EXPLAIN_PREFIX, "GET")):
+                if exchange.path.startswith(prefix) and exchange.method == method:
+                    return await site.look_up(exchange, tenant_in(scope), prefix)
+        except Problem as problem:
+            self._refuse(exchange, problem)
+            return True
+        except ClientGone:
+            return True
+        except Exception:  # noqa: BLE001 - as above
+            self._internal_error(exchange, None)
+            return True
         return False
 
     def _lookup_route(self, scope: Scope) -> tuple[tuple[str, ...], HotPath] | None:

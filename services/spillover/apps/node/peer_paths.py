@@ -49,6 +49,9 @@ whom the message names as its sender, or None."""
 QUERY_MAX = 16
 """Fields of a question for reports; later versions may ask more."""
 
+NUMBER_DIGITS_MAX = 4
+"""Of the number of a node that asks."""
+
 JSON_LINE = b"content-type: application/json\r\n"
 
 _SWITCH = (
@@ -290,13 +293,17 @@ class PeerPaths:
         site = self._shell.site
         assert site is not None  # noqa: S101 - else there is no such path
         check_sibling(self._shell, exchange)
-        query = _query(exchange)
-        number, servers = query.get("node", [""])[0], query.get("servers", [""])[0]
-        stream = site.open(int(number), exchange.write_piece) if number.isdecimal() else None
+        try:
+            query = _query(exchange)
+        except ValueError as error:
+            raise Problem("invalid", f"query: {error}") from error
+        told, servers = query.get("node", [""])[0], query.get("servers", [""])[0]
+        number = int(told) if told.isdecimal() and len(told) <= NUMBER_DIGITS_MAX else 0
+        stream = site.open(number, exchange.write_piece)
         if stream is None:
             numbers = f"another node of {self._shell.cluster.node_count}"
             raise Problem("invalid", f"query: node: expected the number of {numbers}")
-        site.heard_servers(number, servers[:20])
+        site.heard_servers(told, servers[:20])
         try:
             lines = [(b"content-type", b"application/x-ndjson")]
             await send({"type": "http.response.start", "status": 200, "headers": lines})
@@ -304,7 +311,7 @@ class PeerPaths:
             await stream.until_ended()
             exchange.break_off()
         finally:
-            site.drop(int(number), stream)
+            site.drop(number, stream)
             exchange.unwatch()
 
     def _hear_stranger(

@@ -191,11 +191,19 @@ async def _leave(
     for server in servers:
         server.stop_listening()
     until_s = shell.now_s + rest_s
+    while shell.now_s < until_s and _asks_others(shell):  # noqa: ASYNC110
+        await asyncio.sleep(BUSY_LOOK_S)
+    rest_s = until_s - shell.now_s
     await wait_for_requests(shell.requests.home, shell.requests.foreign, rest_s)
     # What is passed on beside the servers is no request of the node: only doors know of it.
     doors = [server for server in servers if not isinstance(server, HttpServer)]
     while shell.now_s < until_s and any(door.is_busy for door in doors):  # noqa: ASYNC110
         await asyncio.sleep(BUSY_LOOK_S)
+
+
+def _asks_others(shell: NodeShell) -> bool:
+    """Returns whether clients here wait for other nodes of the cluster."""
+    return shell.site is not None and shell.site.under_way > 0
 
 
 def _watch(shell: NodeShell, servers: Servers, lame_duck_s: float) -> None:

@@ -9,19 +9,26 @@ asked of the others. What a request means is in `hot_paths`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from urllib.parse import quote
 
-from spillover.apps.http.exchange import Exchange
+from spillover.apps.http.exchange import ClientGone, Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.lookups import LOOKUP_PREFIX
+from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
 from spillover.live.http1.outgoing import Response
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import AT_SIBLING
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.site import PASSED_ON_MAX, Site
-from spillover.model.errors import PeerError
+from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import request_id_of
+
+EXPLAIN_PREFIX = "/explain/"
+"""What follows it is a request's name."""
 
 ASKED_AS = b"spillover-site"
 """A header of what one node passes on to another one: OWNER or KNOWN."""
@@ -54,7 +61,6 @@ class SitePaths:
     def __init__(self, shell: NodeShell, site: Site) -> None:
         self._shell = shell
         self._site = site
-        self._under_way = 0
 
     def is_of_sibling(self, exchange: Exchange) -> bool:
         """Returns whether another node passes this on, and makes the exchange what its client has
@@ -62,7 +68,10 @@ class SitePaths:
         if not exchange.path.startswith(AT_SIBLING):
             return False
         check_sibling(self._shell, exchange)
-        exchange.path = exchange.path.removeprefix(AT_SIBLING)
+        path = exchange.path.removeprefix(AT_SIBLING)
+        if path != REQUESTS and not path.startswith((LOOKUP_PREFIX, EXPLAIN_PREFIX)):
+            raise Problem("not_found", f"{exchange.path}: expected what clients ask of requests")
+        exchange.path = path
         asked_as = dict(exchange.headers).get(ASKED_AS, KNOWN)
         exchange.asked_as = asked_as if asked_as == OWNER else KNOWN
         return True
@@ -72,7 +81,7 @@ class SitePaths:
     def is_here(self, exchange: Exchange, name: str | None, tenant: str) -> bool:
         """Returns whether a request of this name surely is answered here, so that nobody has to be
         asked. Without a name it always is."""
-        if name is None or self.is_known(name, tenant):
+        if name is None or self._is_home(name, tenant):
             return True
         site = self._site
         is_own = site.owner(name) == site.number and not exchange.asked_as
@@ -82,28 +91,37 @@ class SitePaths:
         self, exchange: Exchange, name: str, tenant: str, body: bytes, within_s: float
     ) -> bool:
         """Have another node answer it if it is that one's; returns False where it is to be answered
-        here. Raises Problem."""
-        if self._under_way >= PASSED_ON_MAX:
-            detail = "too many requests wait for other nodes of the site"
-            raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
-        self._under_way += 1
+        here. Raises Problem, and ClientGone."""
         moving = self._shell.room.moving
         moving.add(len(body))
         try:
-            async with asyncio.timeout(within_s):
-                return await self._answer(exchange, name, tenant, body, within_s)
+            with self._counted(name):
+                async with asyncio.timeout(within_s):
+                    return await self._answer(exchange, name, tenant, body, within_s)
         except TimeoutError:
             detail = "the deadline passed before the node was found that has its name"
             raise Problem("deadline_exceeded", detail, id=name, is_keyed=True) from None
         finally:
             moving.add(-len(body))
-            self._under_way -= 1
+
+    @contextmanager
+    def _counted(self, name: str) -> Iterator[None]:
+        """Something waits for other nodes meanwhile. Raises Problem where too much does."""
+        site = self._site
+        if site.under_way >= PASSED_ON_MAX:
+            detail = "too many requests wait for other nodes of the site"
+            raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
+        site.under_way += 1
+        try:
+            yield
+        finally:
+            site.under_way -= 1
 
     async def _answer(
         self, exchange: Exchange, name: str, tenant: str, body: bytes, within_s: float
     ) -> bool:
-        site = self._site
-        while not self.is_known(name, tenant):
+        site, has_failed = self._site, False
+        while not self._is_home(name, tenant):
             owner = site.owner(name)
             if exchange.asked_as == KNOWN or (exchange.asked_as and owner != site.number):
                 headers = [(ELSEWHERE, b"1")]
@@ -117,9 +135,13 @@ class SitePaths:
                 continue
             if owner is not None:
                 told = await self._ask(owner, exchange, OWNER, body, within_s)
-                if told is not None:
+                if isinstance(told, Response):
                     _pass_back(exchange, told)
                     return True
+                if told is not None and has_failed:
+                    detail = "the node that has the name gives no answer that can be passed on"
+                    raise Problem("outcome_unknown", detail, id=name, is_keyed=True)
+                has_failed = has_failed or told is not None
             await asyncio.sleep(AGAIN_S)
         return False
 
@@ -127,7 +149,7 @@ class SitePaths:
         """Have the node answer that knows the name already; returns whether there is one."""
         for other in self._site.others:
             told = await self._ask(other, exchange, KNOWN, body, within_s)
-            if told is not None:
+            if isinstance(told, Response):
                 _pass_back(exchange, told)
                 return True
         return False
@@ -136,38 +158,60 @@ class SitePaths:
 
     async def look_up(self, exchange: Exchange, tenant: str, prefix: str = LOOKUP_PREFIX) -> bool:
         """Have another node tell of a request that is not known here; returns False where none
-        knows it, or it is known here."""
+        knows it, or it is known here. Raises Problem, and ClientGone."""
         name = exchange.path.removeprefix(prefix)
         if exchange.asked_as or self.is_known(name, tenant):
             return False
-        for other in self._site.others:
-            told = await self._ask(other, exchange, KNOWN, b"", LOOKUP_S)
-            if told is not None and told.status != 404:
-                _pass_back(exchange, told)
-                return True
+        with self._counted(name):
+            for other in self._site.others:
+                told = await self._ask(other, exchange, KNOWN, b"", LOOKUP_S)
+                if isinstance(told, Response) and told.status != 404:
+                    _pass_back(exchange, told)
+                    return True
         return False
 
     def is_known(self, name: str, tenant: str) -> bool:
-        """Returns whether a request of this name is known here."""
-        request_id, requests = request_id_of(tenant, name), self._shell.requests
-        return requests.home.find(request_id) is not None or (
-            requests.visit_of(request_id) is not None
-        )
+        """Returns whether anything can be told here of a request of this name."""
+        visit = self._shell.requests.visit_of(request_id_of(tenant, name))
+        return visit is not None or self._is_home(name, tenant)
+
+    def _is_home(self, name: str, tenant: str) -> bool:
+        """Returns whether this node has taken a request of this name; a visit of a neighbor's
+        request, which may have the same one, says nothing of whose business the name is."""
+        return self._shell.requests.home.find(request_id_of(tenant, name)) is not None
 
     async def _ask(
         self, number: int, exchange: Exchange, asked_as: bytes, body: bytes, within_s: float
-    ) -> Response | None:
+    ) -> Response | PeerError | None:
         """Returns the answer of a sibling; None where it has none: it is gone, or the name is not
-        its own."""
+        its own. Returns the error of one that is there and gives none. Raises Problem, and
+        ClientGone as soon as nobody waits any more."""
         headers = [*_passed(exchange.headers), (ASKED_AS, asked_as)]
-        path = exchange.path + (f"?{exchange.query.decode('latin-1')}" if exchange.query else "")
+        query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
+        path = quote(exchange.path) + query  # which was unquoted when it came
         try:
-            told = await self._site.pass_on(
+            asked = self._site.pass_on(
                 number, exchange.method, path, headers=headers, body=body, timeout_s=within_s
             )
-        except PeerError:  # it may have run there: with a key, which may run twice
+        except ValueError as error:
+            raise Problem("invalid", "its head cannot be passed on to another node") from error
+        exchange.watch(partial(_client_gone, asked))
+        try:
+            told = await asked
+        except NotDelivered:
             return None
+        except PeerError as error:  # it may have run there: with a key, which may run twice
+            return error if number in self._site.others else None
+        finally:
+            if not exchange.response_complete:
+                exchange.unwatch()
         return None if ELSEWHERE in told.headers else told
+
+
+def _client_gone(asked: asyncio.Future[Response]) -> None:
+    if not asked.done():
+        asked.set_exception(ClientGone())
+        asked.cancel()  # which ends its exchange
 
 
 def _passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -213,17 +213,28 @@ def refuse_fixed(before: Topology, after: Topology, own: ClusterId) -> None:
     for field in fields(Topology):
         if field.name not in (*CHANGEABLE, *_PARTS, "name"):
             _refuse_other(field.name, getattr(before, field.name), getattr(after, field.name))
+    _refuse_shared(before, after)
     known = {cluster.id: cluster for cluster in before.clusters}
     for index, cluster in enumerate(after.clusters):
         place = f"clusters[{index}]"
-        if cluster.node_count > 1:
-            expected = "expected clusters of one node; the configuration is fixed where nodes run"
-            raise InputError(SOURCE, f"{place}.nodes", f"{expected} that share a cluster")
         if cluster.id in known:
             _refuse_fixed_of(place, known[cluster.id], cluster)
         elif cluster.url is None:
             raise InputError(SOURCE, f"{place}.url", "expected a url, so that others reach it")
     _refuse_other_pools(before, after)
+
+
+def _refuse_shared(before: Topology, after: Topology) -> None:
+    """Nodes that share a cluster do not tell each other of a configuration."""
+    why = "the configuration is fixed where nodes run that share a cluster"
+    shared = {one.id for one in (*before.clusters, *after.clusters) if one.node_count > 1}
+    for index, cluster in enumerate(after.clusters):
+        if cluster.id in shared:
+            expected = "expected clusters of one node"
+            raise InputError(SOURCE, f"clusters[{index}].nodes", f"{expected}; {why}")
+    if shared:
+        expected = f"expected those that there are, also {', '.join(sorted(shared))}"
+        raise InputError(SOURCE, "clusters", f"{expected}; {why}")
 
 
 def _refuse_other_pools(before: Topology, after: Topology) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,7 +27,7 @@ from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message, OncePerPeriod
-from spillover.model.errors import InputError, PeerError
+from spillover.model.errors import InputError, OutcomeUnknown, PeerError
 from spillover.model.topology import Cluster
 
 AGAIN_S = 0.1
@@ -78,6 +79,11 @@ class Site:
         self._distrusted: set[int] = set()
         """Those whose messages made the machine raise: their streams are to break off."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._asked = {one: set[asyncio.Future[Response]]() for one in self._clients}
+        """What siblings were asked for clients and have not answered."""
+        self._heard_s = dict.fromkeys(self._clients, -math.inf)
+        self.under_way = 0
+        """Clients' requests and questions that wait for other nodes; whoever takes them counts."""
 
     @property
     def interpreters(self) -> Mapping[type[ev.Command], Callable[[Any], None]]:
@@ -154,6 +160,16 @@ class Site:
                 told = reason
                 _log.info(Message("sibling is not heard", node=number, reason=reason))
             await asyncio.sleep(AGAIN_S)
+            if time.monotonic() >= self._heard_s[number] + SILENCE_S:
+                self._give_up(number)
+
+    def _give_up(self, number: int) -> None:
+        """Wait for no answer of a sibling that is silent: its machine may be gone without a word.
+        One whose stream has merely broken is soon heard again, or its connections end too."""
+        for asked in list(self._asked[number]):
+            if not asked.done():
+                asked.set_exception(OutcomeUnknown(f"node {number} is silent"))
+                asked.cancel()  # which ends its exchange
 
     def _refused_by(self, number: int, refused: StreamRefused) -> None:
         """End this node if a sibling that is there does not take it for one: alone it would take
@@ -173,6 +189,7 @@ class Site:
     def _hear(self, number: int, line: bytes) -> None:
         if number in self._distrusted:
             raise PeerError("what it told was dropped, by a bug")
+        self._heard_s[number] = time.monotonic()
         message = sibling_wire.decode(line)
         if message is not None:
             self._feed(ev.SiblingHeard(number, message))
@@ -195,7 +212,7 @@ class Site:
         one that its name belongs to now."""
         return time.monotonic() < self.siblings.viewed_s + self._remembered_s
 
-    async def pass_on(
+    def pass_on(
         self,
         number: int,
         method: str,
@@ -204,8 +221,12 @@ class Site:
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
         timeout_s: float,
-    ) -> Response:
-        """Have a sibling answer a client's request. Raises PeerError."""
-        return await self._clients[number].request(
+    ) -> asyncio.Future[Response]:
+        """Have a sibling answer a client's request. The future raises PeerError, also once the
+        sibling is silent. Raises ValueError for a head that cannot be sent."""
+        asked = self._clients[number].request(
             method, f"{AT_SIBLING}{path}", headers=headers, body=body, timeout_s=timeout_s
         )
+        self._asked[number].add(asked)
+        asked.add_done_callback(self._asked[number].discard)
+        return asked
