@@ -29,8 +29,9 @@ def asked(expr, board):
 
 def is_of_others(target):
     """Whether it shows what only nodes with --otel tell, or with a service behind them: there are
-    none in this world. What they tell is looked at in tests/apps."""
-    return "spillover_spans_" in target["expr"] or "spillover_upstream_" in target["expr"]
+    none in this world. What they tell is looked at in tests/apps and tests/live/handlers."""
+    kinds = ("spillover_spans_", "spillover_upstream_", "spillover_affinity_")
+    return any(kind in target["expr"] for kind in kinds)
 
 
 def is_of_alerts(target):
