@@ -16,6 +16,7 @@ from spillover_lab.bench.relays import find_program
 
 ROW_FIELDS = {"case", "value", "unit", "runs", "peer", "peer_value", "ratio"}
 OPTIONS = {
+    "affinity": ("--case", ", affinity"),
     "client": ("--case", "AsyncSpillover.run, 1 KiB"),
     "leases": ("--case", "fenced write"),
     "membership": ("--case", "stratified from"),
