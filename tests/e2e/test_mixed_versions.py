@@ -22,7 +22,7 @@ from support.faults import load as loads
 from support.loop import until
 from support.ports import free_ports
 
-RELEASE = "054fec78"
+RELEASE = "f70fd3e6"
 OLD = "ac"
 """Clusters that run it."""
 
