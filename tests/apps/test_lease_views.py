@@ -16,12 +16,12 @@ from spillover.live.leases.report import (
     AllocationRow,
     GrabRow,
     GroupReport,
+    GroupState,
     MemberRow,
     Seen,
-    Stored,
 )
 
-STORED = Stored(
+STORED = GroupState(
     now_ms=1000.5,
     members=[MemberRow("a", 900.5, 2), MemberRow("b", None, 1)],
     allocation=[
@@ -56,7 +56,7 @@ def test_while_redis_is_away_it_says_so_and_shows_the_last_that_was_read():
     state = told([Seen(STORED, 9.0, "no answer")])
     assert state["redis"] == {"up": False, "problem": "no answer"}
     assert (state["as_of_s"], len(state["members"])) == (9.0, 2)
-    never = told([Seen(Stored(), None, "no answer")])
+    never = told([Seen(GroupState(), None, "no answer")])
     assert (never["as_of_s"], never["redis_now_ms"], never["members"]) == (None, None, [])
 
 

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from spillover.apps.http.server import HttpServer
-from spillover.apps.http.sites import FOREIGN_NAME, HOW_TO_ALLOW, OTHER_SITE, Site, origin_of
+from spillover.apps.http.sites import FOREIGN_NAME, HOW_TO_ALLOW, OTHER_SITE, WebSite, origin_of
 from spillover.apps.node.app import create_app
 from spillover.apps.node.exposure import PublicOnly
 from spillover.cli.parsing import origin as origin_option
@@ -57,7 +57,7 @@ THROUGH_TLS = (
     {"host": "node.example", "sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"},
 )
 
-SITE = Site(own_names=frozenset({"own.example"}))
+SITE = WebSite(own_names=frozenset({"own.example"}))
 
 
 @pytest.mark.parametrize("headers", OWN)
@@ -93,10 +93,10 @@ def test_links_from_anywhere_may_be_followed_to_read():
 def test_allowed_origins_use_the_node_and_do_not_operate_it():
     foreign = {"host": LOCAL, "origin": APP, "sec-fetch-site": "cross-site"}
     for allowed in (APP, "*"):
-        site = Site(allowed=frozenset({allowed}))
+        site = WebSite(allowed=frozenset({allowed}))
         assert site.why_not_use("POST", foreign) is None
         assert site.why_not_operate(foreign) == OTHER_SITE
-    site = Site(allowed=frozenset({APP}))
+    site = WebSite(allowed=frozenset({APP}))
     for other in ("https://app.example:3000", "http://app.example", f"{APP}0", "null", ""):
         assert site.why_not_use("POST", {**foreign, "origin": other}) is not None
 

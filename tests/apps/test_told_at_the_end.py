@@ -18,7 +18,7 @@ from spillover.apps.node.answers import (
 from spillover.apps.node.door_problems import proxy_status
 from spillover.apps.node.peer_paths import _refusal
 from spillover.core.overflow.events import Refuse
-from spillover.live.http1.heads import Refused
+from spillover.live.http1.heads import RefusedRequest
 from spillover.live.overflow.wire import UPSTREAM_STATUS
 from spillover.model.causes import Cause
 from spillover.model.request import Answer, Outcome, Refusal
@@ -179,7 +179,7 @@ def test_proxy_status_says_whose_fault_it_is():
     ],
 )
 def test_a_head_that_is_not_passed_on_has_the_status_that_says_why(status, reason):
-    told = unread(Refused(status, "Host: expected once")).fields()
+    told = unread(RefusedRequest(status, "Host: expected once")).fields()
     assert (told["status"], told["reason"]) == (status, reason)
     assert told["detail"] == "Host: expected once"
 

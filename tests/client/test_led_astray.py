@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 from spillover.client import AsyncSpillover, Retries, SpilloverError
-from spillover.core.membership.session_events import Server
+from spillover.core.membership.session_events import SessionServer
 from spillover.live.membership.session_wire import encode_announcement, encode_head
 from support.certificates import Authority, put
 from support.loop import until
@@ -68,7 +68,7 @@ def test_an_api_token_goes_to_no_http_and_to_nobody_whom_another_ca_vouches_for(
             servers.append(server)
             scheme = "http" if context is None else "https"
             urls[name] = f"{scheme}://localhost:{server.sockets[0].getsockname()[1]}"
-        listed = [Server(name, url) for name, url in urls.items()]
+        listed = [SessionServer(name, url) for name, url in urls.items()]
         told.append(encode_announcement(encode_head("own", 1, (1, "own", 1), listed), 1, 0, 0.0))
         once = Retries(rounds=1, comeback_s=0.5)
         async with AsyncSpillover(

@@ -12,7 +12,7 @@ import pytest
 from spillover.client import AsyncSpillover
 from spillover.client.nodes import Nodes
 from spillover.client.session import FederationFollower
-from spillover.core.membership.session_events import Server
+from spillover.core.membership.session_events import SessionServer
 from spillover.live.http1.trust import Trust
 from spillover.live.membership.session_wire import encode_announcement, encode_head
 from support.loop import turn, until
@@ -51,7 +51,7 @@ class Door:
         return len(self._sessions)
 
     def announce(self, cluster, version, **urls):
-        servers = [Server(name, url) for name, url in urls.items()]
+        servers = [SessionServer(name, url) for name, url in urls.items()]
         head = encode_head(cluster, 1, (version, cluster, 1), servers)
         self.said = encode_announcement(head, 1, 0, 0.0)
         for writer in self._sessions:

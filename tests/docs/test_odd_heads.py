@@ -10,7 +10,7 @@ import pytest
 
 from spillover.live.handlers.proxy.onward import check_tunnel
 from spillover.live.http1.framing import HeadBytes, Malformed
-from spillover.live.http1.heads import Refused, read_answer, read_request
+from spillover.live.http1.heads import RefusedRequest, read_answer, read_request
 from support.odd_heads import EXAMPLES
 
 PAGE = Path(__file__).parents[2] / "services" / "docs" / "http.md"
@@ -79,6 +79,8 @@ def test_requests_are_taken_or_not_as_the_table_says(row, step):
             with pytest.raises(Malformed) as caught:
                 read(raw, step, of_answer=False)
             error = caught.value
-            assert told.startswith(str(error.status if isinstance(error, Refused) else 400)), raw
+            assert told.startswith(
+                str(error.status if isinstance(error, RefusedRequest) else 400)
+            ), raw
         else:
             read(raw, step, of_answer=False)

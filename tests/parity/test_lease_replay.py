@@ -31,7 +31,7 @@ from spillover.sim.leases.blog import BlogStore
 from spillover.sim.leases.member import SimMember
 from spillover.sim.leases.run import LeaseScene, run_leases
 from spillover.sim.leases.store_twin import LeaseTwin
-from spillover.sim.leases.watch import Watch
+from spillover.sim.leases.watch import TenureWatch
 from spillover.sim.leases.world import Surroundings, Troubles
 from support.copies import copy_of
 
@@ -200,7 +200,7 @@ async def live_life(server, name, rule, until):
 def simulated_commands(rule, settings, log):
     """The log through the simulator's shell, whose world stands still: the clock is put where each
     event was handed in, and what is planned for later never happens."""
-    around = Surroundings(settings.times, Troubles(), Watch(PARTITIONS), SEED)
+    around = Surroundings(settings.times, Troubles(), TenureWatch(PARTITIONS), SEED)
     twin = LeaseTwin(PARTITIONS, settings.times)
     guarded = GuardedAsks(twin, around, settings.node, 1)
     store = guarded if rule == "guarded" else BlogAsks(BlogStore(), settings.node)

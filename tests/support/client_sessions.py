@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spillover.core.membership.session_events import Announcement, Server
+from spillover.core.membership.session_events import Announcement, SessionServer
 
 
 def servers(names):
     """One at each url."""
-    return tuple(Server(name, f"http://{name}") for name in names)
+    return tuple(SessionServer(name, f"http://{name}") for name in names)
 
 
 def urls(names):

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
 from spillover.live.handlers.proxy.handler import ProxyWorkers
-from spillover.live.handlers.proxy.onward import Way
+from spillover.live.handlers.proxy.onward import Ingress
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.live.http1.heads import read_request
 from spillover.model.request import Request
@@ -19,7 +19,7 @@ from support.lying_service import lying_service
 
 ENDS = (ServiceEnded, NotStarted)
 
-WAY = Way("10.0.0.1", "http", "a-1.spillover")
+WAY = Ingress("10.0.0.1", "http", "a-1.spillover")
 
 
 class Told:

@@ -24,7 +24,7 @@ from spillover.certificates.directory import (
 )
 from spillover.certificates.names import hosts_of
 from spillover.live.hosts.blocking import connect
-from spillover.live.http1.base_url import Server
+from spillover.live.http1.base_url import BaseUrl
 from spillover.live.tls.certified import chain_of
 from spillover.live.tls.chains import holds, when_it_holds
 from spillover.live.tls.contexts import trusting_context
@@ -207,7 +207,7 @@ def check_url(url: str, ca_file: str | None, wanted: Wanted, now: datetime) -> l
     a file without CAs."""
     found = CheckResult(url, wanted.expected)
     try:
-        Server(url)
+        BaseUrl(url)
     except InputError as error:
         raise InputError("WHAT", "", error.expected) from None
     shown = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from spillover.live.http1.base_url import Server
+from spillover.live.http1.base_url import BaseUrl
 from spillover.model.certified_names import (
     check_names,
     is_host,
@@ -57,7 +57,7 @@ def _host_told(told: str, service: str) -> str:
     host: str | None = told
     if "://" in told:
         try:
-            host = urlsplit(told).hostname if Server(told).is_secure else None
+            host = urlsplit(told).hostname if BaseUrl(told).is_secure else None
         except InputError:
             host = None
     host = None if host is None else same_name(host)

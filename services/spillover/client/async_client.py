@@ -23,7 +23,7 @@ from spillover.client.nodes import Nodes
 from spillover.client.retrying import Retries
 from spillover.client.session import FederationFollower, store_at
 from spillover.client.wire import Answer
-from spillover.live.http1.base_url import Server
+from spillover.live.http1.base_url import BaseUrl
 from spillover.live.http1.bearer import bearer_headers
 from spillover.live.http1.outgoing import Response
 from spillover.live.http1.trust import Trust
@@ -349,7 +349,7 @@ def _checked_url(url: object, name: str) -> str:
     if not isinstance(url, str):
         raise wrong(name, "a url", url)
     try:
-        return Server(url).url
+        return BaseUrl(url).url
     except InputError as error:
         raise InputError(name, "", error.expected) from None
 

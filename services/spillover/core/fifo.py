@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Place(Generic[T]):
+class FifoEntry(Generic[T]):
     """One place in the queue; `item` is None once it has been taken out."""
 
     __slots__ = ("item",)
@@ -25,7 +25,7 @@ class Fifo(Generic[T]):
     __slots__ = ("_holes", "_places")
 
     def __init__(self) -> None:
-        self._places: deque[Place[T]] = deque()
+        self._places: deque[FifoEntry[T]] = deque()
         self._holes = 0
 
     def __len__(self) -> int:
@@ -34,15 +34,15 @@ class Fifo(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return (place.item for place in self._places if place.item is not None)
 
-    def append(self, item: T) -> Place[T]:
+    def append(self, item: T) -> FifoEntry[T]:
         """Join at the end; keep the place to be able to leave early."""
-        place = Place(item)
+        place = FifoEntry(item)
         self._places.append(place)
         return place
 
-    def prepend(self, item: T) -> Place[T]:
+    def prepend(self, item: T) -> FifoEntry[T]:
         """Join at the front, as what was there before."""
-        place = Place(item)
+        place = FifoEntry(item)
         self._places.appendleft(place)
         return place
 
@@ -56,7 +56,7 @@ class Fifo(Generic[T]):
                 return item
             self._holes -= 1
 
-    def discard(self, place: Place[T]) -> None:
+    def discard(self, place: FifoEntry[T]) -> None:
         """Leave the queue from any place in it."""
         assert place.item is not None, "this place has been left before"
         place.item = None

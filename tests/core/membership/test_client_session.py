@@ -25,7 +25,7 @@ from spillover.core.membership.session_events import (
     Lost,
     NotReached,
     Parting,
-    Server,
+    SessionServer,
     Started,
     TimerFired,
     Use,
@@ -65,7 +65,7 @@ def test_begins_with_any_of_the_urls_and_follows_no_list_that_is_the_same():
     }
     assert firsts == set(urls("abc"))
     client, _, here = in_session()
-    assert client.in_use == Server(here, f"http://{here}")
+    assert client.in_use == SessionServer(here, f"http://{here}")
     assert math.isinf(client.next_deadline())
 
 
@@ -83,7 +83,7 @@ def test_a_change_is_acted_on_after_a_wait_and_new_requests_go_to_the_new_server
     (asked,) = client.handle(TimerFired(), now_s)
     assert asked.server.id == "c"  # as many as before: who goes, goes to the new one
     commands = client.handle(Connected(asked.attempt, told("c", "bc", 2)), now_s)
-    assert commands == [Use(Server("c", "http://c")), Leave(attempt, moved=True)]
+    assert commands == [Use(SessionServer("c", "http://c")), Leave(attempt, moved=True)]
     client.handle(Parting(attempt, 0.0), now_s)
     assert math.isinf(client.next_deadline()), "it is at another one now"
     client.check()
@@ -113,10 +113,10 @@ def test_older_lists_and_the_same_list_mean_nothing():
     "listed",
     [
         (),
-        (Server("a", "http://a"), Server("a", "http://b")),
-        (Server("a", "http://a"), Server("b", "http://a/")),
-        (Server("a", "http://a"), Server("b", "")),
-        (Server("", "http://a"),),
+        (SessionServer("a", "http://a"), SessionServer("a", "http://b")),
+        (SessionServer("a", "http://a"), SessionServer("b", "http://a/")),
+        (SessionServer("a", "http://a"), SessionServer("b", "")),
+        (SessionServer("", "http://a"),),
     ],
 )
 def test_a_list_that_is_none_is_refused_and_the_old_one_stays(listed):
@@ -154,7 +154,7 @@ def test_the_groups_are_asked_in_their_order():
     assert later_s > now_s
     again = asked_in_turn(client, client.handle(TimerFired(), later_s), later_s)
     assert sorted(again) == sorted("0123456789xy".replace("0", "")) or set(again) > set("2345")
-    assert client.in_use == Server("0", "http://0")  # it is still there
+    assert client.in_use == SessionServer("0", "http://0")  # it is still there
 
 
 def test_who_may_stay_stays_when_no_new_server_is_reached():
@@ -169,7 +169,7 @@ def test_who_may_stay_stays_when_no_new_server_is_reached():
         now_s = client.next_deadline()
         assert set(asked_in_turn(client, client.handle(TimerFired(), now_s), now_s)) == set("bcd")
     assert math.isinf(client.next_deadline())
-    assert client.in_use == Server("a", "http://a")
+    assert client.in_use == SessionServer("a", "http://a")
     client.check()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.held import Held
+from spillover.core.overflow.held import HeldBytes
 from spillover.core.overflow.idempotency import ENTRY_BYTES, IdempotencyRecord, IdempotencyTable
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -22,7 +22,7 @@ def refusal(commands):
 
 def test_an_eighth_is_for_answers_and_a_tenth_of_the_rest_for_clients():
     """To the byte."""
-    held = Held(LIMIT)
+    held = HeldBytes(LIMIT)
     assert (held.refusal(700, True), held.refusal(701, True)) == (None, Refusal.TOO_LARGE)
     assert (held.refusal(630, False), held.refusal(631, False)) == (None, Refusal.TOO_LARGE)
     held.request_bytes, held.moving_bytes = 500, 50

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.core.tokens.waiting import Waiting
+from spillover.core.tokens.waiting import WaitingLines
 
 JOINS = ((0,), (0, 1))
 """Which classes types 0 and 1 may join."""
@@ -36,7 +36,7 @@ def refs(waiting):
 @given(st.data())
 def test_whoever_comes_back_waits_where_it_was(data):
     """From any place of a line of any length, several of them, in any order."""
-    waiting, refs_drawn, away, there = Waiting(JOINS, 2), count(1), {}, {}
+    waiting, refs_drawn, away, there = WaitingLines(JOINS, 2), count(1), {}, {}
     for _ in range(data.draw(st.integers(0, 25))):
         visit = Visit(next(refs_drawn), data.draw(st.integers(0, 1)), data.draw(st.booleans()))
         there[waiting.join(visit.kind, visit)] = visit
@@ -82,7 +82,7 @@ class CountedLine(dict):
 def test_a_long_line_costs_nothing_near_its_ends(place):
     """Refused ones come back again and again, however many wait: those at the front, that began
     first, and newcomers that have just gone by."""
-    waiting = Waiting(JOINS, 2)
+    waiting = WaitingLines(JOINS, 2)
     numbers = [waiting.join(0, Visit(ref, 0)) for ref in range(1000)]
     visit = waiting.leave(0, numbers[place])
     line = waiting.lines[0].visits = CountedLine(waiting.lines[0].visits)

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from spillover.core.overflow.held import Held
+from spillover.core.overflow.held import HeldBytes
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.live.engine.moving import STEPS, Moving
 from spillover.live.engine.timers import Timers
@@ -22,7 +22,7 @@ PIECE = 300_000
 
 def counting(held=None):
     """A count whose machine knows what it was told, all that it was told, and what tells it."""
-    held = held or Held(LIMIT)
+    held = held or HeldBytes(LIMIT)
     told = []
 
     def tell(count):
@@ -121,7 +121,7 @@ def test_an_answer_without_end_is_cut_at_the_limit(run, case):
     limit = 20 * PIECE
 
     async def main():
-        moving, held, told, _ = counting(Held(10 * limit))
+        moving, held, told, _ = counting(HeldBytes(10 * limit))
         sent, peers = [], []
 
         def peer():
@@ -151,7 +151,7 @@ def test_all_that_a_node_holds_counts(run):
     """Requests, what is moving, and answers that are kept, as operators see it beside the limit."""
 
     async def main():
-        held = Held(LIMIT)
+        held = HeldBytes(LIMIT)
         moving, *_ = counting(held)
         kept = IdempotencyTable(60.0, 10, LIMIT)
         room = Room(held, moving, kept)

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from spillover.live.handlers.dask import call
-from spillover.live.handlers.dask.pool import Pool, PoolWorker, Shipped
+from spillover.live.handlers.dask.pool import PoolWorker, Shipped, UsableWorkers
 
 
 @pytest.fixture
 def pool():
-    made = Pool()
+    made = UsableWorkers()
     for address, slots in (("w1", 1), ("w2", 3), ("w3", 2)):
         made.add(PoolWorker(address, slots, "token"))
     return made

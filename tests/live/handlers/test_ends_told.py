@@ -10,7 +10,7 @@ import pytest
 
 from spillover.core.overflow.events import Start
 from spillover.live.handlers import ends
-from spillover.live.handlers.calls import Ended
+from spillover.live.handlers.calls import CallResult
 from spillover.model.request import Request
 
 NO = "no such model"
@@ -38,7 +38,7 @@ def test_only_failures_of_the_code_come_with_a_traceback(
     for answered in (False, True):
         caplog.clear()
         details = ANSWER if answered else TRACE
-        ended = Ended(problem=NO, details=details, upstream_answered=answered, **how)
+        ended = CallResult(problem=NO, details=details, upstream_answered=answered, **how)
         ends.event_of(command, ended)
         (record,) = caplog.records
         assert (record.levelname, record.msg.words) == (level, words)
@@ -52,7 +52,7 @@ def test_a_failure_of_which_nothing_is_known_comes_without_a_traceback(caplog, m
     monkeypatch.setattr(ends._log, "filters", [])
     now_s = time.monotonic()
     command = Start(1, Request("r1", False, msgspec.Raw(b"1")), now_s, now_s + 1.0)
-    ends.event_of(command, Ended(problem=NO))
+    ends.event_of(command, CallResult(problem=NO))
     (record,) = caplog.records
     assert record.msg.fields == {"request_id": "r1", "reason": NO}
 
@@ -63,5 +63,5 @@ def test_of_many_alike_the_log_says_one_at_a_time(caplog, monkeypatch):
     now_s = time.monotonic()
     command = Start(1, Request("r1", False, msgspec.Raw(b"1")), now_s, now_s + 1.0)
     for _ in range(20):
-        ends.event_of(command, Ended(problem=NO))
+        ends.event_of(command, CallResult(problem=NO))
     assert len(caplog.records) == 1

@@ -5,14 +5,20 @@ from __future__ import annotations
 
 import pytest
 
-from spillover.live.handlers.proxy.onward import Way, check_tunnel, has_passed, onward, passed_head
+from spillover.live.handlers.proxy.onward import (
+    Ingress,
+    check_tunnel,
+    has_passed,
+    onward,
+    passed_head,
+)
 from spillover.live.handlers.proxy.sent_heads import OwnRequest, own_head, upstream_head
 from spillover.live.http1.framing import HeadBytes, Malformed, TooLong
-from spillover.live.http1.heads import Refused, read_answer, read_request
+from spillover.live.http1.heads import RefusedRequest, read_answer, read_request
 from spillover.model.passed import PassedRequest
 from support.passed_requests import REFUSED, SEEN, without_way
 
-WAY = Way("192.0.2.1", "http", "a-1.spillover")
+WAY = Ingress("192.0.2.1", "http", "a-1.spillover")
 BY_INTAKE = (413, 422)
 """Statuses of what is refused later than by a head."""
 
@@ -43,7 +49,7 @@ def test_what_is_refused(name, step):
     with pytest.raises(Malformed) as caught:
         read(raw, step)
     error = caught.value
-    if isinstance(error, Refused):
+    if isinstance(error, RefusedRequest):
         assert error.status == status
     else:  # of a body, or a head that is not read on
         assert status == (431 if isinstance(error, TooLong) else 400)

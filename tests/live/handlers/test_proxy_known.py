@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.handlers.proxy.known import KnownRequests, WrittenHeads, cut
-from spillover.live.handlers.proxy.onward import Way
+from spillover.live.handlers.proxy.onward import Ingress
 from spillover.live.handlers.proxy.sent_heads import (
     ForeignRequest,
     OwnRequest,
@@ -25,8 +25,8 @@ from spillover.live.http1.known_heads import HEAD_BYTES_MAX, KNOWN_MAX, Known, K
 from spillover.model.passed import PassedHead, PassedRequest, with_length
 from support.passed_requests import REFUSED, SEEN, get, post
 
-WAY = Way("10.0.0.1", "http", "a-1.spillover")
-OTHER_WAY = Way("10.0.0.2", "http", "a-1.spillover")
+WAY = Ingress("10.0.0.1", "http", "a-1.spillover")
+OTHER_WAY = Ingress("10.0.0.2", "http", "a-1.spillover")
 ADDED = ((b"Spillover-Request-Id", b"a-1"), (b"Spillover-Deadline-Ms", b"9"))
 
 

@@ -6,18 +6,24 @@ from __future__ import annotations
 
 import pytest
 
-from spillover.live.handlers.proxy.onward import Way, check_tunnel, has_passed, onward, passed_head
+from spillover.live.handlers.proxy.onward import (
+    Ingress,
+    check_tunnel,
+    has_passed,
+    onward,
+    passed_head,
+)
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.live.http1.framing import ByLength, Chunked, Malformed, ToTheEnd
 from spillover.live.http1.heads import (
     CHUNKED,
     LENGTH_DIGITS_MAX,
-    Refused,
+    RefusedRequest,
     read_answer,
     read_request,
 )
 
-WAY = Way("192.0.2.1", "http", "a-1.spillover")
+WAY = Ingress("192.0.2.1", "http", "a-1.spillover")
 HOP = (
     (b"Forwarded", b'for=192.0.2.1;proto=http;host="h"'),
     (b"X-Forwarded-For", b"192.0.2.1"),
@@ -170,7 +176,7 @@ def test_what_asks_for_nothing_that_a_door_cannot_give_is_let_in(lines):
     ],
 )
 def test_what_is_refused_is_told_with_its_status_and_in_words(status, lines, told):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedRequest) as caught:
         asked(*lines, **told)
     assert caught.value.status == status
     assert caught.value.args == (str(caught.value),)
@@ -234,7 +240,7 @@ def test_what_somebody_tells_who_is_not_trusted_is_not_told_on():
         *(b"X-Forwarded-For: 1.2.3.4", b"X-Forwarded-Proto: https", b"X-Forwarded-User: root"),
         *(b"Forwarded: for=1.2.3.4", b"X-Real-IP: 1.2.3.4"),
     ]
-    way = Way("192.0.2.1", "http", "a-1.spillover", is_trusted=False)
+    way = Ingress("192.0.2.1", "http", "a-1.spillover", is_trusted=False)
     assert onward(asked(*lies, b"A: b"), way, 0) == ((b"Host", b"h"), (b"A", b"b"), *HOP)
     for lie in lies:  # nor does it go as it is
         assert not OwnRequest(asked(lie), way, b"").goes_as_it_is

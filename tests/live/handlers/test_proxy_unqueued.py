@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from spillover.core.overflow.held import Held
+from spillover.core.overflow.held import HeldBytes
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.proxy.handler import UNQUEUED_MAX
@@ -31,7 +31,7 @@ class Beside:
     def __init__(self, front):
         self.loop = asyncio.get_running_loop()
         self.timers = Timers(self.loop)
-        self.moving = Moving(self.timers, Held(), lambda _: None)
+        self.moving = Moving(self.timers, HeldBytes(), lambda _: None)
         self.unqueued = Unqueued(front.workers.upstreams, self.timers, self.moving)
         self.unqueued.stall_s = STALL_S
 
@@ -304,7 +304,7 @@ def test_an_answer_may_stand_still_for_ever_where_nobody_says_otherwise(run):
         said = Saying()
         async with in_front_of(said) as (front, _):
             timers = Timers(asyncio.get_running_loop())
-            made = Unqueued(front.workers.upstreams, timers, Moving(timers, Held(), print))
+            made = Unqueued(front.workers.upstreams, timers, Moving(timers, HeldBytes(), print))
             assert made.stall_s == math.inf
             assert not made.is_full
 

@@ -16,7 +16,7 @@ import pytest
 
 from spillover.core.overflow.events import Start
 from spillover.live.engine.timers import Timers
-from spillover.live.handlers.calls import Ended
+from spillover.live.handlers.calls import CallResult
 from spillover.live.handlers.python import handler as handler_module
 from spillover.live.handlers.python import processes as processes_module
 from spillover.live.handlers.python.handler import (
@@ -151,7 +151,7 @@ def test_work_that_raises_is_a_failure_and_its_thread_goes_on():
     def work(ref):
         if ref == 1:
             raise SystemExit(3)
-        return Ended(b"1")
+        return CallResult(b"1")
 
     async def main(played):
         for ref in (1, 2):

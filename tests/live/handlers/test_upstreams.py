@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from spillover.live.engine.timers import Timers
-from spillover.live.handlers.calls import Ended
+from spillover.live.handlers.calls import CallResult
 from spillover.live.handlers.http import upstreams as upstreams_module
 from spillover.live.handlers.http.upstreams import ALONE_S_MAX, CONNECTIONS_SPARE, Upstreams
 from spillover.live.handlers.make import make_workers
@@ -107,10 +107,10 @@ def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock, told):
     async def main(upstreams, health):
         first, second = upstreams._all
         assert upstreams.rest_s(FAR_S) is None
-        upstreams.leave_alone(first, Ended(problem="busy", retry_after_s=5.0))
+        upstreams.leave_alone(first, CallResult(problem="busy", retry_after_s=5.0))
         assert places(upstreams, 2) == [1, 1]
         assert upstreams.rest_s(FAR_S) is None
-        upstreams.leave_alone(second, Ended(problem="full", retry_after_s=1e6))
+        upstreams.leave_alone(second, CallResult(problem="full", retry_after_s=1e6))
         assert places(upstreams, 1) == [None]
         assert upstreams.rest_s(FAR_S) == 5.0
         assert upstreams.rest_s(FAR_S + 3.0) == 2.0
@@ -118,7 +118,7 @@ def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock, told):
         assert places(upstreams, 2, now_s=FAR_S + 5.0) == [0, 0]
         assert upstreams.rest_s(FAR_S + 5.0) is None
         assert places(upstreams, 2, tried=[first], now_s=FAR_S + ALONE_S_MAX) == [1, 1]
-        upstreams.leave_alone(first, Ended(problem="no"))
+        upstreams.leave_alone(first, CallResult(problem="no"))
         assert places(upstreams, 1, now_s=FAR_S + 5.0) == [0], "it has not said how long"
         words = "upstream is left alone"
         assert told() == [(words, first.name, 5.0), (words, second.name, ALONE_S_MAX)]
@@ -239,7 +239,7 @@ def test_the_node_hears_of_one_that_is_back_while_the_others_want_to_be_left_alo
         upstreams.unreachable(first, "refused")
         await until(lambda: first.up and not upstreams._looking)
         assert health == []
-        upstreams.leave_alone(second, Ended(problem="busy", retry_after_s=5.0))
+        upstreams.leave_alone(second, CallResult(problem="busy", retry_after_s=5.0))
         upstreams.unreachable(first, "refused")
         await until(lambda: first.up and not upstreams._looking)
         assert health == [True]
@@ -275,7 +275,7 @@ def test_of_many_the_first_that_cannot_be_reached_is_named(clock):
         many = "none of 3 upstreams can be reached"
         assert upstreams.problem() == f"{many}, {second.name} among them: refused"
         assert upstreams.rest_s(FAR_S) is None
-        upstreams.leave_alone(upstreams._all[0], Ended(problem="busy", retry_after_s=5.0))
+        upstreams.leave_alone(upstreams._all[0], CallResult(problem="busy", retry_after_s=5.0))
         assert upstreams.rest_s(FAR_S) == 5.0, "of those that can be reached"
 
     with_upstreams(3, main, stays=False)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from spillover.core.overflow.held import Held
+from spillover.core.overflow.held import HeldBytes
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.http1.connection import Connection
@@ -347,7 +347,7 @@ def test_a_body_in_parts_counts_while_it_is_read(run, how):
     """What comes in one piece is handed over at once. Nothing is left of it, however it ends."""
 
     async def main():
-        moving = Moving(Timers(asyncio.get_running_loop()), Held(2**40), lambda _: None)
+        moving = Moving(Timers(asyncio.get_running_loop()), HeldBytes(2**40), lambda _: None)
         talk = Talk(moving=moving)
         size = 300_000 if how == "large" else 900
         exchange = talk.ask(body_limit_bytes=max(size, LIMIT))
@@ -373,7 +373,7 @@ def test_a_body_in_parts_counts_while_it_is_read(run, how):
 
 def test_a_body_in_parts_that_is_handed_on_counts_no_more(run):
     async def main():
-        moving = Moving(Timers(asyncio.get_running_loop()), Held(2**40), lambda _: None)
+        moving = Moving(Timers(asyncio.get_running_loop()), HeldBytes(2**40), lambda _: None)
         talk, pieces = Talk(moving=moving), []
         talk.ask(on_head=lambda *_: pieces.append)
         talk.hear(answer(b"x" * 400, framing="chunks", size=100))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from spillover.live.http1.base_url import STARTS_MAX, Server
+from spillover.live.http1.base_url import STARTS_MAX, BaseUrl
 from spillover.live.http1.bearer import bearer_headers
 from spillover.live.http1.client import HttpClient
 from spillover.model.errors import InputError
@@ -31,7 +31,7 @@ def test_bad_base_urls_are_input_errors(url):
     ("url", "port"), [("http://h", 80), ("https://h/x", 443), ("https://h:80", 80)]
 )
 def test_a_url_without_a_port_means_that_of_its_scheme(url, port):
-    assert Server(url).port == port
+    assert BaseUrl(url).port == port
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_url_without_a_port_means_that_of_its_scheme(url, port):
     ],
 )
 def test_a_head_says_how_long_its_body_is_where_it_may_have_one(method, length, told):
-    server = Server("https://h:8443/base/", [(b"Always", b"1")])
+    server = BaseUrl("https://h:8443/base/", [(b"Always", b"1")])
     assert (server.host, server.port, server.is_secure) == ("h", 8443, True)
     assert server.url == "https://h:8443/base"
     for headers, lines in (((), b""), ([(b"A", b"b"), (b"C", b"d")], b"A: b\r\nC: d\r\n")):
@@ -57,12 +57,12 @@ def test_a_head_says_how_long_its_body_is_where_it_may_have_one(method, length, 
 
 
 def test_of_many_paths_a_few_are_remembered_and_all_are_right():
-    server = Server("http://h")
+    server = BaseUrl("http://h")
     for number in [*range(10 * STARTS_MAX), *range(10 * STARTS_MAX)]:
         head = server.head("GET", f"/{number}", (), 0)
         assert head == b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number
     assert len(server._starts) <= STARTS_MAX
-    assert not Server("http://h").is_secure
+    assert not BaseUrl("http://h").is_secure
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from spillover.live.leases.report import (
     AllocationRow,
     GrabRow,
     GroupReport,
+    GroupState,
     MemberRow,
-    Stored,
     stored_of,
 )
 from spillover.model.lease_times import LeaseTimes
@@ -71,7 +71,7 @@ def test_a_row_says_what_is_left_at_the_instant_of_the_look():
         AllocationRow(4, "n2", 11, 500, 1, stopping=False),
     ]
     assert shown.members == [MemberRow("n2", 1, 1)]
-    assert stored_of(Snapshot(1_000, "era", {}, {0: Grab("n1", 1, 1_001)}, {})) == Stored(
+    assert stored_of(Snapshot(1_000, "era", {}, {0: Grab("n1", 1, 1_001)}, {})) == GroupState(
         1_000, grabs=[GrabRow(0, "n1", 1, 1)]
     )
 
@@ -86,7 +86,7 @@ def test_what_the_blogs_rule_leaves_in_redis_is_shown(redis_server, redis_server
     async def main():
         report = GroupReport(member_of(redis_server.url, group, rule="blog"))
         seen = await report.look()
-        assert seen.stored == Stored(
+        assert seen.stored == GroupState(
             None,
             [MemberRow("n2", None, 1), MemberRow("n3", None, 2)],
             [
@@ -112,7 +112,7 @@ def survey(now_ms):
 
 def shown(now_ms):
     row = AllocationRow(0, "n1", 7, 0, 9_000 - now_ms, stopping=False)
-    return Stored(now_ms, [MemberRow("n1", 5_000 - now_ms, 1)], [row])
+    return GroupState(now_ms, [MemberRow("n1", 5_000 - now_ms, 1)], [row])
 
 
 @pytest.mark.usefixtures("patient")

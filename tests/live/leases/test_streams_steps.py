@@ -14,8 +14,8 @@ from spillover.live.leases.streams import reading as reading_module
 from spillover.live.leases.streams import steps as steps_module
 from spillover.live.leases.streams.consuming import Attempts, Consuming
 from spillover.live.leases.streams.keys import StreamKeys
-from spillover.live.leases.streams.reading import Limits, Reading
-from spillover.live.leases.streams.records import CheckpointMoved, Place
+from spillover.live.leases.streams.reading import ReadLimits, StreamReading
+from spillover.live.leases.streams.records import CheckpointMoved, ReadPosition
 from spillover.live.leases.streams.steps import Call, Guard, Pause, Run, Wait
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 
@@ -61,7 +61,7 @@ def guarded(lease=None, stop=None, retry_s=10.0):
 
 
 def reading_of(guard=None, on_trimmed="skip", **limits):
-    return Reading(KEYS, 3, 7, guard or guarded(), Limits(**limits), on_trimmed)
+    return StreamReading(KEYS, 3, 7, guard or guarded(), ReadLimits(**limits), on_trimmed)
 
 
 def carried_out(steps, answers):
@@ -160,7 +160,7 @@ def test_where_redis_does_not_count_nothing_is_skipped_and_a_lag_is_what_it_is_a
     reading = reading_of()
     answers = [[*claimed(passed)[:2], 0], found(-1, length, 99, is_end=is_end)]
     _, batch = carried_out(reading.read(0.0, read_ahead=False), answers)
-    assert (reading.lag, batch.end) == (lag, Place("99-0", end, 0))
+    assert (reading.lag, batch.end) == (lag, ReadPosition("99-0", end, 0))
     assert [one.message for one in caplog.records] == [reading_module.UNCOUNTED]
 
 
@@ -262,8 +262,8 @@ def test_a_batch_of_another_partition_or_epoch_is_refused():
     reading = reading_of()
     _, batch = carried_out(reading.read(0.0, read_ahead=False), [claimed(), found(1, 1, 1)])
     for other in (
-        Reading(KEYS, 4, 7, guarded(), Limits(), "skip"),
-        Reading(KEYS, 3, 8, guarded(), Limits(), "skip"),
+        StreamReading(KEYS, 4, 7, guarded(), ReadLimits(), "skip"),
+        StreamReading(KEYS, 3, 8, guarded(), ReadLimits(), "skip"),
     ):
         with pytest.raises(CheckpointMoved, match="has lost its claim, or never had one"):
             carried_out(other.commit(batch), [])

@@ -16,7 +16,7 @@ from spillover.live.leases.streams.records import (
     Checkpoint,
     CheckpointMoved,
     Found,
-    Place,
+    ReadPosition,
     Record,
     places,
 )
@@ -172,7 +172,7 @@ happenings = st.lists(
 @given(happenings)
 def test_places_add_up(happened):
     """Never more is counted as skipped than was lost, and at the end exactly that."""
-    stream, place = Stream(), Place("0-0", 0, 0)
+    stream, place = Stream(), ReadPosition("0-0", 0, 0)
 
     def read(count):
         nonlocal place
@@ -204,15 +204,15 @@ def test_places_add_up(happened):
 
 def test_a_stream_begun_anew_is_noticed():
     with pytest.raises(CheckpointMoved, match="anew"):
-        places(Place("7-0", 7, 0), Found(3, 3, is_end=True, records=[]))
+        places(ReadPosition("7-0", 7, 0), Found(3, 3, is_end=True, records=[]))
 
 
 def test_part_of_a_batch_ends_where_its_last_record_does():
     records = [Record(f"{number}-0", {}) for number in (4, 5, 9)]
-    batch = Batch(0, 1, records, Place("3-0", 5, 2), Place("9-0", 10, 4))
+    batch = Batch(0, 1, records, ReadPosition("3-0", 5, 2), ReadPosition("9-0", 10, 4))
     assert batch.upto(3) is batch
-    assert batch.upto(2).end == Place("5-0", 7, 2)
-    assert batch.upto(0).end == Place("3-0", 5, 2)
+    assert batch.upto(2).end == ReadPosition("5-0", 7, 2)
+    assert batch.upto(0).end == ReadPosition("3-0", 5, 2)
     assert batch.position == "9-0"
     rest = batch.after(2)
     assert (rest.start, rest.end) == (batch.upto(2).end, batch.end)

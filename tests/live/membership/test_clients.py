@@ -9,7 +9,7 @@ import time
 import pytest
 
 from spillover.core.membership.letting_in import LettingIn
-from spillover.core.membership.session_events import Server
+from spillover.core.membership.session_events import SessionServer
 from spillover.live.engine.timers import Timers
 from spillover.live.membership.clients import PARTING_S, Clients
 from spillover.live.membership.session_wire import SIGN_OF_LIFE, decode_line
@@ -67,7 +67,7 @@ def test_what_is_announced_again_is_told_to_all_with_their_ranks():
         timers = Timers(asyncio.get_running_loop())
         letting_in = LettingIn(100.0, 100, 100)
         clients = Clients("a", 1, letting_in, timers, numbers=lambda: {"b": 0})
-        servers = [Server(name, f"http://{name}:1") for name in "ab"]
+        servers = [SessionServer(name, f"http://{name}:1") for name in "ab"]
         clients.announce(1, "a", servers[:1])
         for name, told in lines.items():
             clients.open(name, 1, told.append, lambda: None)
@@ -105,7 +105,7 @@ class Bed:
         self.loop.close()
 
     def announce(self, version, *names):
-        self.clients.announce(version, "a", [Server(name, URL) for name in names])
+        self.clients.announce(version, "a", [SessionServer(name, URL) for name in names])
 
     def open(self, client, attempt=1):
         name = f"{client}{attempt}"

@@ -18,7 +18,7 @@ from spillover.core.membership.session_events import (
     Lost,
     NotReached,
     Parting,
-    Server,
+    SessionServer,
     Started,
     TimerFired,
 )
@@ -55,7 +55,7 @@ class Recorded(ClientSession):
 
 def line(*urls, rank=0):
     """An announcement of these servers, as the first of them says it."""
-    listed = [Server(f"s{number}", url) for number, url in enumerate(urls)]
+    listed = [SessionServer(f"s{number}", url) for number, url in enumerate(urls)]
     return encode_announcement(encode_head("s0", 1, (1, "s0", 1), listed), 3, rank, 0.0)
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spillover.core.membership.session_events import SERVERS_MAX, Announcement, Server
+from spillover.core.membership.session_events import SERVERS_MAX, Announcement, SessionServer
 from spillover.live.membership.session_wire import (
     SIGN_OF_LIFE,
     SIGN_OF_LIFE_S,
@@ -27,7 +27,7 @@ def line(**fields):
 
 
 def test_what_is_said_is_heard():
-    servers = [Server("a", "http://a:1"), Server("b", "https://b")]
+    servers = [SessionServer("a", "http://a:1"), SessionServer("b", "https://b")]
     head = encode_head("a", 5, (3, "b", 7), servers)
     said = encode_announcement(head, 12, 4, 0.25)
     assert said.endswith(b"\n")

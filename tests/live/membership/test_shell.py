@@ -17,7 +17,7 @@ from spillover.core.membership.events import Reason
 from spillover.inputs.topology_file import short_text
 from spillover.live.engine.timers import Timers
 from spillover.live.membership import shell
-from spillover.live.membership.reading import KNOWN_MAX, Reading
+from spillover.live.membership.reading import KNOWN_MAX, TopologyReader
 from spillover.live.membership.shell import ConfigurationShell, NotTaken
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.membership.wire import encode_configuration
@@ -156,7 +156,7 @@ def test_the_loop_has_its_turns_while_a_large_text_is_read():
 
     async def main():
         usual_s = sys.getswitchinterval()
-        reading = asyncio.create_task(Reading("plain").read(said, "b"))
+        reading = asyncio.create_task(TopologyReader("plain").read(said, "b"))
         turns = 0
         while not reading.done():
             await turn(0.001)
@@ -231,7 +231,7 @@ def test_a_text_that_comes_again_is_not_read_again():
     refused = replace(other, text="clusters: {}")
 
     async def main():
-        reading = Reading("plain")
+        reading = TopologyReader("plain")
         first, cost_s = await reading.read(encode_configuration(other), "b")
         again = replace(other, stamp=Stamp(10, "b", 1))
         second, _ = await reading.read(encode_configuration(again), "b")

@@ -20,7 +20,7 @@ from spillover.live.overflow.passed_back import (
     UNSENT_MAX_BYTES,
     UNSENT_RESUME_BYTES,
     PassedBack,
-    Way,
+    WayBack,
 )
 from spillover.live.overflow.passed_wire import FrameReader, decode_end, decode_head, decode_whole
 from spillover.live.overflow.wire import Stay
@@ -49,7 +49,7 @@ class Back:
             self.timers, Random(1), delay_s, given_up_after_s=5.0, clock=clock.monotonic
         )
         said = [lambda what=what: self.told.append(what) for what in ("began", "left", "broke")]
-        self.sink = PassedBack(self, Way(self.link if emulated else None, self.settle, *said))
+        self.sink = PassedBack(self, WayBack(self.link if emulated else None, self.settle, *said))
         self.frames = FrameReader(SimpleNamespace(begin=self._head, end=self._end))
 
     def advance(self, seconds):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from spillover.core.overflow.events import Accepted
-from spillover.core.overflow.held import Held
+from spillover.core.overflow.held import HeldBytes
 from spillover.core.overflow.idempotency import ENTRY_BYTES, IdempotencyRecord, IdempotencyTable
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
@@ -26,7 +26,7 @@ class Kept:
     """A node with room for a hundred KiB, and answers of ten each."""
 
     def __init__(self, timers):
-        self.held = Held(LIMIT_BYTES)
+        self.held = HeldBytes(LIMIT_BYTES)
         self.moving = Moving(timers, self.held, lambda _: None)
         self.names = IdempotencyTable(60.0, 1000, LIMIT_BYTES)
         self.room = Room(self.held, self.moving, self.names)

@@ -15,7 +15,7 @@ from spillover.apps.node.answers import status_of
 from spillover.live.overflow.tracing.proxies import proxy_of
 from spillover.live.overflow.tracing.sending import SpanSender
 from spillover.live.overflow.tracing.telemetry import make_tracing
-from spillover.live.overflow.tracing.visits import Place, VisitTrace
+from spillover.live.overflow.tracing.visits import SpanPlace, VisitTrace
 from spillover.model.request import DONE, Answer, Request
 from spillover.model.topology import Cluster
 from support.collector import collecting
@@ -43,7 +43,7 @@ def sender():
 
 def visit(number):
     """A visit of two spans that has ended."""
-    place = Place(number, 1, None, "", is_sampled=True)
+    place = SpanPlace(number, 1, None, "", is_sampled=True)
     ended = VisitTrace(place, Request("r", keyed=True, work=b"1"), 1.0, is_home=True)
     ended.begin(2, 1.0)
     ended.end(2.0, 0.0, Answer(DONE, ("a",)), 200, "")

@@ -17,16 +17,16 @@ from spillover.live.overflow.tracing.spans import PROBLEM_LENGTH_MAX, SpanMaker
 from spillover.live.overflow.tracing.visits import (
     RECORDS_MAX,
     URL_LENGTH_MAX,
-    Place,
+    AttemptContext,
+    SpanPlace,
     VisitTrace,
-    Way,
 )
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import DONE, Answer, Outcome, Refusal, Request
 from spillover.model.topology import Cluster
 from support.loop import turn
 
-PLACE = Place(0xABC, 1, None, "x=y", is_sampled=True)
+PLACE = SpanPlace(0xABC, 1, None, "x=y", is_sampled=True)
 URL = "http://h:1/x"
 NUMBERS = count(1000)
 
@@ -77,7 +77,7 @@ def test_what_expires_in_the_queue_has_waited_to_the_end(visit):
 def test_each_call_of_a_service_is_an_attempt(visit):
     """The first one is what the server began; those that got nothing say so."""
     numbers = iter(range(3, 9))
-    way = Way(visit, visit.begin(2, 10.0), lambda: next(numbers))
+    way = AttemptContext(visit, visit.begin(2, 10.0), lambda: next(numbers))
     first = way.sent_to("GET", URL)
     assert first is way
     assert first.parent == f"00-{0xABC:032x}-{2:016x}-01"
@@ -96,7 +96,9 @@ def test_each_call_of_a_service_is_an_attempt(visit):
 
 def test_a_call_after_one_that_has_ended_is_another_attempt(visit):
     """What ended then keeps what was said of it."""
-    way = Way(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__).sent_to("GET", URL)
+    way = AttemptContext(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__).sent_to(
+        "GET", URL
+    )
     visit.end_attempt(11.0, "why")
     way.sent_to("PUT", URL)
     assert [(one.span_id, one.method, one.error) for one in visit.attempts] == [
@@ -111,7 +113,7 @@ def test_the_status_of_a_call_is_that_of_its_own_answer(visit):
     async def main():
         loop, calls, wrongs = asyncio.get_running_loop(), [], []
         loop.set_exception_handler(lambda _, told: wrongs.append(told))
-        way = Way(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__)
+        way = AttemptContext(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__)
         for _ in range(3):
             way, asked = way.sent_to("GET", URL), loop.create_future()
             way.follow(asked)

@@ -17,7 +17,7 @@ from spillover.apps.node.answers import status_of
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.foreign_requests import Asker
 from spillover.live.overflow.protocol import PASS
-from spillover.live.overflow.tracing.visits import RECORDS_MAX, URL_LENGTH_MAX, Place
+from spillover.live.overflow.tracing.visits import RECORDS_MAX, URL_LENGTH_MAX, SpanPlace
 from spillover.live.overflow.tracing.watching import Tracing
 from spillover.live.overflow.wire import UNSAID, Forwarded
 from spillover.model.load import LoadReport
@@ -40,7 +40,7 @@ class Sampler:
     def place(self, trace, name):
         self.names.append(name)
         sampled = trace is None or trace.parent.endswith("01")
-        return Place(0xABC, self.span_id(), None, "x=y", is_sampled=sampled)
+        return SpanPlace(0xABC, self.span_id(), None, "x=y", is_sampled=sampled)
 
 
 class Recorder(list):

@@ -23,7 +23,7 @@ from spillover.live.redis.connection import (
     open_client,
     told_error,
 )
-from spillover.live.redis.pools import Pool
+from spillover.live.redis.pools import BlockingPool
 from spillover.live.redis.secured import redis_context
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from support.scripted_redis import bulk, scripted_redis
@@ -205,7 +205,7 @@ def test_after_a_replica_said_so_each_connection_is_made_anew_once():
 
 def test_a_pool_for_threads_makes_its_connections_anew_too():
     with scripted_redis(lambda _: b"+PONG\r\n") as server:
-        pool = Pool.from_url(server.url, max_connections=2, protocol=2)
+        pool = BlockingPool.from_url(server.url, max_connections=2, protocol=2)
 
         def accepted_after_a_call():
             connection = pool.get_connection()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.sim.leases.watch import Watch
+from spillover.sim.leases.watch import TenureWatch
 
 END_MS = 40
 SPANS = st.lists(
@@ -15,7 +15,7 @@ SPANS = st.lists(
 
 
 def watch_of(spans):
-    watch = Watch(1)
+    watch = TenureWatch(1)
     for from_ms, length, entitled, node in sorted(spans):
         tenure = watch.started(0, node, 0, float(from_ms))
         tenure.to_ms = float(min(from_ms + length, END_MS))
@@ -46,7 +46,7 @@ def test_reckoning_agrees_with_counting_instants(spans):
 
 def test_moves_are_changes_of_the_owner():
     """A first claim is none, nor is a new start on the same node."""
-    watch = Watch(2)
+    watch = TenureWatch(2)
     for node, now_ms in ((0, 1.0), (0, 2.0), (1, 3.0), (0, 4.0)):
         watch.started(0, node, 0, now_ms).to_ms = now_ms
     assert watch.moves_ms == [3.0, 4.0]
@@ -55,7 +55,7 @@ def test_moves_are_changes_of_the_owner():
 
 def test_a_death_ends_what_ran_there_and_nothing_else():
     """What had ended before keeps its end."""
-    watch = Watch(2)
+    watch = TenureWatch(2)
     ended = watch.started(0, 0, 0, 0.0)
     ended.to_ms = 1.0
     dying, other = watch.started(0, 0, 0, 2.0), watch.started(1, 1, 0, 0.0)

@@ -27,7 +27,7 @@ from spillover.apps.http.exchange import (
 )
 from spillover.apps.http.known_requests import KEY
 from spillover.apps.http.problems import BUG, Problem
-from spillover.apps.http.service import Serve, Service
+from spillover.apps.http.service import HttpService, Serve
 from spillover.live.http1.framing import Malformed, head_lines
 from spillover.live.http1.half_closed import HalfClosed
 from spillover.live.http1.heads import RequestHead
@@ -69,7 +69,7 @@ class HttpConnection(ServerConnection):
     on_flow: Callable[[bool], None] | None
     _put_off_timer: asyncio.TimerHandle | None
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: HttpService) -> None:
         super().__init__(service)
         self._service = service
         self.writes = service.writes

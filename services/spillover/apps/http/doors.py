@@ -55,7 +55,7 @@ DOORS_OF_ALL: Mapping[str, Mapping[str, Need]] = {
 stands for anything."""
 
 
-class Table:
+class DoorTable:
     """The table of what each door of a service needs."""
 
     def __init__(self, doors: Mapping[str, Mapping[str, Need]]) -> None:
@@ -88,7 +88,7 @@ _CHALLENGE = (b"proxy-authenticate", b'Bearer realm="spillover"')
 class Doors:
     """The doors of one service that has API tokens."""
 
-    def __init__(self, access: Access, audit: Audit, table: Table) -> None:
+    def __init__(self, access: Access, audit: Audit, table: DoorTable) -> None:
         self.access = access
         self._audit = audit
         self._table = table

@@ -18,7 +18,7 @@ from spillover.apps.http.problems import BUG, Problem
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer, WriteBatch
 from spillover.live.http1.framing import Malformed, TooLong, head_lines
-from spillover.live.http1.heads import Refused
+from spillover.live.http1.heads import RefusedRequest
 from spillover.live.http1.large_bodies import LARGE_BYTES
 from spillover.live.http1.server_connection import TooSlow
 from spillover.live.process.logs import Message, OncePerPeriod
@@ -397,7 +397,7 @@ def unread(error: Malformed) -> Problem:
         if error.bytes_per_s is not None:
             return body_too_slow(error.within_s, error.bytes_per_s)
         return Problem("head_too_slow", str(error))
-    status = error.status if isinstance(error, Refused) else 400
+    status = error.status if isinstance(error, RefusedRequest) else 400
     if status == 501:
         return Problem("not_passed", str(error))
     if status == 431 or isinstance(error, TooLong):

@@ -17,7 +17,7 @@ import uvicorn
 
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.connection import HttpConnection
-from spillover.apps.http.service import Edge, Service
+from spillover.apps.http.service import Edge, HttpService
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http1.bounds import Bounds, Swept
 from spillover.live.process.listening import BACKLOG
@@ -68,7 +68,7 @@ class HttpServer(uvicorn.Server):
         edge, loop = getattr(app, "edge", None) or Edge(), asyncio.get_running_loop()
         swept: Swept[HttpConnection] = Swept(loop, cast("Any", self.server_state.connections))
         told = app, self.bounds, edge, loop, swept, self.server_state.tasks
-        self._service = Service(*told, edge.writes or WriteBatch(loop), swept.clock)
+        self._service = HttpService(*told, edge.writes or WriteBatch(loop), swept.clock)
 
     def _connect(self, **_: object) -> HttpConnection:
         return HttpConnection(self._service)

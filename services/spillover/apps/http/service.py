@@ -68,7 +68,7 @@ class Edge:
 
 
 @dataclass(slots=True)
-class Service:
+class HttpService:
     """What the connections of one server have in common (`bounds.Owner`)."""
 
     app: AsgiApp

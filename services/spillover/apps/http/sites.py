@@ -34,7 +34,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class WebSite:
     """The sites of one service: `own_names` are hosts besides IP addresses and localhost; `allowed`
     are origins of others whose pages may use it, as browsers write them, or ANY_ORIGIN."""
 

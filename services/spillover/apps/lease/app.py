@@ -7,14 +7,14 @@ from fastapi import FastAPI, Request
 from spillover.apps.http.cold import complete, new_app, without_pydantic_1
 from spillover.apps.http.openapi import describe, problems
 from spillover.apps.http.problems import Problem
-from spillover.apps.http.sites import Site
+from spillover.apps.http.sites import WebSite
 from spillover.apps.lease.console_view import lease_console
 from spillover.apps.lease.doors import TABLE
 from spillover.apps.lease.views import LeaseState, MemberState, lease_state, member_state
 from spillover.live.leases.metrics import LeaseMetrics
 from spillover.live.leases.report import GroupReport
 
-SITE = Site()
+SITE = WebSite()
 """A member has no name in its configuration."""
 
 

@@ -3,6 +3,6 @@ have, and no others."""
 
 from __future__ import annotations
 
-from spillover.apps.http.doors import DOORS_OF_ALL, Table
+from spillover.apps.http.doors import DOORS_OF_ALL, DoorTable
 
-TABLE = Table(DOORS_OF_ALL)
+TABLE = DoorTable(DOORS_OF_ALL)

@@ -11,7 +11,7 @@ from pydantic import Field
 from spillover.apps.http.json_body import StrictBody, read_json
 from spillover.apps.http.openapi import described_body, problems
 from spillover.apps.http.problems import Problem
-from spillover.apps.http.sites import Site
+from spillover.apps.http.sites import WebSite
 from spillover.apps.node.pool_view import TokensState, tokens_state
 from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
 from spillover.core.overflow.events import Drain, PolicySet, Resume, TokensSet
@@ -54,7 +54,7 @@ class LinkBody(StrictBody):
     cut: bool | None = None
 
 
-def guard_of(site: Site) -> list[Any]:
+def guard_of(site: WebSite) -> list[Any]:
     """Returns the dependencies of whatever operates: whatever site an operator's browser has open
     must not operate the nodes that it can reach.
     """
@@ -67,7 +67,7 @@ def guard_of(site: Site) -> list[Any]:
     return [Depends(of_no_other_site)]
 
 
-def add_admin_routes(app: FastAPI, shell: NodeShell, site: Site, *, testbed: bool) -> None:
+def add_admin_routes(app: FastAPI, shell: NodeShell, site: WebSite, *, testbed: bool) -> None:
     """Add them; links can be spoiled only in a `testbed`."""
     guard = guard_of(site)
     _add_link_route(app, shell, guard, testbed=testbed)

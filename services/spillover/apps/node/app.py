@@ -15,7 +15,7 @@ from spillover.apps.http.doors import Doors
 from spillover.apps.http.json_body import read_json
 from spillover.apps.http.openapi import describe, described_body, problems
 from spillover.apps.http.problems import Problem
-from spillover.apps.http.sites import Site
+from spillover.apps.http.sites import WebSite
 from spillover.apps.node.admin_routes import add_admin_routes, guard_of
 from spillover.apps.node.answers import why_not_ready
 from spillover.apps.node.config_routes import add_config_routes
@@ -66,7 +66,7 @@ def create_app(
     sessions = SessionPaths(shell, access)
     federation = Federation(shell)
     name = same_name(urlsplit(shell.cluster.url or "").hostname or "")
-    site = Site(frozenset({name} if name else ()), allowed_origins)
+    site = WebSite(frozenset({name} if name else ()), allowed_origins)
     configuration = NodeConfiguration(shell, store, sessions.go_by, from_peers=config_from_peers)
     doors = None if access is None else Doors(access, Audit(lambda: shell.now_s), TABLE)
     operators = Operators(testbed, site.own_names, has_tokens=access is not None)

@@ -18,7 +18,7 @@ from spillover.inputs.topology_file import told_text
 from spillover.live.membership.shell import ConfigurationShell
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.membership.wire import LIMIT_BYTES, encode_configuration
-from spillover.live.overflow.identity import Connection
+from spillover.live.overflow.identity import IncomingConnection
 from spillover.live.overflow.protocol import CONFIGURATION
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.wire import Caller
@@ -117,7 +117,7 @@ class NodeConfiguration:
         self._show_superseded()
         return stamp
 
-    def told_to(self, connection: Connection, hello: bytes | None) -> bytes:
+    def told_to(self, connection: IncomingConnection, hello: bytes | None) -> bytes:
         """Returns what another node is told that says this of itself. Raises TurnedAway."""
         node = self._node
         cluster = node.neighborhood.peers.member(connection, hello)

@@ -26,7 +26,13 @@ from spillover.apps.node.door_problems import write_problem
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.known import KnownRequest, KnownRequests, WrittenHeads
-from spillover.live.handlers.proxy.onward import ADDED_MAX, Way, check_tunnel, has_passed, is_check
+from spillover.live.handlers.proxy.onward import (
+    ADDED_MAX,
+    Ingress,
+    check_tunnel,
+    has_passed,
+    is_check,
+)
 from spillover.live.http1.bounds import Owner
 from spillover.live.http1.framing import FIELDS_MAX, Malformed, TooLong
 from spillover.live.http1.half_closed import BetweenChunks, HalfClosed
@@ -68,7 +74,7 @@ class Door(Owner, Protocol):
     counts: HttpByRoute
 
     @property
-    def way_of(self) -> Callable[[str, str], Way]:
+    def way_of(self) -> Callable[[str, str], Ingress]:
         """Returns what tells of requests that come from an address by a scheme."""
 
     def watch(self, connection: DoorConnection) -> None:
@@ -84,7 +90,7 @@ class Door(Owner, Protocol):
         """Returns the page of a browser that asks; None where none says that it does."""
 
     def pass_on(
-        self, answer: PassedAnswer, asked: Asked, way: Way, body: bytes, received_s: float
+        self, answer: PassedAnswer, asked: Asked, way: Ingress, body: bytes, received_s: float
     ) -> None:
         """A request has come whole. Raises Problem where it is not taken."""
 
@@ -106,7 +112,7 @@ class DoorConnection(ServerConnection):
     def __init__(self, door: Door) -> None:
         super().__init__(door)
         self._door = door
-        self._way = Way("", "http", door.pseudonym)
+        self._way = Ingress("", "http", door.pseudonym)
         self._head: RequestHead | None = None
         """The head of the request that is read."""
         self._parts: list[bytes] = []

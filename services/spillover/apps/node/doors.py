@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spillover.apps.http.doors import DOORS_OF_ALL, Need, Open, Table
+from spillover.apps.http.doors import DOORS_OF_ALL, DoorTable, Need, Open
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.protocol import PEER_PREFIX
 from spillover.model.access import Role
@@ -30,4 +30,4 @@ DOORS: Mapping[str, Mapping[str, Need]] = {
     PEER_PREFIX + "{call}": {"GET": Open.NEIGHBORS, "POST": Open.NEIGHBORS},
 }
 
-TABLE = Table(DOORS)
+TABLE = DoorTable(DOORS)

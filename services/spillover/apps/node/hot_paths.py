@@ -42,7 +42,7 @@ from spillover.apps.node.preferences import Preferences, waited_line
 from spillover.apps.node.request_view import encode_view, location
 from spillover.apps.node.session_paths import SessionPaths
 from spillover.apps.node.site_paths import EXPLAIN_PREFIX, SitePaths
-from spillover.apps.node.waiting import Waiting
+from spillover.apps.node.waiting import WaitingClient
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.home_requests import fingerprint
@@ -395,7 +395,7 @@ class HotPaths:
         """Have a client wait for the answer of the run under way, but no longer than its own
         deadline or than it stays."""
         on_answer = partial(self._answer, exchange, entry, REPLAYED_LINE)
-        waiting = Waiting(entry.ref, on_answer, partial(self._too_late, exchange, entry))
+        waiting = WaitingClient(entry.ref, on_answer, partial(self._too_late, exchange, entry))
         if not waiting.begin(self._shell, exchange, deadline_s):
             detail = "too many wait for the answer to this request"
             raise Problem("queue_full", detail, id=entry.name, retry_after_s=1.0)
@@ -416,7 +416,7 @@ class HotPaths:
             if entry.answer is not None:
                 on_answer(entry.answer)
                 return
-            waiting = Waiting(entry.ref, on_answer, on_late)
+            waiting = WaitingClient(entry.ref, on_answer, on_late)
             if waiting.begin(self._shell, exchange, self._shell.now_s + wait_s):
                 return
         self._answer_accepted(exchange, entry, b"respond-async", lines)

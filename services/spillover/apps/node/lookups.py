@@ -23,7 +23,7 @@ from spillover.apps.node.answers import (
 )
 from spillover.apps.node.preferences import read_preferences, read_wait_ms
 from spillover.apps.node.request_view import encode_view, ended_view, visit_view
-from spillover.apps.node.waiting import Waiting
+from spillover.apps.node.waiting import WaitingClient
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.visit import Visit
 from spillover.live.overflow.shell import NodeShell
@@ -74,7 +74,7 @@ class Lookups:
 
     def _serve_entry(self, exchange: Exchange, entry: IdempotencyRecord, wait: _Wait) -> None:
         if entry.answer is None and wait.s:
-            waiting = Waiting(
+            waiting = WaitingClient(
                 entry.ref,
                 partial(self._entry_ended, exchange, entry, wait.lines),
                 partial(self._tell_entry, exchange, entry, wait.lines),
@@ -86,7 +86,7 @@ class Lookups:
 
     def _serve_visit(self, exchange: Exchange, visit: Visit, wait: _Wait) -> None:
         if wait.s:
-            waiting = Waiting(
+            waiting = WaitingClient(
                 visit.ref,
                 partial(self._tell_visit, exchange, visit, wait.lines),
                 partial(self._tell_visit, exchange, visit, wait.lines, None),
@@ -96,7 +96,7 @@ class Lookups:
             wait = _Wait()
         self._tell_visit(exchange, visit, wait.lines, None)
 
-    def _begin(self, waiting: Waiting, exchange: Exchange, wait: _Wait) -> bool:
+    def _begin(self, waiting: WaitingClient, exchange: Exchange, wait: _Wait) -> bool:
         if not waiting.begin(self._shell, exchange, self._shell.now_s + wait.s):
             return False
         exchange.headers.clear()  # read, and the larger part of what a waiter would keep

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 
 from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
-from spillover.apps.http.sites import ANY_ORIGIN, Site
+from spillover.apps.http.sites import ANY_ORIGIN, WebSite
 from spillover.live.http1.framing import head_lines
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.protocol import PEER_PREFIX
@@ -37,7 +37,7 @@ _SHOWN_HEADERS = (
 class Pages:
     """The rule for one node."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: WebSite) -> None:
         self._site = site
 
     def admit(self, exchange: Exchange) -> bool:

@@ -30,7 +30,7 @@ from spillover.apps.node.repeats import waits_for_key
 from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.handler import ProxyWorkers
 from spillover.live.handlers.proxy.known import KnownRequests, WrittenHeads
-from spillover.live.handlers.proxy.onward import Way
+from spillover.live.handlers.proxy.onward import Ingress
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.live.handlers.proxy.unqueued import Unqueued
 from spillover.live.http1.bounds import Bounds, Swept
@@ -167,14 +167,14 @@ class ProxyDoor:
         """Have `serve` return, once what was answered has left or the time for that is up."""
         self._stopped.set()
 
-    def _way_of(self, client: str, scheme: str) -> Way:
+    def _way_of(self, client: str, scheme: str) -> Ingress:
         is_trusted = self._trusted is None
         if self._trusted:
             with contextlib.suppress(ValueError):
                 address = ip_address(client.partition("%")[0])
                 mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
                 is_trusted = any((mapped or address) in network for network in self._trusted)
-        return Way(client, scheme, self.pseudonym, is_trusted=is_trusted)
+        return Ingress(client, scheme, self.pseudonym, is_trusted=is_trusted)
 
     def watch(self, connection: DoorConnection) -> None:
         """Have it looked at each second."""
@@ -206,7 +206,7 @@ class ProxyDoor:
         return self._doors.passer(shown, door, address).tenant
 
     def pass_on(
-        self, answer: PassedAnswer, asked: Asked, way: Way, body: bytes, received_s: float
+        self, answer: PassedAnswer, asked: Asked, way: Ingress, body: bytes, received_s: float
     ) -> None:
         """A request has come whole. Raises Problem where it is not taken."""
         head, tenant, known = asked

@@ -13,7 +13,7 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
 
 
-class Waiting:
+class WaitingClient:
     """One client that waits until a visit has ended, `due_s` has come, or it leaves. One of
     `on_end` and `on_late` is called, unless it leaves."""
 

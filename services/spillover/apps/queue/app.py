@@ -21,7 +21,7 @@ from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange
 from spillover.apps.http.openapi import Described, describe, problems
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Direct, DirectPost, Edge
-from spillover.apps.http.sites import Site
+from spillover.apps.http.sites import WebSite
 from spillover.apps.queue.calls import NOBODY, Call, QueueCalls, store_damaged
 from spillover.apps.queue.console_view import queue_console
 from spillover.apps.queue.doors import TABLE
@@ -42,7 +42,7 @@ from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue.bodies import Damaged
 from spillover.live.queue.shell import QueueShell
 
-SITE = Site()
+SITE = WebSite()
 """A producer has no name in its configuration."""
 
 _log = logging.getLogger(__name__)

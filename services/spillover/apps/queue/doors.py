@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spillover.apps.http.doors import DOORS_OF_ALL, Need, Table
+from spillover.apps.http.doors import DOORS_OF_ALL, DoorTable, Need
 from spillover.live.queue.wire import OFFER_PATH, PROBE_PATH
 from spillover.model.access import Role
 
@@ -28,4 +28,4 @@ DOORS: Mapping[str, Mapping[str, Need]] = {
     "/dead/{number}": {"GET": Role.OPERATE, "POST": Role.OPERATE, "DELETE": Role.OPERATE},
 }
 
-TABLE = Table(DOORS)
+TABLE = DoorTable(DOORS)

@@ -47,7 +47,7 @@ from spillover.core.membership.session_events import (
     Lost,
     NotReached,
     Parting,
-    Server,
+    SessionServer,
     Started,
     TimerFired,
     Use,
@@ -91,16 +91,16 @@ class ClientSession:
     ) -> None:
         self._chooser = Chooser(rule, random, name, virtual_nodes)
         given = dict.fromkeys(url.rstrip("/") for url in urls)
-        self._given = tuple(Server("", url) for url in given)
+        self._given = tuple(SessionServer("", url) for url in given)
         self._in_given_order = in_order
         self._random = random
         self._change_wait_s = change_wait_s
         self.servers = self._given
         """The list that was last acted on."""
-        self._stored: tuple[Server, ...] = ()  # what the store said last
+        self._stored: tuple[SessionServer, ...] = ()  # what the store said last
         self._stamp: tuple[int, str, int] | None = None
         """The stamp of the newest list that came."""
-        self.in_use: Server | None = None
+        self.in_use: SessionServer | None = None
         self.refused = 0
         """Announcements that cannot be meant."""
         self._session: int | None = None
@@ -108,7 +108,7 @@ class ClientSession:
         self._trying: Connect | None = None
         self._line = ServerLine()
         """The servers to ask next, after the one that is being asked."""
-        self._wanted: tuple[Server, ...] = ()
+        self._wanted: tuple[SessionServer, ...] = ()
         """Where it should be: one that has a session may come back to them."""
         self._rounds = self._asked_to_wait = 0
         self._news: tuple[Announcement, bool] | None = None
@@ -178,7 +178,7 @@ class ClientSession:
             self._commands.append(Leave(event.attempt))
             return
         old, self._session = self._session, event.attempt
-        self.in_use = Server(event.announcement.cluster, trying.server.url)
+        self.in_use = SessionServer(event.announcement.cluster, trying.server.url)
         self._stop_trying()
         if self._parting:
             self._parting, self._act_s = False, math.inf if self._news is None else self._act_s
@@ -291,7 +291,7 @@ class ClientSession:
         without = self.in_use if self._parting else None
         self._follow(now_s, without)
 
-    def _follow(self, now_s: float, without: Server | None) -> None:
+    def _follow(self, now_s: float, without: SessionServer | None) -> None:
         """Go where the rule says; `without` is a server that is none for this client."""
         self._act_s = math.inf
         told, ranked = self._news or (None, False)
@@ -331,8 +331,8 @@ class ClientSession:
         self._ask_next(now_s)
 
     def _in_order(
-        self, change: Change, place: int, named: Mapping[str, Server]
-    ) -> Iterable[Server]:
+        self, change: Change, place: int, named: Mapping[str, SessionServer]
+    ) -> Iterable[SessionServer]:
         """The chosen server, the rest of its group, the other group. Without the other one where
         the client may stay with what it has."""
         chosen = change.after[place]
@@ -351,7 +351,7 @@ class ClientSession:
         servers = self.servers if told is None else told.servers
         return tuple(self._key_of(server, servers) for server in self.servers)
 
-    def _key_of(self, server: Server, servers: Sequence[Server]) -> str:
+    def _key_of(self, server: SessionServer, servers: Sequence[SessionServer]) -> str:
         if server.id:
             return server.id
         own = self.in_use
@@ -398,17 +398,17 @@ class ClientSession:
         self._rounds = self._asked_to_wait = 0
         self._again_s = self._expires_s = math.inf
 
-    def _target(self) -> Server | None:
+    def _target(self) -> SessionServer | None:
         """Returns where it is on its way to."""
         if self._trying is not None:
             return self._trying.server
         return self._line.first if math.isfinite(self._again_s) else None
 
-    def _asking(self) -> tuple[Server, ...]:
+    def _asking(self) -> tuple[SessionServer, ...]:
         """Returns whom it asks, and then those in line."""
         return tuple(self._line) if self._trying is None else (self._trying.server, *self._line)
 
-    def _known(self) -> list[Server]:
+    def _known(self) -> list[SessionServer]:
         """Returns all servers that were ever told, but for what is in use: unless that has asked
         to go, and perhaps takes clients again."""
         known = {server.url.rstrip("/"): server for server in self.servers}
@@ -426,7 +426,7 @@ class ClientSession:
             return False
         return any(self._is_same(server, own) for server in self.servers)
 
-    def _is_same(self, one: Server, other: Server) -> bool:
+    def _is_same(self, one: SessionServer, other: SessionServer) -> bool:
         return one.id == other.id if one.id and other.id else one.url == other.url
 
     def _shuffled(self, items: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from spillover.core.membership.client_session import CHANGE_WAIT_S
 from spillover.core.membership.letting_in import LettingIn
-from spillover.core.membership.session_events import Announcement, Server
+from spillover.core.membership.session_events import Announcement, SessionServer
 from spillover.policy.membership import surplus_of
 
 REPEAT_AFTER_S = CHANGE_WAIT_S + 3.0
@@ -40,7 +40,7 @@ class NodeClients(Generic[S]):
         self._sessions: dict[str, S] = {}
         """The sessions by client, in the order in which they came."""
         self.stamp = (0, "", 0)
-        self.servers: tuple[Server, ...] = ()
+        self.servers: tuple[SessionServer, ...] = ()
         self._told_s = -math.inf
         self.repeat_s = math.inf
         """When to `repeat` what was told last."""
@@ -105,7 +105,7 @@ class NodeClients(Generic[S]):
     def go_by(
         self,
         stamp: tuple[int, str, int],
-        servers: Sequence[Server],
+        servers: Sequence[SessionServer],
         numbers: Mapping[str, int],
         now_s: float,
     ) -> float:

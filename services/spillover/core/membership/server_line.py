@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from spillover.core.membership.session_events import Server
+from spillover.core.membership.session_events import SessionServer
 
 
 class ServerLine:
@@ -14,38 +14,38 @@ class ServerLine:
     of the store, may know one by different ids or by none. Who stands in line keeps the place."""
 
     def __init__(self) -> None:
-        self._line: deque[Server] = deque()
+        self._line: deque[SessionServer] = deque()
 
     def __len__(self) -> int:
         return len(self._line)
 
-    def __iter__(self) -> Iterator[Server]:
+    def __iter__(self) -> Iterator[SessionServer]:
         return iter(self._line)
 
-    def __contains__(self, server: Server) -> bool:
+    def __contains__(self, server: SessionServer) -> bool:
         return any(one.is_at(server) for one in self._line)
 
     @property
-    def first(self) -> Server | None:
+    def first(self) -> SessionServer | None:
         """Returns the server to ask next."""
         return self._line[0] if self._line else None
 
-    def join(self, servers: Iterable[Server]) -> None:
+    def join(self, servers: Iterable[SessionServer]) -> None:
         """Let those stand at the end that are not in the line yet."""
         for server in servers:
             if server not in self:
                 self._line.append(server)
 
-    def put_first(self, server: Server) -> None:
+    def put_first(self, server: SessionServer) -> None:
         """Let this one be asked next, wherever it stood."""
         self.drop(server)
         self._line.appendleft(server)
 
-    def drop(self, server: Server) -> None:
+    def drop(self, server: SessionServer) -> None:
         """Let nobody stand there who is called by this server's url."""
         self._line = deque(one for one in self._line if not one.is_at(server))
 
-    def take_first(self) -> Server:
+    def take_first(self) -> SessionServer:
         """Returns the first, which stands there no more."""
         return self._line.popleft()
 

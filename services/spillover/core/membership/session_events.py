@@ -12,23 +12,23 @@ SERVERS_MAX = CLUSTERS_MAX
 """The most servers in a list: what is longer is none."""
 
 
-class Server(NamedTuple):
+class SessionServer(NamedTuple):
     """A node as its clients know it. `id` is empty until it or another one has said it."""
 
     id: str
     url: str
 
-    def is_at(self, other: Server) -> bool:
+    def is_at(self, other: SessionServer) -> bool:
         """Returns whether the same url leads to both."""
         return self.url.rstrip("/") == other.url.rstrip("/")
 
 
-def servers_of(topology: Topology) -> tuple[Server, ...]:
+def servers_of(topology: Topology) -> tuple[SessionServer, ...]:
     """Returns where clients can be: the clusters with a url."""
     # Of several nodes each is a server, which is known by its url alone.
     each = [one.at(node) for one in topology.clusters for node in range(1, one.node_count + 1)]
     return tuple(
-        Server(one.id if one.node_count == 1 else "", one.url)
+        SessionServer(one.id if one.node_count == 1 else "", one.url)
         for one in each
         if one.url is not None
     )
@@ -45,7 +45,7 @@ class Announcement(NamedTuple):
     """The cluster whose configuration of this version it is, together with `by_epoch`: of two the
     later one counts."""
     by_epoch: int
-    servers: tuple[Server, ...]
+    servers: tuple[SessionServer, ...]
     clients: int
     """The number of the node's clients, when it sent this."""
     rank: int
@@ -145,14 +145,14 @@ class Connect:
     """Ask this server for a session."""
 
     attempt: int
-    server: Server
+    server: SessionServer
 
 
 @dataclass(slots=True)
 class Use:
     """New requests go there from now on. What is under way elsewhere ends where it is."""
 
-    server: Server
+    server: SessionServer
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from spillover.core.overflow.health import SLOW_START_SHARE, Health
-from spillover.core.overflow.held import Held
+from spillover.core.overflow.held import HeldBytes
 from spillover.core.overflow.neighbors import Neighbors
 from spillover.core.overflow.pool import FittingServers, ServerPool
 from spillover.core.overflow.settings import NodeSettings
@@ -56,7 +56,7 @@ class Admission:
         *,
         health: Health,
         neighbors: Neighbors,
-        held: Held,
+        held: HeldBytes,
     ) -> None:
         self.draining = False
         """True while nothing of neighbors is taken."""

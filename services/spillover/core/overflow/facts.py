@@ -9,7 +9,7 @@ from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import RESTING
 from spillover.core.overflow.groups import Group, Groups
 from spillover.core.overflow.health import Health
-from spillover.core.overflow.held import Held
+from spillover.core.overflow.held import HeldBytes
 from spillover.core.overflow.home_load import HomeLoad
 from spillover.core.overflow.ledger import Ledger
 from spillover.core.overflow.neighbors import Neighbors
@@ -87,7 +87,7 @@ class NodeFacts:
         return self.register.ledger
 
     @property
-    def held(self) -> Held:
+    def held(self) -> HeldBytes:
         """Returns what its requests take, in bytes."""
         return self.register.held
 

@@ -16,7 +16,7 @@ RESERVE_SHARE = 8
 """The limit divided by this is for answers alone: those that arrive and those that are kept."""
 
 
-class Held:
+class HeldBytes:
     """Bytes, and their limits. A neighbor's request may use nine tenths of what a client's may, as
     of the queue."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 
-from spillover.core.overflow.held import UNLIMITED_BYTES, Held
+from spillover.core.overflow.held import UNLIMITED_BYTES, HeldBytes
 from spillover.core.overflow.ledger import FAILURES, Ledger
 from spillover.core.overflow.visit import ARRIVED, AWAY, Visit, VisitState
 from spillover.model.request import Outcome
@@ -37,7 +37,7 @@ class Register:
         self.next_s = math.inf
         """The earliest instant in `due` of a visit that has not ended; infinity without one."""
         self.away = 0
-        self.held = Held(held_limit_bytes)
+        self.held = HeldBytes(held_limit_bytes)
         self.looks = False
         """Whether what is accepted is looked at again before its deadline. Set by the machine."""
 

@@ -34,7 +34,7 @@ from spillover.core.queue.objects import Objects
 from spillover.core.queue.probing import ParkedProbe, Ways
 from spillover.core.queue.room import Room, WaitingOffer
 from spillover.core.queue.settings import ProducerSettings
-from spillover.core.queue.takes import Take, Takes
+from spillover.core.queue.takes import OpenTake, Takes
 from spillover.policy.backoff import backoff_s
 from spillover.policy.queue import HOP, meet
 
@@ -190,24 +190,24 @@ class ProducerMachine:
             reason = ev.Reason.DRAINING if is_over else ev.Reason.QUEUE_FULL
             self._out.append(ev.RefuseTake(event.ref, reason))
             return
-        take = Take(event, now_s)
+        take = OpenTake(event, now_s)
         self.takes.add(take)
         take.deadline_alarm = self._agenda.at(event.deadline_s, self._take_late, take)
         left_s = self._watch(take, now_s)
         self._meet(take.probe(self.settings.id, left_s), now_s)
 
-    def _watch(self, take: Take, now_s: float) -> float:
+    def _watch(self, take: OpenTake, now_s: float) -> float:
         """Sweep when the probe that leaves now has expired; how long it may last."""
         expiry_s = self.settings.probe_expiry_s
         take.sweep_alarm = self._agenda.at(now_s + expiry_s, self._sweep, take)
         return min(expiry_s, take.deadline_s - now_s)
 
-    def _sweep(self, take: Take, now_s: float) -> None:
+    def _sweep(self, take: OpenTake, now_s: float) -> None:
         left_s = self._watch(take, now_s)
         reach = self.ways.reach(take.access)
         self._meet(take.sweep(self.settings.id, left_s, reach), now_s)
 
-    def _take_late(self, take: Take, _: float) -> None:
+    def _take_late(self, take: OpenTake, _: float) -> None:
         self.takes.end(take)
         self._out.append(ev.NoObject(take.ref, take.probes))
 

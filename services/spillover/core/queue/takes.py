@@ -6,7 +6,7 @@ from spillover.core.agenda import Agenda
 from spillover.core.queue.events import Probe, Taken
 
 
-class Take:
+class OpenTake:
     """One call, and the probes that were sent for it."""
 
     __slots__ = (
@@ -73,23 +73,23 @@ class Takes:
 
     def __init__(self, agenda: Agenda) -> None:
         self._agenda = agenda
-        self.by_id: dict[str, Take] = {}
-        self._by_ref: dict[int, Take] = {}
+        self.by_id: dict[str, OpenTake] = {}
+        self._by_ref: dict[int, OpenTake] = {}
 
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def __contains__(self, take: Take | str) -> bool:
+    def __contains__(self, take: OpenTake | str) -> bool:
         """Returns whether this very take is open, or one of that id."""
         if isinstance(take, str):
             return take in self.by_id
         return self.by_id.get(take.id) is take
 
-    def add(self, take: Take) -> None:
+    def add(self, take: OpenTake) -> None:
         self.by_id[take.id] = take
         self._by_ref[take.ref] = take
 
-    def end(self, take: Take) -> bool:
+    def end(self, take: OpenTake) -> bool:
         """It is answered. Whether it was open."""
         if take not in self:
             return False

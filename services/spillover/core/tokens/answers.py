@@ -21,7 +21,7 @@ and one as long is less likely than this by chance, at the share that they have 
 that sends what no server takes is at fault itself. So small, since every job is a chance."""
 
 
-class Run:
+class JobRun:
     """Jobs of one type in a row that one server has not done, each in the same way."""
 
     __slots__ = ("count", "done_before", "how", "problem", "rejected_before")
@@ -44,14 +44,14 @@ class _OfType:
 
     def __init__(self) -> None:
         self.done = self.rejected = 0
-        self.runs: dict[int, Run] = {}
+        self.runs: dict[int, JobRun] = {}
 
-    def done_elsewhere(self, run: Run) -> int:
+    def done_elsewhere(self, run: JobRun) -> int:
         """Returns how many others have done since the run began: each done by its own server ends
         it."""
         return self.done - run.done_before
 
-    def is_telling(self, run: Run) -> bool:
+    def is_telling(self, run: JobRun) -> bool:
         """Returns whether the run is long enough to be shown."""
         if run.count < RUN_LENGTH:
             return False
@@ -94,18 +94,18 @@ class TypeAnswers:
         of_type = self._by_type.setdefault(kind, _OfType())
         run = of_type.runs.get(server)
         if run is None or run.how != how:
-            run = of_type.runs[server] = Run(how, of_type.done, of_type.rejected)
+            run = of_type.runs[server] = JobRun(how, of_type.done, of_type.rejected)
         of_type.rejected += how == REJECTED
         run.count += 1
         run.problem = problem or ""
 
-    def of(self, server: int) -> Iterator[tuple[int, Run, int]]:
+    def of(self, server: int) -> Iterator[tuple[int, JobRun, int]]:
         """Returns the runs of a server: the type, the run, and how many others have done since."""
         for kind, of_type in self._by_type.items():
             if (run := of_type.runs.get(server)) is not None:
                 yield kind, run, of_type.done_elsewhere(run)
 
-    def telling(self) -> Iterator[tuple[int, int, Run, int]]:
+    def telling(self) -> Iterator[tuple[int, int, JobRun, int]]:
         """Returns those that are worth a word: server, type, run, how many others have done."""
         for kind, of_type in self._by_type.items():
             for server, run in of_type.runs.items():

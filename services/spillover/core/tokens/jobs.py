@@ -10,7 +10,7 @@ from typing import Generic
 from spillover.core.tokens.bucket import Bucket, Loads, Token
 from spillover.core.tokens.fitting import Fitting, Halted, Work
 from spillover.core.tokens.server import UnlikeServer
-from spillover.core.tokens.waiting import V, Waiting
+from spillover.core.tokens.waiting import V, WaitingLines
 from spillover.model.ids import ClusterId
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import PS, UnlikeServers
@@ -87,7 +87,7 @@ class Job(Generic[V]):
         """Servers that were left out when it took the token."""
 
 
-class Place(Generic[V]):
+class VisitPlace(Generic[V]):
     """Where a visit waits: blocked, or in its seat at a server, where it has its job already."""
 
     __slots__ = ("job", "kind", "number")
@@ -137,7 +137,7 @@ class Layout(Generic[V]):
         ]
         numbers = {each.id: number for number, each in enumerate(pool.classes)}
         joins = {each.id: tuple(numbers[id_] for id_ in each.classes) for each in pool.types}
-        self.blocked: Waiting[V] = Waiting([*joins.values(), ()], len(numbers))
+        self.blocked: WaitingLines[V] = WaitingLines([*joins.values(), ()], len(numbers))
         """A line for each type, and one for those that the pool does not serve."""
         lines = list(zip(self.blocked.lines, joins.values(), strict=False))
 

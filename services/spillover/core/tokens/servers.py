@@ -28,7 +28,7 @@ from spillover.core.pauses import Pauses
 from spillover.core.tokens.answers import TypeAnswers
 from spillover.core.tokens.bucket import Bucket
 from spillover.core.tokens.fitting import Fitting
-from spillover.core.tokens.jobs import Job, Kind, Layout, Place, loads_of
+from spillover.core.tokens.jobs import Job, Kind, Layout, VisitPlace, loads_of
 from spillover.core.tokens.server import UNLIMITED, UnlikeServer
 from spillover.core.tokens.telling import Grant, grant_of, told
 from spillover.core.tokens.waiting import V
@@ -269,13 +269,13 @@ class TokenServers(Pauses, Generic[V]):
         """Take a seat where `seats` says so; else wait for a token."""
         kind = self.kind_of(visit)
         number = self.blocked.join(kind.number, visit)
-        visit.place = Place(number, kind)
+        visit.place = VisitPlace(number, kind)
         self._look_for(kind)
         self._seat_blocked()
 
     def leave(self, visit: V) -> None:
         """Wait no longer. The token of a seat may be for another: `pop` afterwards."""
-        place: Place[V] = visit.place
+        place: VisitPlace[V] = visit.place
         visit.place = None
         if place.job is None:
             self.blocked.leave(place.kind.number, place.number)
@@ -327,7 +327,7 @@ class TokenServers(Pauses, Generic[V]):
         return visit
 
     def _unblock(self, visit: V) -> None:
-        place: Place[V] = visit.place
+        place: VisitPlace[V] = visit.place
         self.blocked.leave(place.kind.number, place.number)
 
     def _seat_blocked(self) -> None:
@@ -336,7 +336,7 @@ class TokenServers(Pauses, Generic[V]):
             return
         while (visit := self._first_blocked()) is not None:
             self._unblock(visit)
-            place: Place[V] = visit.place
+            place: VisitPlace[V] = visit.place
             job = place.job = self._take(visit, place.kind)
             server = self.servers[job.server]
             server.line[place.number] = visit
@@ -345,7 +345,7 @@ class TokenServers(Pauses, Generic[V]):
             if not server.running:
                 self._startable[server.number] = None
 
-    def _take_seat(self, visit: V, place: Place[V]) -> Job[V]:
+    def _take_seat(self, visit: V, place: VisitPlace[V]) -> Job[V]:
         """The job of one that has a seat, which it leaves with its token."""
         job = place.job
         assert job is not None
@@ -356,7 +356,7 @@ class TokenServers(Pauses, Generic[V]):
 
     def _unseat(self, visit: V) -> None:
         """Let one that has a seat be blocked, as it was before."""
-        place: Place[V] = visit.place
+        place: VisitPlace[V] = visit.place
         job = self._take_seat(visit, place)
         place.job = None
         self.blocked.put_back(place.kind.number, place.number, visit)
@@ -369,7 +369,7 @@ class TokenServers(Pauses, Generic[V]):
             del self._startable[server.number]
             if not server.running and server.line:
                 visit = next(iter(server.line.values()))
-                place: Place[V] = visit.place
+                place: VisitPlace[V] = visit.place
                 self._popped = visit, self._take_seat(visit, place)
                 visit.place = None
                 return visit

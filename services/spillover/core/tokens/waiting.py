@@ -54,7 +54,7 @@ class Line(Generic[V]):
         return visit
 
 
-class Waiting(Generic[V]):
+class WaitingLines(Generic[V]):
     """The lines of all types. `joins` says, by type, which classes it may join."""
 
     __slots__ = ("_by_class", "_next", "count", "lines")

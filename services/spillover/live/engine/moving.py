@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spillover.core.overflow.held import Held
+from spillover.core.overflow.held import HeldBytes
 from spillover.live.engine.timers import Timers
 
 STEPS = 64
@@ -21,7 +21,7 @@ class Moving:
 
     __slots__ = ("_held", "_is_news", "_step_bytes", "_tell", "_timers", "bytes")
 
-    def __init__(self, timers: Timers, held: Held, tell: Callable[[int], None]) -> None:
+    def __init__(self, timers: Timers, held: HeldBytes, tell: Callable[[int], None]) -> None:
         self._timers = timers
         self._held = held
         self._step_bytes = held.limit_bytes // STEPS

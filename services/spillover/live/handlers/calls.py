@@ -33,7 +33,7 @@ RESULT_LIMIT_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Ended:
+class CallResult:
     """How a call ended: with an encoded result, or with a problem for the client (one line) and
     details for the log. What has a problem has failed, unless it says that it was `rejected`, or
     surely `not_run`."""
@@ -78,12 +78,12 @@ class Unreadable(ValueError):
     """A payload that is JSON, but not what Python can hold. Nothing was called with it."""
 
 
-def spin(service_s: float) -> Ended:
+def spin(service_s: float) -> CallResult:
     """Keep one processor busy for `service_s` of this process's own time."""
     until_s = time.process_time() + service_s
     while time.process_time() < until_s:
         pass
-    return Ended(msgspec.json.encode({"service_ms": round(service_s * 1e3, 6)}))
+    return CallResult(msgspec.json.encode({"service_ms": round(service_s * 1e3, 6)}))
 
 
 def call(
@@ -91,7 +91,7 @@ def call(
     payload: bytes,
     context: object,
     with_context: bool,  # noqa: FBT001 - calls are handed on by position
-) -> Ended:
+) -> CallResult:
     """Decode, call, encode: all of it where the function runs, off the node's loop."""
     try:
         result = function(*arguments(payload, context, with_context))
@@ -115,18 +115,18 @@ def arguments(
     return (decoded, context) if with_context else (decoded,)
 
 
-def encoded(result: object) -> Ended:
+def encoded(result: object) -> CallResult:
     """Returns the result as JSON; NaN and infinities become null, as in JavaScript."""
     kind = type(result).__name__
     try:
         body = _encoded(result)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         problem = f"the handler returned what JSON cannot hold ({kind}): {one_line(error)}"
-        return Ended(problem=problem)
+        return CallResult(problem=problem)
     if len(body) > RESULT_LIMIT_BYTES:
         expected = f"more than {RESULT_LIMIT_BYTES} bytes of JSON"
-        return Ended(problem=f"the handler returned {expected} ({kind})")
-    return Ended(body)
+        return CallResult(problem=f"the handler returned {expected} ({kind})")
+    return CallResult(body)
 
 
 def _encoded(result: object) -> bytes:
@@ -140,17 +140,17 @@ def _encoded(result: object) -> bytes:
         raise
 
 
-def failed(error: BaseException) -> Ended:
+def failed(error: BaseException) -> CallResult:
     """Returns the end of a call that raised, or was not made for want of a payload."""
     if isinstance(error, Unreadable):
         problem = f"the handler was not called: {error}"
-        return Ended(problem=problem, rejected=True, status=REJECTED_STATUS)
+        return CallResult(problem=problem, rejected=True, status=REJECTED_STATUS)
     out_of_memory = isinstance(error, MemoryError)
     if out_of_memory:
         # What its frames hold is what is missing; telling of it takes memory, too.
         traceback.clear_frames(error.__traceback__)
     details = _shortened("".join(traceback.format_exception(error)))
-    ended = Ended(problem=one_line(error), details=details, out_of_memory=out_of_memory)
+    ended = CallResult(problem=one_line(error), details=details, out_of_memory=out_of_memory)
     with contextlib.suppress(BaseException):  # an exception's own attributes may do anything
         _classify(ended, error)
     return ended
@@ -165,7 +165,7 @@ def _shortened(text: str) -> str:
     return f"{text[:half]}\n... {over} characters left out ...\n{text[-half:]}"
 
 
-def _classify(ended: Ended, error: BaseException) -> None:
+def _classify(ended: CallResult, error: BaseException) -> None:
     """Returns the end that an exception means; see `spillover.handlers`."""
     if getattr(error, "not_run", None) is True:
         ended.not_run = True

@@ -11,7 +11,7 @@ import time
 import msgspec
 
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
-from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
+from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, CallResult
 from spillover.live.process.logs import Message, OncePerPeriod, about
 from spillover.model.request import DONE, Outcome
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
-def event_of(command: Start, ended: Ended) -> ServiceEnded | NotStarted:
+def event_of(command: Start, ended: CallResult) -> ServiceEnded | NotStarted:
     """Returns the event for a call that has ended by itself. What came to nothing is put in the
     log.
     """
@@ -57,7 +57,7 @@ def service_time_s(command: Start) -> float:
     return max(0.0, time.monotonic() - command.at_s)
 
 
-def _tell(command: Start, ended: Ended) -> None:
+def _tell(command: Start, ended: CallResult) -> None:
     words, level = "handler failed", logging.WARNING
     if ended.not_run:
         words = "handler did not run it"

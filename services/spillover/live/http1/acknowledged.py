@@ -22,7 +22,7 @@ _ACKED_AT: Final = 120
 _SENT_AT: Final = 200
 
 
-class Told(NamedTuple):
+class AcknowledgedBytes(NamedTuple):
     """Bytes of a connection since it was opened."""
 
     left: int
@@ -30,7 +30,7 @@ class Told(NamedTuple):
     acknowledged: int
 
 
-def told_of(transport: asyncio.BaseTransport) -> Told | None:
+def told_of(transport: asyncio.BaseTransport) -> AcknowledgedBytes | None:
     """Returns what the kernel tells of a connection; None where it does not."""
     opened = transport.get_extra_info("socket")
     if opened is None or _TCP_INFO is None:
@@ -45,4 +45,4 @@ def told_of(transport: asyncio.BaseTransport) -> Told | None:
     sent, again = struct.unpack_from("QQ", info, _SENT_AT)
     if acknowledged < 1:  # the opening itself counts as one: who does not count it does not count
         return None
-    return Told(sent - again, acknowledged - 1)
+    return AcknowledgedBytes(sent - again, acknowledged - 1)

@@ -27,7 +27,7 @@ _HEADER_LINES = re.compile(
 )
 
 
-class Server:
+class BaseUrl:
     """A base URL, `http://HOST[:PORT][/PREFIX]` or the same with `https`, and headers that go with
     each request. Raises InputError if it is no such thing, and ValueError for headers that cannot
     be sent."""

@@ -20,7 +20,7 @@ from typing import cast
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.hosts.attempts import in_words
 from spillover.live.hosts.blocking import connect
-from spillover.live.http1.base_url import Server
+from spillover.live.http1.base_url import BaseUrl
 from spillover.live.http1.connection import Connection
 from spillover.live.http1.keepalive import keep_alive
 from spillover.live.http1.outgoing import OnEnd, OutgoingExchange, OutgoingRequest
@@ -47,7 +47,7 @@ class BlockingClient:
         body_limit_bytes: int,
         user_timeout_s: float,
     ) -> None:
-        self._server = Server(base_url, headers)
+        self._server = BaseUrl(base_url, headers)
         self._connect_timeout_s = connect_timeout_s
         self._idle_limit = IdleLimit(idle_s_max)
         self._random = Random()  # only spreads ends of connections

@@ -19,8 +19,8 @@ from functools import partial
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http1.awaited import Awaited, while_heard
-from spillover.live.http1.base_url import Server
-from spillover.live.http1.connection import Connection, Pool
+from spillover.live.http1.base_url import BaseUrl
+from spillover.live.http1.connection import Connection, ConnectionOwner
 from spillover.live.http1.kept import Kept
 from spillover.live.http1.lines import UNPACED, Pace, PacedLines
 from spillover.live.http1.opening import Opening
@@ -102,9 +102,9 @@ class HttpClient:
         server_name: str | None = None,
         first: str | None = None,
         on_tls_failure: Callable[[str], None] | None = None,
-        make_connection: Callable[[Pool], Connection] | None = None,
+        make_connection: Callable[[ConnectionOwner], Connection] | None = None,
     ) -> None:
-        self._server = Server(base_url, headers)
+        self._server = BaseUrl(base_url, headers)
         if tls is not None and not self._server.is_secure:
             raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self._securing: Securing | None = None

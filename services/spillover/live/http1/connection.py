@@ -49,7 +49,7 @@ _WATCHED = getattr(select, "POLLIN", 0) | getattr(select, "POLLRDHUP", 0)
 _ENDS = getattr(select, "POLLRDHUP", 0)
 
 
-class Pool(Protocol):
+class ConnectionOwner(Protocol):
     """What a connection tells its owner."""
 
     def released(self, connection: Connection) -> None:
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        pool: Pool,
+        pool: ConnectionOwner,
         writes: WriteBatch | None = None,
         moving: Moving | None = None,
         heads: KnownHeads[KnownAnswer] | None = None,

@@ -66,7 +66,7 @@ _NONE: frozenset[bytes] = frozenset()
 _Meant: TypeAlias = dict[bytes, list[bytes]]
 
 
-class Refused(Malformed):
+class RefusedRequest(Malformed):
     """A request that is not passed on, with the status to say so."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -124,9 +124,9 @@ def read_request(head: bytes) -> RequestHead:
     try:
         start, fields = split_head(head)
     except TooLong as error:
-        raise Refused(431, str(error)) from error
+        raise RefusedRequest(431, str(error)) from error
     except Malformed as error:
-        raise Refused(400, str(error)) from error
+        raise RefusedRequest(400, str(error)) from error
     return understood(start, fields, [name.lower() for name, _ in fields], len(head))
 
 
@@ -161,21 +161,21 @@ def _expects(lines: Sequence[bytes]) -> bool:
     """Returns whether the client waits for `100 Continue`."""
     expected = options_of(lines)
     if expected - {b"100-continue"}:
-        raise Refused(417, "Expect: expected 100-continue or nothing")
+        raise RefusedRequest(417, "Expect: expected 100-continue or nothing")
     return bool(expected)
 
 
 def _start_of(start: bytes) -> tuple[str, bytes, bool]:
     line = _START.fullmatch(start)
     if line is None:
-        raise Refused(400, "expected METHOD TARGET HTTP/1.1")
+        raise RefusedRequest(400, "expected METHOD TARGET HTTP/1.1")
     method, target, major, minor = line.groups()
     if major != b"1":
-        raise Refused(505, "expected HTTP/1.1 or HTTP/1.0")
+        raise RefusedRequest(505, "expected HTTP/1.1 or HTTP/1.0")
     if len(method) > METHOD_LENGTH_MAX:
-        raise Refused(501, f"expected a method of at most {METHOD_LENGTH_MAX} characters")
+        raise RefusedRequest(501, f"expected a method of at most {METHOD_LENGTH_MAX} characters")
     if method == b"CONNECT":
-        raise Refused(501, "CONNECT is not passed through")
+        raise RefusedRequest(501, "CONNECT is not passed through")
     return method.decode(), target, minor == b"0"
 
 
@@ -183,11 +183,11 @@ def _target_of(method: str, target: bytes) -> tuple[bytes | None, bytes]:
     """The authority, if it is told, and what does not start with / as origin-form."""
     if target == b"*":
         if method != "OPTIONS":
-            raise Refused(400, "*: expected OPTIONS")
+            raise RefusedRequest(400, "*: expected OPTIONS")
         return None, target
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
-        raise Refused(400, "expected a target that starts with /")
+        raise RefusedRequest(400, "expected a target that starts with /")
     authority, path = absolute.groups()
     if not path:
         path = b"*" if method == "OPTIONS" else b"/"
@@ -197,11 +197,11 @@ def _target_of(method: str, target: bytes) -> tuple[bytes | None, bytes]:
 def _host_of(hosts: Sequence[bytes], authority: bytes | None, *, is_old: bool) -> bytes:
     """The target's, if that tells one (RFC 9112, 3.2.2). Empty where the client does not tell."""
     if len(hosts) > 1 or not (hosts or is_old):
-        raise Refused(400, "Host: expected once")
+        raise RefusedRequest(400, "Host: expected once")
     told = hosts[0] if hosts else b""
     is_host = _HOST.fullmatch
     if (told and not is_host(told)) or (authority is not None and not is_host(authority)):
-        raise Refused(400, "Host: expected HOST[:PORT]")
+        raise RefusedRequest(400, "Host: expected HOST[:PORT]")
     return told if authority is None or authority.lower() == told.lower() else authority
 
 
@@ -220,16 +220,16 @@ def _size_of(meant: _Meant, *, is_old: bool) -> int:
     codings = meant.get(b"transfer-encoding", [])
     if codings:
         if is_old:
-            raise Refused(400, "Transfer-Encoding: expected none in HTTP/1.0")
+            raise RefusedRequest(400, "Transfer-Encoding: expected none in HTTP/1.0")
         if lengths:
-            raise Refused(400, "expected one of Content-Length and Transfer-Encoding")
+            raise RefusedRequest(400, "expected one of Content-Length and Transfer-Encoding")
         if len(codings) > 1 or codings[0].lower() != b"chunked":
-            raise Refused(400, "Transfer-Encoding: expected chunked alone")
+            raise RefusedRequest(400, "Transfer-Encoding: expected chunked alone")
         return CHUNKED
     if not lengths:
         return 0
     if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
-        raise Refused(400, "Content-Length: expected one number")
+        raise RefusedRequest(400, "Content-Length: expected one number")
     return int(lengths[0])
 
 
@@ -248,7 +248,7 @@ def _meant(fields: Fields, names: Sequence[bytes]) -> _Meant:
             with_dashes = name.replace(b"_", b"-")
             is_ours = with_dashes in NEVER_OF_THE_HOP | FRAMING or with_dashes.startswith(OURS)
             if is_ours and with_dashes != name:
-                raise Refused(400, f"header: expected {with_dashes.decode()}")
+                raise RefusedRequest(400, f"header: expected {with_dashes.decode()}")
     return _picked(fields, names, _MEANT)
 
 

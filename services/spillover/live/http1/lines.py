@@ -65,7 +65,7 @@ class Pace(NamedTuple):
 UNPACED = Pace(math.inf, math.inf)
 
 
-class Source(Protocol):
+class LineSource(Protocol):
     """The source of a stream."""
 
     def pause(self) -> None:
@@ -91,7 +91,7 @@ class PacedLines(LineSplitter):
         self._counted_s = time.monotonic()
         self._waiting: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self.source: Source | None = None
+        self.source: LineSource | None = None
 
     def close(self) -> None:
         """Nobody wants the lines that wait."""

@@ -14,8 +14,8 @@ from spillover.live.hosts import dialing
 from spillover.live.hosts.attempts import in_words
 from spillover.live.hosts.lookups import HOSTS
 from spillover.live.http1.awaited import Awaited
-from spillover.live.http1.base_url import Server
-from spillover.live.http1.connection import Connection, Pool
+from spillover.live.http1.base_url import BaseUrl
+from spillover.live.http1.connection import Connection, ConnectionOwner
 from spillover.live.http1.keepalive import keep_alive
 from spillover.live.http1.outgoing import OutgoingRequest
 from spillover.live.http1.securing import Retired, Securing, Unproven
@@ -29,7 +29,7 @@ FIRST_LIMIT_BYTES = 65_536
 """The longest answer that comes before a connection counts."""
 
 
-class Owner(Pool, Protocol):
+class Owner(ConnectionOwner, Protocol):
     """The owner of connections."""
 
     def take_idle(self) -> Connection | None:
@@ -45,8 +45,8 @@ class Opening:
 
     def __init__(
         self,
-        server: Server,
-        make_connection: Callable[[Pool], Connection],
+        server: BaseUrl,
+        make_connection: Callable[[ConnectionOwner], Connection],
         connect_timeout_s: float,
         user_timeout_s: float | None,
         securing: Securing | None,

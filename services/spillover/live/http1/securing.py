@@ -8,7 +8,7 @@ import math
 import ssl
 from collections.abc import Callable
 
-from spillover.live.http1.connection import Connection, Pool
+from spillover.live.http1.connection import Connection, ConnectionOwner
 from spillover.live.http1.trusted import TrustedCas
 from spillover.live.tls.certified import PeerCertificate, certificate_of
 from spillover.live.tls.unbelieved import certificate_shown
@@ -80,7 +80,7 @@ class Unbelieved:
 class Unproven:
     """Owns a connection until it counts: it is not to be used by others meanwhile."""
 
-    def __init__(self, owner: Pool) -> None:
+    def __init__(self, owner: ConnectionOwner) -> None:
         self.dropped, self.lost = owner.dropped, owner.lost
         self.abandoned, self.unanswered = owner.abandoned, owner.unanswered
 
@@ -91,7 +91,7 @@ class Unproven:
 class Retired:
     """Owns connections that carry what they carry to its end, and nothing more."""
 
-    def __init__(self, owner: Pool) -> None:
+    def __init__(self, owner: ConnectionOwner) -> None:
         self.dropped, self.lost = owner.dropped, owner.lost
         self.abandoned, self.unanswered = owner.abandoned, owner.unanswered
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from spillover.live.handlers.calls import Ended, failed
+from spillover.live.handlers.calls import CallResult, failed
 from spillover.live.handlers.python.functions import import_function, is_async
 from spillover.live.leases.renewal.lease import Fenced, Lease
 from spillover.live.process.logs import Message
@@ -105,7 +105,7 @@ class HandlerRunner:
             lease.fence()
             self.cancel(partition, epoch)
 
-    def _ended(self, lease: Lease, ended: Ended) -> None:
+    def _ended(self, lease: Lease, ended: CallResult) -> None:
         problem, trace = ended.problem, ended.details or None
         if problem is not None:
             where = {"partition": lease.partition, "epoch": lease.epoch}
@@ -114,19 +114,19 @@ class HandlerRunner:
         self._on_end(lease, problem)
 
     async def _await(self, lease: Lease) -> None:
-        ended = Ended()
+        ended = CallResult()
         try:
             with lease.entered():
                 done: Awaitable[Any] = self._handler(lease.partition, lease.epoch, lease.stop_event)
                 await done
         except asyncio.CancelledError:
-            ended = Ended(problem=None if lease.is_over else "it cancelled itself")
+            ended = CallResult(problem=None if lease.is_over else "it cancelled itself")
         except BaseException as error:  # noqa: BLE001 - a handler must not end a member
             ended = _ended_by(error)
         self._ended(lease, ended)
 
     def _call(self, lease: Lease) -> None:
-        ended = Ended()
+        ended = CallResult()
         try:
             with lease.entered():
                 result = self._handler(lease.partition, lease.epoch, lease.stop_event)
@@ -139,9 +139,9 @@ class HandlerRunner:
             return  # the member has ended; nobody waits for it any more
 
 
-def _ended_by(error: BaseException) -> Ended:
+def _ended_by(error: BaseException) -> CallResult:
     """Being fenced is no fault of the handler's."""
-    return Ended() if isinstance(error, Fenced) else failed(error)
+    return CallResult() if isinstance(error, Fenced) else failed(error)
 
 
 def _check_result(result: object) -> None:

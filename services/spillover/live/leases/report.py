@@ -66,7 +66,7 @@ class MemberRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class GroupState:
     """The state of a group in Redis, at the instant `now_ms` of its clock."""
 
     now_ms: float | None = None
@@ -80,7 +80,7 @@ class Seen:
     """The last that could be read, and how old that is (None: never yet); what was the matter at
     the last try, or None."""
 
-    stored: Stored
+    stored: GroupState
     as_of_s: float | None
     problem: str | None
 
@@ -105,7 +105,7 @@ class GroupReport:
             balance=member.settings.balance,
             timeout_s=TIMEOUT_S,
         )
-        self._stored = Stored()
+        self._stored = GroupState()
         self._read_s: float | None = None
         self._tried_s = -math.inf
         self._problem: str | None = None
@@ -170,12 +170,12 @@ class GroupReport:
             self._tried_s = time.monotonic()
             self._reading = None
 
-    async def _read_stored(self) -> Stored:
+    async def _read_stored(self) -> GroupState:
         if self._blog is None:
             return stored_of(await self._store.snapshot())
         owners, winners = await self._blog.owners(), await self._blog.winners()
         counts = Counter(owners.values())
-        return Stored(
+        return GroupState(
             members=[MemberRow(node, None, counts[node]) for node in sorted(counts)],
             allocation=[
                 AllocationRow(p, node, EPOCH, None, None, stopping=False)
@@ -185,7 +185,7 @@ class GroupReport:
         )
 
 
-def stored_of(snapshot: Snapshot) -> Stored:
+def stored_of(snapshot: Snapshot) -> GroupState:
     """Returns the same with durations, sorted; what is over long ago is left out of members and
     grabs.
     """
@@ -197,7 +197,7 @@ def stored_of(snapshot: Snapshot) -> Stored:
     }
     counts = Counter(one.owner for one in snapshot.allocations.values() if one.over_ms > now_ms)
     loads = {p: one.amount / 1000.0 for p, one in (snapshot.loads or {}).items()}
-    return Stored(
+    return GroupState(
         now_ms,
         [MemberRow(node, alive[node], counts[node]) for node in sorted(alive)],
         [_row(p, one, now_ms, loads.get(p)) for p, one in sorted(snapshot.allocations.items())],

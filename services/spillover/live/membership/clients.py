@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from spillover.core.membership.letting_in import LettingIn
 from spillover.core.membership.node_clients import NodeClients
-from spillover.core.membership.session_events import Server
+from spillover.core.membership.session_events import SessionServer
 from spillover.live.engine.metric_types import counter, gauges
 from spillover.live.engine.timers import Timers
 from spillover.live.membership.session_wire import (
@@ -132,7 +132,9 @@ class Clients(Collector):
         session.end()
         return True
 
-    def announce(self, version: int, by: str, servers: Sequence[Server], by_epoch: int = 0) -> None:
+    def announce(
+        self, version: int, by: str, servers: Sequence[SessionServer], by_epoch: int = 0
+    ) -> None:
         """The federation has another configuration: tell all clients, at one instant."""
         stamp = (version, by, by_epoch)
         surplus = self._clients.go_by(stamp, servers, self._numbers(), time.monotonic())

@@ -43,7 +43,7 @@ def _in_short_turns(work: Callable[[], T]) -> T:
         sys.setswitchinterval(usual_s)
 
 
-class Reading:
+class TopologyReader:
     """The reader of one federation's configuration, whose name a topology without one gets."""
 
     def __init__(self, federation: str) -> None:

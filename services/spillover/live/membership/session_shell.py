@@ -30,7 +30,7 @@ from spillover.core.membership.session_events import (
     Lost,
     NotReached,
     Parting,
-    Server,
+    SessionServer,
     Started,
     TimerFired,
     Use,
@@ -77,7 +77,7 @@ class SessionShell:
         self._client_of = client_of
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._streams: dict[int, tuple[Server, asyncio.Task[None]]] = {}
+        self._streams: dict[int, tuple[SessionServer, asyncio.Task[None]]] = {}
         self._heard: set[int] = set()
         """Attempts that have become sessions."""
         self._farewells: set[asyncio.Task[None]] = set()
@@ -90,17 +90,17 @@ class SessionShell:
         """There is no session, as far as was told."""
 
     @property
-    def in_use(self) -> Server | None:
+    def in_use(self) -> SessionServer | None:
         return self._machine.in_use
 
     @property
-    def servers(self) -> tuple[Server, ...]:
+    def servers(self) -> tuple[SessionServer, ...]:
         return self._machine.servers
 
     def start(self) -> None:
         self._feed(Started())
 
-    def listed(self, stamp: tuple[int, str, int], servers: Sequence[Server]) -> None:
+    def listed(self, stamp: tuple[int, str, int], servers: Sequence[SessionServer]) -> None:
         """Take in what the store of configurations has."""
         told = Announcement("", *stamp, tuple(servers), 0, 0, 0.0)
         self._feed(Listed(self._with_servers(told)))
@@ -164,7 +164,9 @@ class SessionShell:
     def _path_of(self, attempt: int) -> str:
         return f"{self._path}&attempt={attempt}"
 
-    async def _say_goodbye(self, server: Server, task: asyncio.Task[None], path: str) -> None:
+    async def _say_goodbye(
+        self, server: SessionServer, task: asyncio.Task[None], path: str
+    ) -> None:
         """The word first, the stream then: else it would look like a loss."""
         with suppress(PeerError):
             await self._client_of(server.url).request("DELETE", path, timeout_s=LEAVE_S)

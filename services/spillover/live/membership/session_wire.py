@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from spillover.core.membership.session_events import SERVERS_MAX, Announcement, Server
+from spillover.core.membership.session_events import SERVERS_MAX, Announcement, SessionServer
 from spillover.model.addresses import is_plain_url
 from spillover.model.errors import UNREADABLE
 from spillover.model.ranges import Cluster, MaybeCluster, Share, Whole
@@ -59,7 +59,7 @@ _decode_parting = msgspec.json.Decoder(_PartingLine).decode
 
 
 def encode_head(
-    cluster: str, epoch: int, stamp: tuple[int, str, int], servers: Sequence[Server]
+    cluster: str, epoch: int, stamp: tuple[int, str, int], servers: Sequence[SessionServer]
 ) -> bytes:
     """Returns what announcements of one configuration have in common; `encode_announcement` adds
     the rest."""
@@ -104,7 +104,7 @@ def decode_line(line: bytes) -> Announcement | float | None:
         told.version,
         told.by or "",
         told.by_epoch,
-        tuple(Server(server.id, server.url) for server in told.servers),
+        tuple(SessionServer(server.id, server.url) for server in told.servers),
         told.clients,
         told.rank,
         told.surplus,

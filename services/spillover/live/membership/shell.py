@@ -15,7 +15,7 @@ from spillover.core.membership import events as ev
 from spillover.core.membership.configuration import ConfigurationMachine
 from spillover.core.membership.events import Reason
 from spillover.live.membership.metrics import ConfigurationMetrics
-from spillover.live.membership.reading import Reading
+from spillover.live.membership.reading import TopologyReader
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.configuration import Configuration, Stamp
@@ -64,7 +64,7 @@ class ConfigurationShell:
             cluster, epoch, configuration, with_store=store is not None
         )
         self.metrics = ConfigurationMetrics(cluster, self.machine)
-        self.reading = Reading(configuration.topology.name)
+        self.reading = TopologyReader(configuration.topology.name)
         self._ask_node = ask
         self._adopt_here = adopt
         self._tell_superseded = tell_superseded

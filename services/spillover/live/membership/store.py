@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from spillover.live.membership.reading import Reading
+from spillover.live.membership.reading import TopologyReader
 from spillover.live.membership.wire import encode_configuration
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.redis.connection import (
@@ -54,7 +54,7 @@ class ConfigurationStore:
 
     def __init__(self, url: RedisUrl, federation: str) -> None:
         self.address = RedisAddress.of(url)
-        self._reading = Reading(federation)
+        self._reading = TopologyReader(federation)
         self._key = f"{{spillover:{federation}}}:configuration"
         self._link = RedisLink(self.address, TIMEOUT_S, connections=2)
         self._random = Random()  # only spreads attempts to connect

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
-from spillover.live.overflow.passed_back import Outlet, PassedBack, Way
+from spillover.live.overflow.passed_back import Outlet, PassedBack, WayBack
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Told, Waiters
 from spillover.live.overflow.wire import Forwarded
@@ -110,7 +110,7 @@ class ForeignRequests:
         key = origin, request.id
         self._open[ref] = handed_over = HandedOver(key, asker)
         self._refs[key] = ref
-        way = Way(
+        way = WayBack(
             self._emulated_links.get(origin),
             partial(self._send_back, ref),
             partial(self._began, ref),

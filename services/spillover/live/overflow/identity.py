@@ -71,7 +71,7 @@ class Peer:
     """The hello by which it has said so; None if its messages do (version 1)."""
 
 
-class Connection(Protocol):
+class IncomingConnection(Protocol):
     """A connection on which calls come in."""
 
     peer: Peer | None
@@ -151,7 +151,9 @@ class Peers:
         """Takes it for one no more. What is said on its connections is refused."""
         del self._handles[self.agreements.pop(handle).caller.to or ""]
 
-    def settle(self, connection: Connection, hello: bytes | None, claimed: Caller | None) -> Peer:
+    def settle(
+        self, connection: IncomingConnection, hello: bytes | None, claimed: Caller | None
+    ) -> Peer:
         """Returns who is at the other end. `hello` is what this call says, `claimed` whom its
         message names as its sender; None if it does not say. Raises TurnedAway: it is no neighbor,
         means somebody else, has not said or proved who it is, or now claims to be another one.
@@ -212,7 +214,7 @@ class Peers:
             why = f"expected a certificate for {name}, got {shortened(told)}"
             raise self._turned_away_for(caller.cluster, why)
 
-    def member(self, connection: Connection, hello: bytes | None) -> str:
+    def member(self, connection: IncomingConnection, hello: bytes | None) -> str:
         """Returns the cluster that says this, if it is of this federation and means this node; it
         need not be a neighbor. Raises TurnedAway."""
         caller = read_hello(hello or b"")[0]

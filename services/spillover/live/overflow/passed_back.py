@@ -58,7 +58,7 @@ class Outlet(Protocol):
         """Returns how long the request has been here by now, with so long on the way back."""
 
 
-class Way(NamedTuple):
+class WayBack(NamedTuple):
     """The way back to a neighbor, and the calls that tell what becomes of the answer."""
 
     link: EmulatedLink | None
@@ -79,7 +79,7 @@ class PassedBack:
     __slots__ = ("_flow", "_frames", "_held", "_is_behind", "_is_over", "_outlet", "_unsent_bytes",
                  "_way", "_whole")  # fmt: skip
 
-    def __init__(self, outlet: Outlet, way: Way) -> None:
+    def __init__(self, outlet: Outlet, way: WayBack) -> None:
         self._outlet = outlet
         self._way = way
         self._flow: Flow | None = None

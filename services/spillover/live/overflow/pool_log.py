@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.pools import unlike_servers
-from spillover.core.tokens.answers import REJECTED, Run
+from spillover.core.tokens.answers import REJECTED, JobRun
 from spillover.live.process.logs import Message
 from spillover.model.ids import ClusterId
 from spillover.policy.backoff import backoff_s
@@ -78,7 +78,7 @@ class PoolLog:
         self._pool = pool
         self._types = [kind.id for kind in pool.kinds.values()]
         self._turns = [_Turns(server.state) for server in pool.servers]
-        self._said: dict[tuple[int, int], tuple[Run, float]] = {}
+        self._said: dict[tuple[int, int], tuple[JobRun, float]] = {}
         """The run that was last told of each server and type, and when."""
         self._said_s = [-math.inf for _ in pool.servers]
         """When the last of these was."""
@@ -115,7 +115,7 @@ class PoolLog:
         level = logging.WARNING if turns.now in TROUBLED else logging.INFO
         _log.log(level, Message("a server has changed", **fields, before=turns.said, **told))
 
-    def _say_run(self, number: int, kind: int, run: Run, done_elsewhere: int) -> None:
+    def _say_run(self, number: int, kind: int, run: JobRun, done_elsewhere: int) -> None:
         type_, server = self._types[kind], self._pool.servers[number]
         joins = [id_ for id_ in self._pool.kinds[type_].class_ids if self._has(number, id_)]
         says = f"the topology says that it serves {type_}: classes {', '.join(joins)}"

@@ -82,7 +82,7 @@ class Sink(Protocol):
         """The request has come to its end, and there is no answer of a service to pass on."""
 
 
-class Source(Protocol):
+class AnswerSource(Protocol):
     """Writes one answer: `Relays.begin`, then `Relay.piece` and `Relay.end` if it was whole. In any
     case it has the machine told of the end after that, as of any request's."""
 
@@ -105,7 +105,7 @@ class Relay:
     def __init__(self, sink: Sink, taken_s: float) -> None:
         self.sink = sink
         self.taken_s = taken_s
-        self.source: Source | None = None
+        self.source: AnswerSource | None = None
         """None before the answer begins."""
         self.head: PassedHead | None = None
         self._held: list[bytes] | None = []
@@ -234,7 +234,7 @@ class Relays:
         if relay is not None:
             relay.hold(head, [body] if body else [], trailers)
 
-    def begin(self, event: ev.ResponseBegan, source: Source, head: PassedHead) -> Relay:
+    def begin(self, event: ev.ResponseBegan, source: AnswerSource, head: PassedHead) -> Relay:
         """An answer begins, and its pieces follow. Where the request has ended since, they come to
         nothing, and the source hears from the machine that it is stopped."""
         relay = self._open.get(event.ref)

@@ -5,7 +5,7 @@ goes back to the system. What may be held the machine decides (`core.overflow.he
 from __future__ import annotations
 
 from spillover.core.overflow.events import Accepted
-from spillover.core.overflow.held import Held
+from spillover.core.overflow.held import HeldBytes
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.live.engine.moving import Moving
 from spillover.live.process.allocator import FreedMemory
@@ -15,7 +15,7 @@ class Room:
     """Room for what comes in, made of answers that are `kept`; `moving` counts what is being read
     or has not been read yet."""
 
-    def __init__(self, held: Held, moving: Moving, kept: IdempotencyTable) -> None:
+    def __init__(self, held: HeldBytes, moving: Moving, kept: IdempotencyTable) -> None:
         self._held = held
         self.moving = moving
         self.kept = kept

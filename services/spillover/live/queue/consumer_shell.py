@@ -23,7 +23,7 @@ from spillover.live.http1.trust import Trust
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.client_wire import NoProducer, Received
-from spillover.live.queue.held import Held
+from spillover.live.queue.held import HeldObject
 from spillover.live.queue.wire import PRODUCERS_MAX
 from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError
@@ -73,11 +73,11 @@ class ConsumerShell:
         self._timers = Timers(asyncio.get_running_loop(), finest_alarm)
         self._calls: dict[str, OutgoingRequest] = {}
         """Calls under way, by the take that they are for."""
-        self._arrived: dict[str, Held] = {}
+        self._arrived: dict[str, HeldObject] = {}
         """Objects that have come, by grant, until the machine says that they are to be handled."""
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[HeldObject] = deque()
         """Objects that are to be handled, and nobody has come for them."""
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldObject] = {}
         self._probes: dict[str, int] = {}
         """The number of producers that were asked, of takes that led to an address."""
         self._stopped = False
@@ -90,7 +90,7 @@ class ConsumerShell:
         self._driver.start(cn.TimerFired())
         self._waiters = 0
 
-    async def next(self, taker: object = None) -> Held | None:
+    async def next(self, taker: object = None) -> HeldObject | None:
         """Returns the next object, for this `taker`; None after a stop, once all that was given out
         is settled.
 
@@ -241,7 +241,7 @@ class ConsumerShell:
     def _given(self, take: str, producer: str, received: Received) -> cn.Event:
         """An object of the `producer` that was asked, whatever that calls itself."""
         grant = received.grant
-        self._arrived[grant] = Held(received, self._driver.feed)
+        self._arrived[grant] = HeldObject(received, self._driver.feed)
         return cn.Given(take, producer, grant, received.visibility_s)
 
     def _fetch(self, command: cn.Fetch) -> None:

@@ -22,7 +22,7 @@ from spillover.live.http1.trust import Trust
 from spillover.live.queue.client_wire import DEADLINE_S_MAX, Headers
 from spillover.live.queue.consumer_shell import ConsumerShell
 from spillover.live.queue.directory import checked_urls, find_producers
-from spillover.live.queue.held import Held
+from spillover.live.queue.held import HeldObject
 from spillover.live.queue.shared_iterator import SharedIterator
 from spillover.live.queue.wire import PRODUCERS_MAX
 from spillover.model.arguments import (
@@ -47,7 +47,7 @@ DELAY_S_MAX = 86_400.0
 class _Object:
     """The common part of objects, however they are settled."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: HeldObject) -> None:
         received = held.received
         self.body = received.body
         self.content_type = received.content_type
@@ -108,7 +108,7 @@ class AsyncQueueObject(_Object):
 class QueueObject(_Object):
     """An AsyncQueueObject for code that never awaits."""
 
-    def __init__(self, held: Held, thread: LoopThread) -> None:
+    def __init__(self, held: HeldObject, thread: LoopThread) -> None:
         super().__init__(held)
         self._thread = thread
 

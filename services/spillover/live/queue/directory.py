@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from spillover.live.http1.base_url import Server
+from spillover.live.http1.base_url import BaseUrl
 from spillover.live.http1.client import Response
 from spillover.live.http1.trust import Trust
 from spillover.live.queue.client_wire import Headers, client_of, error_of
@@ -48,7 +48,7 @@ def _checked_url(url: object, trust: Trust) -> str:
     if not isinstance(url, str):
         raise wrong("urls", "a URL", url)
     try:
-        base = Server(url).url
+        base = BaseUrl(url).url
     except InputError as error:
         raise InputError("urls", "", error.expected) from None
     client_of(base, trust)

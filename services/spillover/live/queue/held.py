@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
-class Held:
+class HeldObject:
     """An object in the hands of whoever handles it."""
 
     def __init__(self, received: Received, feed: Callable[[cn.Event], None]) -> None:

@@ -60,7 +60,7 @@ def _opened(kind: Any, address: RedisAddress, options: dict[str, Any]) -> Any:
     return pool
 
 
-class Pool(redis.BlockingConnectionPool):
+class BlockingPool(redis.BlockingConnectionPool):
     """A pool of connections for threads."""
 
     @classmethod

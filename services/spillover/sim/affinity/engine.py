@@ -49,7 +49,7 @@ class EngineState(NamedTuple):
     """The number of tokens in all that were read, or are expected to be of what waits."""
 
 
-class Reading(NamedTuple):
+class PromptPrefill(NamedTuple):
     """What becomes of a prompt."""
 
     begins_s: float
@@ -77,7 +77,7 @@ class Engine:
         self._now_s = 0.0
         self._progress = 0.0
 
-    def take(self, prompt: Prompt, now_s: float, expected_tokens: float) -> Reading:
+    def take(self, prompt: Prompt, now_s: float, expected_tokens: float) -> PromptPrefill:
         """Takes a prompt in, of which so many tokens are expected to be read."""
         begins_s = self.free_s(now_s)
         self._write_until(begins_s)
@@ -93,7 +93,7 @@ class Engine:
         self._read.append(self._read[-1] + read)
         self._write_until(ends_s)
         heappush(self._writing, (self._progress + prompt.answer_tokens - 1, begins_s))
-        return Reading(begins_s, ends_s, found)
+        return PromptPrefill(begins_s, ends_s, found)
 
     def free_s(self, now_s: float) -> float:
         """Returns when a prompt that comes now begins to be read."""

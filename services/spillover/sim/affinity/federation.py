@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from spillover.core.affinity.memory import SESSIONS, Claim
 from spillover.core.affinity.places import Dispatch
 from spillover.model.prompt import Prompt
-from spillover.sim.affinity.engine import Engine, EngineKind, EngineState, Reading
+from spillover.sim.affinity.engine import Engine, EngineKind, EngineState, PromptPrefill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Answered(NamedTuple):
 
     sent: Sent
     bound: Bound
-    reading: Reading
+    reading: PromptPrefill
     taken_tokens: float
     """What the engine had taken on when it took this prompt, which is included."""
     first_token_s: float

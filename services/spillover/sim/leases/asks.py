@@ -15,7 +15,7 @@ from spillover.sim.leases.store_twin import LeaseTwin
 from spillover.sim.leases.world import Surroundings
 
 
-class Store(Protocol):
+class AskStore(Protocol):
     """How a rule's asks are carried out."""
 
     def script(self, ask: ev.Ask) -> Callable[[], Any]:

@@ -37,7 +37,7 @@ def check_loads(loads: Sequence[float], noise: float, partitions: int) -> None:
         raise InputError("leases", "load_noise", f"expected a share of 0..1, got {noise:g}")
 
 
-class Work:
+class PartitionWork:
     """The work of all partitions. Without loads, no handler reports anything."""
 
     def __init__(

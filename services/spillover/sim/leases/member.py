@@ -20,7 +20,7 @@ from spillover.core.leases.records import Renewed
 from spillover.core.leases.settings import MemberSettings
 from spillover.core.machine import Machine
 from spillover.sim.engine.world import stream
-from spillover.sim.leases.asks import BlogAsks, GuardedAsks, Store
+from spillover.sim.leases.asks import AskStore, BlogAsks, GuardedAsks
 from spillover.sim.leases.blog import BlogStore
 from spillover.sim.leases.store_twin import LeaseTwin
 from spillover.sim.leases.watch import Tenure
@@ -90,7 +90,7 @@ class SimMember:
         self,
         me: int,
         machine: Machine[ev.Event, ev.Command],
-        store: Store,
+        store: AskStore,
         around: Surroundings,
         look_on: Handled | None,
     ) -> None:
@@ -326,6 +326,8 @@ class Group:
         self._lives += 1
         return stream(self._seed, f"lease-member/{node}/{self._lives}")
 
-    def _member(self, node: int, machine: Machine[ev.Event, ev.Command], store: Store) -> SimMember:
+    def _member(
+        self, node: int, machine: Machine[ev.Event, ev.Command], store: AskStore
+    ) -> SimMember:
         look_on = None if self._journal is None else partial(self._journal, node, self._lives)
         return SimMember(node, machine, store, self._around, look_on)

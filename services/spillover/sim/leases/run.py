@@ -19,7 +19,7 @@ from spillover.sim.leases.blog import BlogStore
 from spillover.sim.leases.loads import check_loads
 from spillover.sim.leases.member import Group, Journal, SimMember
 from spillover.sim.leases.store_twin import LeaseTwin
-from spillover.sim.leases.watch import Tenure, Watch
+from spillover.sim.leases.watch import Tenure, TenureWatch
 from spillover.sim.leases.world import Surroundings, Troubles
 
 STARTS = ("balanced", "one-node", "empty")
@@ -149,7 +149,7 @@ def run_leases(
 ) -> LeaseRun:
     """Let the scene run to its end; `on_progress` gets the share done, once a period. With a
     journal, machines are checked after each event."""
-    watch = Watch(scene.partitions)
+    watch = TenureWatch(scene.partitions)
     around = Surroundings(scene.times, scene.troubles, watch, seed, scene.loads, scene.load_noise)
     make, lose = _makers(scene, around, seed, journal)
     nodes = [make(node) for node in range(scene.nodes)]
@@ -209,7 +209,7 @@ def _plan(
 class _Needs:
     """The fewest moves that the start and each change of the members made necessary."""
 
-    def __init__(self, watch: Watch, scene: LeaseScene) -> None:
+    def __init__(self, watch: TenureWatch, scene: LeaseScene) -> None:
         self._watch = watch
         self._alive = [False] * scene.nodes
         for node in scene.first_nodes:

@@ -29,7 +29,7 @@ class Tenure:
         return min(self.to_ms, self.fenced_ms)
 
 
-class Watch:
+class TenureWatch:
     """All tenures, by partition in order of their start."""
 
     def __init__(self, partitions: int) -> None:

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from spillover.model.lease_times import LeaseTimes
 from spillover.sim.engine.world import World, stream
-from spillover.sim.leases.loads import Work
-from spillover.sim.leases.watch import Watch
+from spillover.sim.leases.loads import PartitionWork
+from spillover.sim.leases.watch import TenureWatch
 
 TIMEOUT_MS = 2_000.0
 """A node that asks the store in vain learns so after this time."""
@@ -79,13 +79,15 @@ class Surroundings:
         self,
         times: LeaseTimes,
         troubles: Troubles,
-        watch: Watch,
+        watch: TenureWatch,
         seed: int,
         loads: Sequence[float] | None = None,
         load_noise: float = 0.0,
     ) -> None:
         self.times = times
-        self.work = Work(loads, load_noise, times.normal_lease_ms, stream(seed, "lease-loads"))
+        self.work = PartitionWork(
+            loads, load_noise, times.normal_lease_ms, stream(seed, "lease-loads")
+        )
         self.troubles = troubles
         self.watch = watch
         self.world = World()

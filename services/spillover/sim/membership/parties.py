@@ -25,7 +25,7 @@ class Life(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class SessionAttempt:
     """One attempt at a session, or the session that came of it."""
 
     client: SimClient
@@ -49,7 +49,7 @@ class SimNode:
         self.state = Life.UP
         self.life = self.silences = 0
         self.draining = False
-        self.clients = NodeClients[Stream](name, letting_in())
+        self.clients = NodeClients[SessionAttempt](name, letting_in())
         self.let_in_s: list[float] = []
         """When it let somebody in, in this life."""
         self.put_off = 0
@@ -75,8 +75,8 @@ class SimClient:
         self.urls = urls
         """It was given these."""
         self.machine = machine
-        self.streams: dict[int, Stream] = {}
-        self.session: Stream | None = None
+        self.streams: dict[int, SessionAttempt] = {}
+        self.session: SessionAttempt | None = None
         """The session that it uses."""
         self.woken_s = math.inf
         """When it will be looked after next."""

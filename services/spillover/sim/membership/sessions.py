@@ -23,13 +23,13 @@ from spillover.core.membership.session_events import (
     Lost,
     NotReached,
     Parting,
-    Server,
+    SessionServer,
     Started,
     TimerFired,
     Use,
 )
 from spillover.sim.engine.world import World, stream
-from spillover.sim.membership.parties import Life, Looker, SimClient, SimNode, Stream
+from spillover.sim.membership.parties import Life, Looker, SessionAttempt, SimClient, SimNode
 
 SILENCE_S = 40.0
 """A client takes a session for lost that was silent for this long."""
@@ -166,11 +166,11 @@ class Sessions:
                 later_s = self.world.now_s + self._random.random() * FULL_WAIT_S
                 self.world.at(later_s, self._write, one)
 
-    def _write(self, one: Stream) -> None:
+    def _write(self, one: SessionAttempt) -> None:
         if not one.at_client:
             one.node.clients.drop(one.client.name, one)
 
-    def _silent(self, one: Stream, silences: int) -> None:
+    def _silent(self, one: SessionAttempt, silences: int) -> None:
         """A client has heard nothing for too long, if nobody has come back in the meantime."""
         node = one.node
         is_gone = node.life != one.life
@@ -186,7 +186,7 @@ class Sessions:
             node.draining = not node.clients.is_server
             self.world.at(now_s + self._random.random() * 0.5, self.hear, node)
 
-    def cut(self, one: Stream) -> None:
+    def cut(self, one: SessionAttempt) -> None:
         """The connection of a session breaks: both ends see that, at different times."""
         if one.is_session:
             self._tell(one, Lost(one.attempt))
@@ -222,10 +222,12 @@ class Sessions:
     def _connect(self, client: SimClient, command: Connect) -> None:
         self._looker.connecting(client, self.world.now_s)
         node = self.nodes[command.server.url.removeprefix("http://")]
-        one = client.streams[command.attempt] = Stream(client, node, command.attempt, node.life)
+        one = client.streams[command.attempt] = SessionAttempt(
+            client, node, command.attempt, node.life
+        )
         self._later(self._asked, one)
 
-    def _asked(self, one: Stream) -> None:
+    def _asked(self, one: SessionAttempt) -> None:
         node, client = one.node, one.client
         if not one.at_client or node.state is Life.SILENT:
             return
@@ -248,7 +250,7 @@ class Sessions:
         rank = len(node.clients) - 1
         self._tell(one, Connected(one.attempt, node.clients.told(rank, 0.0)))
 
-    def _answer(self, one: Stream, event: Event) -> None:
+    def _answer(self, one: SessionAttempt, event: Event) -> None:
         """Bring the client the end of an attempt or a session, or a message in it, if it still
         listens."""
         if not one.at_client:
@@ -270,7 +272,7 @@ class Sessions:
         client.moves += command.moved
         self._later(self._left, one, command.moved)
 
-    def _left(self, one: Stream, moved: bool) -> None:  # noqa: FBT001 - as the world calls
+    def _left(self, one: SessionAttempt, moved: bool) -> None:  # noqa: FBT001 - as the world calls
         """An attempt that has not been answered has just its connection to close."""
         node, name = one.node, one.client.name
         if node.state is not Life.UP:
@@ -302,7 +304,7 @@ class Sessions:
 
     # --- ways ---------------------------------------------------------------------------------
 
-    def _tell(self, one: Stream, event: Event) -> None:
+    def _tell(self, one: SessionAttempt, event: Event) -> None:
         """Lines of one session keep their order: each takes the same way."""
         self.world.at(self.world.now_s + self._way_s, self._answer, one, event)
 
@@ -321,6 +323,6 @@ def url_of(name: str) -> str:
     return f"http://{name}"
 
 
-def servers_of(names: Sequence[str]) -> tuple[Server, ...]:
+def servers_of(names: Sequence[str]) -> tuple[SessionServer, ...]:
     """Returns the list of these as it is announced."""
-    return tuple(Server(name, url_of(name)) for name in names)
+    return tuple(SessionServer(name, url_of(name)) for name in names)

@@ -21,7 +21,7 @@ from spillover.sim.overflow.trouble import Trouble, end_of
 
 
 @dataclass(slots=True)
-class Service:
+class ServiceUnderWay:
     """One request on a server. `began_s` is by the cluster's clock, `end_s` and `left_s` (while
     paused) in true time; `known_s` is how long it takes, None if something came in between."""
 
@@ -56,7 +56,7 @@ class FaultyServers:
         self._clock = clock
         self._service_s = service_s
         self._tell = tell
-        self._services: dict[int, Service] = {}
+        self._services: dict[int, ServiceUnderWay] = {}
         self._paused = False
         self._trouble = Trouble(random)
 
@@ -81,7 +81,7 @@ class FaultyServers:
             service_s = self._service_s
         service_s, failure = self._trouble.begin(service_s)
         known_s = service_s if self._clock.is_true else None
-        service = Service(command.at_s, 0.0, known_s, failure=failure)
+        service = ServiceUnderWay(command.at_s, 0.0, known_s, failure=failure)
         self._services[command.ref] = service
         if self._heads is not None:
             head_s = self._clock.true_s(command.at_s) + self._heads.random() * service_s
@@ -119,11 +119,11 @@ class FaultyServers:
         self._services.clear()
         self._paused = False
 
-    def _run(self, ref: int, service: Service, end_s: float) -> None:
+    def _run(self, ref: int, service: ServiceUnderWay, end_s: float) -> None:
         service.end_s = end_s
         self._world.at(end_s, self._end, ref, end_s)
 
-    def _await_head(self, ref: int, service: Service, head_s: float) -> None:
+    def _await_head(self, ref: int, service: ServiceUnderWay, head_s: float) -> None:
         service.head_s = head_s
         self._world.at(head_s, self._begin, ref, head_s)
 

@@ -23,7 +23,7 @@ from spillover.sim.overflow.trouble import Trouble, end_of
 
 
 @dataclass(slots=True)
-class Job:
+class JobOnServer:
     """One request on a server, since `began_s` by the cluster's clock."""
 
     server: int
@@ -50,7 +50,7 @@ class PoolServers:
         self._clock = clock
         self._service_s = service_s
         self._tell = tell
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, JobOnServer] = {}
         self._rates = [each.rate for each in pool.servers]
         self._servers = [SharedServer(rate) for rate in self._rates]
         self._alarms = [0] * len(self._servers)
@@ -93,7 +93,7 @@ class PoolServers:
         if work_s is None:
             work_s = self._service_s
         work_s, failure = self._troubled(number, work_s)
-        self._jobs[ref] = Job(number, command.at_s, failure)
+        self._jobs[ref] = JobOnServer(number, command.at_s, failure)
         self._servers[number].add(ref, self._local_s(), work_s)
         self._arm(number)
 

@@ -32,7 +32,7 @@ _EVENTS: dict[str, Callable[[int, str], ev.Event]] = {
 }
 
 
-class Call:
+class SentCall:
     """A take or a fetch, as long as it is `open` at the consumer."""
 
     __slots__ = ("hang_up", "open", "producer", "take")
@@ -75,7 +75,7 @@ class SimConsumer(Process):
         self._watch = watch
         self._draws = random
         self._random = stream(seed, f"wire/{self.name}")
-        self._calls: dict[Call, None] = {}
+        self._calls: dict[SentCall, None] = {}
         self._probes: dict[str, int] = {}
         """The number of probes that found the object of each take, which is on its way."""
         self._interpreters: dict[type[cn.Command], Callable[[Any], None]] = {
@@ -116,14 +116,14 @@ class SimConsumer(Process):
 
     # --- calls --------------------------------------------------------------------------------
 
-    def _open(self, take: str, producer: str) -> Call:
-        call = Call(take, self._producers[producer])
+    def _open(self, take: str, producer: str) -> SentCall:
+        call = SentCall(take, self._producers[producer])
         self._calls[call] = None
         if not self._wires.reliable:
             self.later(self.settings.take_s + PATIENCE_S, self.failed, call)
         return call
 
-    def _close(self, call: Call) -> None:
+    def _close(self, call: SentCall) -> None:
         """Nobody waits for the answer any more; the producer sees that, unless it is cut off."""
         call.open = False
         self._calls.pop(call, None)
@@ -133,27 +133,27 @@ class SimConsumer(Process):
             seen = partial(producer.deliver, hang_up)
             self._wires.send(self.name, producer.name, kinds.TELL, seen, _nothing)
 
-    def failed(self, call: Call) -> None:
+    def failed(self, call: SentCall) -> None:
         """It cannot be reached, has broken off, or did not answer in time."""
         if call.open:
             self._close(call)
             self._probes.pop(call.take, None)
             self.feed(cn.Unreachable(call.take, call.producer.name))
 
-    def answered(self, call: Call, event: cn.Event) -> None:
+    def answered(self, call: SentCall, event: cn.Event) -> None:
         """The answer is here."""
         if call.open:
             call.hang_up = None
             self._close(call)
             self.feed(event)
 
-    def _call(self, call: Call, kind: str, come: Callable[[], None]) -> None:
+    def _call(self, call: SentCall, kind: str, come: Callable[[], None]) -> None:
         wires, producer = self._wires, call.producer
         failed = partial(self.deliver, self.failed, call)
         refused = partial(wires.lose, failed)
         wires.send(self.name, producer.name, kind, partial(producer.reached, come, refused), failed)
 
-    def _answer(self, call: Call, kind: str, event: cn.Event) -> None:
+    def _answer(self, call: SentCall, kind: str, event: cn.Event) -> None:
         """Send the answer of the producer."""
         self._wires.send(
             call.producer.name,
@@ -199,7 +199,7 @@ class SimConsumer(Process):
 
         self._call(call, kinds.TAKE, come)
 
-    def _take_answered(self, call: Call, command: ev.Command | None) -> None:
+    def _take_answered(self, call: SentCall, command: ev.Command | None) -> None:
         call.hang_up = None
         match command:
             case ev.Give(_, grant, _, probes):
@@ -225,7 +225,7 @@ class SimConsumer(Process):
 
         self._call(call, kinds.FETCH, come)
 
-    def _fetch_answered(self, call: Call, command: ev.Command | None) -> None:
+    def _fetch_answered(self, call: SentCall, command: ev.Command | None) -> None:
         match command:
             case ev.Give(_, grant, _, _):
                 self._send_object(call, grant)
@@ -234,7 +234,7 @@ class SimConsumer(Process):
             case _:
                 self._wires.lose(partial(self.deliver, self.failed, call))
 
-    def _send_object(self, call: Call, grant: str) -> None:
+    def _send_object(self, call: SentCall, grant: str) -> None:
         """Send an object of the producer. A small one is sent once the kernel has it; of a larger
         one it is seen whether all of it was taken."""
         producer, wires = call.producer, self._wires

@@ -23,7 +23,7 @@ Reply: TypeAlias = Callable[[ev.Command | None], None]
 """What a caller does with the answer; None: the connection has broken."""
 
 
-class Watch(Protocol):
+class ProducerWatch(Protocol):
     """Looks on at all producers and changes nothing."""
 
     def started(self, producer: SimProducer) -> None:
@@ -65,7 +65,7 @@ class SimProducer(Process):
         seed: int,
         *,
         disk: Disk | None = None,
-        watch: Watch | None = None,
+        watch: ProducerWatch | None = None,
     ) -> None:
         super().__init__(settings.id, wires.world, clock)
         self.settings = settings

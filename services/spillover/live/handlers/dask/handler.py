@@ -19,7 +19,7 @@ from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import (
     PROBLEM_LENGTH_MAX,
-    Ended,
+    CallResult,
     pause_s,
     rejected_status,
     said,
@@ -127,17 +127,17 @@ class DaskWorkers:
         self._on_end(ServiceEnded(command.ref, outcome, service_s, **found), None)
 
 
-def _end_of_call(kind: str, value: Any, details: str) -> Ended:
+def _end_of_call(kind: str, value: Any, details: str) -> CallResult:
     """Returns the result of `dask_call.run` in the words of `ends`."""
     if kind == dask_call.DONE:
-        return Ended(value)
+        return CallResult(value)
     if kind == dask_call.NOT_RUN:
         problem, asked_s = value
-        return Ended(problem=problem, not_run=True, retry_after_s=pause_s(asked_s))
+        return CallResult(problem=problem, not_run=True, retry_after_s=pause_s(asked_s))
     if kind == dask_call.REJECTED:
         problem, status, body = value
-        ended = Ended(problem=problem, rejected=True)
+        ended = CallResult(problem=problem, rejected=True)
         ended.status = rejected_status(status)
         ended.body = None if body is None else said(body)
         return ended
-    return Ended(problem=value, details=details)
+    return CallResult(problem=value, details=details)

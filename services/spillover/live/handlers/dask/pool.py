@@ -57,7 +57,7 @@ class DaskRequest:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 
-class Pool:
+class UsableWorkers:
     """All workers that can be used."""
 
     def __init__(self) -> None:

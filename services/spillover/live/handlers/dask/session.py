@@ -28,9 +28,9 @@ from spillover.live.handlers.dask.connection import CLOSE_S, CONNECT_S, DaskConn
 from spillover.live.handlers.dask.pool import (
     DaskRequest,
     Listener,
-    Pool,
     PoolWorker,
     Shipped,
+    UsableWorkers,
     greet,
 )
 from spillover.live.process.logs import Message, OncePerPeriod
@@ -57,7 +57,7 @@ class DaskSession:
         self._names = (target.module, target.function)
         self._run = Shipped(dask_call.run)
         self._stop_there = Shipped(dask_call.stop)
-        self._pool = Pool()
+        self._pool = UsableWorkers()
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._unfit: dict[str, str] = {}
         self._waiting: deque[DaskRequest] = deque()
@@ -205,7 +205,7 @@ class DaskSession:
         )
 
     def _lose_all(self, problem: str) -> None:
-        self._pool = Pool()
+        self._pool = UsableWorkers()
         self._unknown([r for r in self._requests.values() if r.worker is not None], problem)
         self._changed(problem)
 

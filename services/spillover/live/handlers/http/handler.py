@@ -17,7 +17,7 @@ import msgspec
 from spillover.core.overflow.events import Start
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
-from spillover.live.handlers.calls import Ended, one_line
+from spillover.live.handlers.calls import CallResult, one_line
 from spillover.live.handlers.http.upstream_answers import read_answer
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream
@@ -88,7 +88,7 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         try:
             asked = upstream.post(_headers(call.command, trace), payload, keyed=request.keyed)
         except ValueError as error:  # a name that no header can bear must not end the node
-            self._end(call, Ended(problem=one_line(error), cause=Cause.CLIENT))
+            self._end(call, CallResult(problem=one_line(error), cause=Cause.CLIENT))
             return
         upstream.running += 1
         call.asked = asked

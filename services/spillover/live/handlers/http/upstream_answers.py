@@ -17,7 +17,7 @@ import msgspec
 from spillover.live.handlers.calls import (
     RESULT_LIMIT_BYTES,
     SAID_LIMIT_BYTES,
-    Ended,
+    CallResult,
     as_text,
     one_line,
     pause_s,
@@ -37,19 +37,19 @@ _check = msgspec.json.Decoder(msgspec.Raw).decode
 
 def read_answer(
     name: str, response: Response, not_run_statuses: Collection[int] = NOT_RUN_STATUSES
-) -> Ended:
+) -> CallResult:
     """Returns a 2xx answer as a result: JSON as it came, nothing as null, other types wrapped in
     base64. Anything else is a problem that begins with the upstream's `name`."""
     status, body = response.status, response.body
     if not 200 <= status <= 299:
         return _refusal(name, response, not_run_statuses)
     if not body:
-        return Ended(b"null")
+        return CallResult(b"null")
     coding = response.headers.get(b"content-encoding", b"identity").strip().lower()
     if coding not in (b"", b"identity"):
         shown = coding.decode("latin-1")
         problem = f"upstream {name} answered in the coding {shown}, unasked"
-        return Ended(problem=problem, cause=Cause.UPSTREAM_ANSWER)
+        return CallResult(problem=problem, cause=Cause.UPSTREAM_ANSWER)
     content_type = response.headers.get(b"content-type", b"application/octet-stream").strip()
     if not _is_json(content_type):
         return _wrapped(name, content_type, body)
@@ -60,16 +60,16 @@ def read_answer(
         _check(body)
     except UNREADABLE as error:
         problem = f"upstream {name} answered what is not valid JSON: {one_line(error)}"
-        return Ended(problem=problem, cause=Cause.UPSTREAM_ANSWER)
-    return Ended(body)
+        return CallResult(problem=problem, cause=Cause.UPSTREAM_ANSWER)
+    return CallResult(body)
 
 
-def _refusal(name: str, response: Response, not_run_statuses: Collection[int]) -> Ended:
+def _refusal(name: str, response: Response, not_run_statuses: Collection[int]) -> CallResult:
     status, body = response.status, response.body
     excerpt = " ".join(body[:EXCERPT_BYTES].decode("utf-8", "replace").split())
     problem = f"upstream {name} answered {status}"
     not_run = status in not_run_statuses
-    return Ended(
+    return CallResult(
         problem=problem,
         details=f"{problem}: {excerpt}",
         upstream_answered=True,
@@ -116,12 +116,12 @@ def _is_json(content_type: bytes) -> bool:
     return media_type == b"application/json" or media_type.endswith(b"+json")
 
 
-def _wrapped(name: str, content_type: bytes, body: bytes) -> Ended:
+def _wrapped(name: str, content_type: bytes, body: bytes) -> CallResult:
     """Bytes are base64 in msgspec's JSON."""
     shown = content_type.decode("latin-1")
     result = msgspec.json.encode({"content_type": shown, "body_base64": body})
     if len(result) > RESULT_LIMIT_BYTES:
         limit = f"{RESULT_LIMIT_BYTES} bytes of JSON"
         problem = f"upstream {name} answered {shown}, which takes more than {limit}"
-        return Ended(problem=problem, cause=Cause.UPSTREAM_ANSWER)
-    return Ended(result)
+        return CallResult(problem=problem, cause=Cause.UPSTREAM_ANSWER)
+    return CallResult(result)

@@ -22,7 +22,7 @@ from spillover.core.affinity.places import Dispatch, Places
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
-from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
+from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, CallResult
 from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstreams import (
     AGAIN_S,
@@ -32,7 +32,7 @@ from spillover.live.handlers.http.upstreams import (
     reason_of,
 )
 from spillover.live.handlers.session_names import NONE, SessionNames
-from spillover.live.http1.connection import Connection, Pool
+from spillover.live.http1.connection import Connection, ConnectionOwner
 from spillover.live.http1.outgoing import LostThenRefused
 from spillover.model.causes import STOPPED, Cause
 from spillover.model.errors import NotDelivered
@@ -53,7 +53,7 @@ class UpstreamCall:
     """Those of the tried ones that may be up all the same."""
     uncertain: str | None = None
     """Set once it may have run already: bytes had left, and for this reason no answer came."""
-    refused: Ended | None = None
+    refused: CallResult | None = None
     """The answer of the last upstream that surely has not done the work."""
     sent_s: float = 0.0
     session: int = NONE
@@ -77,7 +77,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         on_health: OnHealth,
         moving: Moving | None,
         *,
-        make_connection: Callable[[Pool], Connection] | None = None,
+        make_connection: Callable[[ConnectionOwner], Connection] | None = None,
         more: int = 0,
     ) -> None:
         # Operators may change the number of servers: connections must suffice then.
@@ -146,7 +146,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         if self._calls.get(call.command.ref) is call:
             self._send(call)
 
-    def _not_done(self, call: C, upstream: Upstream, refused: Ended) -> None:
+    def _not_done(self, call: C, upstream: Upstream, refused: CallResult) -> None:
         """The upstream has said so."""
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
         self.upstreams.leave_alone(upstream, refused)
@@ -175,7 +175,7 @@ class UpstreamWorkers(ABC, Generic[C]):
                 call.not_reached.append(upstream)
             self._send(call)
         else:
-            self._end(call, Ended(problem=problem, cause=cause))
+            self._end(call, CallResult(problem=problem, cause=cause))
 
     def _none_left(self, call: C) -> None:
         """Decide on a call that no upstream is left for. By now the node has been told if none is
@@ -186,7 +186,7 @@ class UpstreamWorkers(ABC, Generic[C]):
             asyncio.get_running_loop().call_later(AGAIN_S, self._send_if_there, call)
             return
         if call.uncertain is not None and self.upstreams.are_up:
-            self._end(call, Ended(problem=call.uncertain, cause=Cause.CONNECTION))
+            self._end(call, CallResult(problem=call.uncertain, cause=Cause.CONNECTION))
             return
         self.upstreams.came_to_nothing(call.dispatch)
         rest_s = self.upstreams.rest_s(time.monotonic())
@@ -203,7 +203,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         ended.may_have_run = call.uncertain is not None
         self._on_end(ended, None)
 
-    def _end(self, call: C, ended: Ended) -> None:
+    def _end(self, call: C, ended: CallResult) -> None:
         del self._calls[call.command.ref]
         self.upstreams.came_to_nothing(call.dispatch)
         ended.upstream = call.tried[-1].name if call.tried else None

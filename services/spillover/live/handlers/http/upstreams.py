@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 from spillover.core.affinity.places import Dispatch, Places
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
-from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
+from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, CallResult
 from spillover.live.http1.client import HttpClient, Response
-from spillover.live.http1.connection import Connection, Pool
+from spillover.live.http1.connection import Connection, ConnectionOwner
 from spillover.live.http1.known_heads import KnownAnswer, KnownHeads
 from spillover.live.http1.outgoing import Again, NotHttp, Parts
 from spillover.live.process.logs import Message, OncePerPeriod
@@ -82,7 +82,7 @@ class Upstream:
         place: int,
         connections_max: int,
         moving: Moving | None,
-        make_connection: Callable[[Pool], Connection] | None,
+        make_connection: Callable[[ConnectionOwner], Connection] | None,
         *,
         host: str,
         is_only: bool,
@@ -173,7 +173,7 @@ class Upstreams:
         usual_s: float,
         on_health: OnHealth,
         moving: Moving | None = None,
-        make_connection: Callable[[Pool], Connection] | None = None,
+        make_connection: Callable[[ConnectionOwner], Connection] | None = None,
         *,
         host: str = PASS_HOST,
         places: Places | None = None,
@@ -299,7 +299,7 @@ class Upstreams:
                 upstream.pause_s = min(2.0 * pause_s, PASS_OVER_S_MAX)
             upstream.failures = UNPROVEN
 
-    def leave_alone(self, upstream: Upstream, asked: Ended) -> None:
+    def leave_alone(self, upstream: Upstream, asked: CallResult) -> None:
         """It has said that it surely has not done the work, and perhaps how long to leave it."""
         upstream.reason = asked.problem or ""
         if asked.retry_after_s is not None:

@@ -25,7 +25,7 @@ from spillover.core.overflow.events import ResponseBegan, ServiceEnded, Start
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import OnEnd, OnHealth
-from spillover.live.handlers.calls import SAID_LIMIT_BYTES, Ended, one_line
+from spillover.live.handlers.calls import SAID_LIMIT_BYTES, CallResult, one_line
 from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
@@ -40,7 +40,7 @@ from spillover.live.handlers.proxy.sent_heads import (
     with_host,
 )
 from spillover.live.http1.connection import Connection
-from spillover.live.http1.heads import Refused, values
+from spillover.live.http1.heads import RefusedRequest, values
 from spillover.live.http1.known_heads import Known, KnownAnswer, KnownHeads
 from spillover.live.http1.outgoing import IDEMPOTENT, Response
 from spillover.live.process.logs import Message, OncePerPeriod
@@ -201,7 +201,9 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             call.request = ForeignRequest(work, self._foreign) if is_encoded else work
         except MalformedPassed as error:
             refused = one_line(error)
-            self._end(call, Ended(problem=refused, rejected=True, status=400, cause=Cause.CLIENT))
+            self._end(
+                call, CallResult(problem=refused, rejected=True, status=400, cause=Cause.CLIENT)
+            )
             return
         if self._sessions is not None and call.request is not None:
             body = call.request.body
@@ -214,7 +216,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         if self._calls.get(call.command.ref) is call:
             self._let_go(call)
             call.tried[-1].ends[Cause.TIMEOUT.value] += 1
-            self._end(call, Ended(problem=problem, cause=Cause.TIMEOUT))
+            self._end(call, CallResult(problem=problem, cause=Cause.TIMEOUT))
 
     def _let_go(self, call: _Call) -> None:
         exchange, call.exchange = call.exchange, None
@@ -251,10 +253,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             else:
                 head = own_head(request, upstream.authority, added)
         except ValueError as error:  # what no connection can bear must not end the node
-            status = error.status if isinstance(error, Refused) else 400
+            status = error.status if isinstance(error, RefusedRequest) else 400
             refused = one_line(error)
             self._end(
-                call, Ended(problem=refused, rejected=True, status=status, cause=Cause.CLIENT)
+                call, CallResult(problem=refused, rejected=True, status=status, cause=Cause.CLIENT)
             )
             return
         upstream.running += 1
@@ -373,10 +375,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
 
     def _broken_off(self, call: _Call, upstream: Upstream, reason: str, cause: Cause) -> None:
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s, cause)
-        self._end(call, Ended(problem=f"upstream {upstream.name}: {reason}", cause=cause))
+        self._end(call, CallResult(problem=f"upstream {upstream.name}: {reason}", cause=cause))
 
     @staticmethod
-    def _refusal(call: _Call, upstream: Upstream) -> Ended:
+    def _refusal(call: _Call, upstream: Upstream) -> CallResult:
         """Returns the end of a request that got one of the statuses of work that did not run."""
         assert call.head is not None  # noqa: S101 - it has come
         ended = _said(upstream, call.head.status)
@@ -398,8 +400,8 @@ def _tell_misdirected(upstream: Upstream) -> None:
     _log.warning(Message("upstream answers 421", upstream=upstream.name, hint=hint))
 
 
-def _said(upstream: Upstream, status: int) -> Ended:
-    return Ended(
+def _said(upstream: Upstream, status: int) -> CallResult:
+    return CallResult(
         problem=f"upstream {upstream.name} answered {status}",
         status=status,
         cause=Cause.UPSTREAM_STATUS,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from spillover.live.handlers.proxy.onward import Way
+from spillover.live.handlers.proxy.onward import Ingress
 from spillover.live.http1.heads import RequestHead
 from spillover.live.http1.known_heads import (
     HEAD_BYTES_MAX,
@@ -69,8 +69,8 @@ class KnownRequest:
         self._sent: Cut | None = None
         self._travels = b""
         # What was written tells who asked: another one may send the same head.
-        self._sent_from: Way | None = None
-        self._travels_from: Way | None = None
+        self._sent_from: Ingress | None = None
+        self._travels_from: Ingress | None = None
 
     def of_length(self, length: bytes) -> RequestHead:
         """Returns the head with this length."""
@@ -90,24 +90,24 @@ class KnownRequest:
         """Returns whether it went as it is."""
         return self._sent is not None
 
-    def sent(self, head: RequestHead, way: Way, added: bytes) -> bytes | None:
+    def sent(self, head: RequestHead, way: Ingress, added: bytes) -> bytes | None:
         """Returns the head to a service, with these lines at its end; None if it is not known."""
         cut, at = self._sent, self.length_at
         if cut is None or way is not self._sent_from:
             return None
         return cut.whole(b"" if at is None else head.fields[at][1], added)
 
-    def learn_sent(self, head: RequestHead, way: Way, written: bytes, added: bytes) -> None:
+    def learn_sent(self, head: RequestHead, way: Ingress, written: bytes, added: bytes) -> None:
         """It was written so."""
         start = b"%b %b HTTP/1.1" % (head.method.encode(), head.target)
         self._sent = cut(written, start, head.fields, self.length_at, added)
         self._sent_from = way
 
-    def travels(self, way: Way) -> bytes | None:
+    def travels(self, way: Ingress) -> bytes | None:
         """Returns its head as it goes to a neighbor; None if it is not known."""
         return self._travels if way is self._travels_from else None
 
-    def learn_travels(self, way: Way, encoded: bytes) -> None:
+    def learn_travels(self, way: Ingress, encoded: bytes) -> None:
         """It was encoded so."""
         self._travels, self._travels_from = encoded, way
 

@@ -18,7 +18,7 @@ from spillover.live.http1.heads import (
     OF_THE_HOP,
     OURS,
     AnswerHead,
-    Refused,
+    RefusedRequest,
     RequestHead,
     options_of,
     tokens,
@@ -70,10 +70,10 @@ def check_tunnel(head: RequestHead) -> None:
     if b"upgrade" in head.options and not head.is_old:
         offered = options_of(values(head.fields, b"upgrade"))
         if not _TUNNELS.isdisjoint([one.partition(b"/")[0] for one in offered]):
-            raise Refused(501, "Upgrade: another protocol is not passed through")
+            raise RefusedRequest(501, "Upgrade: another protocol is not passed through")
 
 
-class Way:
+class Ingress:
     """Where a request comes in: what is told about it. `client` is the address of who asks, empty
     if that is not known; `pseudonym` this door's among all that a request may pass. Where who asks
     `is_trusted`, what it tells of the way up to there is told on."""
@@ -112,7 +112,7 @@ def has_passed(fields: Fields, pseudonym: str) -> bool:
     return any(len(hop) > 1 and hop[1] == ours for hop in hops)
 
 
-def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
+def onward(head: RequestHead, way: Ingress, size_bytes: int) -> Fields:
     """Returns the fields that the service gets, of a request with a body of this size.
 
     The way is told once: lines of one list become one, to which this hop is added. Of the two
@@ -144,7 +144,7 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
 
 
 def _told_of_the_way(
-    head: RequestHead, way: Way, lists: dict[bytes, list[bytes]], *, has_x: bool
+    head: RequestHead, way: Ingress, lists: dict[bytes, list[bytes]], *, has_x: bool
 ) -> Fields:
     """Returns the fields about the way, to stand behind those lists as they came, and perhaps
     behind `X-Forwarded-...`."""

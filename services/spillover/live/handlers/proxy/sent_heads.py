@@ -12,7 +12,7 @@ from spillover.live.handlers.proxy.known import Cut, KnownRequest, cut
 from spillover.live.handlers.proxy.onward import (
     CHANGED,
     CHANGED_PREFIXES,
-    Way,
+    Ingress,
     check_tunnel,
     onward,
 )
@@ -22,7 +22,7 @@ from spillover.live.http1.framing import (
     write_head,
     write_lines,
 )
-from spillover.live.http1.heads import Refused, RequestHead, understood
+from spillover.live.http1.heads import RefusedRequest, RequestHead, understood
 from spillover.live.http1.known_heads import NOT_KEPT, Known
 from spillover.model.passed import (
     Fields,
@@ -54,7 +54,7 @@ class OwnRequest:
     __slots__ = ("body", "head", "known", "way")
 
     def __init__(
-        self, head: RequestHead, way: Way, body: bytes, known: KnownRequest | None = None
+        self, head: RequestHead, way: Ingress, body: bytes, known: KnownRequest | None = None
     ) -> None:
         self.head = head
         self.way = way
@@ -197,7 +197,7 @@ def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> by
     if head is None:
         raise ValueError(ANOTHER)
     if len(fields) > FIELDS_MAX:
-        raise Refused(431, f"expected at most {FIELDS_MAX} headers")
+        raise RefusedRequest(431, f"expected at most {FIELDS_MAX} headers")
     meant = understood(start, fields, names, len(head))
     check_tunnel(meant)
     if meant.fields is not fields or meant.target != request.target:

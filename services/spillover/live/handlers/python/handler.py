@@ -20,7 +20,7 @@ import msgspec
 from spillover.core.overflow.events import ServiceEnded, Start
 from spillover.live.engine.timers import Timer, Timers
 from spillover.live.handlers.base import OnEnd
-from spillover.live.handlers.calls import Ended, arguments, call, encoded, failed
+from spillover.live.handlers.calls import CallResult, arguments, call, encoded, failed
 from spillover.live.handlers.ends import event_of
 from spillover.live.handlers.python.functions import Context, is_async, load_function, takes_context
 from spillover.live.handlers.python.pooled import PooledWorkers
@@ -64,7 +64,7 @@ class AsyncWorkers:
         self._takes_context = takes_context(function)
         self._cluster = cluster
         self._on_end = on_end
-        self._running: dict[int, tuple[asyncio.Task[Ended], Context]] = {}
+        self._running: dict[int, tuple[asyncio.Task[CallResult], Context]] = {}
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:  # noqa: ARG002 - any JSON will do
         return None
@@ -90,7 +90,7 @@ class AsyncWorkers:
         if tasks:
             await asyncio.wait(tasks, timeout=END_S)
 
-    async def _call(self, command: Start, context: Context) -> Ended:
+    async def _call(self, command: Start, context: Context) -> CallResult:
         try:
             given = arguments(command.request.work, context, self._takes_context)
             return encoded(await self._function(*given))
@@ -99,7 +99,7 @@ class AsyncWorkers:
         except BaseException as error:  # noqa: BLE001 - SystemExit in a task would end the loop
             return failed(error)
 
-    def _ended(self, command: Start, context: Context, task: asyncio.Task[Ended]) -> None:
+    def _ended(self, command: Start, context: Context, task: asyncio.Task[CallResult]) -> None:
         del self._running[command.ref]
         if not task.cancelled():
             event = event_of(command, task.result())
@@ -164,7 +164,7 @@ class SyncWorkers(PooledWorkers):
         if self._processes is not None:
             self._processes.kill(ref)
 
-    def _ended(self, command: Start, ended: Ended) -> None:
+    def _ended(self, command: Start, ended: CallResult) -> None:
         ref = command.ref
         self._contexts.pop(ref, None)
         timer = self._stopped.pop(ref, None)
@@ -179,18 +179,18 @@ class SyncWorkers(PooledWorkers):
         self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_s), None)
 
 
-def prepare_named(handler: str) -> Ended:
+def prepare_named(handler: str) -> CallResult:
     """Prepare a handler in a worker process, before it is called."""
     try:
         _loaded(handler)
     except InputError as error:
-        return Ended(problem=error.expected)
+        return CallResult(problem=error.expected)
     except BaseException as error:  # noqa: BLE001 - whatever a module does when it is imported
         return failed(error)
-    return Ended()
+    return CallResult()
 
 
-def call_named(handler: str, payload: bytes, context: Context) -> Ended:
+def call_named(handler: str, payload: bytes, context: Context) -> CallResult:
     """Call a handler in a worker process: by name, since not every function can be sent to one."""
     try:
         function, with_context = _loaded(handler)

@@ -11,7 +11,7 @@ from functools import partial
 
 from spillover.core.overflow.events import Start
 from spillover.live.handlers.base import OnEnd
-from spillover.live.handlers.calls import Ended, failed
+from spillover.live.handlers.calls import CallResult, failed
 from spillover.live.handlers.ends import event_of
 from spillover.live.handlers.python.processes import ServerProcesses
 from spillover.live.handlers.python.threads import ServerThreads
@@ -31,7 +31,7 @@ class PooledWorkers:
         self._processes = processes
         self._on_end = on_end
 
-    def run(self, command: Start, work: Callable[..., Ended], *args: object) -> None:
+    def run(self, command: Start, work: Callable[..., CallResult], *args: object) -> None:
         """Run `work(*args)`, which must not raise, for a started request."""
         loop = asyncio.get_running_loop()
         if self._processes is not None:
@@ -94,9 +94,9 @@ class PooledWorkers:
         if self._processes is not None:
             await asyncio.to_thread(self._processes.close)
 
-    def _returned(self, command: Start, ended: Ended) -> None:
+    def _returned(self, command: Start, ended: CallResult) -> None:
         self._threads.ended()
         self._ended(command, ended)
 
-    def _ended(self, command: Start, ended: Ended) -> None:
+    def _ended(self, command: Start, ended: CallResult) -> None:
         self._on_end(event_of(command, ended), None)

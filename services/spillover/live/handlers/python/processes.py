@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from spillover.live.handlers.calls import Ended, failed
+from spillover.live.handlers.calls import CallResult, failed
 from spillover.live.process.forks import leave_signals_to_parent
 from spillover.live.process.logs import LogSettings, configure_as, log_settings
 from spillover.live.process.parent_death import end_with_parent
@@ -49,7 +49,7 @@ class ServerProcesses:
     def __init__(
         self,
         memory_limit_bytes: int | None = None,
-        prepare: Callable[[], Ended] | None = None,
+        prepare: Callable[[], CallResult] | None = None,
     ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
         self._prepare = prepare
@@ -77,17 +77,17 @@ class ServerProcesses:
                 if call.process is not None:
                     call.process.kill()
 
-    def call(self, ref: int, work: Callable[..., Ended], *args: object) -> Ended:
+    def call(self, ref: int, work: Callable[..., CallResult], *args: object) -> CallResult:
         """Run `work(*args)` in this thread's process and wait for it, as the announced call `ref`.
         Does not raise."""
         try:
             process = self._ready()
         except OSError as error:
             self.withdraw(ref)
-            return Ended(problem=f"no worker process could be started: {error}")
+            return CallResult(problem=f"no worker process could be started: {error}")
         if not self._begin(ref, process):
-            return Ended(problem="it was ended before it began", killed=True)
-        ended: Ended | None = None
+            return CallResult(problem="it was ended before it began", killed=True)
+        ended: CallResult | None = None
         try:
             with contextlib.suppress(EOFError, OSError):
                 pipe: Connection = self._own.pipe
@@ -97,7 +97,7 @@ class ServerProcesses:
             killed = self.withdraw(ref)
         if ended is None:
             problem = f"the worker process died ({self._retire(process)})"
-            return Ended(problem=problem, killed=killed)
+            return CallResult(problem=problem, killed=killed)
         if killed or ended.out_of_memory:
             process.kill()
             self._retire(process)
@@ -171,12 +171,12 @@ class ServerProcesses:
         return f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
-def _received(pipe: Connection, process: BaseProcess) -> Ended:
+def _received(pipe: Connection, process: BaseProcess) -> CallResult:
     """Returns the message of the process. Raises EOFError or OSError if it dies before that."""
     while not pipe.poll(LOOK_S):
         if not process.is_alive() and not pipe.poll():
             raise EOFError
-    ended: Ended = pipe.recv()
+    ended: CallResult = pipe.recv()
     return ended
 
 

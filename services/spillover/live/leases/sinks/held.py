@@ -7,7 +7,7 @@ from typing import NoReturn, Protocol
 from spillover.live.leases.renewal.lease import Fenced
 
 
-class Held(Protocol):
+class HeldPartition(Protocol):
     """A partition held at an epoch."""
 
     @property
@@ -20,6 +20,6 @@ class Held(Protocol):
         """Raises Fenced once it is over."""
 
 
-def fenced_by(lease: Held, newer: int) -> NoReturn:
+def fenced_by(lease: HeldPartition, newer: int) -> NoReturn:
     """Raise Fenced, because the sink has seen a later epoch."""
     raise Fenced(lease.partition, lease.epoch, f"the sink has seen epoch {newer}")

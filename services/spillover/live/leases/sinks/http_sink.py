@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from spillover.live.leases.sinks.held import Held, fenced_by
+from spillover.live.leases.sinks.held import HeldPartition, fenced_by
 
 EPOCH_HEADER = "Spillover-Epoch"
 PARTITION_HEADER = "Spillover-Partition"
@@ -20,14 +20,14 @@ STALE_STATUS = 412
 """The status for an older epoch: Precondition failed."""
 
 
-def epoch_headers(lease: Held) -> dict[str, str]:
+def epoch_headers(lease: HeldPartition) -> dict[str, str]:
     """Returns the headers of a call on the lease's behalf; raises Fenced if it is over. Ask anew
     for each call."""
     lease.check()
     return {PARTITION_HEADER: str(lease.partition), EPOCH_HEADER: str(lease.epoch)}
 
 
-def raise_if_fenced(lease: Held, status: int, headers: Mapping[str, str]) -> None:
+def raise_if_fenced(lease: HeldPartition, status: int, headers: Mapping[str, str]) -> None:
     """Raise Fenced if the server has refused the call for its epoch."""
     latest = _header(headers, EPOCH_HEADER)
     if status == STALE_STATUS and latest.isascii() and latest.isdigit():

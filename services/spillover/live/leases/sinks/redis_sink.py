@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from spillover.live.leases.sinks.held import Held, fenced_by
+from spillover.live.leases.sinks.held import HeldPartition, fenced_by
 from spillover.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,11 +70,13 @@ class RedisSink:
         self._client = client
         self._fence = fence_key(name)
 
-    def claim(self, lease: Held) -> str:
+    def claim(self, lease: HeldPartition) -> str:
         """Shut out all earlier epochs, and the checkpoint that they left; raises Fenced."""
         return _text(self._run(lease, (), None)[1])
 
-    def apply(self, lease: Held, *commands: Command, checkpoint: str | None = None) -> list[Any]:
+    def apply(
+        self, lease: HeldPartition, *commands: Command, checkpoint: str | None = None
+    ) -> list[Any]:
         """Run the commands and set the checkpoint, all at one instant; what each answered.
 
         However many they are, the epoch is compared in the one script that does them all: either
@@ -85,7 +87,9 @@ class RedisSink:
         answers: list[Any] = self._run(lease, commands, checkpoint)[2]
         return answers
 
-    def _run(self, lease: Held, commands: Sequence[Command], checkpoint: str | None) -> Any:
+    def _run(
+        self, lease: HeldPartition, commands: Sequence[Command], checkpoint: str | None
+    ) -> Any:
         from redis.exceptions import NoScriptError  # noqa: PLC0415 - an extra
 
         lease.check()
@@ -107,18 +111,20 @@ class AsyncRedisSink:
         self._client = client
         self._fence = fence_key(name)
 
-    async def claim(self, lease: Held) -> str:
+    async def claim(self, lease: HeldPartition) -> str:
         """Do the same as `RedisSink.claim`."""
         return _text((await self._run(lease, (), None))[1])
 
     async def apply(
-        self, lease: Held, *commands: Command, checkpoint: str | None = None
+        self, lease: HeldPartition, *commands: Command, checkpoint: str | None = None
     ) -> list[Any]:
         """Do the same as `RedisSink.apply`."""
         answers: list[Any] = (await self._run(lease, commands, checkpoint))[2]
         return answers
 
-    async def _run(self, lease: Held, commands: Sequence[Command], checkpoint: str | None) -> Any:
+    async def _run(
+        self, lease: HeldPartition, commands: Sequence[Command], checkpoint: str | None
+    ) -> Any:
         from redis.exceptions import NoScriptError  # noqa: PLC0415 - an extra
 
         lease.check()
@@ -137,7 +143,7 @@ def fence_key(name: str) -> str:
 
 
 def _arguments(
-    fence: str, lease: Held, commands: Sequence[Command], checkpoint: str | None
+    fence: str, lease: HeldPartition, commands: Sequence[Command], checkpoint: str | None
 ) -> list[Argument]:
     for command in commands:
         if isinstance(command, str | bytes) or not 2 <= len(command) <= WORDS_MAX:
@@ -158,7 +164,7 @@ def _refuse_pipeline(client: Any) -> None:
         raise InputError("Redis sink", "client", "expected a client, not a pipeline")
 
 
-def _admitted(lease: Held, answer: Any) -> Any:
+def _admitted(lease: HeldPartition, answer: Any) -> Any:
     if answer[0] == 0:
         fenced_by(lease, int(answer[1]))
     return answer

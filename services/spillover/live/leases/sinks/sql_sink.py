@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from spillover.live.leases.sinks.held import Held, fenced_by
+from spillover.live.leases.sinks.held import HeldPartition, fenced_by
 from spillover.model.errors import InputError
 
 TABLE = """
@@ -60,7 +60,7 @@ class Cursor(Protocol):
     def close(self) -> Any: ...
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """The part of a DB-API connection that is used."""
 
     def cursor(self) -> Any: ...
@@ -75,7 +75,9 @@ class SqlSink:
     connection's library. Raises InputError for a connection with autocommit: there the fence and
     what it protects would not be one transaction."""
 
-    def __init__(self, connection: Connection, name: str, *, paramstyle: str | None = None) -> None:
+    def __init__(
+        self, connection: DatabaseConnection, name: str, *, paramstyle: str | None = None
+    ) -> None:
         style = paramstyle or _paramstyle(connection)
         if style not in MARKS:
             raise InputError("SQL sink", "paramstyle", f"expected one of {', '.join(MARKS)}")
@@ -97,7 +99,7 @@ class SqlSink:
             cursor.close()
         self._connection.commit()
 
-    def claim(self, lease: Held) -> str | None:
+    def claim(self, lease: HeldPartition) -> str | None:
         """Shut out all earlier epochs, and the checkpoint that they left; raises Fenced."""
         with self.transaction(lease) as cursor:
             cursor.execute(self._read, (self._name, lease.partition))
@@ -105,7 +107,7 @@ class SqlSink:
         return checkpoint
 
     @contextmanager
-    def transaction(self, lease: Held, *, checkpoint: str | None = None) -> Iterator[Any]:
+    def transaction(self, lease: HeldPartition, *, checkpoint: str | None = None) -> Iterator[Any]:
         """Gives a cursor for one transaction that holds only if the lease's epoch is the latest,
         and sets the checkpoint, if one is given. Committed at the end; rolled back if anything
         raises.
@@ -130,7 +132,7 @@ class SqlSink:
         finally:
             cursor.close()
 
-    def _admit(self, cursor: Cursor, lease: Held) -> None:
+    def _admit(self, cursor: Cursor, lease: HeldPartition) -> None:
         """Enter the epoch, and lock the row."""
         cursor.execute(self._enter, (self._name, lease.partition, lease.epoch))
         if cursor.rowcount != 1:
@@ -138,12 +140,12 @@ class SqlSink:
             fenced_by(lease, cursor.fetchone()[0])
 
 
-def _paramstyle(connection: Connection) -> str:
+def _paramstyle(connection: DatabaseConnection) -> str:
     library = sys.modules.get(type(connection).__module__.partition(".")[0])
     return str(getattr(library, "paramstyle", "unknown"))
 
 
-def _commits_by_itself(connection: Connection) -> bool:
+def _commits_by_itself(connection: DatabaseConnection) -> bool:
     """Returns whether it commits by itself, as the libraries say: `autocommit`, or no isolation
     level in sqlite3."""
     is_sqlite = type(connection).__module__.partition(".")[0] == "sqlite3"

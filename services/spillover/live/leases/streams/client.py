@@ -250,7 +250,7 @@ def _opened(module: str, address: RedisAddress, timeout_s: float) -> Any:
         from spillover.live.redis import pools  # noqa: PLC0415
     except ImportError:
         raise missing_extra("a lease group", "leases", "redis") from None
-    pool = (pools.AsyncPool if module == ASYNC else pools.Pool).at(
+    pool = (pools.AsyncPool if module == ASYNC else pools.BlockingPool).at(
         address,
         max_connections=CONNECTIONS_MAX,
         timeout=timeout_s,

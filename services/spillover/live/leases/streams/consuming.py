@@ -20,7 +20,7 @@ from typing import Any, Literal
 from spillover.live.leases.renewal.lease import Fenced
 from spillover.live.leases.streams.effects import Effects
 from spillover.live.leases.streams.keys import SOURCE
-from spillover.live.leases.streams.reading import Reading, SetAside
+from spillover.live.leases.streams.reading import SetAside, StreamReading
 from spillover.live.leases.streams.records import Batch, CheckpointMoved, PoisonRecord, Record
 from spillover.live.leases.streams.steps import Call, Pause, Steps
 from spillover.model.errors import InputError, PeerError
@@ -91,7 +91,7 @@ class Consuming:
 
     def __init__(
         self,
-        reading: Reading,
+        reading: StreamReading,
         on_record: OnRecord,
         attempts: Attempts,
         random: Random,

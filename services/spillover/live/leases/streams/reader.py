@@ -26,10 +26,10 @@ from spillover.live.leases.streams.reading import (
     ASIDE_RECORDS,
     BATCH_BYTES,
     BATCH_RECORDS,
-    Limits,
     OnTrimmed,
-    Reading,
+    ReadLimits,
     SetAside,
+    StreamReading,
 )
 from spillover.live.leases.streams.records import Batch, Checkpoint
 from spillover.live.leases.streams.steps import Guard, Holder, Stop
@@ -79,12 +79,12 @@ class _Reader:
         self._stop = options.get("stop")
         self._random = options.get("random") or Random()
         self._read_ahead = options.get("read_ahead", True)
-        self._reading = Reading(
+        self._reading = StreamReading(
             StreamKeys.of(group),
             partition,
             epoch,
             Guard(options.get("lease"), self._stop, retry_s, self._random),
-            Limits(
+            ReadLimits(
                 options.get("batch_records", BATCH_RECORDS),
                 options.get("batch_bytes", BATCH_BYTES),
                 options.get("aside_records", ASIDE_RECORDS),

@@ -22,7 +22,7 @@ from spillover.live.leases.streams.records import (
     Checkpoint,
     CheckpointMoved,
     Found,
-    Place,
+    ReadPosition,
     Record,
     RecordsTrimmed,
     places,
@@ -70,7 +70,7 @@ load_script = partial(Script.load, "spillover.live.leases.streams")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadLimits:
     """The limits of one read, and of records set aside; raises InputError."""
 
     batch_records: int = BATCH_RECORDS
@@ -95,7 +95,7 @@ class SetAside:
     why: str
 
 
-class Reading:
+class StreamReading:
     """The state of one reader: the checkpoint as it knows it, the place it has read up to."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Reading:
         partition: int,
         epoch: int,
         guard: Guard,
-        limits: Limits,
+        limits: ReadLimits,
         on_trimmed: OnTrimmed,
     ) -> None:
         check_partition(partition)
@@ -122,8 +122,8 @@ class Reading:
         self._fenced_keys = keys.checkpoints, keys.allocation, keys.stream(partition)
         self._limits = limits
         self._on_trimmed = on_trimmed
-        self._place = Place("0-0", 0, 0)
-        self._ahead: tuple[Place, Any] | None = None
+        self._place = ReadPosition("0-0", 0, 0)
+        self._ahead: tuple[ReadPosition, Any] | None = None
         self._claim_script = load_script("fence", "claim")
         self._read_script = load_script("fence", "read")
         self._apply_script = load_script("fence", "apply")
@@ -139,10 +139,10 @@ class Reading:
             self._accept_uncounted()
         checkpoint = Checkpoint.parse(answer[1].decode())
         self.checkpoint = checkpoint
-        self.seek(Place(checkpoint.id, checkpoint.passed, checkpoint.skipped))
+        self.seek(ReadPosition(checkpoint.id, checkpoint.passed, checkpoint.skipped))
         return checkpoint
 
-    def seek(self, place: Place) -> None:
+    def seek(self, place: ReadPosition) -> None:
         """Read on from there; records that were read ahead are forgotten."""
         self._place = place
         self._ahead = None
@@ -240,15 +240,15 @@ class Reading:
                     return found
         return (yield from self._find_patiently(self._place))
 
-    def _ask_once(self, at: Place) -> Steps[Any]:
+    def _ask_once(self, at: ReadPosition) -> Steps[Any]:
         """Changes nothing here: it may run in a thread beside the reader's. What it was told counts
         once it is taken, and be it that the claim is over."""
         return (yield self._query(at))
 
-    def _find_patiently(self, at: Place) -> Steps[Found]:
+    def _find_patiently(self, at: ReadPosition) -> Steps[Found]:
         return self._read_found((yield from self.guard.patiently(self._query(at))), at)
 
-    def _query(self, at: Place) -> Run:
+    def _query(self, at: ReadPosition) -> Run:
         given = (
             self.partition,
             self.epoch,
@@ -258,7 +258,7 @@ class Reading:
         )
         return Run(self._read_script, self._fenced_keys, given)
 
-    def _read_found(self, answer: Any, at: Place) -> Found:
+    def _read_found(self, answer: Any, at: ReadPosition) -> Found:
         self._check(answer)
         _, added, length, is_end, entries = answer
         records = []

@@ -96,7 +96,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadPosition:
     """The place where reading goes on: behind this id, so many entries passed, so many of them
     skipped."""
 
@@ -112,9 +112,9 @@ class Batch:
     partition: int
     epoch: int
     records: Sequence[Record]
-    start: Place
+    start: ReadPosition
     """The place in front of the first record, and of entries skipped before it."""
-    end: Place
+    end: ReadPosition
 
     @property
     def position(self) -> str:
@@ -126,7 +126,7 @@ class Batch:
         if count >= len(self.records):
             return self
         last = self.records[count - 1].id if count else self.start.id
-        end = Place(last, self.start.passed + count, self.start.skipped)
+        end = ReadPosition(last, self.start.passed + count, self.start.skipped)
         return replace(self, records=self.records[:count], end=end)
 
     def after(self, count: int) -> Batch:
@@ -147,7 +147,7 @@ class Found:
     records: list[Record]
 
 
-def places(at: Place, found: Found) -> tuple[Place, Place]:
+def places(at: ReadPosition, found: Found) -> tuple[ReadPosition, ReadPosition]:
     """Returns the places in front of the records that were found behind `at`, and behind them.
     Raises CheckpointMoved if the stream has had fewer entries than were passed: somebody began it
     anew.
@@ -155,11 +155,11 @@ def places(at: Place, found: Found) -> tuple[Place, Place]:
     if found.added < at.passed:
         raise CheckpointMoved("the stream was deleted and begun anew")
     gone = max(0, found.added - found.length - at.passed)
-    start = Place(at.id, at.passed + gone, at.skipped + gone)
+    start = ReadPosition(at.id, at.passed + gone, at.skipped + gone)
     if not found.records:
         behind = found.added if found.is_end else start.passed
-        return start, Place(at.id, behind, start.skipped + behind - start.passed)
+        return start, ReadPosition(at.id, behind, start.skipped + behind - start.passed)
     passed = start.passed + len(found.records)
     # Single ones that were deleted show only at the end, where everything there was has passed.
     behind = found.added if found.is_end else passed
-    return start, Place(found.records[-1].id, behind, start.skipped + behind - passed)
+    return start, ReadPosition(found.records[-1].id, behind, start.skipped + behind - passed)

@@ -27,7 +27,7 @@ from spillover.live.overflow.frames.frame import (
     Frame,
     FrameReader,
 )
-from spillover.live.overflow.frames.outgoing import WINDOW_BYTES, Outgoing, Stream
+from spillover.live.overflow.frames.outgoing import WINDOW_BYTES, Outgoing, RequestFrames
 
 TOO_LARGE: Final = b'{"reason":"too_large"}'
 
@@ -51,8 +51,8 @@ class Callee:
         self.limits_bytes = limits_bytes
         self.reader = FrameReader()
         """Its `fault` is what the other end has sent that it may not."""
-        self._streams: dict[int, Stream] = {}
-        self.begun: dict[int, Stream] = {}
+        self._streams: dict[int, RequestFrames] = {}
+        self.begun: dict[int, RequestFrames] = {}
         """The requests of which the rest is still to come."""
         self.held_bytes = 0
         """How much of these has come."""
@@ -77,7 +77,7 @@ class Callee:
                 is_next = number == self._last + 1 and len(self._streams) < STREAMS_MAX
                 if is_next and not self.is_leaving and len(told) <= self.limits_bytes[kind]:
                     self._last = number
-                    self._streams[number] = Stream(number)
+                    self._streams[number] = RequestFrames(number)
                     events.append((kind, number, told[LENGTH.size :]))
                     continue
             try:
@@ -153,7 +153,7 @@ class Callee:
     def _has_left(self, number: int, _: bool) -> None:  # noqa: FBT001 - as `on_flow`
         self._streams.pop(number, None)
 
-    def _pop(self, number: int) -> Stream | None:
+    def _pop(self, number: int) -> RequestFrames | None:
         stream = self._streams.pop(number, None)
         if stream is not None and self.begun.pop(number, None) is not None:
             self.held_bytes -= sum(map(len, stream.told))
@@ -180,7 +180,7 @@ class Callee:
             self._last = number
             return  # it is told so
         self._last = number
-        stream = Stream(number)
+        stream = RequestFrames(number)
         message = stream.begin(kind, told, now_s)
         size_bytes = len(told) - LENGTH.size + stream.left_bytes
         if size_bytes > self.limits_bytes[kind]:
@@ -193,7 +193,7 @@ class Callee:
             self.begun[number] = stream
             self.held_bytes += len(told) - LENGTH.size
 
-    def _more(self, stream: Stream, told: bytes, events: list[Frame]) -> None:
+    def _more(self, stream: RequestFrames, told: bytes, events: list[Frame]) -> None:
         message = stream.go_on(told)
         self.held_bytes += len(told)
         if message is not None:
@@ -201,24 +201,24 @@ class Callee:
             self.held_bytes -= len(message)
             events.append((stream.kind, stream.number, message))
 
-    def _cancel(self, stream: Stream, told: bytes, events: list[Frame]) -> None:
+    def _cancel(self, stream: RequestFrames, told: bytes, events: list[Frame]) -> None:
         if stream.number in self.begun:
             raise BadFrame(f"expected the rest of request {stream.number}, got its cancel")
         events.append((CANCEL, stream.number, told))
 
-    def _drop(self, stream: Stream, told: bytes, events: list[Frame]) -> None:
+    def _drop(self, stream: RequestFrames, told: bytes, events: list[Frame]) -> None:
         if stream.number not in self.begun:
             events.append((DROP, stream.number, told))
         self._pop(stream.number)
         self.out.forget(stream)
 
-    def _widen(self, stream: Stream, told: bytes, _: list[Frame]) -> None:
+    def _widen(self, stream: RequestFrames, told: bytes, _: list[Frame]) -> None:
         (more_bytes,) = LENGTH.unpack(told)
         if stream.on_flow is None or stream.window_bytes + more_bytes > WINDOW_MAX_BYTES:
             raise BadFrame(f"expected a window of {WINDOW_MAX_BYTES} bytes, got {more_bytes} more")
         self.out.widen(stream, more_bytes)
 
-    _TAKES: ClassVar[dict[int, Callable[[Any, Stream, bytes, list[Frame]], None]]] = {
+    _TAKES: ClassVar[dict[int, Callable[[Any, RequestFrames, bytes, list[Frame]], None]]] = {
         MORE: _more,
         WINDOW: _widen,
         CANCEL: _cancel,

@@ -31,7 +31,7 @@ from spillover.live.overflow.frames.frame import (
     Frame,
     FrameReader,
 )
-from spillover.live.overflow.frames.outgoing import WINDOW_BYTES, Outgoing, Stream
+from spillover.live.overflow.frames.outgoing import WINDOW_BYTES, Outgoing, RequestFrames
 
 STREAMS_MAX: Final = 16_384
 """The most requests under way on one connection."""
@@ -58,7 +58,7 @@ class Caller:
         self._limit_bytes = limit_bytes
         self.reader = FrameReader()
         """Its `fault` is what the other end has sent that it may not."""
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, RequestFrames] = {}
         self._last = 0
         """The number of the last request."""
         self._widened: set[int] = set()
@@ -88,7 +88,7 @@ class Caller:
         ):
             return 0
         self._last = number = self._last + 1
-        self._streams[number] = stream = Stream(number)
+        self._streams[number] = stream = RequestFrames(number)
         self.out.message(stream, kind, parts)
         return number
 
@@ -183,7 +183,7 @@ class Caller:
         else:
             self._begin(stream, frame, events)
 
-    def _begin(self, stream: Stream, frame: Frame, events: list[Frame]) -> None:
+    def _begin(self, stream: RequestFrames, frame: Frame, events: list[Frame]) -> None:
         """The first frame of an answer."""
         kind, number, told = frame
         if stream.kind or stream.waiting_bytes:
@@ -199,7 +199,7 @@ class Caller:
             self.drop(number)
             events.append((BROKEN, number, b""))
 
-    def _more(self, stream: Stream, data: bytes, events: list[Frame]) -> None:
+    def _more(self, stream: RequestFrames, data: bytes, events: list[Frame]) -> None:
         if stream.kind != BEGIN:
             message = stream.go_on(data)
             if message is not None:
@@ -216,13 +216,13 @@ class Caller:
                 stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
             self._ask(stream)
 
-    def _ask(self, stream: Stream) -> None:
+    def _ask(self, stream: RequestFrames) -> None:
         more_bytes = stream.wide_bytes - stream.allowed_bytes
         if more_bytes > 0:
             stream.allowed_bytes = stream.wide_bytes
             self.out.frame(WINDOW, stream.number, LENGTH.pack(more_bytes))
 
-    def _end(self, stream: Stream, event: Frame, events: list[Frame]) -> None:
+    def _end(self, stream: RequestFrames, event: Frame, events: list[Frame]) -> None:
         del self._streams[stream.number]
         self._widened.discard(stream.number)
         if stream.waiting_bytes:  # it was answered before all of it had come

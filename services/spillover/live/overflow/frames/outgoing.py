@@ -29,7 +29,7 @@ WINDOW_BYTES: Final = 65_536
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class RequestFrames:
     """One request on a connection, as one of the two ends sees it."""
 
     number: int
@@ -97,7 +97,7 @@ class Outgoing:
         self._soon: list[Buffer] = []
         self.soon_bytes = 0
         """The bytes that leave in order, of all requests."""
-        self._ready: deque[Stream] = deque()
+        self._ready: deque[RequestFrames] = deque()
         """Those of which a chunk may leave."""
         self.waiting_bytes = 0
         """The bytes that leave in chunks, of all requests."""
@@ -124,7 +124,7 @@ class Outgoing:
         self.soon_bytes += FRAME.size + len(told)
         self.frames += 1
 
-    def message(self, stream: Stream, kind: int, parts: tuple[Buffer, ...]) -> None:
+    def message(self, stream: RequestFrames, kind: int, parts: tuple[Buffer, ...]) -> None:
         """Send a message, the parts of which follow each other."""
         size_bytes = 0
         for part in parts:
@@ -142,7 +142,7 @@ class Outgoing:
         for part in parts:
             self._wait(stream, part)
 
-    def piece(self, stream: Stream, data: bytes) -> None:
+    def piece(self, stream: RequestFrames, data: bytes) -> None:
         """Send a piece of a body, as far as its reader has asked for."""
         size_bytes = len(data)
         if not size_bytes:
@@ -161,21 +161,21 @@ class Outgoing:
             if is_first and stream.on_flow is not None:
                 stream.on_flow(stream.waiting_bytes > 0)
 
-    def behind(self, stream: Stream, kind: int, told: bytes) -> None:
+    def behind(self, stream: RequestFrames, kind: int, told: bytes) -> None:
         """Send a frame behind all that waits of the same request."""
         if stream.waiting_bytes:
             stream.last = FRAME.pack(len(told), stream.number, kind) + told
         else:
             self.frame(kind, stream.number, told)
 
-    def widen(self, stream: Stream, more_bytes: int) -> None:
+    def widen(self, stream: RequestFrames, more_bytes: int) -> None:
         """Let so much more of a body leave: its reader has asked for it."""
         had_none = stream.window_bytes <= 0
         stream.window_bytes += more_bytes
         if had_none and stream.waiting_bytes:
             self._ready.append(stream)
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: RequestFrames) -> None:
         """Send nothing more of a request; what has begun to leave is not taken back."""
         self.waiting_bytes -= stream.waiting_bytes
         stream.waiting, stream.waiting_bytes = None, 0
@@ -205,7 +205,7 @@ class Outgoing:
         self.written_bytes += size_bytes
         return parts
 
-    def _left(self, stream: Stream, parts: list[Buffer]) -> int:
+    def _left(self, stream: RequestFrames, parts: list[Buffer]) -> int:
         """Nothing of a request waits any more. Returns how long the frame behind it is."""
         last, stream.last, stream.waiting = stream.last, None, None
         if last is not None:
@@ -215,7 +215,7 @@ class Outgoing:
             stream.on_flow(stream.waiting_bytes > 0)
         return 0 if last is None else len(last)
 
-    def _wait(self, stream: Stream, data: Buffer) -> None:
+    def _wait(self, stream: RequestFrames, data: Buffer) -> None:
         if not stream.waiting_bytes:
             stream.waiting = deque()
             if stream.window_bytes > 0:
@@ -226,7 +226,7 @@ class Outgoing:
         self.waiting_bytes += len(data)
 
 
-def _take(stream: Stream, size_bytes: int, parts: list[Buffer]) -> None:
+def _take(stream: RequestFrames, size_bytes: int, parts: list[Buffer]) -> None:
     """Take so much of what waits."""
     assert stream.waiting is not None  # noqa: S101 - as above
     stream.waiting_bytes -= size_bytes

@@ -15,7 +15,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from spillover.live.overflow.tracing.visits import Place
+from spillover.live.overflow.tracing.visits import SpanPlace
 from spillover.model.trace_context import TraceContext
 
 _NOWHERE = Context()
@@ -30,7 +30,7 @@ class EnvironmentSampler:
         self._trace_id = provider.id_generator.generate_trace_id
         self.span_id = provider.id_generator.generate_span_id
 
-    def place(self, trace: TraceContext | None, name: str) -> Place:
+    def place(self, trace: TraceContext | None, name: str) -> SpanPlace:
         parent = None if trace is None else _parent_of(trace)
         context, trace_id = _NOWHERE, 0
         if parent is not None:
@@ -39,7 +39,7 @@ class EnvironmentSampler:
         trace_id = trace_id or self._trace_id()
         decided = self._should_sample(context, trace_id, name, SpanKind.SERVER)
         state = decided.trace_state
-        return Place(
+        return SpanPlace(
             trace_id,
             self.span_id(),
             None if parent is None else parent.span_id,

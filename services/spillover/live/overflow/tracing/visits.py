@@ -28,7 +28,7 @@ NO_ANSWER = "no_answer"
 """The error of a call after which another one was tried, where no status tells why."""
 
 
-class Place(NamedTuple):
+class SpanPlace(NamedTuple):
     """Where a visit stands in its trace: `parent_id` is the span of whoever has sent it, None where
     the trace begins here."""
 
@@ -89,7 +89,9 @@ class VisitTrace:
     told: Answer | Refuse
     """What it has come to. Set at the end, as are `status` and `error`."""
 
-    def __init__(self, place: Place, request: Request, began_s: float, *, is_home: bool) -> None:
+    def __init__(
+        self, place: SpanPlace, request: Request, began_s: float, *, is_home: bool
+    ) -> None:
         self.place = place
         self.request_id: RequestId = request.id
         self.type = request.type
@@ -145,7 +147,7 @@ class VisitTrace:
             self.waits.append((self.ended_s, at_s))
 
 
-class Way(TraceContext):
+class AttemptContext(TraceContext):
     """The trace context of an attempt."""
 
     __slots__ = ("_attempt", "_span_id", "_visit")
@@ -162,7 +164,9 @@ class Way(TraceContext):
             before = self._visit.under_way
             has_status = before is not None and before.status is not None
             self._visit.end_attempt(now_s, None if has_status else NO_ANSWER)
-            way = Way(self._visit, self._visit.begin(self._span_id(), now_s), self._span_id)
+            way = AttemptContext(
+                self._visit, self._visit.begin(self._span_id(), now_s), self._span_id
+            )
         way._attempt.method, way._attempt.url = method, url[:URL_LENGTH_MAX]
         return way
 

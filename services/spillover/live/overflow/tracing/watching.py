@@ -19,9 +19,9 @@ from spillover.live.overflow.tracing.visits import (
     RECORDS_MAX,
     REQUESTS,
     URL_LENGTH_MAX,
-    Place,
+    AttemptContext,
+    SpanPlace,
     VisitTrace,
-    Way,
 )
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.passed import MalformedPassed, PassedRequest
@@ -44,7 +44,7 @@ _log.addFilter(OncePerPeriod())
 class Sampler(Protocol):
     """Decides what is traced, before anything else."""
 
-    def place(self, trace: TraceContext | None, name: str) -> Place:
+    def place(self, trace: TraceContext | None, name: str) -> SpanPlace:
         """Returns where a request stands that has come with this, if with anything."""
 
     def span_id(self) -> int:
@@ -182,7 +182,7 @@ class Tracing:
     def _start(self, command: ev.Start) -> None:
         visit = self._open[command.ref]
         attempt = visit.begin(self._sampler.span_id(), command.at_s)
-        command.request.trace = Way(visit, attempt, self._sampler.span_id)
+        command.request.trace = AttemptContext(visit, attempt, self._sampler.span_id)
 
     def _forward(self, command: ev.Forward) -> None:
         visit = self._open[command.ref]
