@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
+import msgspec
+
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.http1.acknowledged import told_of
 from spillover.live.http1.client import HttpClient, Response
@@ -22,9 +24,9 @@ from spillover.live.http1.outgoing import SwitchingRequest
 from spillover.live.http1.securing import Retired
 from spillover.live.overflow.frames.caller import STREAMS_MAX, Caller
 from spillover.live.overflow.frames.frame import BEGIN, BROKEN, MORE, REFUSED
-from spillover.live.overflow.protocol import SHARED, UPGRADE
+from spillover.live.overflow.protocol import PROBLEM, SHARED, UPGRADE
 from spillover.live.overflow.shared_connection import CALLER, SharedConnection, SharedCounts
-from spillover.model.errors import OutcomeUnknown
+from spillover.model.errors import UNREADABLE, OutcomeUnknown
 
 OPENED_WITHIN_S: Final = 5.0
 """The time for the answer that a connection is shared from now on."""
@@ -36,8 +38,8 @@ NOT_SHARED: Final = 0
 """Told of a request where no connection is shared: nothing of it has left."""
 
 TURNED_AWAY: Final = frozenset({403, 408, 429, 503})
-"""Answers by which a node that shares connections shares none now: what was to go there surely
-does not run. All others are those of something that does not know how."""
+"""Statuses by which a node that shares connections shares none now: what was to go there surely
+does not run. All other answers are those of something on the way that does not know how."""
 
 UNANSWERED_MAX: Final = 3
 """So many times in a row it is asked for without an answer until something on the way counts as not
@@ -282,7 +284,7 @@ class SharedCalls:
         self._opening = None
         self._unanswered += isinstance(came_to, OutcomeUnknown)
         if isinstance(came_to, Response):
-            is_refused = came_to.status in TURNED_AWAY
+            is_refused = came_to.status in TURNED_AWAY and _is_of_a_node(came_to)
         else:
             is_refused = self._unanswered < UNANSWERED_MAX
         self.is_shared = is_refused
@@ -292,3 +294,14 @@ class SharedCalls:
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             call.tell(kind)
+
+
+def _is_of_a_node(refusal: Response) -> bool:
+    """Whether the neighbor itself has said so, and not a proxy or a gateway before it."""
+    if refusal.headers.get(b"content-type") != PROBLEM:
+        return False
+    try:
+        told = msgspec.json.decode(refusal.body)
+    except UNREADABLE:
+        return False
+    return isinstance(told, dict) and isinstance(told.get("reason"), str)
