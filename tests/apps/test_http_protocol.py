@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from spillover.live.http1.framing import HEAD_LIMIT_BYTES
+from spillover.live.http1.rules import HEAD_LIMIT_BYTES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 CLOSE = b"Connection: close\r\n\r\n"

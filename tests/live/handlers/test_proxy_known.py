@@ -19,9 +19,10 @@ from spillover.live.handlers.proxy.sent_heads import (
     own_head,
 )
 from spillover.live.http1.connection import Connection
-from spillover.live.http1.framing import HeadBytes, Malformed
+from spillover.live.http1.framing import HeadBytes
 from spillover.live.http1.heads import read_request
 from spillover.live.http1.known_heads import HEAD_BYTES_MAX, KNOWN_MAX, Known, KnownHeads
+from spillover.live.http1.rules import Malformed
 from spillover.model.passed import PassedHead, PassedRequest, with_length
 from support.passed_requests import REFUSED, SEEN, get, post
 

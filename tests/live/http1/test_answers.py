@@ -12,9 +12,9 @@ from spillover.core.overflow.held import HeldBytes
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.http1.connection import Connection
-from spillover.live.http1.framing import HEAD_LIMIT_BYTES
 from spillover.live.http1.known_heads import KnownHeads
 from spillover.live.http1.outgoing import OutgoingRequest, Response
+from spillover.live.http1.rules import HEAD_LIMIT_BYTES
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 
 LIMIT = 1000

@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 
 from spillover.live.http1.framing import (
     CHUNK_LINE_MAX_BYTES,
-    FIELDS_MAX,
-    HEAD_LIMIT_BYTES,
     ByLength,
     Chunked,
     HeadBytes,
-    Malformed,
-    TooLong,
     split_head,
     write_head,
 )
+from spillover.live.http1.rules import FIELDS_MAX, HEAD_LIMIT_BYTES, Malformed
 
 START = b"GET / HTTP/1.1"
 NAMES = st.binary(max_size=4) | st.sampled_from([b"A", b"b-C", b"a_b", b"A:b", b" A", b"A "])
@@ -82,7 +79,7 @@ def test_blanks_around_a_value_are_none_of_it(blank):
 def test_a_head_has_so_many_lines_and_no_more():
     fields = split_head(START + b"\r\n" + b"A: b\r\n" * FIELDS_MAX)[1]
     assert fields == ((b"A", b"b"),) * FIELDS_MAX
-    with pytest.raises(TooLong, match=f"at most {FIELDS_MAX} headers"):
+    with pytest.raises(Malformed, match=f"at most {FIELDS_MAX} headers"):
         split_head(START + b"\r\n" + b"A: b\r\n" * (FIELDS_MAX + 1))
 
 
@@ -121,9 +118,9 @@ def test_a_head_is_so_long_and_no_longer():
     assert HeadBytes().feed(longest) == (longest[:-2], b"")
     reader = HeadBytes()
     assert reader.feed(longer[:-1]) is None
-    with pytest.raises(TooLong, match=f"at most {HEAD_LIMIT_BYTES} bytes"):
+    with pytest.raises(Malformed, match=f"at most {HEAD_LIMIT_BYTES} bytes"):
         reader.feed(longer[-1:])
-    with pytest.raises(TooLong):
+    with pytest.raises(Malformed):
         HeadBytes().feed(longer)
 
 

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 from spillover.apps.http.problems import BUG, Problem
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer, WriteBatch
-from spillover.live.http1.framing import Malformed, TooLong, head_lines
-from spillover.live.http1.heads import RefusedRequest
+from spillover.live.http1.framing import head_lines
 from spillover.live.http1.large_bodies import LARGE_BYTES
+from spillover.live.http1.rules import Malformed, Rule
 from spillover.live.http1.server_connection import TooSlow
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate
@@ -391,16 +391,16 @@ def body_too_slow(within_s: float, bytes_per_s: float | None = None) -> Problem:
     return Problem("body_too_slow", detail, headers=[CLOSE])
 
 
-def unread(error: Malformed) -> Problem:
+def unread(error: Malformed | TooSlow) -> Problem:
     """Returns why what has come is not read on. It is the last on its connection."""
     if isinstance(error, TooSlow):
         if error.bytes_per_s is not None:
             return body_too_slow(error.within_s, error.bytes_per_s)
         return Problem("head_too_slow", str(error))
-    status = error.status if isinstance(error, RefusedRequest) else 400
+    status = error.status
     if status == 501:
         return Problem("not_passed", str(error))
-    if status == 431 or isinstance(error, TooLong):
+    if error.rule is Rule.LONG:
         return Problem("head_too_large", str(error))
     return Problem("malformed", str(error), own_status=None if status == 400 else status)
 

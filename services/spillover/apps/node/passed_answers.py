@@ -23,7 +23,8 @@ from spillover.live.handlers.proxy.known import WrittenHeads
 from spillover.live.handlers.proxy.known import cut as cut_head
 from spillover.live.handlers.proxy.unqueued import NotWhole, UnqueuedCall
 from spillover.live.http1.framing import Lines, count_lines, write_head
-from spillover.live.http1.heads import LENGTH_DIGITS_MAX, RequestHead, tokens, values
+from spillover.live.http1.heads import RequestHead, tokens, values
+from spillover.live.http1.rules import LENGTH_DIGITS_MAX
 from spillover.live.overflow.gateway_metrics import NOT_COUNTED
 from spillover.live.overflow.relay import CANCELLED, TRUNCATED, WHOLE, Flow
 from spillover.live.overflow.request_log import Asked, is_logged

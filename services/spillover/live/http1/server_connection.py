@@ -13,7 +13,7 @@ import math
 from typing import cast
 
 from spillover.live.http1.bounds import Owner
-from spillover.live.http1.framing import Body, HeadBytes, Malformed
+from spillover.live.http1.framing import Body, HeadBytes
 from spillover.live.http1.half_closed import HalfClosed
 from spillover.live.http1.heads import RequestHead, read_request
 from spillover.live.http1.lingering import Lingering
@@ -24,7 +24,7 @@ AHEAD_MAX_BYTES = 65_536
 behind a request that is under way."""
 
 
-class TooSlow(Malformed):
+class TooSlow(Exception):
     """A head that has begun is not whole in time, or a body comes too slowly (`of_body`)."""
 
     def __init__(self, within_s: float, bytes_per_s: float | None = None) -> None:

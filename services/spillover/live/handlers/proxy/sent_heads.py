@@ -17,13 +17,13 @@ from spillover.live.handlers.proxy.onward import (
     onward,
 )
 from spillover.live.http1.framing import (
-    FIELDS_MAX,
     count_lines,
     write_head,
     write_lines,
 )
-from spillover.live.http1.heads import RefusedRequest, RequestHead, understood
+from spillover.live.http1.heads import RequestHead, understood
 from spillover.live.http1.known_heads import NOT_KEPT, Known
+from spillover.live.http1.rules import FIELDS_MAX, Malformed, Rule
 from spillover.model.passed import (
     Fields,
     PassedRequest,
@@ -197,7 +197,7 @@ def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> by
     if head is None:
         raise ValueError(ANOTHER)
     if len(fields) > FIELDS_MAX:
-        raise RefusedRequest(431, f"expected at most {FIELDS_MAX} headers")
+        raise Malformed(Rule.LONG, f"expected at most {FIELDS_MAX} headers")
     meant = understood(start, fields, names, len(head))
     check_tunnel(meant)
     if meant.fields is not fields or meant.target != request.target:
