@@ -37,6 +37,7 @@ from spillover.live.http1.half_closed import BetweenChunks, HalfClosed
 from spillover.live.http1.heads import CHUNKED, RequestHead
 from spillover.live.http1.rules import ADDED_MAX, FIELDS_MAX, Malformed, Rule
 from spillover.live.http1.server_connection import ServerConnection, TooSlow
+from spillover.live.http1.written import CONTINUE
 from spillover.live.overflow.gateway_metrics import HttpByRoute
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.request_log import is_logged, log_turned_away
@@ -236,7 +237,7 @@ class DoorConnection(ServerConnection):
 
     def await_body(self, head: RequestHead) -> None:
         if head.awaits_continue:
-            self.write_later(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.write_later(CONTINUE)
 
     def _check_room(self, more_bytes: int) -> None:
         """A body is read only if there is room for it in the cluster."""

@@ -20,6 +20,7 @@ from spillover.apps.node.lookups import LOOKUP_PREFIX
 from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
 from spillover.live.http1.outgoing import Response
+from spillover.live.http1.written import head_lines
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import AT_SIBLING
 from spillover.live.overflow.shell import NodeShell
@@ -219,6 +220,6 @@ def _passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]
 
 
 def _pass_back(exchange: Exchange, told: Response) -> None:
-    lines = b"".join(b"%b: %b\r\n" % pair for pair in _passed(list(told.headers.items())))
+    lines = head_lines(_passed(list(told.headers.items())))
     if not exchange.is_gone:
         exchange.answer_raw(told.status, lines, told.body)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from spillover.live.http1.rules import FIELDS_MAX, HEAD_LIMIT_BYTES, Malformed, Rule
 from spillover.model.passed import Fields
@@ -22,7 +21,7 @@ CHUNK_LINE_MAX_BYTES = 256
 
 _FIELD = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n]*)\r\n")
 _CONTROL = bytes({*range(0x20), 0x7F} - set(b"\t"))
-_TOKEN = b"!#$%&'*+-.^_`|~" + (string.digits + string.ascii_letters).encode()
+TOKEN = b"!#$%&'*+-.^_`|~" + (string.digits + string.ascii_letters).encode()
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)(?!\Z)")
 _BARE_CR = re.compile(rb"\r(?!\n)(?!\Z)")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
@@ -82,7 +81,7 @@ class HeadBytes:
         if self._of_answer:
             if not held.startswith(_VERSION[: len(held)]):
                 raise Malformed(Rule.FIRST_LINE, "expected HTTP/1.1 and a status")
-        elif held[:1].translate(None, _TOKEN + b"\r\n"):
+        elif held[:1].translate(None, TOKEN + b"\r\n"):
             raise Malformed(Rule.FIRST_LINE)
 
 
@@ -133,46 +132,6 @@ def _refused_control(lines: bytes, *, of_answer: bool) -> Malformed:
     if of_answer:  # elsewhere than in a value
         return Malformed(Rule.FIELD)
     return Malformed(Rule.LF_ALONE if _BARE_LF.search(lines) else Rule.CONTROL)
-
-
-class Lines(NamedTuple):
-    """Fields of a head that are written already, so many, each with its end."""
-
-    number: int
-    written: bytes
-
-
-NO_LINES = Lines(0, b"")
-
-
-def head_lines(fields: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Returns fields of a head as they are sent. Raises ValueError for one that would be read as
-    other lines than one: none of them holds CR, LF or NUL, or another control character but a
-    tab."""
-    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
-    if count_lines(lines) != len(fields):
-        raise ValueError(f"expected fields of a head, got {lines!r}")
-    return lines
-
-
-def write_head(
-    start: bytes, fields: Sequence[tuple[bytes, bytes]], lines: Lines = NO_LINES
-) -> bytes | None:
-    """Returns a head with the empty line behind it; None where it would be read as other lines than
-    these."""
-    names = [name for name, _ in fields]
-    if b"".join(names).translate(None, _TOKEN) or not all(names):
-        return None
-    return write_lines(start, fields, lines)
-
-
-def write_lines(
-    start: bytes, fields: Sequence[tuple[bytes, bytes]], lines: Lines = NO_LINES
-) -> bytes | None:
-    """Returns the same of fields with names that are known to be some."""
-    written = [b"%b: %b\r\n" % field for field in fields]
-    head = b"%b\r\n%b%b\r\n" % (start, b"".join(written), lines.written)
-    return head if count_lines(head) == len(fields) + lines.number + 2 else None
 
 
 def _split_fields(lines: bytes, count: int) -> Fields:
