@@ -145,8 +145,8 @@ def _changed_nodes(name: ClusterId, old: Cluster, new: Cluster) -> list[str]:
         if not was or not becomes:
             lines.append(f"- {node}" if was else f"+ {node} at {becomes[0].url}")
             continue
-        for field in _ADDRESSES:
-            lines += _changed(f"{node} ", field, was[0], becomes[0])
+        for address in _ADDRESSES:
+            lines += _changed(f"{node} ", address, was[0], becomes[0])
     return lines
 
 

@@ -448,11 +448,10 @@ class Siblings:
     def _has_waited(self, up: frozenset[int], now_s: float) -> bool:
         """Returns whether a view of those who are up needs to wait for nobody else."""
         loads = [one.load for one in self.known.values() if one.load is not None]
-        heard_of = {other for load in loads for other in load.hears}
-        missed = self.known.keys() | heard_of | self._unmet
+        missed = self.known.keys() | self._heard_of | self._unmet
         is_first = self._promised == NO_VIEW and all(load.view == NO_VIEW for load in loads)
         until_s = max([s for one, s in self._back_by_s.items() if one not in up], default=-math.inf)
-        if up >= self._all or not (missed - up or is_first):
+        if not (missed - up or (is_first and not up >= self._all)):
             self._patience_s = math.inf
         else:
             if self._patience_s == math.inf:
@@ -460,6 +459,12 @@ class Siblings:
             until_s = max(until_s, self._patience_s)
         self._waits_until_s = until_s if now_s < until_s else -math.inf
         return now_s >= until_s
+
+    @property
+    def _heard_of(self) -> frozenset[int]:
+        """Returns the nodes that siblings hear: this one need not know yet that there are such."""
+        loads = [one.load for one in self.known.values() if one.load is not None]
+        return frozenset(other for load in loads for other in load.hears)
 
     def _make_view(self, nodes: frozenset[int], now_s: float) -> None:
         unheard = self.members & self.known.keys() - nodes
@@ -491,7 +496,8 @@ class Siblings:
         """Every node of the view that this one makes has told its share."""
         members = tuple(sorted(self._wanted))
         answers = [self._answers[member] for member in members]
-        is_whole = self._wanted >= self._all  # then those that are fresh need to wait for nobody
+        is_whole = self._wanted >= self._all | self.known.keys() | self._heard_of
+        # Then those that are fresh need to wait for nobody.
         waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
         self._spare_from_s = now_s + max(waits, default=0.0)
         owners = tuple(sorted(_owners({one: self._answers[one].leaves for one in members})))
