@@ -252,8 +252,8 @@ def refuse_fixed(before: Topology, after: Topology, own: ClusterId, node: int = 
         raise InputError(SOURCE, "clusters", expected)
     if node > after.cluster(own).node_count:
         expected = f"expected node {node} of cluster {own}, which is asked: ask another one to"
-        field = f"clusters[{after.cluster_ids.index(own)}].nodes"
-        raise InputError(SOURCE, field, f"{expected} remove it")
+        place = f"clusters[{after.cluster_ids.index(own)}]"
+        raise InputError(SOURCE, f"{place}.nodes", f"{expected} remove it")
     for field in fields(Topology):
         if field.name not in (*CHANGEABLE, *_PARTS, "name"):
             _refuse_other(field.name, getattr(before, field.name), getattr(after, field.name))

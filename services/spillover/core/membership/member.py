@@ -13,7 +13,8 @@ The order, and who would suffer from another one:
 * `TellNeighbors` comes last: what it has them told is true by then, and is said at once.
 
 A cluster that is removed, or a node of several, stays with the topology, and the links, that it
-has: it drains over them. When a link closes is up to the cluster's machine, which waits until nothing is left there.
+has: it drains over them. When a link closes is up to the cluster's machine, which waits until
+nothing is left there.
 """
 
 from __future__ import annotations
