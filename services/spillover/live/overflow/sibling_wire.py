@@ -16,6 +16,7 @@ from spillover.core.overflow.sibling_messages import (
 )
 from spillover.live.overflow.wire import MalformedMessage
 from spillover.model.errors import UNREADABLE
+from spillover.model.ranges import Whole
 
 
 class GoesBy(msgspec.Struct, frozen=True):
@@ -24,10 +25,23 @@ class GoesBy(msgspec.Struct, frozen=True):
     stamp: Annotated[str, msgspec.Meta(max_length=200)]
 
 
+TENANTS_MAX = 200
+"""The most tenants of one line."""
+
+
+class Uses(msgspec.Struct, frozen=True):
+    """How much tenants use at the node: the fields of `core.overflow.quotas.Use`."""
+
+    tenants: Annotated[
+        dict[str, tuple[Whole, Whole, Whole, Whole]], msgspec.Meta(max_length=TENANTS_MAX)
+    ]
+
+
 class _Line(msgspec.Struct, omit_defaults=True):
     """One message, under its name."""
 
     configuration: GoesBy | None = None
+    uses: Uses | None = None
     load: SiblingLoad | None = None
     prepare: Prepare | None = None
     frozen: Frozen | None = None
@@ -37,6 +51,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 _NAMES: dict[type, str] = {
     GoesBy: "configuration",
+    Uses: "uses",
     SiblingLoad: "load",
     Prepare: "prepare",
     Frozen: "frozen",
@@ -47,12 +62,12 @@ _NAMES: dict[type, str] = {
 _decoder = msgspec.json.Decoder(_Line)
 
 
-def encode(message: SiblingMessage | GoesBy) -> bytes:
+def encode(message: SiblingMessage | GoesBy | Uses) -> bytes:
     """Returns the line of a message."""
     return msgspec.json.encode({_NAMES[type(message)]: message}) + b"\n"
 
 
-def decode(line: bytes) -> SiblingMessage | GoesBy | None:
+def decode(line: bytes) -> SiblingMessage | GoesBy | Uses | None:
     """Returns the message of a line; None for one of a kind that is not known here. Raises
     MalformedMessage."""
     try:
@@ -60,4 +75,4 @@ def decode(line: bytes) -> SiblingMessage | GoesBy | None:
     except UNREADABLE as error:
         raise MalformedMessage(str(error)) from None
     of_view = told.load or told.prepare or told.frozen or told.installed or told.give
-    return of_view or told.configuration
+    return of_view or told.configuration or told.uses

@@ -11,14 +11,15 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.names import owner_of
-from spillover.core.overflow.sibling_messages import NO_VIEW
+from spillover.core.overflow.quotas import Quotas, Use
+from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingMessage
 from spillover.core.overflow.siblings import SILENCE_S, Siblings
 from spillover.live.http1.client import HttpClient, Response
 from spillover.live.http1.lines import Pace
@@ -28,7 +29,7 @@ from spillover.live.overflow.configured import FIELD, Configured
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
-from spillover.live.overflow.sibling_wire import GoesBy
+from spillover.live.overflow.sibling_wire import TENANTS_MAX, GoesBy, Uses
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
@@ -88,6 +89,7 @@ class Site:
         self._group: asyncio.TaskGroup | None = None
         self._others: dict[int, _Other] = {}
         """The siblings by their numbers, those too that the configuration has no more."""
+        self._quotas: Quotas | None = None
         self.under_way = 0
         """Clients' requests and questions that wait for other nodes; whoever takes them counts."""
         self.go_by(cluster, result_ttl_s)
@@ -112,8 +114,25 @@ class Site:
 
     def say_configuration(self) -> None:
         """Tell all siblings what this node goes by now."""
-        line = sibling_wire.encode(GoesBy(self._configured.told))
-        for other in self._others.values():
+        self._say(self._others.values(), GoesBy(self._configured.told))
+
+    def share_quotas(self, quotas: Quotas) -> None:
+        """Take in what siblings tell of tenants from now on. What is to be told, `say_uses`
+        says."""
+        self._quotas = quotas
+
+    def say_uses(self, news: Mapping[str, Use]) -> None:
+        """Tell all siblings how much tenants use here."""
+        told = list(news.items())
+        for first in range(0, len(told), TENANTS_MAX):
+            some = {name: tuple(use) for name, use in told[first : first + TENANTS_MAX]}
+            self._say(self._others.values(), Uses(some))
+
+    def _say(self, others: Iterable[_Other], message: SiblingMessage | GoesBy | Uses) -> None:
+        """A stream that a line is lost on ends: it may have given servers, which are counted anew
+        then."""
+        line = sibling_wire.encode(message)
+        for other in others:
             for stream in other.streams:
                 if not (stream.ended or stream.put(line)):
                     stream.end()
@@ -146,6 +165,8 @@ class Site:
     def greet(self, stream: ReportStream) -> None:
         """Say on a new stream what does not come again by itself."""
         stream.put(sibling_wire.encode(GoesBy(self._configured.told)))
+        if self._quotas is not None:
+            self._quotas.tell_all()
 
     def drop(self, number: int, stream: ReportStream) -> None:
         """Its reader has gone, or it has ended."""
@@ -154,15 +175,9 @@ class Site:
             other.streams.remove(stream)
 
     def tell(self, command: ev.TellSibling) -> None:
-        """One that a line is lost on ends: it may have given servers, which are counted anew
-        then."""
         other = self._others.get(command.sibling)
-        if other is None or not other.streams:
-            return
-        line = sibling_wire.encode(command.message)
-        for stream in other.streams:
-            if not (stream.ended or stream.put(line)):
-                stream.end()
+        if other is not None and other.streams:
+            self._say([other], command.message)
 
     def distrust(self, command: ev.DistrustSibling) -> None:
         """What it told was within its ranges, so that this is a bug."""
@@ -187,6 +202,8 @@ class Site:
                 if isinstance(error, StreamRefused) and self.siblings.view == NO_VIEW:
                     self._refused_by(number, error)
             self._feed(ev.SiblingLost(number, is_dead))
+            if self._quotas is not None:
+                self._quotas.lost(number)
             if reason != told:
                 told = reason
                 _log.info(Message("sibling is not heard", node=number, reason=reason))
@@ -246,6 +263,10 @@ class Site:
         message = sibling_wire.decode(line)
         if isinstance(message, GoesBy):
             other.goes_by = message.stamp
+        elif isinstance(message, Uses):
+            if self._quotas is not None:
+                news = {name: Use(*told) for name, told in message.tenants.items()}
+                self._quotas.hear(number, news, time.monotonic())
         elif message is not None:
             self._feed(ev.SiblingHeard(number, message))
         # Again and again, since whoever asks for it does so once a while.
