@@ -194,6 +194,8 @@ class SitePaths:
             asked = self._site.pass_on(
                 number, exchange.method, path, headers=headers, body=body, timeout_s=within_s
             )
+        except NotDelivered:
+            return None
         except ValueError as error:
             raise Problem("invalid", "its head cannot be passed on to another node") from error
         exchange.watch(partial(_client_gone, asked))

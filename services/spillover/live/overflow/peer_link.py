@@ -134,6 +134,7 @@ class PeerLink:
         self.cluster = cluster
         self._urls = deque((url, *more_urls))
         """The addresses of the neighbor's nodes; the first is called."""
+        self._away_max = away_max
         self._emulated_link = emulated_link
         self._agreement = agreement
         self._timers = timers
@@ -142,16 +143,13 @@ class PeerLink:
         self._on_forward = on_forward
         self._on_refused = on_refused
         self._clients = clients
-        self._clients_of = {
-            one: clients.of_link(one, agreement.caller, away_max, reads_small=self.READS_SMALL)
-            for one in self._urls
-        }
-        self._client = self._clients_of[self.url]
-        self._shared_of = {
-            one: SharedCalls(client, clients.shared, partial(self._complain, FRAME))
-            for one, client in self._clients_of.items()
-        }
-        self.shared = self._shared_of[self.url]
+        self._clients_of: dict[str, HttpClient] = {}
+        self._shared_of: dict[str, SharedCalls] = {}
+        for one in self._urls:
+            self._know(one)
+        self._client, self.shared = self._clients_of[self.url], self._shared_of[self.url]
+        self._gone: str | None = None
+        """The address that is called, if the neighbor has no such node any more."""
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
@@ -238,6 +236,7 @@ class PeerLink:
 
     def allow(self, away_max: int) -> None:
         """Let so many requests be away from now on."""
+        self._away_max = away_max
         for client in self._clients_of.values():
             client.connections_max = self._clients.connections_max(away_max)
 
@@ -418,8 +417,37 @@ class PeerLink:
                 _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
             await asyncio.sleep(self._pause_s)
 
+    def _know(self, url: str) -> None:
+        caller = self._agreement.caller
+        client = self._clients.of_link(url, caller, self._away_max, reads_small=self.READS_SMALL)
+        complain = partial(self._complain, FRAME)
+        self._clients_of[url] = client
+        self._shared_of[url] = SharedCalls(client, self._clients.shared, complain)
+
+    def use_urls(self, urls: Sequence[str]) -> None:
+        """The neighbor's nodes have these addresses from now on. The one that is called is called
+        until it is silent, or wants another one to be called: also one that is none any more, which
+        drains and has what is away there."""
+        called = self.url
+        if called in urls:
+            first = urls.index(called)
+            others, self._gone = (*urls[first + 1 :], *urls[:first]), None
+        else:
+            others, self._gone = tuple(urls), called
+        if (called, *others) == tuple(self._urls):
+            return
+        for url in others:
+            if url not in self._clients_of:
+                self._know(url)
+        self._urls = deque((called, *others))
+        self._machine.use_nodes(len(self._urls))
+
     def _call_next(self, _: link.CallNext) -> None:
         self._urls.rotate(-1)
+        if self._gone is not None:
+            self._urls.remove(self._gone)
+            self._gone = None
+            self._machine.use_nodes(len(self._urls))
         self._client = self._clients_of[self.url]
         self.shared = self._shared_of[self.url]
 
