@@ -146,7 +146,7 @@ def came_back(node: NodeFacts, neighbor: Neighbor, now_s: float) -> None:
     """Notes that a neighbor has said something of a request: one that was mute is so no more."""
     neighbor.away.came_back_s = now_s
     if neighbor.held_back and neighbor.ramp_since_s is None:
-        node.neighbors.hold_back(neighbor.handle, False)
+        node.neighbors.hold_back(neighbor.handle, False)  # noqa: FBT003 - as it takes it
 
 
 def look_for_late(node: NodeFacts, neighbor: Neighbor, now_s: float) -> list[Visit]:
