@@ -97,11 +97,13 @@ class SharedCall:
         """Have no more of the answer come than is on its way."""
         if self.line is not None:
             self.line.caller.pause(self.number)
+            if self.line.out.soon_bytes:
+                self.line.write_soon()
 
     def resume(self) -> None:
         """Have more of it come."""
         if self.line is not None:
-            self.line.caller.resume(self.number)
+            self.line.caller.resume(self.number, time.monotonic())
             self.line.write_soon()
 
 
@@ -130,7 +132,7 @@ class _CallingConnection(SharedConnection):
 
     def data_received(self, data: bytes) -> None:
         caller, calls = self.caller, self.calls
-        events = caller.receive(data)
+        events = caller.receive(data, time.monotonic())
         self.frames_received += len(events)
         for kind, number, told in events:
             if kind in (BEGIN, MORE):

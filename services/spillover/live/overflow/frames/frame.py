@@ -33,8 +33,9 @@ NUMBER_MAX: Final = 2**31
 # From the caller: a request that is handed over, or that passes through; that it is to be
 # cancelled; that nobody waits for it any more.
 FORWARD, PASS, CANCEL, DROP = 1, 2, 3, 4
-# From both: more of a message or a body; how much more of a body may be sent.
-MORE, WINDOW = 5, 6
+# From both: more of a message or a body. From the caller: how much more of a body may be sent; that
+# nothing of it is to be sent before the next such word.
+MORE, WINDOW, HOLD = 5, 6, 14
 # From the callee: an answer; one that passes through and is there at once; that a request surely
 # has not run; that no answer will come, or no more of it.
 ANSWER, WHOLE, REFUSED, BROKEN = 7, 8, 9, 10
@@ -48,6 +49,7 @@ LENGTHS: Final = {
     DROP: (0, 0),
     MORE: (1, CHUNK_BYTES),
     WINDOW: (LENGTH.size, LENGTH.size),
+    HOLD: (0, 0),
     ANSWER: (LENGTH.size, LENGTH.size + CHUNK_BYTES),
     WHOLE: (LENGTH.size, LENGTH.size + CHUNK_BYTES),
     REFUSED: (0, REFUSED_LIMIT_BYTES),
