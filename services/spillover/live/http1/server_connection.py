@@ -126,6 +126,12 @@ class ServerConnection(RequestFlow, asyncio.Protocol):
             self.be_the_last()
         return True
 
+    def begin_answer(self) -> None:
+        """See whether anybody is there to read it, who sends nothing more."""
+        if not isinstance(self.transport, HalfClosed):
+            half = HalfClosed(self.transport, self._owner.loop)
+            self.transport = cast("asyncio.Transport", half)
+
     def pause_writing(self) -> None:
         self.write_paused = True
 
