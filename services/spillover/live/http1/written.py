@@ -15,7 +15,7 @@ from spillover.live.http1.heads import CHUNKED, NO_BODY
 TO_THE_END = -2
 """Stands in place of a length: the body ends with its connection."""
 
-ANOTHER = "expected a head that is not read as another one"
+ANOTHER = "expected fields of a head that is not read as another one"
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
