@@ -1,4 +1,4 @@
-"""Heads and bodies that are read: the same in whatever pieces they come, and no longer than may be."""
+"""Heads and bodies that are read: the same in any pieces, and no longer than they may be."""
 
 from __future__ import annotations
 

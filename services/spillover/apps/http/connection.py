@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 from spillover.apps.http.asgi import Address, AsgiCall
@@ -26,7 +26,6 @@ from spillover.apps.http.exchange import (
 from spillover.apps.http.known_requests import KEY
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import HttpService, Serve
-from spillover.live.http1.half_closed import HalfClosed
 from spillover.live.http1.heads import RequestHead
 from spillover.live.http1.known_heads import whole_message, without_key
 from spillover.live.http1.large_bodies import LargeBody
@@ -239,7 +238,7 @@ class HttpConnection(ServerConnection):
         self.is_busy = True
         self._discarded_bytes = 0
         if self.half_closed and not self._ahead:
-            self._begin_answer()
+            self.begin_answer()
         if serve is not None and not (exchange.awaits_continue or exchange.is_of_page):
             self._put_off, self._serve = exchange, serve
         else:
@@ -371,15 +370,12 @@ class HttpConnection(ServerConnection):
             return False
         if below is not None and exchange.path.startswith(below):
             return False
-        self._begin_answer()
+        self.begin_answer()
         return True
 
-    def _begin_answer(self) -> None:
-        """See whether anybody is there to read it."""
+    def begin_answer(self) -> None:
         self.writes.flush()  # the answer before it
-        if not isinstance(self.transport, HalfClosed):
-            half = HalfClosed(self.transport, self._service.loop)
-            self.transport = cast("asyncio.Transport", half)
+        super().begin_answer()
 
     # --- bounds -------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import math
 import socket
 import struct
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from spillover.apps.http.exchange import (
     NO_ROOM,
@@ -33,7 +33,7 @@ from spillover.live.handlers.proxy.onward import (
     is_check,
 )
 from spillover.live.http1.bounds import Owner
-from spillover.live.http1.half_closed import BetweenChunks, HalfClosed
+from spillover.live.http1.half_closed import BetweenChunks
 from spillover.live.http1.heads import CHUNKED, RequestHead
 from spillover.live.http1.rules import ADDED_MAX, FIELDS_MAX, Malformed, Rule
 from spillover.live.http1.server_connection import ServerConnection, TooSlow
@@ -168,9 +168,8 @@ class DoorConnection(ServerConnection):
         if answer and answer.has_begun:
             if answer.is_chunked:
                 self.look_between_chunks()
-        elif answer and not isinstance(self.transport, HalfClosed):
-            half = HalfClosed(self.transport, self._door.loop)
-            self.transport = cast("asyncio.Transport", half)
+        elif answer:
+            self.begin_answer()
         return True
 
     def pause_writing(self) -> None:

@@ -4,13 +4,13 @@ written. Which one is given when is known to `door_connection` and `passed_answe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
 from spillover.apps.node.door_pages import Page
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.http1.written import CLOSE, STATUS_LINE, answer_head, named_lines
-from spillover.model.passed import Fields
 
 _PROXY_ERRORS = {
     "queue_full": "connection_limit_reached",
@@ -101,7 +101,7 @@ def write_problem(
 def _write(
     line: ClientLine,
     status: int,
-    fields: Fields,
+    fields: Sequence[tuple[bytes, bytes]],
     size_bytes: int | None,
     body: bytes,
     *,

@@ -22,7 +22,7 @@ from spillover.live.http1.framing import (
 from spillover.live.http1.heads import RequestHead, understood
 from spillover.live.http1.known_heads import NOT_KEPT, Known
 from spillover.live.http1.rules import FIELDS_MAX, Malformed, Rule
-from spillover.live.http1.written import head_lines, request_head
+from spillover.live.http1.written import ANOTHER, head_lines, request_head
 from spillover.model.passed import (
     Fields,
     PassedRequest,
@@ -35,8 +35,6 @@ from spillover.model.passed import (
     take_apart,
     with_length,
 )
-
-ANOTHER = "its head would be read as another one"
 
 _AS_IT_IS = b'%b %b HTTP/1.1\r\n%bForwarded: %b;host="%b"\r\n%bX-Forwarded-Host: %b\r\n%b\r\n'
 HOP_LINES = 5
