@@ -354,6 +354,28 @@ def test_nodes_of_a_site_prove_who_they_are(site, until):
     assert bed.end() == 0
 
 
+def test_a_tenants_quota_counts_at_all_nodes(site, backend, spillover, tmp_path, until):
+    tokens = tmp_path / "tokens.yaml"
+    told = ("--name", "shop", "--tenant", "shop", "--role", "submit")
+    made = spillover("token", "new", "--json", "--append", str(tokens), *told)
+    shown = {"authorization": f"Bearer {made.result()['secret']}"}
+    tokens.write_text(tokens.read_text() + "  quota: {max_running: 1}\n")
+    bed, urls = site("--tokens", str(tokens))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(
+            call, f"{urls['a/1']}/requests", "POST", {"payload": {"takes_s": 8.0}}, **shown
+        )
+        until(lambda: backend.running, what="a request under way")
+
+        def told_at_the_other():
+            return call(f"{urls['a/2']}/requests", "POST", {"payload": 1}, **shown)
+
+        until(lambda: told_at_the_other()[2].get("reason") == "rate_limited", 6.0, "the quota")
+        assert asked.result()[0] == 200
+    until(lambda: told_at_the_other()[0] == 200, what="room again")
+    assert bed.end() == 0
+
+
 def test_who_may_only_read_is_told_why_by_any_node(site, spillover, tmp_path):
     """An explanation needs no role to submit, wherever the request is."""
     tokens = tmp_path / "tokens.yaml"

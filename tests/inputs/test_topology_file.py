@@ -173,9 +173,13 @@ BAD_FILES = {
         "clusters: [{id: a, servers: 2, nodes: 3}]\n",
         "clusters[0].nodes: expected at most as many as servers (2), got 3: each node needs one",
     ),
-    "a list of one node": (
-        "clusters: [{id: a, servers: 2, nodes: [{url: 'http://h:1'}]}]\n",
-        "clusters[0].nodes: expected 2 to 16 nodes, got 1; the url of one node stands beside it",
+    "a list of no nodes": (
+        "clusters: [{id: a, servers: 2, nodes: []}]\n",
+        "clusters[0].nodes: expected 1 to 16 nodes, got 0",
+    ),
+    "too few bytes for each of several nodes": (
+        "clusters: [{id: a, servers: 2, nodes: 2, held_limit_bytes: 131071}]\n",
+        "clusters[0].held_limit_bytes: expected at least 65536 for each of 2 nodes, got 131071",
     ),
     "two nodes with one url": (
         "clusters: [{id: a, servers: 2, nodes: [{url: 'http://h:1'}, {url: 'http://h:1'}]}]\n",

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spillover.model.access import NO_QUOTA, Quota
+from spillover.model.ranges import Whole
 
 MAX_QUEUED, MAX_RUNNING, REQUESTS_PER_S = "max_queued", "max_running", "requests_per_s"
 MAX_SESSIONS = "max_sessions"
@@ -29,11 +30,11 @@ RETRY_S = 1.0
 class Use(NamedTuple):
     """How much a tenant uses at one node of its home, as that tells."""
 
-    requests: int
+    requests: Whole
     """The number of requests that were let through since the node's start."""
-    queued: int
-    running: int
-    sessions: int
+    queued: Whole
+    running: Whole
+    sessions: Whole
 
 
 class Excess(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from spillover.core.overflow.quotas import Use
 from spillover.core.overflow.sibling_messages import (
     Frozen,
     Give,
@@ -16,7 +17,6 @@ from spillover.core.overflow.sibling_messages import (
 )
 from spillover.live.overflow.wire import MalformedMessage
 from spillover.model.errors import UNREADABLE
-from spillover.model.ranges import Whole
 
 
 class GoesBy(msgspec.Struct, frozen=True):
@@ -30,11 +30,9 @@ TENANTS_MAX = 200
 
 
 class Uses(msgspec.Struct, frozen=True):
-    """How much tenants use at the node: the fields of `core.overflow.quotas.Use`."""
+    """How much tenants use at the node."""
 
-    tenants: Annotated[
-        dict[str, tuple[Whole, Whole, Whole, Whole]], msgspec.Meta(max_length=TENANTS_MAX)
-    ]
+    tenants: Annotated[dict[str, Use], msgspec.Meta(max_length=TENANTS_MAX)]
 
 
 class _Line(msgspec.Struct, omit_defaults=True):

@@ -125,7 +125,7 @@ class Site:
         """Tell all siblings how much tenants use here."""
         told = list(news.items())
         for first in range(0, len(told), TENANTS_MAX):
-            some = {name: tuple(use) for name, use in told[first : first + TENANTS_MAX]}
+            some = dict(told[first : first + TENANTS_MAX])
             self._say(self._others.values(), Uses(some))
 
     def _say(self, others: Iterable[_Other], message: SiblingMessage | GoesBy | Uses) -> None:
@@ -265,8 +265,7 @@ class Site:
             other.goes_by = message.stamp
         elif isinstance(message, Uses):
             if self._quotas is not None:
-                news = {name: Use(*told) for name, told in message.tenants.items()}
-                self._quotas.hear(number, news, time.monotonic())
+                self._quotas.hear(number, message.tenants, time.monotonic())
         elif message is not None:
             self._feed(ev.SiblingHeard(number, message))
         # Again and again, since whoever asks for it does so once a while.
