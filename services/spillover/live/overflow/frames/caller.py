@@ -41,8 +41,8 @@ UNSENT_MAX_BYTES: Final = 67_108_864
 """Nothing more is handed over while more than this has not left."""
 
 WINDOW_MAX_BYTES: Final = 1_048_576
-"""The widest window of a body. Why: 10 MB/s over 100 ms. It doubles as long as its reader keeps up, and
-is closed once he does not, so that he has not much more than WINDOW_BYTES before him."""
+"""The widest window of a body. Why: 10 MB/s over 100 ms. It doubles as long as its reader keeps up,
+and is closed once he does not, so that he has not much more than WINDOW_BYTES before him."""
 
 WIDER_AFTER_S: Final = 0.05
 """The time that a reader keeps up before his window doubles. Why: what a system takes in for one
