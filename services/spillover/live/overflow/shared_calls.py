@@ -57,6 +57,8 @@ class SharedCall:
     """Hears what `Caller.receive` tells of it; None once nobody waits for it."""
     number: int = 0
     sent_s: float = 0.0
+    on_piece: Callable[[bytes], None] | None = None
+    """Hears the pieces of an answer that has begun; set by whoever is told that it has."""
     line: _CallingConnection | None = None
     """The connection by which it leaves; None before there is one."""
 
@@ -133,7 +135,11 @@ class _CallingConnection(SharedConnection):
         events = caller.receive(data, time.monotonic())
         self.frames_received += len(events)
         for kind, number, told in events:
-            if kind in (BEGIN, MORE):
+            if kind == MORE:
+                call = calls.get(number)
+                if call is not None and call.on_piece is not None:
+                    call.on_piece(told)
+            elif kind == BEGIN:
                 call = calls.get(number)
                 if call is not None and call.on_told is not None:
                     call.on_told(kind, told)

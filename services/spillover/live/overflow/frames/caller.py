@@ -153,6 +153,12 @@ class Caller:
                 del self._streams[number]
                 events.append((kind, number, told[LENGTH.size :]))
                 continue
+            if kind == MORE and stream is not None and stream.kind == BEGIN:
+                allowed_bytes = stream.allowed_bytes - len(told)
+                if 2 * allowed_bytes > stream.wide_bytes:  # as above
+                    stream.allowed_bytes = allowed_bytes
+                    events.append(frame)
+                    continue
             try:
                 self._take(frame, events, now_s)
             except BadFrame as bad:
