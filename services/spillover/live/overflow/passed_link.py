@@ -48,9 +48,9 @@ class PassedLink(PeerLink):
     def forward_path(self) -> str:
         return PASS
 
-    def _post(self, way: ForwardWay) -> None:
+    def _post(self, way: ForwardWay, now_s: float) -> None:
         command = way.command
-        remaining_s = command.deadline_s - way.left_s
+        remaining_s = command.deadline_s - now_s
         body = passed_wire.encode_pass(
             command.request, UNSAID, remaining_s, command.load, pulled=command.pulled
         )
