@@ -117,7 +117,7 @@ class FrameReader:
         if not (shortest <= length <= longest and number <= NUMBER_MAX):
             self.fault = f"expected a frame, got kind {kind} of {length} bytes, {number}"
             return len(data)
-        upto = at + FRAME.size + length - len(kept)
+        upto: int = at + FRAME.size + length - len(kept)
         kept += data[at:upto]
         if upto > len(data):
             return len(data)
