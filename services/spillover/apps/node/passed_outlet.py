@@ -11,6 +11,7 @@ from spillover.apps.http.exchange import Exchange
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
 from spillover.live.http1.heads import CHUNKED
 from spillover.live.http1.written import STATUS_LINE, answer_head
+from spillover.live.overflow.passed_wire import piece_head
 from spillover.live.overflow.protocol import STREAM
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.wire import Stay
@@ -38,8 +39,9 @@ class PassedOutlet:
         exchange.connection.transport.set_write_buffer_limits(UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES)
         exchange.begin(b"%b%x\r\n%b\r\n" % (head, len(frame), frame), on_flow)
 
-    def write(self, frame_head: bytes, data: bytes) -> None:
-        """Write one frame as one chunk (`passed_back.Outlet`)."""
+    def write(self, data: bytes) -> None:
+        """Write a piece as one frame in one chunk (`passed_back.Outlet`)."""
+        frame_head = piece_head(len(data))
         size_bytes = len(frame_head) + len(data)
         if size_bytes <= JOIN_LIMIT_BYTES:
             self.exchange.write(b"%x\r\n%b%b\r\n" % (size_bytes, frame_head, data))

@@ -142,10 +142,9 @@ def _is_mute(neighbor: Neighbor, now_s: float) -> bool:
     )
 
 
-def came_back(node: NodeFacts, neighbor: Neighbor, now_s: float) -> None:
-    """Notes that a neighbor has said something of a request: one that was mute is so no more."""
-    neighbor.away.came_back_s = now_s
-    if neighbor.held_back and neighbor.ramp_since_s is None:
+def give_again(node: NodeFacts, neighbor: Neighbor) -> None:
+    """Lets one be given work again that was mute, and has now said something of a request."""
+    if neighbor.ramp_since_s is None:
         node.neighbors.hold_back(neighbor.handle, False)  # noqa: FBT003 - as it takes it
 
 

@@ -610,7 +610,9 @@ class NodeMachine(NodeFacts):
         if visit is None or visit.answering or visit.state not in (RUNNING, AWAY):
             return
         if visit.state is AWAY:
-            evidence.came_back(self, visit.target, now_s)
+            visit.target.away.came_back_s = now_s
+            if visit.target.held_back:
+                evidence.give_again(self, visit.target)
             evidence.notice_lateness(self, visit, now_s)
             evidence.learn_of_size(visit, now_s)
         visit.answering = True
@@ -651,7 +653,9 @@ class NodeMachine(NodeFacts):
         visit = self.register.visits.get(event.ref)
         if visit is not None and visit.state is AWAY:  # else it was given up before
             answer, target = event.answer, visit.target
-            evidence.came_back(self, target, now_s)
+            target.away.came_back_s = now_s
+            if target.held_back:
+                evidence.give_again(self, target)
             self.neighbors.took(target, event.leg_s - event.opening_s)
             if answer.load is not None:
                 self._heard_load(visit.group, target.handle, answer.load, now_s)

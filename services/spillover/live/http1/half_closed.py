@@ -18,8 +18,8 @@ BEGINNING = b"HTTP/1.1 "
 """The beginning of every answer, interim ones too."""
 
 BEGUN_AT_S = (0.0, 0.0, 0.002, 0.02, 0.2, 1.0, 4.0, 15.0, 45.0)
-"""When each byte of it is sent, from the client's end on, each in a turn of the loop of its own. Who
-is gone by one of them is found out by the next, or by the one after that if the way there and back
+"""When each byte of it is sent, from the client's end on, each in another turn of the loop. Who is
+gone by one of them is found out by the next, or by the one after that if the way there and back
 takes longer. The first are close together, since most who are gone are gone from the start: on the
 same machine a reset is there before the next turn."""
 

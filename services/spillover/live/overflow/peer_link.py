@@ -44,7 +44,7 @@ from spillover.live.overflow.metrics import ANSWER, FRAME, RAISED, REPORT
 from spillover.live.overflow.peer_clients import CANCELS_AT_ONCE_MAX, PeerClients
 from spillover.live.overflow.protocol import SPOKEN, WRONG_VERSION, Calls
 from spillover.live.overflow.report_lines import NothingToDo, Question, decode_line
-from spillover.live.overflow.shared_calls import NOT_SHARED, SharedCall, SharedCalls
+from spillover.live.overflow.shared_calls import NOT_LEFT, SharedCall, SharedCalls
 from spillover.live.process.logs import Message
 from spillover.model.errors import NotBelieved, NotDelivered, PeerError
 from spillover.model.ids import ClusterId
@@ -222,7 +222,7 @@ class PeerLink:
         emulated_link = self._emulated_link
         self._machine.hand_over(ref, has_left=emulated_link.is_clear)
         if emulated_link.is_clear:
-            self._post(way)
+            self._post(way, now_s)
         else:
             way.parcel = emulated_link.send(partial(self._leave, way), partial(self._lose, ref))
 
@@ -276,11 +276,11 @@ class PeerLink:
         """The forward has come through the emulated link."""
         self._machine.left(way.command.ref)
         way.left_s = time.monotonic()
-        self._post(way)
+        self._post(way, way.left_s)
 
-    def _post(self, way: ForwardWay) -> None:
+    def _post(self, way: ForwardWay, now_s: float) -> None:
         command = way.command
-        remaining_s = command.deadline_s - way.left_s
+        remaining_s = command.deadline_s - now_s
         told = command.request, wire.UNSAID, remaining_s, command.load
         body = wire.encode_forward(*told, pulled=command.pulled)
         if self._calls.version >= 3 and self.shared.is_shared:
@@ -304,9 +304,9 @@ class PeerLink:
                 self._feed(answered)
         elif kind == REFUSED_FRAME:
             self._obey(link.Refused(ref, *wire.decode_refused(told)))
-        elif kind == NOT_SHARED:
+        elif kind == NOT_LEFT:
             self._machine.left(ref)  # only now, and perhaps to another node
-            self._post(way)
+            self._post(way, time.monotonic())
         else:
             self._obey(link.Broken(ref))
 

@@ -34,8 +34,9 @@ OPENED_WITHIN_S: Final = 5.0
 ANSWER_LIMIT_BYTES: Final = 67_108_864
 """The longest answer."""
 
-NOT_SHARED: Final = 0
-"""Told of a request where no connection is shared: nothing of it has left."""
+NOT_LEFT: Final = 0
+"""Told of a request that has waited for a connection: nothing of it has left, and now there is one,
+or none is shared. It is to be sent anew, with the times of now."""
 
 TURNED_AWAY: Final = frozenset({403, 408, 429, 503})
 """Statuses by which a node that shares connections shares none now: what was to go there surely
@@ -53,12 +54,12 @@ OnTold: TypeAlias = Callable[[int, bytes], None]
 class SharedCall:
     """One request on its way, or on its way back."""
 
-    kind: int
-    parts: tuple[Buffer, ...]
     on_told: OnTold | None
     """Hears what `Caller.receive` tells of it; None once nobody waits for it."""
     number: int = 0
     sent_s: float = 0.0
+    on_piece: Callable[[bytes], None] | None = None
+    """Hears the pieces of an answer that has begun; set by whoever is told that it has."""
     line: _CallingConnection | None = None
     """The connection by which it leaves; None before there is one."""
 
@@ -135,7 +136,11 @@ class _CallingConnection(SharedConnection):
         events = caller.receive(data, time.monotonic())
         self.frames_received += len(events)
         for kind, number, told in events:
-            if kind in (BEGIN, MORE):
+            if kind == MORE:
+                call = calls.get(number)
+                if call is not None and call.on_piece is not None:
+                    call.on_piece(told)
+            elif kind == BEGIN:
                 call = calls.get(number)
                 if call is not None and call.on_told is not None:
                     call.on_told(kind, told)
@@ -218,12 +223,11 @@ class SharedCalls:
             self._opening = opening
 
     def call(self, kind: int, parts: tuple[Buffer, ...], on_told: OnTold) -> SharedCall:
-        """Hand a request over, now or once a connection is open. `on_told` may be called before
-        this returns."""
-        call, line = SharedCall(kind, parts, on_told), self._line
+        """Hand a request over. Where no connection is open yet one will be, and NOT_LEFT is told
+        then. `on_told` may be called before this returns."""
+        call, line = SharedCall(on_told), self._line
         if line is not None and not line.is_retired and (number := line.caller.call(kind, parts)):
             call.line, call.sent_s, call.number = line, time.monotonic(), number
-            call.parts = ()
             line.calls[number] = call
             line.write_soon()
         elif self._is_closed or (line is not None and not line.is_over):
@@ -258,18 +262,7 @@ class SharedCalls:
             if self._waiting:
                 self.open()
             return
-        waiting, self._waiting = self._waiting, deque()
-        for call in waiting:
-            if call.on_told is None:
-                continue
-            call.number = number = line.caller.call(call.kind, call.parts)
-            call.parts = ()
-            if number:
-                call.line, call.sent_s = line, time.monotonic()
-                line.calls[number] = call
-            else:
-                call.tell(REFUSED)
-        line.write_soon()
+        self._tell_waiting(NOT_LEFT)
 
     def _ended(self, line: _CallingConnection, _: Response | BaseException) -> None:
         """A connection that was shared has ended."""
@@ -290,7 +283,7 @@ class SharedCalls:
         else:
             is_refused = self._unanswered < UNANSWERED_MAX
         self.is_shared = is_refused
-        self._tell_waiting(REFUSED if is_refused else NOT_SHARED)
+        self._tell_waiting(REFUSED if is_refused else NOT_LEFT)
 
     def _tell_waiting(self, kind: int) -> None:
         waiting, self._waiting = self._waiting, deque()

@@ -41,8 +41,8 @@ UNSENT_MAX_BYTES: Final = 67_108_864
 """Nothing more is handed over while more than this has not left."""
 
 WINDOW_MAX_BYTES: Final = 1_048_576
-"""The widest window of a body. Why: 10 MB/s over 100 ms. It doubles as long as its reader keeps up, and
-is closed once he does not, so that he has not much more than WINDOW_BYTES before him."""
+"""The widest window of a body. Why: 10 MB/s over 100 ms. It doubles as long as its reader keeps up,
+and is closed once he does not, so that he has not much more than WINDOW_BYTES before him."""
 
 WIDER_AFTER_S: Final = 0.05
 """The time that a reader keeps up before his window doubles. Why: what a system takes in for one
@@ -153,6 +153,12 @@ class Caller:
                 del self._streams[number]
                 events.append((kind, number, told[LENGTH.size :]))
                 continue
+            if kind == MORE and stream is not None and stream.kind == BEGIN:
+                allowed_bytes = stream.allowed_bytes - len(told)
+                if 2 * allowed_bytes > stream.wide_bytes:  # as above
+                    stream.allowed_bytes = allowed_bytes
+                    events.append(frame)
+                    continue
             try:
                 self._take(frame, events, now_s)
             except BadFrame as bad:
