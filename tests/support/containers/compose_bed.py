@@ -1,8 +1,8 @@
 """The compose testbed of deploy/ as it stands, under a name and at ports of its own: how tests
-start it, look at it, and do it harm. No test lives here, and no verdict.
+start it and look at it. No test lives here, and no verdict.
 
 The class of testcontainers starts it and takes it down; everything it cannot do (time limits,
-faults, networks) is asked of the engine's own command.
+networks) is asked of the engine's own command.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from support import waiting
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
+IMAGE = "spillover:local"
 CLUSTERS = "abcde"
 NODES = tuple(f"node-{cluster}" for cluster in CLUSTERS)
 STARTED = [*NODES, "redis", "prometheus"]
 """Not Grafana: it has no part in any test, and no machine without a registry has it."""
 
 COMMAND_S = 60.0
+BUILD_S = 600.0
 LOOK_S = 0.1
 
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -56,6 +58,16 @@ def until(condition, limit_s=30.0, what=""):
     began_s = time.monotonic()
     waiting.until(condition, limit_s, what, every_s=LOOK_S)
     return time.monotonic() - began_s
+
+
+def tell(line):
+    """What was measured, for whoever runs this with -s."""
+    print(f"\n  containers: {line}", flush=True)  # noqa: T201
+
+
+def build_image():
+    """From this checkout; in a second where nothing has changed."""
+    sh("docker", "build", "-q", "-t", IMAGE, "-f", DEPLOY / "Dockerfile", ROOT, limit_s=BUILD_S)
 
 
 def free_ports(count):
