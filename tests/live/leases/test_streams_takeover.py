@@ -25,6 +25,7 @@ from spillover.live.leases.streams.reader import StreamReader
 from spillover.live.leases.streams.records import CheckpointMoved
 from spillover.live.leases.streams.writer import StreamWriter
 from support import waiting
+from support.few import examples
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 RECORDS = 1_000_000 if SOAK_S else 20_000
@@ -128,7 +129,7 @@ def effects_of(batch):
     return effects
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(60))
 @given(happened=steps)
 def test_whatever_readers_do_each_record_is_applied_once(redis_server, redis_servers, happened):
     """Stale readers are refused, answers get lost, batches are committed in part."""
