@@ -19,7 +19,14 @@ from spillover.live.engine.write_batch import Buffer, WriteBatch
 from spillover.live.http1.large_bodies import LARGE_BYTES
 from spillover.live.http1.rules import Malformed, Rule
 from spillover.live.http1.server_connection import TooSlow
-from spillover.live.http1.written import CLOSE, CONTINUE, STATUS_LINE, answer_head, head_lines
+from spillover.live.http1.written import (
+    CLOSE,
+    CONTINUE,
+    STATUS_LINE,
+    USUAL,
+    answer_head,
+    head_lines,
+)
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate
 
@@ -251,7 +258,10 @@ class Exchange:
         self.awaits_continue = False
         lines = header_lines + self.header_lines
         told = STATUS_LINE[status], lines, len(body)
-        head = answer_head(*told, keep_alive=keeps, is_old=self.is_old)
+        is_usual = keeps and not self.is_old
+        head = (
+            USUAL % told if is_usual else answer_head(*told, keep_alive=keeps, is_old=self.is_old)
+        )
         line = self.connection
         line.on_gone = None
         if self.disconnected:
