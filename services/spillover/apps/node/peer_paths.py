@@ -301,7 +301,7 @@ class PeerPaths:
         number = int(told) if told.isdecimal() and len(told) <= NUMBER_DIGITS_MAX else 0
         stream = site.open(number, exchange.write_piece)
         if stream is None:
-            numbers = f"another node of {self._shell.cluster.node_count}"
+            numbers = f"another node of {self._shell.machine.settings.nodes}"
             raise Problem("invalid", f"query: node: expected the number of {numbers}")
         site.heard_servers(told, servers[:20])
         try:

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.names import owner_of
@@ -46,14 +46,24 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
+class SiteProcess(NamedTuple):
+    """One of several processes on one machine that are the nodes of a cluster (decision 0050)."""
+
+    number: int
+    urls: tuple[str, ...]
+    """The addresses at which they call each other, in the order of their numbers."""
+
+
 class Site:
-    """The siblings of node `number` of a cluster. `feed` takes what they say; `caller` is how this
-    node names itself. `on_failure` takes an error by which this node cannot be one of them."""
+    """The siblings of a node of a cluster, and their `urls`, its own among them in its place.
+    `feed` takes what they say; `caller` is how this node names itself. `on_failure` takes an error
+    by which this node cannot be one of them."""
 
     def __init__(
         self,
         cluster: Cluster,
         siblings: Siblings,
+        urls: Sequence[str],
         caller: Caller,
         clients: PeerClients,
         *,
@@ -67,10 +77,9 @@ class Site:
         self._feed = feed
         self._on_failure = on_failure
         self._remembered_s = result_ttl_s
-        urls = enumerate(cluster.peer_urls, start=1)
         self._clients: dict[int, HttpClient] = {
             number: clients.of_link(url, caller, PASSED_ON_MAX, reads_small=False)
-            for number, url in urls
+            for number, url in enumerate(urls, start=1)
             if number != self.number
         }
         self._streams: dict[int, list[ReportStream]] = {number: [] for number in self._clients}
