@@ -274,7 +274,7 @@ class PeerPaths:
         neighbor = peer.neighbor
         self._shell.neighborhood.configured.heard(peer.caller.cluster, configuration)
         self._shell.neighborhood.peers.agreements[neighbor].asked(terms, configuration)
-        if self._shell.machine.leaves_to_siblings:
+        if self._shell.turns_neighbors_away:
             raise Problem("not_ready", "the node drains: expected another one of its cluster")
         stream = self._shell.neighborhood.streams.open(neighbor, exchange.write_piece)
         if stream is None:

@@ -259,11 +259,11 @@ def _servers_of(
     any, and that of the other processes."""
     of_peers = CertifiedPeers(app, shell.neighborhood.peers) if shell.topology.is_secure else app
     of_clients, tls = door_contexts(shell.topology, shell.cluster, credentials, apart=True)
-    bounds, peers = _bounds(shell), PeersOnly(of_peers)
+    bounds, neighbors = _bounds(shell), PeersOnly(of_peers, has_siblings=False)
     return [
         HttpServer(PublicOnly(app), bounds, tls=of_clients),
-        *([] if process.peer_fd is None else [ServerInTurn(process, peers, bounds, tls=tls)]),
-        HttpServer(peers, bounds, tls=tls),
+        *([] if process.peer_fd is None else [ServerInTurn(process, neighbors, bounds, tls=tls)]),
+        HttpServer(PeersOnly(of_peers), bounds, tls=tls),
     ]
 
 

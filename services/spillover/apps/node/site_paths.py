@@ -17,6 +17,7 @@ from urllib.parse import quote
 from spillover.apps.http.exchange import ClientGone, Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.lookups import LOOKUP_PREFIX
+from spillover.apps.node.one_face import ASKED_OF_ALL
 from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
 from spillover.live.http1.outgoing import Response
@@ -69,8 +70,9 @@ class SitePaths:
             return False
         check_sibling(self._shell, exchange)
         path = exchange.path.removeprefix(AT_SIBLING)
-        if path != REQUESTS and not path.startswith((LOOKUP_PREFIX, EXPLAIN_PREFIX)):
-            raise Problem("not_found", f"{exchange.path}: expected what clients ask of requests")
+        is_of_request = path == REQUESTS or path.startswith((LOOKUP_PREFIX, EXPLAIN_PREFIX))
+        if not (is_of_request or (path in ASKED_OF_ALL and self._shell.shares_address)):
+            raise Problem("not_found", f"{exchange.path}: expected what one node asks of another")
         exchange.path = path
         asked_as = dict(exchange.headers).get(ASKED_AS, KNOWN)
         exchange.asked_as = asked_as if asked_as == OWNER else KNOWN

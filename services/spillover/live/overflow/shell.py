@@ -231,6 +231,17 @@ class NodeShell:
         """Returns the node's clock: monotonic, of this machine alone."""
         return time.monotonic()
 
+    @property
+    def shares_address(self) -> bool:
+        """Returns whether other processes of the cluster are behind the same address."""
+        return self._process is not None
+
+    @property
+    def turns_neighbors_away(self) -> bool:
+        """Returns whether neighbors are to call another node of the cluster, since this one drains:
+        those that share an address drain together."""
+        return self.machine.leaves_to_siblings and not self.shares_address
+
     # --- commands -----------------------------------------------------------------------------
 
     def _moved(self, moving_bytes: int) -> None:
@@ -239,7 +250,7 @@ class NodeShell:
 
     def _publish(self, command: ev.Publish) -> None:
         self.neighborhood.streams.tell(command.report)
-        if self.machine.leaves_to_siblings:
+        if self.turns_neighbors_away:
             self.neighborhood.streams.end_all()
         self.leaving.look()
         self.room.on_report(self.now_s)

@@ -27,7 +27,7 @@ from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message, OncePerPeriod
-from spillover.model.errors import InputError, OutcomeUnknown, PeerError
+from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
 from spillover.model.topology import Cluster
 
 AGAIN_S = 0.1
@@ -239,3 +239,25 @@ class Site:
         self._asked[number].add(asked)
         asked.add_done_callback(self._asked[number].discard)
         return asked
+
+    async def ask_all(
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        timeout_s: float,
+    ) -> list[tuple[int, int, bytes]]:
+        """Have all siblings that are there answer. Returns the number of each, the status and the
+        body; 504 for one that has not answered."""
+        told = {"headers": headers, "body": body, "timeout_s": timeout_s}
+        asked = {number: self.pass_on(number, method, path, **told) for number in self._clients}
+        await asyncio.wait(asked.values())
+        answers = []
+        for number, answer in asked.items():
+            failed = answer.exception()
+            if failed is None:
+                answers.append((number, answer.result().status, answer.result().body))
+            elif not isinstance(failed, NotDelivered):
+                answers.append((number, 504, b""))
+        return answers
