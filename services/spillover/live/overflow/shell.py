@@ -300,9 +300,9 @@ class NodeShell:
         return Site(
             self.cluster,
             servers.siblings,
-            self.cluster.peer_urls if self._process is None else self._process.urls,
             caller,
             self.neighborhood.clients,
+            urls=self.cluster.peer_urls if self._process is None else self._process.urls,
             feed=self.feed,
             on_failure=self.fail,
             result_ttl_s=self.topology.result_ttl_s,
