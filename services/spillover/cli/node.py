@@ -71,9 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the cluster of the topology that this node is",
     )  # fmt: skip
     parser.add_argument(
-        "--node", type=whole_number_in(1, NODES_MAX), metavar="N",
+        "--node", type=_node_number, metavar="N",
         help="which node of the cluster this is, counted from 1, where the topology has a list of "
-        "several",
+        "several; or the name of a pod of a StatefulSet, which counts from 0",
     )  # fmt: skip
     parser.add_argument(
         "--processes", type=whole_number_in(1, NODES_MAX), default=1, metavar="N",
@@ -111,6 +111,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end at once when standard input ends: whoever started the node has died",
     )
+
+
+def _node_number(text: str) -> int:
+    """Returns the number of a node, that of a pod's name one more."""
+    name, dash, ordinal = text.rpartition("-")
+    if name and dash and ordinal.isdecimal() and ordinal.isascii() and len(ordinal) < 4:
+        text = str(int(ordinal) + 1)
+    return whole_number_in(1, NODES_MAX)(text)
 
 
 def _add_addresses(parser: argparse.ArgumentParser) -> None:

@@ -250,7 +250,7 @@ class Site:
     ) -> list[tuple[int, int, bytes]]:
         """Have all siblings that are there answer. Returns the number of each, the status and the
         body; 504 for one that has not answered."""
-        told = {"headers": headers, "body": body, "timeout_s": timeout_s}
+        told: dict[str, Any] = {"headers": headers, "body": body, "timeout_s": timeout_s}
         asked = {number: self.pass_on(number, method, path, **told) for number in self._clients}
         await asyncio.wait(asked.values())
         answers = []
