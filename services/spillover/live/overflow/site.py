@@ -210,6 +210,12 @@ class Site:
         """Returns the numbers of the siblings that are heard and hear this node."""
         return sorted(self.siblings.up - {self.number})
 
+    @property
+    def staying(self) -> Sequence[int]:
+        """Returns those of them that do not drain."""
+        loads = {number: self.siblings.known[number].load for number in self.others}
+        return [number for number, load in loads.items() if load is not None and not load.leaves]
+
     def owner(self, name: str) -> int | None:
         """Returns the node that new requests of this name belong to; None while that is being
         settled."""
