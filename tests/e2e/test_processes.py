@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import urllib.error
 import urllib.request
 
 import pytest
@@ -85,6 +86,11 @@ def test_two_processes_are_one_cluster(two, ask, until):
     for path, drains in (("drain", True), ("resume", False)):
         assert ask(f"{url}/admin/{path}", {})[0] in (200, 202)
         assert {state_of(ask, url)["draining"] for _ in range(16)} == {drains}
+    change = urllib.request.Request(f"{url}/admin/config", b"{}", method="PUT")  # noqa: S310
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(change, timeout=10)  # noqa: S310 - loopback
+    with refused.value as told:
+        assert b"with --processes the configuration is fixed" in told.read()
 
 
 def test_a_process_that_is_killed_is_started_again(two, ask, until):

@@ -109,7 +109,8 @@ async def serve_node(
         told = {"node": of_site, "seed": seed, "source": source, "credentials": credentials}
         shell = make_shell(topology, cluster_id, **told)
         _say_who_starts(shell, [*bound[:2], bound[-1]], source, has_tokens=token_files is not None)
-        new = partial(create_app, shell, testbed=testbed, config_from_peers=config_from_peers)
+        from_peers = config_from_peers and process is None  # the others would not hear of it
+        new = partial(create_app, shell, testbed=testbed, config_from_peers=from_peers)
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
         if process is None:
