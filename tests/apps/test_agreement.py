@@ -3,8 +3,6 @@ are in agreement again."""
 
 from __future__ import annotations
 
-import json
-import logging
 from dataclasses import replace
 
 import pytest
@@ -12,14 +10,7 @@ import pytest
 from spillover.live.overflow import wire
 from spillover.live.overflow.identity import TURNED_AWAY_MAX, Peers, TurnedAway
 from spillover.live.overflow.protocol import SPOKEN
-from spillover.live.process.logs import OncePerPeriod
 from spillover.model.request import Request
-
-TERMS = [
-    ("gossip_period_ms", 40.0, "gossip period: {} ms here, {} ms there"),
-    ("default_deadline_ms", 30_000.0, "default deadline: {} ms here, {} ms there"),
-    ("max_hops", 4, "hop budget: {} here, {} there"),
-]
 
 
 async def begin(nodes, federation, cluster, **changes):
@@ -45,76 +36,6 @@ def told(caplog, words):
         for message, level in said
         if getattr(message, "words", "") == words
     ]
-
-
-def test_neighbors_that_disagree_about_their_link(nodes, caplog):
-    """Both say so, once, work goes on, and when they agree again, both say that too."""
-
-    async def main():
-        topology = nodes.topology_of("a", "b", delay_ms=5.0, clusters={"a": {"queue_limit": 0}})
-        async with nodes.Federation(topology, absent=("b",)) as federation:
-            a = federation["a"]
-            links = (replace(topology.links[0], delay_ms=7.5),)
-            await begin(nodes, federation, "b", links=links)
-            await says(nodes, a, "link delay: 5 ms here, 7.5 ms there")
-            await says(nodes, federation["b"], "link delay: 7.5 ms here, 5 ms there")
-            await nodes.until(federation.all_linked)
-            own = a.post({"service_ms": 1000})
-            await nodes.until(lambda: a.machine.servers.busy == 1)
-            answers = [json.loads((await one).body) for one in [a.post(), own]]
-            assert [answer["cluster"] for answer in answers] == ["b", "a"]
-            assert sorted(told(caplog, "neighbor disagrees")) == [
-                *(("a", "WARNING"), ("b", "WARNING")),
-            ]
-            await federation.stop("b")
-            await begin(nodes, federation, "b")
-            await says(nodes, a, None)
-            await says(nodes, federation["b"], None)
-            assert told(caplog, "neighbor agrees again") == [("b", "INFO")]
-
-    with caplog.at_level(logging.INFO):
-        nodes.run(main)
-
-
-@pytest.mark.parametrize(("field", "value", "words"), TERMS)
-def test_neighbors_that_disagree_about_the_time_scale(nodes, field, value, words):
-    """Whatever shows that they were started from different files."""
-
-    async def main():
-        topology = nodes.topology_of("a", "b")
-        own = getattr(topology, field)
-        async with nodes.Federation(topology, absent=("b",)) as federation:
-            await begin(nodes, federation, "b", **{field: value})
-            here, there = f"{own:g}", f"{value:g}"
-            await says(nodes, federation["a"], words.format(here, there))
-            await says(nodes, federation["b"], words.format(there, here))
-            await nodes.until(federation.all_linked)
-
-    nodes.run(main)
-
-
-def test_a_link_on_one_side_only(nodes, caplog, monkeypatch):
-    """Both say so: who has it in its row, who has not among those that it turned away."""
-    told = logging.getLogger("spillover.live.overflow.identity.callers")
-    monkeypatch.setattr(told, "filters", [OncePerPeriod()])  # as it is, without what was before
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b"), absent=("b",)) as federation:
-            await begin(nodes, federation, "b", links=())
-            await says(nodes, federation["a"], "link: one here, none there")
-            _, state = await federation["b"].get("/state")
-            (row,) = state["turned_away"]
-            assert (row["id"], row["reason"]) == ("a", "cluster b has no link to 'a'")
-            assert 0.0 <= row["age_s"] < nodes.LIMIT_S
-            assert not federation["a"].knows("b")
-        lines = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-        assert lines == [
-            """cluster turned away peer=a reason="cluster b has no link to 'a'\"""",
-            """neighbor disagrees neighbor=b disagreement="link: one here, none there\"""",
-        ]
-
-    with caplog.at_level(logging.WARNING):
-        nodes.run(main)
 
 
 def test_another_federation_gets_no_work(nodes):
@@ -173,32 +94,6 @@ def test_another_cluster_at_a_neighbors_address(nodes):
             await nodes.until(lambda: a.shell.neighborhood.peers.agreements[0].disagreement is None)
             await federation.start("b")
             await nodes.until(federation.all_linked)
-
-    nodes.run(main)
-
-
-def test_neighbors_that_tell_none_of_this(nodes):
-    """Older ones of version 1 are served as ever."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            b = federation["b"]
-            forward = {"sender": "a", "id": "r", "path": ["a"], "remaining_ms": 5e3, "payload": 1}
-            status, _, answer = await b.send(
-                "POST", SPOKEN[1].forward, json.dumps(forward).encode()
-            )
-            assert (status, answer["outcome"]) == (200, "done")
-            cancel = b'{"sender": "a", "id": "r"}'
-            assert (await b.send("POST", SPOKEN[1].cancel, cancel))[0] == 200
-            heard = nodes.asyncio.Event()
-            stream = nodes.asyncio.create_task(
-                b.client.stream_lines(
-                    f"{SPOKEN[1].reports}?from=a", lambda _: heard.set(), silence_s=None
-                )
-            )
-            await heard.wait()
-            stream.cancel()
-            assert (await b.get("/state"))[1]["neighbors"][0]["disagreement"] is None
 
     nodes.run(main)
 

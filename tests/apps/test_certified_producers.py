@@ -154,44 +154,6 @@ def test_every_door_of_producers_is_open_to_those_it_is_for_and_to_nobody_else(c
     asyncio.run(main())
 
 
-@pytest.mark.slow
-def test_certificates_and_their_ca_change_while_objects_go(certified, authority):
-    """Both trusted, then new certificates, then the new CA alone: an old one is nobody's."""
-
-    async def main():
-        new, names = Authority("new"), ("p1", "p2")
-        files = {name: certified(name) for name in names}
-        async with producers(2, certificates=files) as them:
-            urls = [one.url for one in them]
-            old = trusting_context(files["p1"].ca)
-            shown = certified("caller", "p2.orders.spillover")
-            old.load_cert_chain(shown.cert, shown.key)
-            # Its connection is to be there still after all that comes.
-            caller = HttpClient(urls[0], tls=old, idle_s_max=60.0)
-
-            async def look():
-                for one in them:
-                    await one.shell.certified.credentials.look()
-
-            async def probe():
-                body = json.dumps(SAYS[PROBE_PATH]).encode()
-                return (await caller.request("POST", PROBE_PATH, body=body, timeout_s=10.0)).status
-
-            assert await probe() == 202
-            both = [authority, new]
-            for by, trusted in ((authority, both), (new, both), (new, [new])):
-                for name in names:
-                    certified(name, by=by, trusted=trusted)
-                await look()
-                assert await far(urls, files["p1"].ca) == ("p2", b"far away")
-            assert await probe() == 403  # on the connection from before
-            with pytest.raises(NotBelieved):
-                await probe()
-            await caller.close()
-
-    asyncio.run(main())
-
-
 def test_connections_to_a_peer_end_with_what_either_side_has_shown_there(certified, monkeypatch):
     """When the peer's certificate is over, and when there is a new one to show; not before."""
 

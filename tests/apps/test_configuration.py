@@ -13,9 +13,7 @@ import yaml
 from spillover.apps.node.console_view import cluster_view
 from spillover.apps.node.views import NodeState
 from spillover.inputs.topology_file import short_text
-from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.report_repeats import SAID_TIMES
-from spillover.live.overflow.wire import Caller
 from spillover.model.topology import Link
 
 
@@ -224,24 +222,6 @@ def test_what_is_wrong_is_refused_in_one_line_and_nothing_changes(nodes, change,
     nodes.run(main)
 
 
-def test_what_is_got_can_be_put_back(nodes):
-    """With its version, and nobody's name where it is the file's; a long text too."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            a = federation["a"]
-            _, told = await a.get("/admin/config")
-            assert (told["version"], told["by"]) == (0, None)
-            for count in (1, 2):
-                text = told["topology"] + "#" * 150_000
-                assert (await put(a, text, told["version"]))[0] == 200
-                _, told = await a.get("/admin/config")
-                assert (told["version"], told["by"]) == (count, "a")
-                assert yaml.safe_load(told["topology"])["version"] == count
-
-    nodes.run(main)
-
-
 def test_an_older_version_is_a_conflict(nodes):
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
@@ -325,25 +305,3 @@ def test_such_a_site_tells_of_each_neighbor_that_goes_by_another_one(nodes, capl
 
     with caplog.at_level(logging.WARNING):
         nodes.run(main)
-
-
-def test_a_link_that_is_cut_lets_no_configuration_through(nodes):
-    """Whoever asks over it is told to come later, and who is no neighbor that it is none."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            a = federation["a"]
-
-            async def ask(caller):
-                hello = [(HELLO, hello_of(Caller(caller, "a", "test")))]
-                status, _, told = await a.send("GET", "/peer/v2/configuration", b"", hello)
-                return status, told.get("reason")
-
-            assert await ask("b") == (200, None)
-            handle = a.machine.neighbors.index["b"]
-            a.shell.neighborhood.emulated[handle].set_faults(cut=True)
-            assert await ask("b") == (503, "not_ready")
-            a.shell.neighborhood.emulated[handle].set_faults(cut=False)
-            assert await ask("b") == (200, None)
-
-    nodes.run(main)

@@ -112,6 +112,36 @@ def test_an_answer_that_has_begun_arrives_once(size, begun, monkeypatch):
     asyncio.run(main())
 
 
+def test_who_is_gone_from_the_same_machine_is_found_out_without_a_timer(monkeypatch):
+    """By what is sent at once, and in the next turn of the loop."""
+    at_once = tuple(at_s for at_s in half_closed.BEGUN_AT_S if at_s == 0.0)
+    monkeypatch.setattr(half_closed, "BEGUN_AT_S", at_once)
+
+    class Owner(asyncio.Protocol):
+        def __init__(self):
+            self.lost = asyncio.get_running_loop().create_future()
+
+        def connection_made(self, transport):
+            self.transport = transport
+
+        def eof_received(self):
+            HalfClosed(self.transport, asyncio.get_running_loop())
+            return True
+
+        def connection_lost(self, error):
+            self.lost.set_result(error)
+
+    async def main():
+        loop, owner = asyncio.get_running_loop(), Owner()
+        async with await loop.create_server(lambda: owner, "127.0.0.1", 0) as server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.transport.abort()
+            async with asyncio.timeout(10.0):
+                assert isinstance(await owner.lost, ConnectionError)
+
+    asyncio.run(main())
+
+
 def test_all_that_were_sent_are_answered(with_node):
     """In a pipeline, in order; what was not sent whole is not, and holds up nothing."""
 

@@ -16,6 +16,7 @@ from spillover.apps.node import peer_paths
 from spillover.core.overflow.events import ServersDown, ServersUp
 from spillover.live.http1 import lingering
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
+from spillover.model.request import DONE, Answer
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 CLOSE = b"Connection: close\r\n"
@@ -438,5 +439,29 @@ def test_requests_that_went_in_circles_are_not_taken(nodes, path, field):
             assert (status, answer["reason"], answer["id"]) == (422, "invalid", "x")
             assert field in answer["detail"]
             assert node.ledger.foreign["received"] == 0
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize("told", [None, Answer(DONE, ("b", "a"), b"1", None)])
+def test_a_forward_whose_answer_was_a_bug_has_no_second_answer(nodes, monkeypatch, told):
+    """As the node ends, it settles all that it has taken."""
+    forward = {"sender": "b", "id": "x", "path": ["b"], "remaining_ms": 1e300, "payload": 1}
+    content = json.dumps(forward).encode()
+    asked = []
+
+    def take(_request, _deadline_s, _origin, asker, *_):
+        asked.append(asker)
+        raise RuntimeError("a bug")
+
+    async def check(node):
+        monkeypatch.setattr(node.shell.requests.foreign, "take", take)
+        reader, writer = await connect(node)
+        writer.write(head(size=len(content), start=b"POST /peer/v2/forward") + content)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 500 ")
+        asked[0].settle(1, told, 0.0)
+        writer.write(GET + CLOSE + b"\r\n")
+        assert (await reader.read()).count(b"HTTP/1.1 ") == 1
+        writer.close()
 
     with_node(nodes, check)

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from spillover.live.http1.framing import HEAD_LIMIT_BYTES
+from spillover.live.http1.rules import HEAD_LIMIT_BYTES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 CLOSE = b"Connection: close\r\n\r\n"
@@ -104,8 +104,14 @@ def test_a_large_head_behind_another_request(nodes):
     with_node(nodes, check)
 
 
-@pytest.mark.parametrize("end", [b"0\r\nX-Trailer: ", b"1;extension="])
-def test_trailers_and_extensions_of_chunks_are_held_to_the_limit_too(nodes, end):
+@pytest.mark.parametrize(
+    ("end", "status", "reason"),
+    [
+        (b"0\r\nX-Trailer: ", 431, "head_too_large"),
+        (b"1;extension=", 400, "malformed"),
+    ],
+)
+def test_trailers_and_extensions_of_chunks_are_held_to_the_limit_too(nodes, end, status, reason):
     """What comes with a chunked body without being body."""
 
     async def check(node):
@@ -117,7 +123,7 @@ def test_trailers_and_extensions_of_chunks_are_held_to_the_limit_too(nodes, end)
         writer.write(begun)
         await nodes.until(lambda: any(c.exchange is not None for c in protocols(node, writer)))
         writer.write(flood + b"t" * len(end))
-        problem_in(await reader.read(), 400, "malformed")
+        problem_in(await reader.read(), status, reason)
         writer.close()
 
     with_node(nodes, check)

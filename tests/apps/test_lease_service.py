@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import threading
 import time
 import urllib.error
@@ -21,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.lease.doors import TABLE
-from spillover.apps.lease.server import CONNECTIONS_MAX, LeaseService
+from spillover.apps.lease.server import LeaseService
 from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.thread import LeaseGroupThread
@@ -225,24 +224,6 @@ def text(headers):
     return ((name.decode(), value.decode()) for name, value in headers)
 
 
-def test_without_redis_it_shows_what_it_knows(members, redis_servers, tmp_path):
-    """200 all the same, with the last allocation and its age; not ready once leases are over; and
-    all as before when Redis is back."""
-    with redis_servers.running(tmp_path) as server, members("a", url=server.url) as a:
-        until(lambda: len(a.state["allocation"]) == PARTITIONS)
-        server.stop(signal.SIGKILL)
-        where = f"127.0.0.1:{server.port}"
-        seen = until(lambda: where in ((s := a.state)["redis"]["problem"] or "") and s)
-        assert not seen["redis"]["up"]
-        assert len(seen["allocation"]) == PARTITIONS
-        until(lambda: a.state["as_of_s"] > seen["as_of_s"])
-        until(lambda: a.readiness == (503, "redis_down"))
-        assert a.state["held"] == {}
-        server.restart()
-        until(lambda: a.readiness == (200, None))
-        until(lambda: a.state["redis"] == {"up": True, "problem": None})
-
-
 def test_a_redis_that_hangs_costs_an_answer_two_seconds_at_most(members, redis_servers, tmp_path):
     """It is not waited for longer."""
     with redis_servers.running(tmp_path) as server, members("a", url=server.url) as a:
@@ -347,18 +328,6 @@ def test_a_member_that_has_failed_is_not_ready(members):
         fail()
 
 
-def test_nobody_who_asks_holds_the_member_up(members):
-    """More connections than are served, silent, half-said or never read, and the group still evens
-    out: the member's loop knows nothing of them."""
-    with members("a") as a, ExitStack() as ends:
-        until(lambda: len(a.thread.held) == PARTITIONS)
-        for number in range(CONNECTIONS_MAX + 20):
-            hung = ends.enter_context(socket.create_connection(_address(a)))
-            hung.sendall((b"", b"GET /sta", b"GET /state HTTP/1.1\r\nhost: x\r\n\r\n")[number % 3])
-        with members("b") as b:
-            until(lambda: (len(a.thread.held), len(b.thread.held)) == (3, 3))
-
-
 def test_a_handler_that_blocks_the_loop_is_seen_from_outside(members):
     """The service answers meanwhile, and tells how late the loop is."""
     free = threading.Event()
@@ -374,8 +343,3 @@ def test_a_handler_that_blocks_the_loop_is_seen_from_outside(members):
             assert _metric(a, "spillover_loop_lag_seconds") > 0.1
         finally:
             free.set()
-
-
-def _address(member):
-    host, _, port = member.url.removeprefix("http://").partition(":")
-    return host, int(port)

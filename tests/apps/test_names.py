@@ -236,29 +236,6 @@ def test_cancelling_at_the_cluster_that_runs_it(nodes):
     nodes.run(main)
 
 
-def test_cancelling_at_a_cluster_that_relays_it(nodes):
-    """It waits for the neighbor's word, for all who ask: the final state, not merely that it was
-    passed on."""
-
-    async def main():
-        async with nodes.Federation(blocked(nodes)) as federation:
-            a, b, c = (federation[i] for i in "abc")
-            blockers = await block(nodes, a, b)
-            post = a.post(LONG, headers=keyed("k"))
-            await nodes.until(lambda: c.machine.servers.busy)
-            ref = b.shell.requests.foreign.ref_of("k")
-            ends = await asyncio.gather(*(b.send("DELETE", "/requests/k") for _ in range(2)))
-            for status, _, shown in ends:
-                assert (status, shown["state"]) == (200, "cancelled")
-                assert shown["problem"]["reason"] == "cancelled"
-                assert not {"forwarded_to", "cancelling"} & shown.keys()
-            assert (await post).status == 409
-            assert not b.shell.requests.waiters.of(ref), "nothing is kept of it"
-            await unblock(a, b, blockers)
-
-    nodes.run(main)
-
-
 def test_a_disconnect_cancels_unkeyed_work_through_every_hop(nodes):
     """Keyed work goes on."""
 

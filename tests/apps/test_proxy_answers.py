@@ -50,7 +50,8 @@ def test_the_answer_comes_as_it_is(hops):
             final = answer[answer.rindex(b"HTTP/1.1") :]
             start, *lines = final.partition(b"\r\n\r\n")[0].split(b"\r\n")
             assert read.start == start
-            assert [b"%b: %b" % field for field in read.fields][: len(lines)] == lines
+            kept = [line for line in lines if not line.startswith(b"Transfer-Encoding")]
+            assert [b"%b: %b" % field for field in read.fields][: len(kept)] == kept
             assert (read.body, read.is_whole) == (body, True)
             assert read.get(b"spillover-path") == "a,b"[: 1 + 2 * hops]
             assert len(here.service.seen) == before + 1, "it was retried"

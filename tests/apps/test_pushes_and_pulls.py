@@ -76,18 +76,3 @@ def test_pulls_are_counted_where_they_happen(nodes):
                 ]
 
     nodes.run(main)
-
-
-def test_a_pulled_request_tells_by_whom(nodes):
-    """Its story: kept, then handed on to the neighbor that had asked, then ended there."""
-
-    async def main():
-        async with pulled(nodes) as (federation, names):
-            stories = [(await federation["a"].get(f"/explain/{name}"))[1] for name in names]
-            came = [
-                [(record["event"], record.get("neighbor")) for record in told["story"]]
-                for told in stories
-            ]
-            assert [("decided", None), ("pulled_by", "b"), ("ended", None)] in came
-
-    nodes.run(main)

@@ -35,6 +35,7 @@ from spillover.core.overflow.events import Resume
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Topology
+from support.few import examples
 
 pytestmark = pytest.mark.slow
 
@@ -168,7 +169,7 @@ def make_sense(case):
 
 @schema.parametrize()
 @settings(
-    max_examples=25,
+    max_examples=examples(36),
     derandomize=True,
     deadline=None,
     database=None,

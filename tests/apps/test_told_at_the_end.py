@@ -18,7 +18,7 @@ from spillover.apps.node.answers import (
 from spillover.apps.node.door_problems import proxy_status
 from spillover.apps.node.peer_paths import _refusal
 from spillover.core.overflow.events import Refuse
-from spillover.live.http1.heads import RefusedRequest
+from spillover.live.http1.rules import Malformed, Rule
 from spillover.live.overflow.wire import UPSTREAM_STATUS
 from spillover.model.causes import Cause
 from spillover.model.request import Answer, Outcome, Refusal
@@ -169,17 +169,17 @@ def test_proxy_status_says_whose_fault_it_is():
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"),
+    ("rule", "status", "reason"),
     [
-        (400, "malformed"),
-        (417, "malformed"),
-        (505, "malformed"),
-        (431, "head_too_large"),
-        (501, "not_passed"),
+        (Rule.HOST, 400, "malformed"),
+        (Rule.EXPECTATION, 417, "malformed"),
+        (Rule.VERSION, 505, "malformed"),
+        (Rule.LONG, 431, "head_too_large"),
+        (Rule.TUNNEL, 501, "not_passed"),
     ],
 )
-def test_a_head_that_is_not_passed_on_has_the_status_that_says_why(status, reason):
-    told = unread(RefusedRequest(status, "Host: expected once")).fields()
+def test_a_head_that_is_not_passed_on_has_the_status_that_says_why(rule, status, reason):
+    told = unread(Malformed(rule, "Host: expected once")).fields()
     assert (told["status"], told["reason"]) == (status, reason)
     assert told["detail"] == "Host: expected once"
 

@@ -16,10 +16,9 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.tracing.telemetry import make_tracing
 from support import federation, proxy_doors
 from support.collector import collecting
-from support.federation import turn, until
+from support.federation import until
 from support.passed_requests import get
 from support.scripted_server import answer, scripted
-from support.typed_sites import linked, unlike
 
 TRACE_ID, CLIENTS = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 STATE = "vendor=x1,other=y"
@@ -156,111 +155,6 @@ def test_one_trace_over_two_sites(collector):
     federation.run(main)
 
 
-def test_failures_and_what_is_tried_again(collector):
-    """One that is busy is a failed attempt and the next one tells that it is another; an answer
-    that is an error is one at every site, and one of the client's is none of the server's."""
-
-    async def main():
-        answers = [answer(500, "no"), answer(404, "no")]
-        async with (
-            scripted(answer(503)) as one,
-            scripted(answer(200, 1)) as other,
-            scripted(*answers) as faulty,
-        ):
-            clusters = {
-                "a": {"handler": f"http:{one.url},{other.url}"},
-                "c": {"handler": f"http:{faulty.url}"},
-            }
-            async with sites("a", "c", clusters=clusters, links=()) as nodes:
-                sent = [await nodes["a"].post(1, headers=TRACED)]
-                for last in "12":
-                    headers = headers_of(trace_id=TRACE_ID[:-1] + last)
-                    sent.append(await nodes["c"].post(1, headers=headers))
-        assert [one.status for one in sent] == [200, 502, 404]
-        home, busy, again = collector.of(TRACE_ID)
-        assert (busy["http.response.status_code"], busy["error.type"]) == (503, "503")
-        assert busy.error
-        assert busy["http.request.resend_count"] is None
-        assert again["http.request.resend_count"] == 1
-        assert again["url.full"].startswith(other.url)
-        assert not any(span.error for span in (again, home))
-        home, failed = collector.of(TRACE_ID[:-1] + "1")
-        assert (home.error, home["error.type"]) == (True, "handler_failed")
-        assert (home["http.response.status_code"], home["spillover.outcome"]) == (502, "failed")
-        assert (failed.error, failed["http.response.status_code"]) == (True, 500)
-        assert "500" in failed.words
-        home, *_, rejected = collector.of(TRACE_ID[:-1] + "2")
-        assert (home.error, home["error.type"]) == (False, None)
-        assert home["http.response.status_code"] == 404
-        assert (rejected.error, rejected["http.response.status_code"]) == (True, 404)
-
-    federation.run(main)
-
-
-def test_what_is_refused_and_what_is_cancelled(collector):
-    """A refusal is a span, too, and a cancel ends what is under way at the other site."""
-
-    async def main():
-        clusters = {"a": {"queue_limit": 0}, "b": {"service_ms": 60_000.0}}
-        async with sites("a", "b", clusters=clusters) as nodes:
-            nodes["a"].shell.feed(ServersDown())
-            under_way = nodes["a"].post(1, headers=TRACED, id="r1")
-            await until(lambda: nodes["b"].machine.servers.busy)
-            status, _, told = await nodes["a"].send("DELETE", "/requests/r1")
-            assert (status, told["state"]) == (200, "cancelled")
-            assert (await under_way).status == 409
-            await nodes.stop("b")
-            await until(lambda: not nodes["a"].knows("b"))
-            refused = await nodes["a"].post(1, headers=headers_of(trace_id=TRACE_ID[:-1] + "1"))
-            assert refused.status in (429, 503)
-        spans = collector.of(TRACE_ID)
-        assert chain(spans)
-        assert [span.name.partition(" ")[2] for span in spans] == [
-            *("/requests", "/peer/v3/forward", "/peer/v3/forward", ""),
-        ]
-        assert all(span.error for span in spans)
-        assert {span["error.type"] for span in spans} == {"cancelled"}
-        assert ("cancel_asked", {"spillover.neighbor": "b"}) in spans[0].events
-        (span,) = collector.of(TRACE_ID[:-1] + "1")
-        assert (span["spillover.outcome"], span["http.response.status_code"]) == (
-            "refused", refused.status,
-        )  # fmt: skip
-        assert span.error == (refused.status >= 500)
-
-    federation.run(main)
-
-
-def test_a_typed_request_tells_which_server_it_was_given(collector):
-    """Of a pool of unlike servers; at a neighbor too."""
-
-    async def main():
-        topology = linked(unlike("a", {"x": "s"}), unlike("b", {"y": "t"}), policy="two-choice")
-        traced = Traced()
-        try:
-            async with federation.Federation(topology, make_shell=traced) as nodes:
-                sent = [
-                    await nodes["a"].post({"service_ms": 1}, type="x", headers=TRACED),
-                    await nodes["a"].post({"service_ms": 1}, type="y", headers=TRACED),
-                ]
-                assert [one.status for one in sent] == [200, 200]
-        finally:
-            await traced.close()
-        spans = collector.of(TRACE_ID)
-        assert [span["spillover.path"] for span in spans if span.parent_id == CLIENTS] == [
-            ["a"], ["a", "b"],
-        ]  # fmt: skip
-        runs = [span for span in spans if span.name == "run"]
-        owners = {span.id: span for span in spans}
-        given = [dict(owners[run.parent_id].events) for run in runs]
-        servers = [
-            {told.get("spillover.granted.server") for told in events.values()} - {None}
-            for events in given
-        ]
-        assert servers == [{"s"}, {"t"}]
-
-    federation.run(main)
-
-
 @pytest.mark.parametrize("hops", [0, 1])
 def test_what_passes_through(collector, hops):
     """Any method and path; the service is told of the last call, in place of what the client
@@ -290,45 +184,6 @@ def test_what_passes_through(collector, hops):
         await here.ask(get(target=b"*", method=b"OPTIONS"))
         await until(lambda: len(collector.spans) == 3 * (2 + 2 * hops))
         assert here.service.url in {span["url.full"] for span in collector.spans}
-
-    in_front(check, hops)
-
-
-@pytest.mark.parametrize("hops", [0, 1])
-def test_answers_that_break_off_and_clients_that_leave(collector, hops):
-    """What has begun has its status, and is an error all the same."""
-    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"
-
-    async def check(here):
-        async def break_off(talk, *_):
-            await talk.say(begun)
-
-        here.service.answer = break_off
-        read = await here.ask(get(*LINES))
-        assert (read.status, read.is_whole) == (200, False)
-        await until(lambda: len(collector.of(TRACE_ID)) == 2 + 2 * hops)
-        spans = collector.of(TRACE_ID)
-        assert all(span["http.response.status_code"] == 200 for span in spans)
-        assert all(span.error for span in spans)
-        ends = {span["error.type"] for span in spans if span["spillover.neighbor"] is None}
-        assert ends == {"truncated"}
-        assert spans[0]["spillover.outcome"] == "failed"
-
-        async def stay(talk, *_):
-            await talk.say(begun.replace(b": 9", b": 99999999"))
-            while True:  # until the node closes the connection, which ends this
-                await talk.say(b"c")
-                await turn()
-
-        here.service.answer = stay
-        other = headers_of(trace_id=TRACE_ID[:-1] + "1")
-        client = await here.client()
-        client.writer.write(get(*(b"%b: %b" % field for field in other)))
-        await client.reader.readuntil(b"abc")
-        client.close()
-        await until(lambda: len(collector.of(TRACE_ID[:-1] + "1")) >= 2 + 2 * hops)
-        left = collector.of(TRACE_ID[:-1] + "1")
-        assert {span["error.type"] for span in left if span.name != "queue"} == {"cancelled"}
 
     in_front(check, hops)
 

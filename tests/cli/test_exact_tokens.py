@@ -50,28 +50,6 @@ def test_the_object(file, capsys):
 
 
 @pytest.mark.parametrize(
-    ("policy", "blocking"),
-    [
-        ("dynamic", 0.168949),
-        ("static-best", 0.231187),
-        ("static-uniform", 0.359160),
-        ("ideal", 1 / 6),
-    ],
-)
-def test_policies(policy, blocking, capsys):
-    """On a built-in pool, above its critical load."""
-    found = ask(capsys, "--pool", "comte8", "--load", "1.2", "--policy", policy, "--seed", "7")
-    assert found["blocking"]["average"] == pytest.approx(blocking, abs=1e-6)
-    assert list(found["idle"]) == [f"s{k}" for k in range(1, 11)]
-
-
-def test_what_is_open_is_null(capsys):
-    """Ideal leaves open which type is blocked when all are overloaded."""
-    found = ask(capsys, "--pool", "comte11", "--load", "2", "--policy", "ideal")
-    assert found["blocking"] == {"average": 0.5, "per_type": {"t1": None, "t2": None}}
-
-
-@pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ([], "usage: the following arguments are required: --pool"),

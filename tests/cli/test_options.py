@@ -117,19 +117,6 @@ def test_a_configuration_goes_by_a_redis_if_one_is_named_in_any_way(monkeypatch,
         assert config_redis(argparse.Namespace(**told | {"config_redis": given})) == url
 
 
-@pytest.mark.parametrize("option", ["--config-redis", "--redis-url-file"])
-def test_no_redis_has_the_configuration_where_nodes_share_a_cluster(capsys, tmp_path, option):
-    (tmp_path / "site.yaml").write_text("name: s\nclusters: [{id: a, servers: 2, nodes: 2}]\n")
-    said = refused(capsys, "up", str(tmp_path / "site.yaml"), option, "redis://127.0.0.1:1/0")
-    expected = "expected clusters of one node, a has several: the configuration is fixed"
-    assert said == f"{option}: {expected}\n"
-    nodes = "[{url: 'http://127.0.0.1:1'}, {url: 'http://127.0.0.1:2'}]"
-    listed = f"name: s\nclusters: [{{id: a, servers: 2, nodes: {nodes}}}]\n"
-    (tmp_path / "listed.yaml").write_text(listed)
-    node = ("node", "--topology", str(tmp_path / "listed.yaml"), "--cluster", "a", "--node", "1")
-    assert refused(capsys, *node, option, "redis://127.0.0.1:1/0") == said
-
-
 def test_a_member_need_not_serve_anything():
     words = ("--group", "g", "--node", "n", "--partitions", "1", "--handler", "python:m:f")
     for more, place in (

@@ -59,16 +59,6 @@ def test_the_object(file, capsys):
     assert found["searched"]
 
 
-@pytest.mark.slow
-def test_other_goals(file, capsys):
-    """One of three; without any, a hundredth above the best."""
-    slow = ask(capsys, "--pool", str(file), "--slowdown", "2.5")
-    assert slow["best"]["slowdown"] <= 2.5
-    quick = ask(capsys, "--pool", str(file), "--time-ms", "800")
-    assert quick["best"]["time_ms"] <= 800
-    assert ask(capsys, "--pool", str(file), "--load", "0.5")["goal"] == {"above_ideal": 0.01}
-
-
 def test_what_nodes_do_otherwise_is_said(file, capsys):
     """A class of several servers: the model pools them. And a goal that is missed."""
     file.write_text(POOL.replace("[s1]", "[s1, s2]"), encoding="utf-8")
@@ -76,55 +66,6 @@ def test_what_nodes_do_otherwise_is_said(file, capsys):
     err = capsys.readouterr().err
     assert "all servers of its class at once (c1); a node runs it on one" in err
     assert "above that with 2 tokens a class" in err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pool", ["comte8", "comte11"])
-def test_the_curve_is_drawn(pool, require, tmp_path, capsys, monkeypatch):
-    """Into the file that was named, whole or not at all; what is drawn is that of the object."""
-    require(importlib.util.find_spec("matplotlib"), "matplotlib, from the extra `report`")
-    from matplotlib.figure import Figure
-
-    drawn = []
-    save = Figure.savefig
-
-    def keep(figure, *arguments, **options):
-        drawn.append(figure)
-        save(figure, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    path = tmp_path / "limits.svg"
-    options = ["--at-most", "3", "--plot", str(path)]
-    told = ask(capsys, "--pool", pool, *options)
-    assert "<svg" in path.read_text(encoding="utf-8")
-    assert [each.name for each in tmp_path.iterdir()] == ["limits.svg"]
-    blocked, times = drawn[0].axes
-    assert [axes.get_ylim()[0] for axes in (blocked, times)] == [0.0, 0.0]
-    assert times.get_title() == "mean time of a job, ms"
-    curve, kinds = told["curve"], [*told["ideal"]["per_type"]]
-    marks = [told[name] for name in ("given", "best")]
-    at = [[sum(row["tokens"].values()) / len(row["tokens"])] for row in marks]
-    many = len(kinds) > 1
-    assert points(times) == [
-        ([1, 2, 3], [row["time_ms"] for row in curve]),
-        *((x, [row["time_ms"]]) for x, row in zip(at, marks, strict=True)),
-    ]
-    shares = [("all jobs", ([1, 2, 3], [row["blocking"]["average"] for row in curve]))]
-    for kind in kinds * many:
-        own = [row["blocking"]["per_type"][kind] for row in curve]
-        shares.append((f"type {kind}", ([1, 2, 3], own)))
-    shares.append(("best there can be", ([0, 1], [told["ideal"]["average"]] * 2)))
-    for name, x, row in zip(("as given", "recommended"), at, marks, strict=True):
-        shares.append((name, (x, [row["blocking"]["average"]])))
-    labels = [line.get_label() for line in blocked.lines]
-    assert [text.get_text() for text in blocked.get_legend().get_texts()] == labels
-    assert [*zip(labels, points(blocked), strict=True)] == shares
-    colors = [line.get_color() for line in blocked.lines][: 1 + len(kinds) * many]
-    assert len({*colors}) == len(colors)
-
-
-def points(axes):
-    return [([*line.get_xdata()], [*line.get_ydata()]) for line in axes.lines]
 
 
 @pytest.mark.parametrize(

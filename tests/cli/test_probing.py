@@ -76,44 +76,6 @@ def test_exact_gives_the_figures_of_the_contract(told):
     assert told(*line("exact", producers_per_consumer="7")) != figures
 
 
-@pytest.mark.slow
-def test_sim_gives_the_same_names_with_intervals(told, numba):
-    """Half widths, around values that are near the model's; repeatable by its seed."""
-    command = [*line("sim", objects="50000"), "--seed", "3"]
-    figures = told(*command)
-    assert list(figures)[:7] == [*NAMES, "ci95"]
-    assert list(figures["ci95"]) == NAMES
-    assert figures["objects"] == 50000
-    model = told(*line("exact"))
-    for name in NAMES:
-        assert figures[name] == pytest.approx(model[name], rel=0.05)
-        assert 0.0 < figures["ci95"][name] < 0.1 * model[name]
-    assert told(*command) == figures
-    assert told(*line("sim", objects="50000"), "--seed", "4") != figures
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"fast_share": "0.5", "fast_factor": "2", "fast_access": "0.9"},
-        {"producers_per_consumer": "2"},
-        {"message_time": "0"},
-        {"max_hops": "1"},
-    ],
-)
-def test_the_options_reach_the_simulation(told, numba, changes):
-    """Each changes the figures."""
-    figures = told(*line("sim", objects="3000", **changes))
-    assert figures != told(*line("sim", objects="3000"))
-
-
-def test_the_engine_is_the_one_that_was_asked_for(told, numba):
-    """They draw in another order."""
-    command = line("sim", objects="300", producers="3", consumers="9")
-    fast, full = (told(*command, "--engine", engine) for engine in ("fast", "full"))
-    assert fast == told(*command) != full
-
-
 @pytest.mark.parametrize("model", ["exact", "sim"])
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -156,15 +118,6 @@ def test_what_makes_no_sense_gets_one_line(model, changes, message, capsys):
     assert out == ""
     assert err.startswith(f"spillover: {message}")
     assert err.count("\n") == 1
-
-
-def test_the_full_engine_gives_the_same_object(told):
-    """It needs nothing compiled; its figures are compared in tests/sim/queue."""
-    changes = {"producers": "5", "consumers": "8", "objects": "500"}
-    measured = told(*line("sim", **changes), "--engine", "full")
-    assert list(measured) == [*NAMES, "ci95", "objects"]
-    assert measured["objects"] == 500
-    assert 0.9 < measured["producer_utilization"] <= 1.0
 
 
 WITHOUT = """

@@ -30,49 +30,6 @@ def test_the_contract(capsys):
     assert result["rule"] == "guarded"
 
 
-def test_balanced_by_load(capsys):
-    """Given or skewed loads; by counts they only tell how uneven it is."""
-    skewed = ("--start", "empty", "--loads", "skewed")
-    by_count = figures_of(capsys, *skewed)
-    by_load = figures_of(capsys, *skewed, "--balance", "load", "--load-noise", "0.1")
-    assert (by_count["balance"], by_load["balance"]) == ("count", "load")
-    assert by_count["load_over_mean_max"] > 1.3
-    assert by_load["load_over_mean_max"] < 1.2
-    assert (by_count["moves_min"], by_load["moves_min"]) == (0, None)
-    heavy = ("--loads", ",".join(["80", *["5"] * 16]), "--balance", "load")
-    result = figures_of(capsys, *heavy)
-    assert min(result["counts"].values()) == 1
-    assert figures_of(capsys)["load_over_mean_max"] is None
-
-
-@pytest.mark.slow
-def test_the_blogs_rule_under_load(capsys):
-    """It moves on and on; the same seed moves the same, another one differs."""
-    stalled = ("--rule", "blog", "--stall", "n0:500", "--seed", "7")
-    result = figures_of(capsys, *stalled)
-    assert result["moves"] > 50
-    assert result["moves_min"] == 0
-    assert result == figures_of(capsys, *stalled)
-    assert result["moves"] != figures_of(capsys, *stalled[:-1], "8")["moves"]
-
-
-def test_who_comes_late_and_who_is_never_heard(capsys):
-    """One that joins after the end has nothing, and needs not have died; where every message is
-    lost nobody is challenged, and all stays as it was."""
-    late = figures_of(capsys, "--join", "n2:1e9", "--start", "empty")
-    assert late["counts"]["n2"] == 0
-    assert sorted(late["counts"].values())[1:] == [5, 6, 6]
-    lost = figures_of(capsys, "--message-loss", "1", "--start", "one-node", "--rule", "blog")
-    assert lost["counts"] == {"n0": 17, "n1": 0, "n2": 0, "n3": 0}
-
-
-def test_the_dead_own_nothing(capsys):
-    """Where all have died nobody is left to take over: counts are zero, not those of before."""
-    crashes = [x for node in range(4) for x in ("--crash", f"n{node}:{100 * (node + 1)}")]
-    result = figures_of(capsys, *crashes)
-    assert result["counts"] == dict.fromkeys(["n0", "n1", "n2", "n3"], 0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -54,26 +54,6 @@ def test_the_object_has_the_fields_of_the_contract(simulated, pool_file):
     assert 0 < found["occupancy"] < 1
 
 
-def test_the_options_reach_the_simulation(simulated, pool_file):
-    """Each changes the figures; the same again does not."""
-    common = ("--pool", pool_file, "--jobs", "5000")
-    variants = (
-        (),
-        ("--seed", "2"),
-        ("--load", "2"),
-        ("--policy", "static-best"),
-        ("--policy", "static-uniform"),
-        ("--sizes", "hyper"),
-        ("--sizes", "det"),
-        ("--discipline", "fcfs"),
-        ("--discipline", "fcfs", "--interruptions", "0"),
-        ("--order", "least-loaded"),
-    )
-    found = [simulated(*common, *variant)["blocking"] for variant in (*variants, ())]
-    assert found[0] == found[-1]
-    assert len({json.dumps(each) for each in found}) == len(variants)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [

@@ -72,13 +72,6 @@ def test_a_connection_that_the_node_has_closed_meanwhile_is_not_used():
         assert spillover.stats.retries == 0
 
 
-def test_an_answer_may_be_large():
-    large = "x" * 3_000_000
-    with server([answer(large), answer(1)]) as (url, _), Spillover(url) as spillover:
-        assert spillover.run(None).result == large
-        assert spillover.run(None).result == 1
-
-
 def test_what_may_have_run_is_sent_again_under_the_same_name():
     broken = answer("half")[:-10]
     with server([broken], [answer(1)]) as (url, requests), Spillover(url) as spillover:

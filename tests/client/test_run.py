@@ -13,13 +13,11 @@ from spillover.client import (
     AsyncSpillover,
     Cancelled,
     Expired,
-    Failed,
     InputError,
     Rejected,
-    Unreachable,
 )
 from spillover.handlers import Rejected as HandlerRejected
-from support.loop import turn, until
+from support.loop import until
 
 LONG = {"service_ms": 60_000}
 
@@ -96,21 +94,6 @@ def test_the_same_key_gets_the_same_answer_and_another_payload_is_a_conflict(nod
     with_client(nodes, check, clusters=HANDLED)
 
 
-def test_who_is_to_blame_is_said(nodes, handler):
-    async def check(client, federation):
-        with pytest.raises(Failed, match=r"the handler failed.*out of paper") as failed:
-            await client.run("fail")
-        with pytest.raises(Rejected, match=r"the handler rejected.*a color") as rejected:
-            await client.run("reject")
-        assert (rejected.value.status, rejected.value.body) == (418, {"field": "color"})
-        assert not failed.value.surely_did_not_run
-        assert not rejected.value.surely_did_not_run
-        assert client.stats.retries == 0
-        assert handler.runs == 2
-
-    with_client(nodes, check, clusters=HANDLED)
-
-
 def test_what_is_wrong_is_told_before_anything_is_sent(nodes):
     async def check(client, federation):
         for wrong in (
@@ -182,22 +165,6 @@ def test_a_stopped_node_costs_its_clients_no_error(nodes):
     with_client(nodes, check, "a", "b", links=[])
 
 
-def test_who_reaches_nobody_is_told_why(nodes, nowhere):
-    async def main():
-        async with AsyncSpillover(nowhere) as client:
-            with pytest.raises(Unreachable, match="Connection refused") as error:
-                await client.run(None)
-            assert nowhere in str(error.value)
-            assert error.value.surely_did_not_run
-            assert client.stats == (1, 0, 1, 4, 0, 0)
-        async with AsyncSpillover([nowhere, "http://no.such.host.invalid"]) as client:
-            with pytest.raises(Unreachable, match="none of 2 nodes") as error:
-                await client.run(None)
-            assert "no.such.host" in str(error.value)
-
-    nodes.run(main)
-
-
 def test_a_request_nobody_waits_for_is_cancelled_wherever_it_is(nodes):
     """At its home, in the queue, and at a neighbor."""
 
@@ -216,18 +183,6 @@ def test_a_request_nobody_waits_for_is_cancelled_wherever_it_is(nodes):
     with_client(nodes, check, "a", "b", clusters=full)
 
 
-def test_it_is_even_if_the_node_has_not_read_it_yet(nodes):
-    async def check(client, federation):
-        await client.run(None)  # a connection is open, so that it leaves at once
-        running = asyncio.create_task(client.run(LONG))
-        await turn(0)
-        running.cancel()
-        home = federation["a"].ledger.home
-        await until(lambda: home["cancelled"] == 1)
-
-    with_client(nodes, check)
-
-
 def test_what_has_its_users_key_goes_on(nodes):
     async def check(client, federation):
         running = asyncio.create_task(client.run({"service_ms": 200}, key="mine"))
@@ -237,19 +192,6 @@ def test_what_has_its_users_key_goes_on(nodes):
         await asyncio.wait([running])
         assert (await client.run({"service_ms": 200}, key="mine")).replayed
         assert (home["accepted"], home["done"], home["cancelled"]) == (1, 1, 0)
-        assert client.stats.called_off == 0
-
-    with_client(nodes, check)
-
-
-def test_what_is_to_run_at_most_once_has_no_key_and_ends_with_its_client(nodes):
-    async def check(client, federation):
-        assert (await client.run(None, at_most_once=True)).id.startswith("a-")
-        running = asyncio.create_task(client.run(LONG, at_most_once=True))
-        home = federation["a"].ledger.home
-        await until(lambda: home["running"] == 1)
-        running.cancel()
-        await until(lambda: home["cancelled"] == 1)
         assert client.stats.called_off == 0
 
     with_client(nodes, check)
@@ -269,30 +211,6 @@ def test_a_closed_client_ends_what_is_under_way_and_takes_no_more(nodes):
         await client.close()
 
     with_client(nodes, check)
-
-
-def test_more_requests_than_connections_wait_their_turn(nodes):
-    async def main():
-        topology = nodes.topology_of("a", clusters={"a": {"servers": 50}})
-        async with nodes.Federation(topology) as federation:
-            home = federation["a"].ledger.home
-            async with AsyncSpillover(federation["a"].url, connections_max=2) as client:
-                running = [asyncio.create_task(client.run({"service_ms": 20})) for _ in range(10)]
-                most = 0
-                while not all(task.done() for task in running):
-                    most = max(most, home["running"])
-                    await turn()
-                assert (most, client.stats.answered) == (2, 10)
-                held = [asyncio.create_task(client.run(LONG)) for _ in range(2)]
-                await until(lambda: home["running"] == 2)
-                with pytest.raises(Expired, match="connections_max") as error:
-                    await client.run(None, deadline_s=0.05)
-                assert error.value.surely_did_not_run
-                assert home["accepted"] == 12
-                for task in held:
-                    task.cancel()
-
-    nodes.run(main)
 
 
 @pytest.mark.parametrize(

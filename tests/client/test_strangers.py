@@ -185,6 +185,24 @@ def test_a_retry_that_nobody_waits_for_is_called_off_where_it_may_run():
     run(main())
 
 
+def test_a_cancel_that_breaks_with_its_connections_is_sent_once_more():
+    """What carries it sends it on one more connection by itself, since it was idle."""
+
+    async def main():
+        later = problem(503, "no_servers", retry_after="9")
+        async with (
+            scripted(RESET, later, RESET, RESET, RESET, answer(200)) as server,
+            AsyncSpillover(server.url) as client,
+        ):
+            running = asyncio.create_task(client.run(1))
+            await until(lambda: len(server.seen) == 2)
+            running.cancel()
+            await until(lambda: len(server.seen) == 6)
+            assert [words.split()[0] for words, _ in server.seen[2:]] == ["DELETE"] * 4
+
+    run(main())
+
+
 def test_what_is_called_off_is_asked_for_until_it_is_there():
     """The word of it may come to the node before the request does."""
 

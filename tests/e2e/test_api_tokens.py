@@ -7,8 +7,6 @@ import os
 import signal
 from pathlib import Path
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - that is what is tested
-
 TWO = """
 name: two
 clusters:
@@ -66,34 +64,3 @@ def test_a_testbed_with_api_tokens_lets_in_those_of_the_file_as_it_is_now(
     everything = "".join(logged(bed, "a", " ")) + bed.stderr + "".join(bed.look().values())
     assert not [secret for secret in secrets if secret in everything]
     assert bed.end(signal.SIGTERM) == 0
-
-
-def test_a_node_that_others_can_reach_says_what_is_missing(spillover, until, tmp_path, free_ports):
-    of_nobody = [f'id: {c}, url: "http://127.0.0.1:{port}",' for c, port in (("a", 1), ("b", 2))]
-    text = TWO.replace("id: a,", of_nobody[0]).replace("id: b,", of_nobody[1])
-    (tmp_path / "two.yaml").write_text(text)
-    tokens = tmp_path / "tokens.yaml"
-    make_token(spillover, tokens, "--name", "reader", "--role", "read")
-    topology = ("--topology", str(tmp_path / "two.yaml"), "--cluster", "a")
-    ports = free_ports(3)
-    nodes = {
-        words: spillover("node", *topology, "--bind", f"{host}:{ports.pop()}", *options)
-        for words, host, options in (
-            ("whoever reaches this node may use and operate it", EVERYWHERE, ()),
-            ("API tokens are sent in the clear", EVERYWHERE, ("--tokens", str(tokens))),
-            (None, "127.0.0.1", ()),
-        )
-    }
-    for words, node in nodes.items():
-        until(lambda: "node listens" in node.stderr)  # noqa: B023
-        warned = [line for line in node.stderr.splitlines() if " WARNING " in line]
-        assert len([line for line in warned if line.split(" ", 2)[2].startswith(str(words))]) == (
-            words is not None
-        )
-        assert not [other for other in nodes if other and other != words and other in node.stderr]
-    tokens.write_text("- x\n")
-    bad = spillover("node", *topology, "--tokens", str(tokens))
-    assert bad.process.wait(10) == 2
-    assert bad.stderr == (
-        f"spillover: {tokens}: line 1, entry 1: expected a mapping of fields, got 'x'\n"
-    )

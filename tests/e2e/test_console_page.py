@@ -27,7 +27,6 @@ name: three
 clusters: [{id: a, servers: 5}, {id: b, servers: 5}, {id: c, servers: 5}]
 links: [{between: [a, b], delay_ms: 5}, {between: [b, c], delay_ms: 5}, {between: [a, c]}]
 """
-NOTHING = "\u2013"
 HOSTILE = '<img src=x onerror="document.title=1">'
 
 PAINTED_MS = 1000.0
@@ -85,41 +84,6 @@ def test_it_shows_what_the_state_says(three, up, ask, opened, expect, start):
         expect(shown.locator("tbody tr").first.locator("td")).to_have_count(12)
 
 
-def test_a_pool_of_unlike_servers_is_shown(up, ask, start, opened, expect):
-    """Its servers with their jobs and states, its tokens, and its types; and which token a request
-    was given. Figure 11's pool, where one type finds no token."""
-    _, urls = up("comte11", "--seed", "1")
-    url = urls["a"]
-    with opened(url) as page:
-        servers, classes, types = (
-            page.locator(f'#cluster table[data-pool="{kind}"] tbody tr')
-            for kind in ("servers", "classes", "types")
-        )
-        expect(servers).to_have_count(6)
-        expect(servers.first).to_have_text("s10061up")
-        body = json.dumps({"type": "t1", "payload": {"service_ms": 60_000}})
-        for _ in range(24):
-            start("curl", "-s", f"{url}/requests", "-d", body)
-        expect(fact(page, "tokens held")).to_have_text("24 of 36")
-        expect(servers.first).to_have_text("s16061up")
-        expect(classes.first).to_have_text("c106006")
-        assert ask(f"{url}/requests", {"type": "t1", "payload": {}})[0] == 429
-        expect(types.first).to_have_text(re.compile("^t101"))
-        expect(types.last).to_have_text(re.compile("^t200"))
-        page.locator("#decisions tbody button").last.click()
-        given = page.locator("#explanation .granted")
-        expect(given).to_have_text(re.compile(r"^Token c(\d)-\d of class c\1, on server s\1: "))
-        page.keyboard.press("Escape")
-        page.locator("#decisions tbody button").first.click()
-        expect(page.locator("#explanation")).to_contain_text("blocked")
-        page.keyboard.press("Escape")
-        change = '{"servers": {"s6": "out"}}'
-        start("curl", "-s", "-X", "PUT", f"{url}/admin/tokens", "-d", change)
-        expect(servers.last).to_have_text("s60061out")
-        expect(servers.last).to_have_class("unknown")
-        assert has_no_sideways_scroll(page)
-
-
 def test_it_goes_on_when_a_node_dies(three, up, generate, opened, expect):
     """Under load; a decision of just now is explained; the dead one is marked, and the others'
     figures keep moving."""
@@ -149,37 +113,6 @@ def test_it_goes_on_when_a_node_dies(three, up, generate, opened, expect):
         page.mouse.move(1, 1)
         expect(page.locator("#decisions tbody button").first).not_to_have_text(before)
         expect(page.locator("#connection")).to_have_text("live")
-
-
-def test_failures_and_refusals_are_seen(tmp_path, up, ask, until, opened, expect):
-    """As they happen, in figures and as a line; and what the story of a failed one was."""
-    (tmp_path / "work.py").write_text("def run(payload):\n    return 1 // payload\n")
-    topology = tmp_path / "one.yaml"
-    handler = '"python:work:run"'
-    topology.write_text(f"name: one\nclusters: [{{id: a, servers: 2, handler: {handler}}}]\n")
-    _, urls = up(str(topology), "--seed", "1")
-    requests = f"{urls['a']}/requests"
-    with opened(urls["a"]) as page:
-        calm = page.locator("#failure-lines .calm")
-        expect(calm).to_be_visible()
-        expect(fact(page, "p50, p99")).to_have_text(f"{NOTHING}, {NOTHING}")
-        assert ask(requests, {"payload": 1})[0] == 200
-        expect(fact(page, "p50, p99")).to_have_text(re.compile(r"^[\d.]+ m?s, [\d.]+ m?s$"))
-
-        def is_seen(name, payload):
-            ask(requests, {"payload": payload})
-            return re.match(r"[\d.]*[1-9]", tile(page, name).inner_text())
-
-        until(lambda: is_seen("failed", 0))
-        expect(calm).to_be_hidden()
-        page.locator("#decisions tbody button").first.click()
-        expect(page.locator("#explanation")).to_contain_text("ended failed (ZeroDivisionError")
-        page.keyboard.press("Escape")
-        assert ask(f"{urls['a']}/admin/drain", {})[0] == 202
-        until(lambda: is_seen("refused", 1))
-        state = ask(f"{urls['a']}/state")[1]
-        assert state["failed"] > 0
-        assert state["refused"] > 0
 
 
 def test_it_says_when_its_own_node_is_gone(three, up, ask, opened, expect):

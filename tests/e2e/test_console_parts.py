@@ -6,56 +6,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-import pytest
-
 from support import console_parts
 from support.console_parts import evaluate, page_at_rest, script
 
 page = console_parts.page
 run = console_parts.run
-
-LINES = script("lines")
-
-
-def test_a_chart_shows_so_many_seconds_and_reads_the_largest_values(run):
-    """Half a minute to two; at least as high as it is told to be. Named at the pointer are the
-    largest, whichever layer they are of; one thing may be brought forward."""
-    short = {"times": [100, 101, 110], "failed": {"a": [0, 0, 1], "b": [0, 0, 3]}}
-    short["refused"] = {"a": [0, 0, 2], "b": [0, 0, 0]}
-    ten = [f"k{number}" for number in range(10)]
-    long = {"times": [100, 200, 300], "failed": {one: [0, 0, 50 - k] for k, one in enumerate(ten)}}
-    long["refused"] = {one: [None, None, None] for one in ten}
-    calm = {"times": [100, 200], "failed": {"a": [0, 0], "b": [0, None]}}
-    calm["refused"] = calm["failed"]
-    told, faded = run(LINES, {"shown": [short, long, calm], "at": 0.999})
-    assert told[0]["read"] == ["b 3/s failed", "a 2/s refused", "a 1/s failed"]
-    assert told[1]["read"] == [
-        *(f"k{number} {50 - number}/s failed" for number in range(8)),
-        "and 2 more",
-    ]
-    assert told[2]["read"] is None
-    assert [one["x"] for one in told] == [30, 120, 100]
-    assert [one["y"] for one in told] == [5, pytest.approx(54), 5]
-    assert [one["calm"] for one in told] == [False, False, True]
-    assert faded == [[True, False], [True, True]]
-
-
-KEPT = script("kept")
-
-
-def test_what_is_kept_of_figures_tokens_and_themes(run):
-    """A line for each figure; without an API token one with more rights would not help; the usual
-    theme needs not be remembered."""
-    lines, wants, themes = run(KEPT)
-    assert lines == {
-        "queue": [0, 3, 9],
-        "failed": [None, 12, 24],
-        "refused": [None, 3, 6],
-        "p50": [1, 1, 1],
-        "p99": [2, 2, 2],
-    }
-    assert wants == [True, False, False]
-    assert themes == [["dark", "dark"], ["light", None]]
 
 
 STREAM = script("stream")

@@ -4,9 +4,6 @@ its map, in its tables, and in what can be done.
 
 from __future__ import annotations
 
-import pytest
-
-from spillover.apps.node.console_view import cluster_view
 from support import console_parts
 from support import told_console as consoles
 from support.console_parts import LINK, frame, script
@@ -89,52 +86,6 @@ def test_a_cluster_at_a_closer_look(run):
     assert gone["facts"] == ["last heard of: 90 s ago"]
 
 
-FEDERATION = script("federation")
-
-
-def test_a_federation_in_figures(run):
-    """Sums over clusters, a mean by how much each has done, the worst; what is bad is marked."""
-
-    def at(n, **more):
-        b = {"b": {"forwards": 3 * n}}
-        counts = {"answered": 10 * n, "system_time_sum_ms": 250.0 * n, "refused": 2 * n}
-        slow = {"answered": 30 * n, "system_time_sum_ms": 3000.0 * n}
-        recent = {"p50_ms": 20.0, "p99_ms": 70.0, "seconds": 10.0, "count": 3}
-        last = {"p50_ms": 30.0, "p99_ms": 90.0, "seconds": 10.0, "count": 3}
-        a = consoles.state_of("a", b, queue_length=4, recent=recent, **counts)
-        a.ledger.home["accepted"] = 11 * n
-        return frame(
-            1000.0 * n,
-            a,
-            consoles.state_of("b", busy=5, queue_length=6, recent=last, **slow, **more),
-        )
-
-    failing = {"failed": 24, "health": "degraded", "degraded": True}
-    changed = [at(2), at(3, **failing)]
-    changed[-1]["clusters"].append({"id": "c", "unreachable": True, "last_seen_s": 1.0})
-    told, pressed, drawn = run(FEDERATION, {"frames": [at(0), at(1)], "changed": changed})
-    assert told[0] == [
-        *("clusters: 2 of 2", "waiting: 10", "busy servers: 7/10", "requests: 11/s"),
-        *("handed on: 3.0/s", "failed: 0/s", "refused: 2.0/s!", "mean time: 81 ms"),
-        "worst p99: 90 ms",
-    ]
-    assert told[1][0] == "1 degraded: 2 of 3!"
-    assert told[1][5:7] == ["failed: 24/s!", "refused: 2.0/s!"]
-    assert pressed == [
-        [["true", "false", "false"], "a"],
-        [["false", "true", "false"], "b"],
-        [["true", "false", "false"], "a"],
-        [["false", "false", "false"], None],
-    ]
-    lines = {name: (place, data[1:]) for name, place, data in drawn}
-    assert lines["queue"] == ("queue-lines", [[4] * 4, [6] * 4, [None] * 4])
-    assert lines["p50"] == ("p50-lines", [[20] * 4, [30] * 4, [None] * 4])
-    assert lines["p99"] == ("p99-lines", [[70] * 4, [90] * 4, [None] * 4])
-    place, (*failed, refused, _, _) = lines["failures"]
-    assert (place, refused) == ("failure-lines", [None, 2, 2, 2])
-    assert failed == [[None, 0, 0, 0], [None, 0, 0, 24], [None] * 4]
-
-
 MEMBERS = script("members")
 
 
@@ -175,128 +126,6 @@ def test_a_member_forgets_who_was_away_for_as_long_as_the_lines_reach_back(run):
     assert [one["drain"] for one in told[:4]] == [True, True, False, True]
 
 
-PRODUCER = script("producer")
-
-
-def test_a_producer_tells_what_is_unusual_and_how_fast_objects_come_and_go(run):
-    """Counts of all time become rates; who began anew has no past. More than there are buffers is
-    shown, too."""
-
-    def state(epoch, n, **more):
-        counts = {"produced": 900 + 4 * n, "acknowledged": 800 + 2 * n, "returned": 700 + n}
-        oldest = {"oldest_ms": {"object": 2500.0}, "buffers": 2, "dead": 0, "buffered": 0}
-        return consoles.producer_of("p1", epoch=epoch, **counts, **oldest | more).model_dump()
-
-    full = {"buffered": 3, "dead": 1, "waiting": 1, "durable": True, "draining": True}
-    states = [state(1, 0), state(1, 5, **full), state(2, 0), state(2, 20), state(2, 20)]
-    told = run(PRODUCER, {"states": states, "at_s": [10, 12, 14, 24, 140]})
-    assert [one["lines"]["in"] for one in told] == [[], [10], [10], [10, 8], [8, 0]]
-    assert told[3]["lines"] == {"in": [10, 8], "out": [5, 4], "back": [2.5, 2]}
-    assert (told[3]["times"], told[4]["times"]) == ([12, 24], [24, 140])
-    calm, unusual = told[:2]
-    in_memory = "Objects are in memory alone: they are lost with the process."
-    on_disk = "Objects outlive the process: they are on the disk. Draining: nothing is taken in."
-    assert (calm["note"], unusual["note"]) == (in_memory, on_disk)
-    assert (calm["alarming"], calm["oldest"]) == ([], "–")  # noqa: RUF001 - as shown
-    assert unusual["alarming"] == ["buffered", "dead", "producers wait"]
-    assert unusual["oldest"] == "2.5 s"
-    assert (calm["cells"], unusual["cells"]) == (["free"] * 2, ["object"] * 3)
-    assert (calm["can"], unusual["can"]) == (["drain"], ["resume"])
-    assert calm["rows"] == ["none"] * 3
-
-
-MAP = script("map")
-
-
-def five(n):
-    """Five clusters on a ring, when n of everything have come."""
-    b = {"b": {"forwards": 40 * n, "link": LINK | {"cut": True}}}
-    c = {"c": {"forwards": 0, "link": LINK}, "a": {"forwards": 2 * n}}
-    states = [
-        consoles.state_of("a", b, queue_length=7, busy=5, health="recovering",
-                          failed_share=0.25),
-        consoles.state_of("b", c, busy=9, accept_probability=0.3),
-        consoles.state_of("c", draining=True, drained=True),
-        consoles.state_of("far-away-site", down=True, busy=0),
-    ]  # fmt: skip
-    told = frame(1000.0 * n, *states)
-    told["clusters"][-1:] = [
-        told["clusters"][-1],
-        {"id": "e", "unreachable": True, "last_seen_s": None},
-    ]
-    ends = (("a", "b"), ("b", "c"), ("c", "e"))
-    return told | {"links": [[*between, 5.0] for between in ends]}
-
-
-def test_the_map_says_what_clusters_and_links_do(run):
-    """Each way of a link by itself; what an operator did to it, and that an end of it is dead."""
-    told, links, chosen = run(MAP, [five(1), five(2)])
-    assert chosen == ["b", "b"]
-    assert links == [
-        {
-            "says": "a → b 40/s, b → a 2.0/s, 5 ms one way, cut by an operator",
-            "state": "cut",
-            "ways": [["40/s", ""], ["2.0/s", ""]],
-        },
-        {
-            "says": "b → c 0/s, c → b 0/s, 5 ms one way, spoiled by an operator",
-            "state": "spoiled",
-            "ways": [["", None], ["", None]],
-        },
-        {
-            "says": "c → e 0/s, e → c 0/s, 5 ms one way",
-            "state": "dead",
-            "ways": [["", None], ["", None]],
-        },
-    ]
-    a, b, c, far, e = (told[name] for name in ("a", "b", "c", "far-away-site", "e"))
-    assert a["says"] == (
-        "a: recovering, 25 % of the work run here fails; 7 waiting, 5 of 5 servers busy, P 1.00, "
-        "R 1.00"
-    )
-    assert (a["words"], a["waiting"], a["pressed"], b["pressed"]) == (
-        *("recovering", "7", "true", "false"),
-    )
-    assert [one["busy"] for one in (a, b, far)] == [1, 1, 0]
-    assert (b["load"], c["load"], b["words"]) == ("middle", "low", "P 0.30  R 1.00")
-    assert (c["words"], far["words"], e["words"]) == ("drained", "servers down", "unreachable")
-    assert (far["name"], far["state"]) == ("far-awa…", "down")
-    assert e["says"] == "e does not answer, last heard of never"
-    tops = sorted((a, b, c, e, far), key=lambda one: one["y"])
-    assert tops[0] is a, "the first one is at the top"
-    assert b["x"] > a["x"] > far["x"], "and they go round as a clock does"
-    assert b["y"] == pytest.approx(far["y"], abs=3.0)
-    assert c["y"] == pytest.approx(e["y"], abs=3.0)
-
-
-VERSIONS = script("versions")
-
-
-def test_versions_and_clients_are_told_as_soon_as_there_is_one(run):
-    def of(name, version, by, **fields):
-        more = {key: fields.pop(key) for key in ("removed", "superseded") if key in fields}
-        told = {"version": version, "by": by, **more}
-        return cluster_view(name, consoles.state_of(name, configuration=told, **fields))
-
-    calm = [of("a", 3, "a"), of("b", 3, "a"), {"id": "c", "unreachable": True}]
-    one = [of("a", 3, "a", clients={"connected": 0, "moved_away": 1, "put_off": 0}), calm[1]]
-    news = [of("a", 3, "b"), of("b", 3, "a"), of("c", 2, "z", removed=True, superseded=7)]
-    shown, wins = run(VERSIONS, [calm, one, news])
-    assert shown == [
-        None,
-        ["a010version 3 of a", "b000version 3 of a"],
-        [
-            "a000version 3 of b",
-            "b000version 3 of a, behind version 3 of b",
-            (
-                "c000version 2 of z, behind version 3 of b, its version 7 was superseded, "
-                "removed: it drains"
-            ),
-        ],
-    ]
-    assert wins == "version 3 of b"
-
-
 OPERATE = script("operate")
 
 
@@ -310,20 +139,3 @@ def test_what_can_be_done_is_asked_for_twice(run, page):
     assert (asked["can"], asked["asks"], asked["hint"]) == (["Drain"], "Sure to drain?", None)
     assert (gone["can"], gone["asks"]) == (["Resume"], None)
     assert (failed["asks"], failed["says"]) == (None, "Not done: nobody answers there.")
-
-
-LISTED = script("listed")
-
-
-def test_a_list_of_decisions_is_short_and_rests_under_a_mouse(run):
-    """Of a tenant's request there is no name to ask for; another service has another past."""
-    told, opened = run(LISTED)
-    assert told == [
-        [300, 14, "r400"],
-        [300, 14, "r400"],
-        [300, 14, "r402"],
-        [300, 14, "not shown"],
-        [0, 0, None],
-        [1, 1, "r5"],
-    ]
-    assert not opened

@@ -7,18 +7,17 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
 from support.ports import free_ports
-from support.queue_service import Producer, call, fetched, until
+from support.queue_service import Producer, fetched, until
 
 COMMAND = (sys.executable, "-m", "spillover", "queue")
 SEED = int(os.environ.get("SPILLOVER_SEED", "1"))
@@ -80,86 +79,6 @@ def test_sigterm_waits_for_acknowledgements_and_a_second_one_does_not(tmp_path: 
         status, said = one.end(signal.SIGTERM)
         assert status == 0
         assert "1 that nobody took, 0 given" in said
-
-
-def test_a_store_of_another_producer_or_in_use_is_one_line(tmp_path: Path) -> None:
-    with running(1, tmp_path) as (one,):
-        options = ["--id", "p1", "--store", str(tmp_path / "p1")]
-        done = subprocess.run([*COMMAND, *options], check=False, capture_output=True, text=True)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "--store: expected a store that no other process uses" in done.stderr
-        one.end(signal.SIGTERM)
-        options = ["--id", "p2", "--store", str(tmp_path / "p1")]
-        done = subprocess.run([*COMMAND, *options], check=False, capture_output=True, text=True)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "--store: expected a store of producer p2, got one of p1" in done.stderr
-
-
-def test_a_full_disk_is_503_and_loses_nothing(tmp_path: Path) -> None:
-    """The largest file that it may write stands in for the disk."""
-    limited = f"ulimit -f 400; exec {sys.executable} -m spillover queue --id p1 --store {tmp_path}"
-    process = subprocess.Popen(
-        ["bash", "-c", f"trap '' XFSZ; {limited} --buffers 1000"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        one = Producer(json.loads(process.stdout.readline())["url"])
-        kept = []
-        for k in range(200):
-            content = b"%d" % k * 2000
-            answer = one.put(content)
-            if answer.status != 201:
-                assert (answer.status, answer.told["reason"]) == (503, "store_full")
-                break
-            kept.append(content)
-        assert 0 < len(kept) < 200
-        refused = call(f"{one.url}/objects", "POST", b"x" * 1_000_000)
-        assert refused.told["reason"] == "store_full", "a file, this one"
-        assert not list((tmp_path / "objects").glob("*"))
-        assert one.state["buffered"] == len(kept)
-    finally:
-        process.kill()
-        process.communicate()
-    again = Process("--id", "p1", "--store", str(tmp_path))
-    try:
-        for content in kept:
-            given = again.producer.take()
-            assert given.body == content
-            again.producer.tell(given.headers["spillover-grant"], "ack")
-    finally:
-        again.end(signal.SIGKILL)
-
-
-def noted(store: Path, number: int) -> int:
-    """How many deliveries of an object are on the disk."""
-    with closing(sqlite3.connect(f"file:{store / 'queue.sqlite3'}?mode=ro", uri=True)) as database:
-        rows = database.execute("SELECT deliveries FROM objects WHERE number = ?", (number,))
-        (deliveries,) = rows.fetchone()
-    return int(deliveries)
-
-
-def test_an_object_that_kills_whoever_touches_it_is_dead_in_the_end(tmp_path: Path) -> None:
-    with running(1, tmp_path, "--deliveries-max", "3", "--drain-timeout-s", "0") as (one,):
-        assert one.producer.put(b"poison").status == 201
-        assert one.producer.put(b"other").status == 201
-        for time_of in (1, 2):
-            given = one.producer.take()
-            assert (given.body, given.headers["spillover-deliveries"]) == (b"poison", str(time_of))
-            until(lambda count=time_of: noted(tmp_path / "p1", 1) == count)
-            one.end(signal.SIGKILL)
-            one.start()
-        one.producer.tell(one.producer.take().headers["spillover-grant"], "extend")
-        status, _ = one.end(signal.SIGTERM)
-        assert status == 0
-        one.start()
-        (dead,) = call(f"{one.producer.url}/dead").told
-        assert (dead["number"], dead["deliveries"]) == (1, 3)
-        assert call(f"{one.producer.url}/dead/1").body == b"poison"
-        assert one.producer.take().body == b"other"
-        one.end(signal.SIGKILL)
-        one.start()
-        assert one.producer.state["dead"] == 1, "and that is on the disk"
 
 
 # --- killed under load --------------------------------------------------------------------------

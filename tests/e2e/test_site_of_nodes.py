@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 
 from spillover.client import Spillover
 from spillover.core.overflow.names import owner_of
@@ -30,7 +31,7 @@ SERVICE_S = 0.05
 TOPOLOGY = """
 name: site-of-nodes
 clusters:
-  - {id: a, servers: %d, nodes: 2, handler: "http:http://127.0.0.1:%d/work"}
+  - {id: a, servers: %d, nodes: %d, handler: "http:http://127.0.0.1:%d/work"}
   - {id: b, servers: 1, handler: "http:http://127.0.0.1:%d/other"}
 links: [{between: [a, b], delay_ms: 5}]
 """
@@ -94,9 +95,9 @@ def backend():
 def site(up, tmp_path, backend):
     """Three nodes: `site(*options)` gives the bed and its urls."""
 
-    def up_it(*options):
+    def up_it(*options, nodes=2):
         port = backend.server_address[1]
-        (tmp_path / "site.yaml").write_text(TOPOLOGY % (SERVERS, port, port))
+        (tmp_path / "site.yaml").write_text(TOPOLOGY % (SERVERS, nodes, port, port))
         return up("site.yaml", *options, cwd=tmp_path)
 
     return up_it
@@ -209,6 +210,50 @@ def test_nodes_are_restarted_under_load_one_after_the_other(site, backend, until
     assert bed.end() == 0
 
 
+def test_a_cluster_gets_more_nodes_and_fewer_under_load(site, backend, free_ports, until):
+    """From one to three and back: no client notices, no name runs twice, and the backend never has
+    more than the servers."""
+    bed, urls = site(nodes=1)
+    first = urls["a"]
+    nodes = [first, *(f"http://127.0.0.1:{port}" for port in free_ports(2))]
+    with load([first], until) as more_at_first:
+        go_by(urls["b"], nodes=[{"url": url} for url in nodes])
+        until(lambda: members(nodes) == [[1, 2, 3]] * 3, 60.0, "three nodes that share")
+        with load([*nodes[1:], first], until, of="new") as more:
+            go_by(first, nodes=[{"url": first}])
+            until(lambda: members([first]) == [[1]], 60.0, "the first node alone")
+            until(lambda: set(bed.nodes()) == {"a", "b"}, 60.0, "the end of the others")
+            more()
+        assert share(first) == (SERVERS, [1])
+        more_at_first()
+    assert backend.most <= SERVERS
+    assert set(backend.times.values()) == {1}
+    assert bed.end() == 0
+
+
+def go_by(url, **changed):
+    """Sets the configuration: that which there is, with another cluster a."""
+    told = call(f"{url}/admin/config")[2]
+    topology = yaml.safe_load(told["topology"])
+    (own,) = [one for one in topology["clusters"] if one["id"] == "a"]
+    for name in ("url", "nodes"):
+        own.pop(name, None)
+    own |= changed
+    put = {"if_version": told["version"], "topology": topology}
+    assert call(f"{url}/admin/config", "PUT", put)[0] == 200
+
+
+def members(nodes):
+    """Which nodes each of these hears, as far as it answers."""
+    found = []
+    for url in nodes:
+        try:
+            found.append((call(f"{url}/state")[2].get("site") or {}).get("members"))
+        except OSError:
+            found.append(None)
+    return found
+
+
 def test_a_node_that_drains_does_not_speak_for_its_cluster(site, backend, until):
     """Its neighbor listens to the other node, and is answered what it has at this one. Only where
     all drain, it is told so."""
@@ -309,6 +354,28 @@ def test_nodes_of_a_site_prove_who_they_are(site, until):
     assert bed.end() == 0
 
 
+def test_a_tenants_quota_counts_at_all_nodes(site, backend, spillover, tmp_path, until):
+    tokens = tmp_path / "tokens.yaml"
+    told = ("--name", "shop", "--tenant", "shop", "--role", "submit")
+    made = spillover("token", "new", "--json", "--append", str(tokens), *told)
+    shown = {"authorization": f"Bearer {made.result()['secret']}"}
+    tokens.write_text(tokens.read_text() + "  quota: {max_running: 1}\n")
+    bed, urls = site("--tokens", str(tokens))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(
+            call, f"{urls['a/1']}/requests", "POST", {"payload": {"takes_s": 8.0}}, **shown
+        )
+        until(lambda: backend.running, what="a request under way")
+
+        def told_at_the_other():
+            return call(f"{urls['a/2']}/requests", "POST", {"payload": 1}, **shown)
+
+        until(lambda: told_at_the_other()[2].get("reason") == "rate_limited", 6.0, "the quota")
+        assert asked.result()[0] == 200
+    until(lambda: told_at_the_other()[0] == 200, what="room again")
+    assert bed.end() == 0
+
+
 def test_who_may_only_read_is_told_why_by_any_node(site, spillover, tmp_path):
     """An explanation needs no role to submit, wherever the request is."""
     tokens = tmp_path / "tokens.yaml"
@@ -359,15 +426,15 @@ def name_of(node):
 
 
 @contextmanager
-def load(nodes, until):
-    """Clients with keys, who must see no error; gives what waits until more of them have their
-    answers."""
+def load(nodes, until, of="c"):
+    """Clients with keys, `of` before them, who must see no error; gives what waits until more of
+    them have their answers."""
     ended, stop = [], threading.Event()
 
     def ask(client):
         with Spillover(nodes[client % 2 :] + nodes[: client % 2]) as spillover:
             for count in itertools.count():
-                key = f"{client}-{count}"
+                key = f"{of}-{client}-{count}"
                 ended.append(spillover.run({"key": key}, key=key).result["key"] == key)
                 if stop.is_set():
                     return

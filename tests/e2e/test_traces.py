@@ -4,8 +4,6 @@ and a collector that is not there changes nothing.
 
 from __future__ import annotations
 
-import time
-
 from support.collector import collecting
 from support.waiting import until
 
@@ -45,17 +43,3 @@ def test_spans_leave_at_the_end_and_make_one_trace(tmp_path, up, ask, monkeypatc
     assert sorted(told["b"]) == ["POST /peer/v3/forward", "run"]
     ids = {span.id for span in collector.spans} | {"b" * 16}
     assert {span.parent_id for span in collector.spans} <= ids
-
-
-def test_without_a_collector_all_else_goes_on(tmp_path, up, ask, monkeypatch):
-    """The end comes long before the exporter gives up."""
-    (tmp_path / "two.yaml").write_text(TOPOLOGY)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
-    bed, urls = up("two.yaml", "--otel", cwd=tmp_path)
-    assert ask(f"{urls['a']}/requests", {"payload": 1}, {"traceparent": TRACE})[0] == 200
-    begun_s = time.monotonic()
-    assert bed.end() == 0
-    assert time.monotonic() - begun_s < 20.0
-    bed.nothing_left()

@@ -163,19 +163,6 @@ def test_operators_may_spoil_links_and_see_it(two, up, spillover, ask):
     bed.nothing_left()
 
 
-def test_a_url_in_use_is_bad_input(two, spillover):
-    """The file, the field and the address are named before anything is started."""
-    file, (_, port) = two
-    with socket.create_server(("127.0.0.1", port)):
-        bed = spillover("up", file)
-        assert bed.process.wait(10) == 2
-    assert bed.stderr == (
-        f"spillover: {file}: clusters[1].url: expected an address that is free, "
-        f"got http://127.0.0.1:{port} (Address already in use)\n"
-    )
-    assert bed.stdout == ""
-
-
 def test_a_port_that_is_taken_meanwhile(two, spillover, until):
     """One line, nothing left, and the cluster that could start ends too."""
     file, (_, port) = two
@@ -189,32 +176,6 @@ def test_a_port_that_is_taken_meanwhile(two, spillover, until):
     assert bed.stderr.count("\n") == 1
     assert f"{file}: cluster b: " in bed.stderr
     assert f"127.0.0.1:{port} (Address already in use)" in bed.stderr
-    bed.nothing_left()
-    assert not bed.temporary_directories()
-
-
-def test_a_handler_that_cannot_be_imported(tmp_path, spillover, until):
-    """One line names the file, the cluster and the reason; nothing is left."""
-    file = tmp_path / "broken.yaml"
-    file.write_text(
-        "clusters:\n"
-        "  - {id: a, servers: 1}\n"
-        "  - {id: b, servers: 1, handler: 'python:not_there:run'}\n"
-    )
-    bed = spillover("up", str(file), "--json")
-
-    def has_ended():
-        bed.look()
-        return bed.process.poll() is not None
-
-    until(has_ended, 30.0)
-    assert bed.process.returncode == 2
-    assert bed.stdout == ""
-    assert bed.stderr == (
-        f"spillover: {file}: cluster b: handler: cannot import 'not_there': "
-        "ModuleNotFoundError: No module named 'not_there'\n"
-    )
-    assert bed.seen
     bed.nothing_left()
     assert not bed.temporary_directories()
 
@@ -245,23 +206,5 @@ def test_a_second_signal_ends_a_drain(two, up, ask, until):
     assert time.monotonic() - began_s < 2.0 * slack()
     waits = r"spillover: cluster a is ending: waits for 1 request under way, at most [0-9.]+ s more"
     assert re.search(waits, bed.stderr)
-    bed.nothing_left()
-    assert not bed.temporary_directories()
-
-
-def test_results_that_nobody_fetches_do_not_hold_up_the_end_for_long(two, up, ask, until):
-    """What is awaited is said, and what was lost."""
-    bed, urls = up(two[0], "--results-timeout-s", "2")
-    headers = {"Prefer": "respond-async"}
-    status, shown = ask(f"{urls['a']}/requests", {"payload": {"service_ms": 1}}, headers)
-    assert (status, shown["state"]) == (202, "running")
-    until(lambda: ask(f"{urls['a']}/state")[1]["ledger"]["home"]["done"] == 1)
-    began_s = time.monotonic()
-    assert bed.end() == 0
-    assert time.monotonic() - began_s < 6.0 * slack()
-    awaited, lost = bed.stderr.splitlines()
-    begin = "spillover: cluster a is ending: "
-    assert awaited == f"{begin}waits for 1 result that nobody has fetched, at most 2.0 s more"
-    assert lost == f"{begin}lost 1 result that nobody has fetched"
     bed.nothing_left()
     assert not bed.temporary_directories()

@@ -7,14 +7,11 @@ import signal
 import ssl
 from pathlib import Path
 
-import httpx
 import pytest
 
 pytest.importorskip("cryptography")
 
 from spillover.cli import main
-from spillover.client import Spillover
-from spillover.model.errors import NotDelivered
 from support.commands import LOADGEN, SPILLOVER
 from support.ports import free_row
 from support.waiting import until
@@ -65,18 +62,6 @@ def test_load_goes_over_from_one_to_the_other(bed, start, urls, ca_file):
     assert result["forwarded_share"] > 0.1
 
 
-def test_clients_believe_whom_the_file_vouches_for(urls, ca_file, monkeypatch):
-    with Spillover(urls["a"], ca_file=ca_file) as spillover:
-        assert spillover.run({}).cluster == "a"
-    with Spillover(urls["a"], follow=True, ca_file=ca_file) as spillover:
-        assert spillover.run({}).cluster in urls
-    with Spillover(urls["a"]) as spillover, pytest.raises(NotDelivered, match="not believed"):
-        spillover.run({}, deadline_s=0.5)
-    monkeypatch.setenv("SPILLOVER_CA_FILE", ca_file)
-    with Spillover(urls["b"]) as spillover:
-        assert spillover.run({}).cluster == "b"
-
-
 def test_operators_believe_it_too(urls, ca_file, monkeypatch, capsys):
     assert main(["status", urls["a"]]) == 1
     assert "its certificate is not believed" in capsys.readouterr().err
@@ -88,24 +73,6 @@ def test_operators_believe_it_too(urls, ca_file, monkeypatch, capsys):
     assert "https://" in capsys.readouterr().out
     assert main(["tls", "check", urls["a"], "--ca-file", ca_file, "--json"]) == 0
     assert "a.sites.spillover" in capsys.readouterr().out
-
-
-def test_nobody_poses_as_a_neighbor(urls, ca_file):
-    """Without a certificate there is nothing under /peer/."""
-    context = ssl.create_default_context(cafile=ca_file)
-    with httpx.Client(verify=context, trust_env=False) as client:
-        assert client.get(f"{urls['a']}/healthz").status_code == 200
-        assert client.get(f"{urls['a']}/peer/v2/hello").status_code == 403
-
-
-def test_the_consoles_buttons_work(urls, ca_file):
-    """Its own page has the same origin, of https; others' have another one."""
-    context, url = ssl.create_default_context(cafile=ca_file), urls["b"]
-    with httpx.Client(verify=context, trust_env=False) as client:
-        assert client.get(f"{url}/console").status_code == 200
-        for origin, status in ((url, 200), ("https://evil.example", 403), ("null", 403)):
-            answer = client.post(f"{url}/admin/resume", headers={"origin": origin})
-            assert answer.status_code == status
 
 
 def test_a_hangup_has_new_certificates_shown(bed, urls, ca_file):

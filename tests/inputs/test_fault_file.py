@@ -84,14 +84,6 @@ BAD_ENTRIES = {
         "{at_s: 1, action: crash, cluster: z}",
         f"faults[0].cluster: {KNOWN_IDS}, got 'z'",
     ),
-    "unknown end of a link": (
-        "{at_s: 1, action: cut, between: [a, z]}",
-        f"faults[0].between: {KNOWN_IDS}, got 'z'",
-    ),
-    "unknown receiver": (
-        "{at_s: 1, action: cut, from: a, to: z}",
-        f"faults[0].to: {KNOWN_IDS}, got 'z'",
-    ),
     "unknown link": (
         "{at_s: 1, action: cut, between: [a, c]}",
         "faults[0].between: expected a link of the topology, got a and c, which have none",
@@ -112,18 +104,6 @@ BAD_ENTRIES = {
         "{at_s: .nan, action: crash, cluster: a}",
         "faults[0].at_s: expected a number of at least 0, got nan",
     ),
-    "a time as text": (
-        "{at_s: '1', action: crash, cluster: a}",
-        "faults[0].at_s: expected a number, got '1'",
-    ),
-    "true for a time": (
-        "{at_s: true, action: crash, cluster: a}",
-        "faults[0].at_s: expected a number, got true",
-    ),
-    "an endless time": (
-        "{at_s: 1" + "0" * 400 + ", action: crash, cluster: a}",
-        "faults[0].at_s: expected a number, got a very large number",
-    ),
     "descending times": (
         "{at_s: 2, action: crash, cluster: a}, {at_s: 1.5, action: crash, cluster: b}",
         "faults[1].at_s: expected times that do not descend, got 1.5 after 2",
@@ -132,14 +112,9 @@ BAD_ENTRIES = {
         "{at_s: 1, action: explode, cluster: a}",
         f"faults[0].action: expected one of {KNOWN_ACTIONS}, got 'explode'",
     ),
-    "no action": ("{at_s: 1}", "faults[0].action: expected a value, the field is missing"),
     "an action that is no text": (
         "{at_s: 1, action: [5]}",
         "faults[0].action: expected text, got a list",
-    ),
-    "no cluster": (
-        "{at_s: 1, action: crash}",
-        "faults[0].cluster: expected a value, the field is missing",
     ),
     "a misspelled field": (
         "{at_s: 1, action: crash, clustr: a}",
@@ -153,10 +128,6 @@ BAD_ENTRIES = {
         "{at_s: 1, action: restart, cluster: a}",
         "faults[0].action: expected restart only of a cluster that is crashed, a is up",
     ),
-    "two crashes": (
-        "{at_s: 1, action: crash, cluster: a}, {at_s: 1, action: crash, cluster: a}",
-        "faults[1].action: expected crash only of a cluster that is up or paused, a is crashed",
-    ),
     "resume without pause": (
         "{at_s: 1, action: resume, cluster: a}",
         "faults[0].action: expected resume only of a cluster that is paused, a is up",
@@ -164,10 +135,6 @@ BAD_ENTRIES = {
     "slow by nothing": (
         "{at_s: 1, action: slow, cluster: a}",
         "faults[0].factor: expected with slow, the field is missing",
-    ),
-    "slow by 0": (
-        "{at_s: 1, action: slow, cluster: a, factor: 0}",
-        "faults[0].factor: expected a number above 0, got 0",
     ),
     "a clock that stands": (
         "{at_s: 1, action: clock, cluster: a, rate: 0}",
@@ -181,10 +148,6 @@ BAD_ENTRIES = {
         "{at_s: 1, action: link, between: [a, b], loss: 1.5}",
         "faults[0].loss: expected a number from 0 to 1, got 1.5",
     ),
-    "less than none twice": (
-        "{at_s: 1, action: link, between: [a, b], duplicate: -0.5}",
-        "faults[0].duplicate: expected a number from 0 to 1, got -0.5",
-    ),
     "negative delay": (
         "{at_s: 1, action: link, from: a, to: b, delay_ms: -3}",
         "faults[0].delay_ms: expected a number of at least 0, got -3",
@@ -193,10 +156,6 @@ BAD_ENTRIES = {
         "{at_s: 1, action: heal}",
         "faults[0].between: expected between, or from and to, the fields are missing",
     ),
-    "one end": (
-        "{at_s: 1, action: heal, from: a}",
-        "faults[0].to: expected a value, the field is missing",
-    ),
     "both ways of naming": (
         "{at_s: 1, action: heal, from: a, to: b, between: [a, b]}",
         "faults[0].between: expected either between, or from and to",
@@ -204,10 +163,6 @@ BAD_ENTRIES = {
     "three ends": (
         "{at_s: 1, action: heal, between: [a, b, c]}",
         "faults[0].between: expected two cluster ids, got a list",
-    ),
-    "an action by another name": (
-        "{at_s: 1, acton: crash, cluster: a}",
-        "faults[0].acton: unknown field, did you mean action?",
     ),
     "an action that is missing": (
         "{at_s: 1, cluster: a}",

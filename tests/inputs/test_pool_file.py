@@ -56,56 +56,26 @@ def test_the_pool_of_figure_11():
     ("text", "complaint"),
     [
         ("", "expected a mapping of fields, got nothing"),
-        ("servers: [\n", "line 2: expected YAML"),
         ("a: 1\na: 2\n", "line 2: expected each field once, got 'a' twice"),
-        (GOOD + "server: []\n", "server: unknown field, did you mean servers?"),
         (GOOD + "7: []\n", "[7]: expected a field name, got 7"),
-        (GOOD + "name: ''\n", "name: expected printable text, got ''"),
         ("servers: []\nclasses: []\n", "types: expected a value, the field is missing"),
-        ("classes: []\ntypes: []\n", "servers: expected a value, the field is missing"),
         (
             GOOD.replace("[{id: 1,", "{id: 1,").replace("[both]}]", "[both]}"),
             "types: expected a list",
         ),
         (
-            GOOD.replace("{id: s1, rate: 1}", "s1"),
-            "servers[0]: expected a mapping of fields, got 's1'",
-        ),
-        (
             GOOD.replace("rate: 1}", "rates: 1}"),
             "servers[0].rates: unknown field, did you mean rate?",
         ),
-        (GOOD.replace("rate: 1}", "rate: fast}"), "servers[0].rate: expected a number, got 'fast'"),
         (GOOD.replace("rate: 1}", "rate: true}"), "servers[0].rate: expected a number, got true"),
-        (
-            GOOD.replace("rate: 1}", "rate: -1}"),
-            "servers[0].rate: expected a number above 0, got -1",
-        ),
         (GOOD.replace("rate: 1}", "rate: .nan}"), "servers[0].rate: expected a finite number"),
-        (
-            GOOD.replace("rate: 0.5", "rate: .inf"),
-            "types[0].rate: expected a finite number, got .inf",
-        ),
         (GOOD.replace("id: s1,", "id: [],"), "servers[0].id: expected an id, got a list"),
-        (
-            GOOD.replace("id: s1,", "id: 2,"),
-            "servers[1].id: expected ids that differ, got '2' twice",
-        ),
         (GOOD.replace("[s1, 2]", "s1"), "classes[0].servers: expected a list of ids, got 's1'"),
-        (
-            GOOD.replace("[s1, 2]", "[]"),
-            "classes[0].servers: expected at least one server, got none",
-        ),
         (
             GOOD.replace("[s1, 2]", "[s1, s3]"),
             "classes[0].servers: expected ids of servers (2, s1), got 's3'",
         ),
-        (
-            GOOD.replace("tokens: 6", "tokens: 0"),
-            "classes[0].tokens: expected a number of at least 1, got 0",
-        ),
         (GOOD.replace("tokens: 6", "tokens: 1.5"), "classes[0].tokens: expected a whole number"),
-        (GOOD.replace("[both]", "[]"), "types[0].classes: expected at least one class, got none"),
         (
             GOOD.replace("[both]", "[all]"),
             "types[0].classes: expected ids of classes (both), got 'all'",

@@ -58,10 +58,6 @@ BAD_FILES = {
         "name: x\nmax_hops: 1\nmax_hops: 2\n",
         "line 3: expected each field once, got 'max_hops' twice",
     ),
-    "nested duplicate key": (
-        "clusters:\n- id: a\n  servers: 1\n  id: b\n",
-        "line 4: expected each field once, got 'id' twice",
-    ),
     "merge key": (
         "clusters:\n- &c {id: a, servers: 1}\n- {<<: *c, id: b}\n",
         "line 3: expected the fields written out, got a merge key <<",
@@ -77,10 +73,6 @@ BAD_FILES = {
             "'tag:yaml.org,2002:python/object/apply:os.getcwd'"
         ),
     ),
-    "impossible tag": (
-        "name: !!bool perhaps\n",
-        "line 1: expected YAML, got a tag that does not fit its value",
-    ),
     "too deep": (
         "a: " + "[\n" * 5000,
         "line 32: expected at most 32 lists and mappings within each other, got more",
@@ -95,8 +87,6 @@ BAD_FILES = {
     ),
     "no clusters": ("name: x\n", "clusters: expected a value, the field is missing"),
     "empty clusters": ("clusters: []\n", "clusters: expected at least one cluster, got none"),
-    "clusters as mapping": ("clusters: {a: 1}\n", "clusters: expected a list, got a mapping"),
-    "cluster as text": ("clusters: [a]\n", "clusters[0]: expected a mapping of fields, got 'a'"),
     "missing servers": (
         "clusters: [{id: a}]\n",
         "clusters[0].servers: expected a value, the field is missing",
@@ -108,14 +98,6 @@ BAD_FILES = {
     "misspelled and so missing": (
         "clusters: [{id: a, server: 1}]\n",
         "clusters[0].server: unknown field, did you mean servers?",
-    ),
-    "misspelled behind what is missing": (
-        "clusters: [{servers: 1}, {id: b, servers: 1, handlr: sleep}]\n",
-        "clusters[1].handlr: unknown field, did you mean handler? (and 1 more)",
-    ),
-    "misspelled behind what is wrong": (
-        "clusters: [{id: a, servers: x}]\nlink: [{between: [a, a]}]\n",
-        "link: unknown field, did you mean links? (and 1 more)",
     ),
     "wrong before missing": (
         "clusters: [{servers: x}, {id: b, servers: 1}]\n",
@@ -136,14 +118,6 @@ BAD_FILES = {
         "max_hops: true\nclusters: [{id: a, servers: 1}]\n",
         "max_hops: expected a whole number, got true",
     ),
-    "text as number": (
-        "clusters: [{id: a, servers: '5'}]\n",
-        "clusters[0].servers: expected a whole number or a list, got '5'",
-    ),
-    "fraction of a server": (
-        "clusters: [{id: a, servers: 1.5}]\n",
-        "clusters[0].servers: expected a whole number or a list, got 1.5",
-    ),
     "no server": (
         "clusters: [{id: a, servers: 0}]\n",
         "clusters[0].servers: expected a number of at least 1, got 0",
@@ -155,25 +129,13 @@ BAD_FILES = {
             "got a very large number"
         ),
     ),
-    "huge number": (
-        f"clusters: [{{id: a, servers: 1, service_ms: 1{'0' * 400}}}]\n",
-        "clusters[0].service_ms: expected a number, got a very large number",
-    ),
     "not a number": (
         "gossip_period_ms: .nan\nclusters: [{id: a, servers: 1}]\n",
         "gossip_period_ms: expected a finite number, got .nan",
     ),
-    "null": (
-        "clusters: [{id: a, servers: 1, service_ms: }]\n",
-        "clusters[0].service_ms: expected a number, got nothing",
-    ),
     "misspelled field": (
         "clusters: [{id: a, servers: 1, servicems: 40}]\n",
         "clusters[0].servicems: unknown field, did you mean service_ms?",
-    ),
-    "misspelled top field": (
-        "polcy: paper\nclusters: [{id: a, servers: 1}]\n",
-        "polcy: unknown field, did you mean policy?",
     ),
     "unknown field": (
         "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, b], xyzzy: 1}]\n",
@@ -186,10 +148,6 @@ BAD_FILES = {
     "unknown policy": (
         "policy: best\nclusters: [{id: a, servers: 1}]\n",
         f"policy: expected one of {POLICIES}, got 'best'",
-    ),
-    "misspelled policy": (
-        "policy: papper\nclusters: [{id: a, servers: 1}]\n",
-        f"policy: expected one of {POLICIES}, got 'papper', did you mean paper?",
     ),
     "three ends": (
         "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, b, c]}]\n",
@@ -215,9 +173,13 @@ BAD_FILES = {
         "clusters: [{id: a, servers: 2, nodes: 3}]\n",
         "clusters[0].nodes: expected at most as many as servers (2), got 3: each node needs one",
     ),
-    "a list of one node": (
-        "clusters: [{id: a, servers: 2, nodes: [{url: 'http://h:1'}]}]\n",
-        "clusters[0].nodes: expected 2 to 16 nodes, got 1; the url of one node stands beside it",
+    "a list of no nodes": (
+        "clusters: [{id: a, servers: 2, nodes: []}]\n",
+        "clusters[0].nodes: expected 1 to 16 nodes, got 0",
+    ),
+    "too few bytes for each of several nodes": (
+        "clusters: [{id: a, servers: 2, nodes: 2, held_limit_bytes: 131071}]\n",
+        "clusters[0].held_limit_bytes: expected at least 65536 for each of 2 nodes, got 131071",
     ),
     "two nodes with one url": (
         "clusters: [{id: a, servers: 2, nodes: [{url: 'http://h:1'}, {url: 'http://h:1'}]}]\n",
@@ -230,16 +192,6 @@ BAD_FILES = {
     "a url beside several nodes": (
         "clusters: [{id: a, servers: 2, nodes: 2, url: 'http://h:1'}]\n",
         "clusters[0].url: expected none beside several nodes: nodes can be a list of their urls",
-    ),
-    "a proxy_url beside several nodes": (
-        (
-            "clusters: [{id: a, servers: 2, handler: 'proxy:http://h:9', nodes: 2, "
-            "proxy_url: 'http://h:3'}]\n"
-        ),
-        (
-            "clusters[0].proxy_url: expected none beside several nodes: nodes can be a list of "
-            "their urls"
-        ),
     ),
     "a url beside a list of nodes": (
         (
@@ -276,10 +228,6 @@ BAD_FILES = {
         ),
         "clusters[0].nodes: expected https:// between all nodes or between none, got http://h:2",
     ),
-    "same url twice": (
-        "clusters: [{id: a, servers: 1, url: 'http://h:1'}, {id: b, servers: 1, url: 'http://h:1'}]\n",
-        "clusters[1].url: expected urls that differ, got http://h:1 twice",
-    ),
     "handler": (
         "clusters: [{id: a, servers: 1, handler: 'python:os'}]\n",
         (
@@ -299,21 +247,9 @@ BAD_FILES = {
         "clusters: [{id: a, servers: 1, url: 'http://127.0.0.1:80/x'}]\n",
         "clusters[0].url: expected http(s)://HOST[:PORT], got 'http://127.0.0.1:80/x'",
     ),
-    "shadow misspelled": (
-        "shadow: adaptiv\nclusters: [{id: a, servers: 1}]\n",
-        f"shadow: expected one of {POLICIES}, got 'adaptiv', did you mean adaptive?",
-    ),
-    "handler https with a user": (
-        "clusters: [{id: a, servers: 1, handler: 'http:https://u:p@h/run'}]\n",
-        ("clusters[0].handler: expected http(s)://HOST[:PORT][/PATH], got 'https://u:p@h/run'"),
-    ),
     "handler http without a url": (
         "clusters: [{id: a, servers: 1, handler: 'http:http://h:1/,'}]\n",
         "clusters[0].handler: expected http:URL[,URL...], got an empty URL",
-    ),
-    "handler http with a bad url": (
-        "clusters: [{id: a, servers: 1, handler: 'http:http://h:0/'}]\n",
-        "clusters[0].handler: expected http(s)://HOST[:PORT][/PATH], got 'http://h:0/'",
     ),
     "handler http with a url twice": (
         "clusters: [{id: a, servers: 1, handler: 'http:http://h,http://H:80/'}]\n",
@@ -337,10 +273,6 @@ BAD_FILES = {
         "clusters: [{id: a, servers: 1, held_limit_bytes: 1000}]\n",
         "clusters[0].held_limit_bytes: expected a number of at least 65536, got 1000",
     ),
-    "held limit with a unit": (
-        "clusters: [{id: a, servers: 1, held_limit_bytes: 512MiB}]\n",
-        "clusters[0].held_limit_bytes: expected a whole number, got '512MiB'",
-    ),
     "killing what is no process": (
         "clusters: [{id: a, servers: 1, workers: process, kill_after_ms: 100}]\n",
         (
@@ -348,23 +280,9 @@ BAD_FILES = {
             "expected only along with workers: process and a python handler"
         ),
     ),
-    "killing before the end": (
-        (
-            "clusters: [{id: a, servers: 1, handler: 'python:m:f', workers: process, "
-            "kill_after_ms: -1}]\n"
-        ),
-        "clusters[0].kill_after_ms: expected a number of at least 0, got -1",
-    ),
     "handler dask": (
         "clusters: [{id: a, servers: 1, handler: 'dask:tcp'}]\n",
         "clusters[0].handler: expected dask:[tcp://]HOST:PORT:MODULE:FUNCTION, got 'dask:tcp'",
-    ),
-    "braces in a value": (
-        "clusters: [{id: a, servers: 1, handler: '{kind}'}]\n",
-        (
-            "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, "
-            "http:URL[,URL...], proxy:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got '{kind}'"
-        ),
     ),
 }
 

@@ -33,25 +33,10 @@ BAD_PARTS = {
         "[]",
         "servers: expected at least one server, got none",
     ),
-    "neither a number nor a list": (
-        SITE.partition("servers: ")[2].partition("\n")[0],
-        "{id: big}",
-        "servers: expected a whole number or a list, got a mapping",
-    ),
     "servers alike, with classes": (
         SITE.partition("servers: ")[2].partition("\n")[0],
         "3",
         "classes: expected only along with a list of servers",
-    ),
-    "a server that is no mapping": (
-        "{id: small}",
-        "small",
-        "servers[1]: expected a mapping of fields, got 'small'",
-    ),
-    "a server without an id": (
-        "{id: small}",
-        "{rate: 2}",
-        "servers[1].id: expected a value, the field is missing",
     ),
     "a misspelled field": (
         "{id: small}",
@@ -63,19 +48,7 @@ BAD_PARTS = {
         "{id: small, a list: 2}",
         "servers[1].a list: unknown field, expected one of id, rate, handler",
     ),
-    "a misspelled field of a class": (
-        "tokens",
-        "token",
-        "classes[0].token: unknown field, did you mean tokens?",
-    ),
     "rate 0": ("rate: 4", "rate: 0", "servers[0].rate: expected a number above 0, got 0"),
-    "rate below 0": ("rate: 4", "rate: -1", "servers[0].rate: expected a number above 0, got -1"),
-    "rate infinite": (
-        "rate: 4",
-        "rate: .inf",
-        "servers[0].rate: expected a finite number, got .inf",
-    ),
-    "rate in words": ("rate: 4", "rate: fast", "servers[0].rate: expected a number, got 'fast'"),
     "rates too large together": (
         'rate: 4, handler: "http:http://gpu:9000/run"}, {id: small}',
         "rate: 1.2e308}, {id: small, rate: 1.2e308}",
@@ -86,75 +59,20 @@ BAD_PARTS = {
         "tokens: 0",
         "classes[0].tokens: expected a number from 1 to 10000, got 0",
     ),
-    "tokens below 0": (
-        "tokens: 6",
-        "tokens: -2",
-        "classes[0].tokens: expected a number from 1 to 10000, got -2",
-    ),
-    "half a token": (
-        "tokens: 6",
-        "tokens: 1.5",
-        "classes[0].tokens: expected a whole number, got 1.5",
-    ),
     "unknown servers in a class": (
         "servers: [big]",
         "servers: [huge]",
         "classes[0].servers: expected ids of servers (3, big, small), got 'huge'",
-    ),
-    "a server twice in a class": (
-        "servers: [small, 3]",
-        "servers: [small, 3, small]",
-        "classes[1].servers: expected each server once, got 'small' twice",
-    ),
-    "a class without servers": (
-        "servers: [big]",
-        "servers: []",
-        "classes[0].servers: expected at least one server, got none",
-    ),
-    "a class with a word for servers": (
-        "servers: [big]",
-        "servers: big",
-        "classes[0].servers: expected a list of ids, got 'big'",
     ),
     "a server in no class": (
         "servers: [small, 3]",
         "servers: [3]",
         "servers[1]: expected every server in a class, 'small' is in none",
     ),
-    "an unknown class": (
-        "classes: [large]",
-        "classes: [larg]",
-        "types[0].classes: expected ids of classes (2, large), got 'larg'",
-    ),
-    "a type in no class": (
-        "classes: [large]",
-        "classes: []",
-        "types[0].classes: expected at least one class, got none",
-    ),
-    "servers called alike": (
-        "id: small",
-        "id: big",
-        "servers[1].id: expected ids that differ, got 'big' twice",
-    ),
-    "classes called alike": (
-        "{id: 2,",
-        "{id: large,",
-        "classes[1].id: expected ids that differ, got 'large' twice",
-    ),
-    "types called alike": (
-        "id: thumbnail",
-        "id: llm",
-        "types[1].id: expected ids that differ, got 'llm' twice",
-    ),
     "an id with a space": (
         "id: llm",
         "id: l m",
         "types[0].id: expected 1 to 63 of A-Z a-z 0-9 . _ -, got 'l m'",
-    ),
-    "an id that is true": (
-        "id: llm",
-        "id: true",
-        "types[0].id: expected an id, got true (put it in quotes)",
     ),
     "on_block misspelled": (
         "on_block: queue",
@@ -178,11 +96,6 @@ BAD_PARTS = {
             "order: expected one of longest-available, least-loaded, got 'least-load', did you "
             "mean least-loaded?"
         ),
-    ),
-    "discipline misspelled": (
-        "discipline: fcfs",
-        "discipline: fifs",
-        "discipline: expected one of ps, fcfs, got 'fifs', did you mean fcfs?",
     ),
     "the handler of a server misspelled": (
         "{id: small}",

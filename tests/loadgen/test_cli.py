@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import subprocess
@@ -10,10 +9,7 @@ import sys
 
 import pytest
 
-from spillover.model.errors import InputError
 from spillover_loadgen.cli import main
-from spillover_loadgen.targets import check_targets
-from support.scripted_server import answer, problem, scripted
 
 COMMAND = [sys.executable, "-m", "spillover_loadgen"]
 
@@ -165,83 +161,6 @@ def refusal(capfd, *arguments):
     told = capfd.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
     return told.err
-
-
-def test_a_target_is_asked_who_it_is(node, capfd, tmp_path):
-    """Before anything is sent."""
-    assert main(["run", "--target", f"a={node.url}", *BRIEF, "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["outcomes"]["ok"] == len(node.received) > 0
-    sent = len(node.received)
-    assert refusal(capfd, "--target", f"a={node.url}", "--target", f"b={node.url}") == (
-        f"spillover-loadgen: --target: expected cluster b at {node.url}, found cluster a there\n"
-    )
-    node.is_called = None
-    out = tmp_path / "out.jsonl"
-    out.write_text("an earlier run")
-    refusal(capfd, "--target", f"a={node.url}", "--out", str(out))
-    assert out.read_text() == "an earlier run"
-    assert refusal(capfd, "--target", f"a={node.url}") == (
-        "spillover-loadgen: --target: expected cluster a at "
-        f"{node.url}, found no Spillover node there\n"
-    )
-    assert len(node.received) == sent
-    node.is_called = "a"
-    assert main(["run", "--target", f"a={node.url}", "--out", str(out), *BRIEF]) == 0
-    assert len(out.read_text().splitlines()) == len(node.received) - sent
-
-
-@pytest.mark.parametrize(
-    ("reason", "headers", "words"),
-    [
-        ("forbidden", [(b"authorization", b"Bearer x")], None),
-        ("forbidden", [], "found no Spillover node there"),
-        ("unauthenticated", [], "got: why (--token-file)"),
-    ],
-)
-def test_who_may_make_requests_and_not_look_is_let_through(reason, headers, words):
-    """Whoever shows nothing has nothing that could be forbidden."""
-
-    async def main():
-        async with scripted(problem(403, reason, "why")) as server:
-            try:
-                await check_targets({"a": server.url}, headers=headers)
-            finally:
-                ((asked, sent),) = server.seen
-                assert asked == "GET /state"
-                assert sent.get("authorization") == ("Bearer x" if headers else None)
-
-    if words is None:
-        asyncio.run(main())
-    else:
-        with pytest.raises(InputError) as error:
-            asyncio.run(main())
-        assert str(error.value).endswith(words)
-
-
-NO_NODE = "found no Spillover node there"
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        (answer(200, {"cluster": "b"}), "found cluster b there"),
-        (answer(200, {"cluster": 5}), NO_NODE),
-        (answer(200, {"producer": "a"}), NO_NODE),
-        (answer(200, ["cluster"]), NO_NODE),
-        (answer(200, b"<html>"), NO_NODE),
-        (answer(401, ["unauthenticated"]), NO_NODE),
-        (problem(401, "another", "why"), NO_NODE),
-    ],
-)
-def test_a_target_that_is_another_one_or_none_is_told(said, words):
-    async def main():
-        async with scripted(said) as server:
-            with pytest.raises(InputError) as error:
-                await check_targets({"a": server.url}, headers=[(b"authorization", b"Bearer x")])
-            return str(error.value), server.url
-
-    message, url = asyncio.run(main())
-    assert message == f"--target: expected cluster a at {url}, {words}"
 
 
 def test_a_target_that_does_not_answer(capfd):

@@ -10,7 +10,6 @@ from collections import Counter
 
 import pytest
 
-from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
 from spillover_loadgen import driver
 from spillover_loadgen.record import Outcome
@@ -145,10 +144,3 @@ def test_a_stop_ends_the_sending_and_counts_what_is_not_answered(node, monkeypat
     assert max(record.sent_lag_s for record in records) < 30
     gc.collect()  # else a failure that nobody looks at is told later
     assert not caplog.records
-
-
-def test_every_target_that_is_missing_is_named(node):
-    schedule = [Arrival(0.0, cluster) for cluster in ("c", "a", "b", "c")]
-    with pytest.raises(InputError) as error:
-        send(schedule, node)
-    assert str(error.value) == "--target: expected a URL for each of b, c"

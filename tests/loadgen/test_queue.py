@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from spillover_loadgen import queue_driver
 from spillover_loadgen.cli import main
 from spillover_loadgen.queue_driver import QueueLoad
-from spillover_loadgen.queue_record import Put, QueueRecord
-from support.api_tokens import access_of_tests, shown_by
 from support.queue_producers import producers
 
 LOAD = QueueLoad(
@@ -47,57 +44,6 @@ def test_all_that_is_put_is_acknowledged_once():
     assert 1.0 <= result["probes_mean"] <= 8.0
 
 
-def test_producers_that_want_an_api_token_are_shown_one():
-    load = replace(LOAD, duration_s=0.3)
-
-    async def main(shown):
-        async with producers(1, access=access_of_tests()) as (one,):
-            targets = {one.id: one.url}
-            record = await queue_driver.run(targets, load, asyncio.Event(), headers=shown)
-            return record.summary(duration_s=load.duration_s, seed=1, interrupted=False)
-
-    result = asyncio.run(main(shown_by("submitter")))
-    assert result["offered"] == result["acknowledged"] > 0
-    result = asyncio.run(main(()))
-    assert (result["put_outcomes"]["failed"], result["produced"]) == (result["offered"], 0)
-    assert "put: status 401" in result["reasons"]
-
-
-@pytest.mark.slow
-def test_the_schedule_follows_from_the_seed():
-    idle = replace(LOAD, consumers=0, produce_rate_per_s=20.0, duration_s=0.5)
-    offered = {
-        seed: [asyncio.run(run_on(replace(idle, seed=seed), buffers=100))[0] for _ in range(2)]
-        for seed in (1, 2)
-    }
-    assert offered[1][0]["offered"] == offered[1][1]["offered"]
-    assert offered[1][0]["missing"] == offered[1][0]["produced"] > 0, "nobody took them"
-
-
-def test_faults_of_a_queue_are_counted():
-    record = QueueRecord()
-    record.kept = {(0, 1), (0, 2), (0, 3)}
-    record.puts[Put.OK] = 3
-    for number in (1, 1, 2):
-        record.acknowledged[0, number] += 1
-    for name, deliveries in (
-        ("p1-1", 1),
-        ("p1-4", 1),
-        ("p1-2", 1),
-        ("p1-3", 1),
-        ("p2-1", 1),
-        ("p1-1", 2),
-    ):
-        record.came(0, name, deliveries)
-    record.came(1, "p1-1", 1)
-    record.came(1, "p1-1", 1)  # from another one of this name: not before itself
-    record.acknowledged_s = [0.5, 2.0, 2.5]
-    result = record.summary(duration_s=2.0, seed=1, interrupted=False)
-    assert (result["missing"], result["duplicates"], result["out_of_order"]) == (1, 1, 2)
-    assert result["redelivered"] == 1
-    assert result["throughput_per_s"] == 1.0, "of what was done within the duration"
-
-
 BRIEF = {
     "--target": "p1=http://127.0.0.1:1",
     "--produce-rate": "1",
@@ -127,14 +73,3 @@ def test_bad_usage_is_told_in_one_line(capfd, changed, message):
     told = capfd.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
     assert message in told.err
-
-
-def test_a_target_that_is_no_producer_is_told(node, capfd):
-    options = [
-        word for option in {**BRIEF, "--target": f"p1={node.url}"}.items() for word in option
-    ]
-    assert main(["queue", *options]) == 2
-    said = capfd.readouterr().err
-    assert said.endswith(
-        f"expected producer p1 at {node.url}, found no producer of a queue there\n"
-    )

@@ -10,20 +10,16 @@ import ctypes
 import os
 import queue
 import signal
-import sys
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
 from spillover.core.leases import events as ev
-from spillover.live.leases.renewal import supervisor
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import ProgressGuard
-from spillover.live.leases.renewal.lease import Fenced, current_lease
+from spillover.live.leases.renewal.lease import Fenced
 from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
 from spillover.live.leases.renewal.renewer import LeaseRenewer
 from spillover.live.leases.renewal.settings import make_plan
@@ -148,87 +144,6 @@ def test_what_is_held_is_renewed_each_period(member):
     assert max(member.lags) < LEASE_S
 
 
-def test_a_renewal_leaves_no_later_than_a_period_after_the_one_before(member):
-    """But for what it was late by, which is told: periods do not grow."""
-    member.take(0)
-    sent_s = [member.renewed().sent_s]
-    before = len(member.lags)
-    sent_s += [member.next(ev.RenewalAnswered).sent_s for _ in range(6)]
-    late_s = member.lags[before : before + 6]
-    gaps_s = [later - one for one, later in pairwise(sent_s)]
-    spare_s = [gap - late for gap, late in zip(gaps_s, late_s, strict=True)]
-    assert min(spare_s) <= TIMES.renewal_period_ms / 1000.0
-
-
-def test_the_store_sees_the_renewals(member):
-    (lease,) = member.take(0)
-    member.renewed(6)  # more than a lease
-    stored = member.ask("snapshot")
-    assert stored.allocations[0].epoch == lease.epoch
-    assert stored.allocations[0].lease_to_ms > stored.now_ms
-    assert stored.members["a"].alive_to_ms > stored.now_ms
-
-
-def test_nothing_is_renewed_before_the_member_begins_or_after_it_ends(member):
-    member.take(0)
-    member.renewed()
-    member.renewer.end()
-    member.next(ev.RenewalsEnded)
-    with pytest.raises(queue.Empty):
-        member.events.get(timeout=3 * TIMES.normal_lease_ms / 1000.0)
-    member.renewer.begin()
-    member.next(ev.RenewalAnswered)
-
-
-def test_what_was_dropped_is_over_and_not_renewed(member):
-    first, second = member.take(0, 1)
-    member.renewer.drop(0, first.epoch)
-    with pytest.raises(Fenced):
-        first.check()
-    assert first.stop_event.is_set()
-    event = member.next(ev.RenewalAnswered, lambda event: len(event.pairs) == 1)
-    assert event.pairs == [(1, second.epoch)]
-
-
-def test_a_stale_command_does_nothing_to_a_later_epoch(member):
-    (lease,) = member.take(0)
-    for command in (member.renewer.fence, member.renewer.drop):
-        command(0, lease.epoch - 1)
-    member.renewer.stop(0, lease.epoch - 1, 0.0)
-    lease.check()
-    assert not lease.stop_event.is_set()
-
-
-def test_a_lease_that_the_store_gave_to_another_is_lost(member, redis_server):
-    (lease,) = member.take(0)
-    member.renewed()
-    key = f"{{spillover:{member.group}}}:allocation"
-    redis_server.client.hset(key, "0", f"b|{lease.epoch + 1}|1|{10**14}|0")
-    event = member.next(ev.RenewalAnswered, lambda event: event.answer.held == [(0, False, False)])
-    assert event.pairs == [(0, lease.epoch)]
-    with pytest.raises(Fenced) as fenced:
-        lease.check()
-    assert (fenced.value.partition, fenced.value.epoch) == (0, lease.epoch)
-    until(lease.stop_event.is_set)
-
-
-def test_a_lease_that_another_has_won_is_told_as_wanted(member, redis_server):
-    (lease,) = member.take(0)
-    member.renewed()
-    redis_server.client.hset(f"{{spillover:{member.group}}}:grab", "0", f"b|1|{10**14}")
-    member.next(ev.RenewalAnswered, lambda event: event.answer.held == [(0, True, True)])
-    lease.check()
-
-
-def test_a_holder_that_stops_keeps_its_lease_up_to_the_limit(member):
-    (lease,) = member.take(0)
-    by_s = lease_now_s() + 1.2 * LEASE_S
-    member.renewer.stop(0, lease.epoch, by_s)
-    assert lease.stop_event.is_set()
-    until(lambda: lease.is_over)
-    assert by_s <= lease_now_s() < by_s + LEASE_S
-
-
 def test_lost_data_are_registered_anew_with_the_same_epoch(member, redis_server):
     (lease,) = member.take(0)
     era = member.renewed().answer.era
@@ -329,18 +244,6 @@ def test_a_hung_handler_loses_its_lease_and_others_keep_theirs(member_at, runtim
             hung.progress()
 
 
-def test_progress_told_before_anything_has_beaten_counts():
-    memory = LeaseMemory(2)
-    memory.grant(1, 7, 1e9, THREAD)
-    assert memory.idle_s(1) is None
-    memory.report_progress(1)
-    assert memory.idle_s(1) == 0.0
-    for now_s in (100.0, 100.1, 200.0):  # it did not run in between
-        memory.beat(THREAD, now_s, 0.2)
-    assert memory.idle_s(1) == pytest.approx(0.5)
-    memory.close()
-
-
 def test_a_loop_that_stands_still_for_long_hangs_with_all_its_handlers():
     """After four leases; but not if that is because the whole member was stopped."""
     memory, held = LeaseMemory(3), [(0, 7), (1, 7), (2, 7)]
@@ -360,20 +263,6 @@ def test_a_loop_that_stands_still_for_long_hangs_with_all_its_handlers():
     memory.close()
 
 
-def test_where_no_process_may_be_started_a_thread_renews_and_says_so(member_at, monkeypatch):
-    def refuse(*_):
-        raise PermissionError("not allowed here")
-
-    monkeypatch.setattr(supervisor, "start_process", refuse)
-    with member_at() as member:
-        started = member.next(RenewerStarted)
-        assert (started.kind, started.pid) == ("thread", None)
-        assert "not allowed here" in started.why
-        (lease,) = member.take(0)
-        member.renewed(2)
-        lease.check()
-
-
 def test_a_renewer_that_is_killed_is_replaced_before_anything_is_lost(member_at):
     """It heeds no other signal: terminals send theirs to all, and the member hands over first."""
     with member_at() as member:
@@ -390,17 +279,6 @@ def test_a_renewer_that_is_killed_is_replaced_before_anything_is_lost(member_at)
         lease.check()
 
 
-def test_renewers_that_die_now_and_then_are_replaced_by_processes_for_ever(member_at):
-    """A thread has to do only where processes die as soon as they begin."""
-    with member_at() as member:
-        member.take(0)
-        for _ in range(supervisor.YOUNG_DEATHS_MAX + 1):
-            assert member.next(RenewerStarted).kind == "process"
-            member.next(ev.RenewalAnswered)
-            os.kill(member.renewer.pid, signal.SIGKILL)
-        assert member.next(RenewerStarted).kind == "process"
-
-
 def test_a_renewer_that_stands_still_is_replaced(member_at):
     with member_at() as member:
         (lease,) = member.take(0)
@@ -410,66 +288,6 @@ def test_a_renewer_that_stands_still_is_replaced(member_at):
         assert member.next(RenewerStarted).kind == "process"
         answer = member.next(ev.RenewalAnswered).answer
         assert answer.held == [(0, not lease.is_over, False)]
-
-
-def test_who_listens_badly_does_not_end_the_watch(member_at, caplog):
-    with member_at() as member:
-
-        def fail(lag_s):
-            raise ValueError("not now")
-
-        member.renewer._on_lag = fail
-        (lease,) = member.take(0)
-        member.renewed(2)
-        lease.check()
-    assert "was not taken" in caplog.text
-
-
-def test_a_handler_is_told_to_stop_a_margin_before_its_lease_ends(member_at):
-    with member_at(times=replace(TIMES, max_lease_ms=5_000.0)) as member:
-        to_s = lease_now_s() + 0.7  # the margin is 0.5, and nobody renews
-        lease = member.renewer.grant(0, 7, to_s)
-        assert not lease.was_told
-        assert lease.stop_event.wait(LIMIT_S)
-        assert to_s - 0.5 <= lease_now_s() < to_s
-        assert lease.was_told
-        lease.check()
-        asyncio.run(lease.stop_event.wait_async())
-        until(lambda: lease.is_over)
-        assert lease.left_s == 0.0
-
-
-def test_work_that_was_reported_is_known_as_long_as_the_lease_is_held(member_at):
-    with member_at() as member:
-        lease = member.renewer.grant(1, 7, lease_now_s() + LIMIT_S)
-        assert member.renewer.work() == [(1, 7, None)]
-        lease.report_load(2)
-        lease.report_load(0.5)
-        assert member.renewer.work() == [(1, 7, 2.5)]
-        member.renewer.drop(1, 7)
-        assert member.renewer.work() == []
-
-
-def test_coroutines_wait_for_the_stop_event(member_at):
-    with member_at() as member:
-        lease = member.renewer.grant(0, 7, lease_now_s() + LIMIT_S)
-
-        async def waits():
-            waiting = asyncio.create_task(lease.stop_event.wait_async())
-            asyncio.get_running_loop().run_in_executor(None, member.renewer.fence, 0, 7)
-            await asyncio.wait_for(waiting, LIMIT_S)
-
-        asyncio.run(waits())
-        assert lease.is_over
-
-
-def test_a_handler_finds_its_lease(member_at):
-    with member_at() as member:
-        lease = member.renewer.grant(0, 7, lease_now_s() + LIMIT_S)
-        with lease.entered():
-            assert current_lease() is lease
-        with pytest.raises(LookupError):
-            current_lease()
 
 
 def test_closing_fences_what_is_left_and_ends_the_process(member_at):
@@ -482,17 +300,3 @@ def test_closing_fences_what_is_left_and_ends_the_process(member_at):
             lease.check()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-
-
-def test_a_process_that_is_slow_to_start_is_waited_for(member_at, monkeypatch, tmp_path):
-    """On a busy machine it takes longer than a renewer may stand still; another would, too."""
-    slow = tmp_path / "slow-python"
-    slow.write_text(f'#!/bin/sh\nsleep {LEASE_S}\nexec {sys.executable} "$@"\n')
-    slow.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(slow))
-    with member_at() as member:
-        assert member.next(RenewerStarted).kind == "process"
-        member.renewer.begin()
-        member.next(ev.RenewalAnswered)
-        assert member.renewer.kind == "process"
-        assert member.renewer._supervisor._young_deaths == 0

@@ -8,7 +8,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -240,44 +239,10 @@ def test_the_renewer_ends_with_its_member(member_at, how):
                 os.kill(member.until("forked")["pid"], signal.SIGKILL)
 
 
-def test_a_stop_of_both_is_no_reason_to_replace_anything(member_at):
-    with member_at() as member:
-        renewer = member.until("started")["pid"]
-        os.kill(renewer, signal.SIGSTOP)
-        since = member.stop_for(1.5 * LEASE_S)
-        member.until("fenced", since)
-        os.kill(renewer, signal.SIGCONT)
-        member.until("renewed", since)
-        assert is_running(renewer)
-
-
-def test_a_renewer_killed_again_and_again_costs_no_lease(member_at):
-    with member_at() as member:
-        for _ in range(4):
-            since = len(member.said)
-            os.kill(last_pid(member), signal.SIGKILL)
-            member.until("ended", since, how="signal 9")
-            member.until("renewed", since, held=[[0, True, False]])
-        assert not [line for line in member.said if line["what"] == "fenced"]
-
-
-def last_pid(member):
-    return [line["pid"] for line in member.said if line["what"] == "started"][-1]
-
-
 @pytest.fixture
 def own_server(redis_servers, tmp_path):
     with redis_servers.running(tmp_path) as server:
         yield server
-
-
-def test_a_redis_that_comes_back_empty_in_time_gets_the_lease_anew(member_at, own_server):
-    with member_at(own_server.url) as member:
-        since = len(member.said)
-        own_server.restart()
-        renewed = member.until("renewed", since)
-        assert renewed["held"] == [[0, True, False]]
-        assert member.ask("snapshot").allocations[0].epoch == member.until("serves")["epoch"]
 
 
 def test_without_redis_the_lease_runs_out_where_it_is_held(member_at, own_server):
@@ -302,92 +267,3 @@ def test_a_redis_that_pauses(member_at, own_server, pause_s, is_kept):
             member.until("fenced", since)
         assert member.until("renewed", since)["held"] == [[0, is_kept, False]]
         member.check_acts()
-
-
-def test_a_replica_is_told_as_refusing(member_at, own_server):
-    with member_at(own_server.url) as member:
-        since = len(member.said)
-        own_server.client.replicaof("127.0.0.1", 1)
-        assert "READONLY" in member.until("failed", since)["problem"]
-        own_server.client.replicaof("NO", "ONE")
-        member.until("renewed", since)
-
-
-class DeafWay:
-    """A TCP proxy whose present connections can go deaf: open, and nothing comes through. New
-    ones work."""
-
-    def __init__(self, port):
-        self._target = port
-        self._era = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
-        self.accepted = 0
-        self._sockets = [self._listener]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def go_deaf(self):
-        self._era += 1
-
-    def close(self):
-        for one in self._sockets:
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
-
-    def _accept(self):
-        with suppress(OSError):
-            while True:
-                here = self._listener.accept()[0]
-                there = socket.create_connection(("127.0.0.1", self._target))
-                self._sockets += [here, there]
-                self.accepted += 1
-                for ends in ((here, there), (there, here)):
-                    threading.Thread(
-                        target=self._pump, args=(*ends, self._era), daemon=True
-                    ).start()
-
-    def _pump(self, source, sink, era):
-        with suppress(OSError):
-            while data := source.recv(65_536):
-                if era == self._era:
-                    sink.sendall(data)
-
-
-def test_a_half_open_connection_costs_no_lease(member_at, redis_server):
-    way = DeafWay(redis_server.port)
-    try:
-        with member_at(way.url) as member:
-            for _ in range(3):
-                since = len(member.said)
-                way.go_deaf()
-                assert "did not answer in time" in member.until("failed", since)["problem"]
-                member.until("renewed", since, held=[[0, True, False]])
-            assert not [line for line in member.said if line["what"] == "fenced"]
-    finally:
-        way.close()
-
-
-def test_what_renews_loads_next_to_nothing(member_at):
-    """No framework, no library: the interpreter and a handful of modules."""
-    child = "spillover.live.leases.renewal.child"
-    show = f"import sys; sys.path.insert(0, sys.argv[1]); import {child}; print(*sys.modules)"
-    root = str(Path(sys.modules[LeaseTimes.__module__].__file__).parents[2])
-    command = [sys.executable, "-I", "-S", "-c", show, root]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    ours = {name for name in loaded if name.startswith("spillover.")}
-    within = {"spillover.core", "spillover.live", "spillover.live.leases", "spillover.live.redis"}
-    parts = (
-        child[:-6],
-        "spillover.core.hosts",
-        "spillover.live.hosts",
-        "spillover.live.redis.answers",
-    )
-    assert {name for name in ours - within if not name.startswith(parts)} == set()
-    assert not {"redis", "asyncio", "dataclasses", "typing", "random", "multiprocessing"} & {
-        *loaded
-    }
-    with member_at() as member:
-        status = Path(f"/proc/{member.until('started')['pid']}/status").read_text("utf-8")
-        kib = int(status.partition("RssAnon:")[2].split()[0])
-        assert kib < 10_000

@@ -111,7 +111,7 @@ REFUSED = {
     ),
     "a trailer without a colon": (400, post(CHUNKED, body=b"5\r\nhello\r\n0\r\nA\r\n\r\n")),
     "endless trailers": (
-        400,
+        431,
         post(CHUNKED, body=b"5\r\nhello\r\n0\r\n" + b"A: b\r\n" * 20_000 + b"\r\n"),
     ),
     # --- hosts --------------------------------------------------------------------------------

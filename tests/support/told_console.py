@@ -20,7 +20,6 @@ from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.lease.views import LeaseState
 from spillover.apps.node.console_view import PERIOD_S, cluster_view
 from spillover.apps.node.views import NodeState
-from spillover.apps.queue.views import QueueState
 from spillover.live.process.listening import bind_socket
 
 STARTS_S = 40.0
@@ -58,30 +57,6 @@ def allocated(partition, node, **fields):
     """A row of the allocation: served, but for what is given."""
     row = {"since_ms": 0.0, "lease_ms_left": 9_000.0, "stopping": False, "load": None}
     return {"partition": partition, "node": node, "epoch": 7, **row, **fields}
-
-
-def producer_of(name, **fields):
-    """A producer of a queue, with nothing in it but what is given."""
-    counts = ("buffered", "granted", "dead", "produced", "acknowledged", "discarded", "returned")
-    counts += (
-        "resting",
-        "waiting",
-        "takes",
-        "parked",
-        "memory_bytes",
-        "sent_bytes",
-        "draining",
-        "drained",
-    )
-    bounds = ("buffers", "object_limit_bytes", "unacked", "dead", "deliveries", "waiting")
-    at_rest = {
-        **dict.fromkeys(counts, 0), "producer": name, "url": "http://127.0.0.1:1", "epoch": 1,
-        "version": "0", "durable": False, "visibility_ms": 1.0, "probe_expiry_ms": 1.0,
-        "limits": {**dict.fromkeys(bounds, 9), "held_limit_bytes": None}, "buffers": 3,
-        "probes": {}, "oldest_ms": dict.fromkeys(("object", "offer", "take", "probe"), 0.0),
-        "waiting_takes": [], "parked_probes": [], "open_grants": [], "peers": {}, "producers": {},
-    }  # fmt: skip
-    return QueueState.model_validate({**at_rest, **fields})
 
 
 def console_of(own, links, tell, *, decisions=(), actions=None):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -278,8 +279,13 @@ class _Streams:
             duration_s=plan.of(1.2, 0.4),
             size_bytes=CHUNK_BYTES,
         )
+        every = CpuUse(self._ends | {"way": way.pids})
         took_ms = await self._readers.ask(asked)
+        used_s = sum(every.used_s().values())
         await self._leave(0.0)
+        if used_s / asked.duration_s > BUSY_SHARE * (os.cpu_count() or 1):
+            told = "all processors were busy: times to the first byte are of waits for one"
+            self._session.note(f"{where}, {way.name}: {told}")
         first_ms = [percentile(took_ms, share) for share in SHARES.values()]
         return _Turn(first_ms, arrived, cpu_us, await self._known_ms(where, way))
 

@@ -182,7 +182,8 @@ def _diff(options: argparse.Namespace) -> int:
     lines = differences(before, after)
     refused = None
     try:
-        refuse_fixed(before, after, ClusterId(state["cluster"]))
+        node = (state.get("site") or {}).get("node", 1)
+        refuse_fixed(before, after, ClusterId(state["cluster"]), node)
     except InputError as error:
         refused = f"{error.field}: {error.expected}"
     if options.json:

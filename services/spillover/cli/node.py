@@ -26,7 +26,6 @@ from spillover.cli.parsing import (
     address,
     check_otel,
     config_redis,
-    refuse_config_redis,
     whole_number_in,
 )
 from spillover.cli.tls_options import (
@@ -192,7 +191,6 @@ def _number_of(options: argparse.Namespace, topology: Topology) -> int:
         got = "none" if options.node is None else str(options.node)
         expected = f"expected a node of cluster {cluster.id}, 1 to {cluster.node_count}, got {got}"
         raise InputError("--node", "", expected)
-    refuse_config_redis(options, [cluster])
     return int(options.node)
 
 

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spillover.apps.http.sites import origin_of
 from spillover.commandline.option_types import (
@@ -26,9 +25,6 @@ from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.nearest import did_you_mean
-
-if TYPE_CHECKING:
-    from spillover.model.topology import Cluster
 
 REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
 """The variable of the environment that may have the address of Redis."""
@@ -84,16 +80,6 @@ def config_redis(options: argparse.Namespace) -> str | Path | None:
     if options.config_redis is None and options.redis_url_file is None:
         return None
     return needed_redis_url(options.config_redis, options.redis_url_file, "--config-redis")
-
-
-def refuse_config_redis(options: argparse.Namespace, clusters: Sequence[Cluster]) -> None:
-    """Raise InputError if those options are given where nodes share one of these clusters."""
-    shared = [cluster.id for cluster in clusters if cluster.node_count > 1]
-    given = options.config_redis, options.redis_url_file
-    if shared and given != (None, None):
-        option = "--redis-url-file" if given[0] is None else "--config-redis"
-        expected = f"expected clusters of one node, {shared[0]} has several"
-        raise InputError(option, "", f"{expected}: the configuration is fixed")
 
 
 def needed_redis_url(given: str | None, file: str | None, option: str = "--redis") -> str | Path:

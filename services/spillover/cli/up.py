@@ -24,7 +24,6 @@ from spillover.cli.parsing import (
     add_tokens,
     check_otel,
     config_redis,
-    refuse_config_redis,
     whole_number_in,
 )
 from spillover.cli.typed_lines import typed_lines
@@ -129,7 +128,6 @@ def _topology_of(options: argparse.Namespace) -> Topology:
     if options.shadow is not None:
         topology = replace(topology, shadow=options.shadow)
     _check_tls(topology, options)
-    refuse_config_redis(options, topology.clusters)
     if options.otel:
         check_otel()
     if options.port is not None and all(cluster.url is not None for cluster in topology.clusters):

@@ -374,12 +374,20 @@ class ClientCalls:
         answered: asyncio.Future[object],
     ) -> None:
         """Cancel it again and again until it has ended: a cancel may come to the node before the
-        request does, and another cluster may take its time."""
-        pause_s = FIRST_PARTING_WAIT_S
+        request does, and another cluster may take its time. One cancel may fail, such as on a
+        connection that breaks; a node that fails twice is left alone."""
+        pause_s, may_fail = FIRST_PARTING_WAIT_S, True
         try:
             with suppress(PeerError, TimeoutError):
                 async with asyncio.timeout(PARTING_S):
-                    while not await self._is_cancelled(node, name, is_there=answered.done()):
+                    while True:
+                        try:
+                            if await self._is_cancelled(node, name, is_there=answered.done()):
+                                break
+                        except PeerError:
+                            if not may_fail:
+                                raise
+                            may_fail = False
                         await asyncio.wait([answered], timeout=pause_s)
                         pause_s *= 2.0
         finally:

@@ -168,7 +168,7 @@ def dump_topology(topology: Topology) -> str:
         if not cluster.passes:
             for name in OF_PASSING:
                 cluster_told.pop(name, None)
-        if cluster.node_count == 1:  # older versions do not know it
+        if cluster.nodes == 1:  # older versions do not know it
             del cluster_told["nodes"]
         for name in _OF_POOLS:
             if cluster.pool is None or not cluster_told[name]:

@@ -168,8 +168,9 @@ class Cluster:
     Why: deadlines refuse hopeless requests long before the queue is that long. The limit only has
     to bound the memory that small payloads take."""
     held_limit_bytes: Annotated[int | None, at_least(HELD_LIMIT_BYTES_MIN)] = None
-    """The number of bytes of payloads and answers that the cluster holds at most. Not set: a share
-    of the memory that its node may take. Beyond it a client gets 429 `queue_full`.
+    """The number of bytes of payloads and answers that the cluster holds at most; each of several
+    nodes holds its part. Not set: for each node a share of the memory that it may take. Beyond it a
+    client gets 429 `queue_full`.
 
     Why: a node that runs out of memory loses everything that it holds."""
     not_run_statuses: tuple[int, ...] | None = None
@@ -267,7 +268,8 @@ class Cluster:
     nodes: Annotated[int | tuple[ClusterNode, ...], within(1, NODES_MAX)] = 1
     """The nodes of the cluster: processes that share its servers and act as one. A number, where
     `spillover up` chooses addresses and for the simulator, or a list of their addresses. Each needs
-    a server at least, and servers that are alike.
+    a server at least, and servers that are alike. While nodes run, others come and go at the end of
+    the list.
 
     Why: one process is enough for most sites. Several go on when one dies, and use several
     cores."""
@@ -294,6 +296,21 @@ class Cluster:
             return self
         one = self.nodes[node - 1]
         return replace(self, url=one.url, proxy_url=one.proxy_url, peer_url=one.peer_url)
+
+    @property
+    def places(self) -> tuple[ClusterNode, ...]:
+        """Returns the addresses of its nodes, in their order; none where they have none yet."""
+        if isinstance(self.nodes, tuple):
+            return self.nodes
+        if self.url is None:
+            return ()
+        return (ClusterNode(url=self.url, proxy_url=self.proxy_url, peer_url=self.peer_url),)
+
+    @property
+    def held_part_bytes(self) -> int | None:
+        """Returns how many bytes one of its nodes holds at most; None where that is not said."""
+        limit_bytes = self.held_limit_bytes
+        return None if limit_bytes is None else limit_bytes // self.node_count
 
     @property
     def peer_urls(self) -> tuple[str, ...]:
@@ -590,9 +607,8 @@ def _check_nodes(field: str, cluster: Cluster) -> None:
     """Raise InputError for nodes that cannot share the servers, or have no addresses."""
     count = cluster.node_count
     if isinstance(cluster.nodes, tuple):
-        if count < 2 or count > NODES_MAX:
-            expected = f"expected 2 to {NODES_MAX} nodes, got {count}"
-            _fail(f"{field}.nodes", f"{expected}; the url of one node stands beside it")
+        if not 1 <= count <= NODES_MAX:
+            _fail(f"{field}.nodes", f"expected 1 to {NODES_MAX} nodes, got {count}")
         _check_addresses(field, cluster, cluster.nodes)
     if count == 1:
         return
@@ -605,6 +621,10 @@ def _check_nodes(field: str, cluster: Cluster) -> None:
     if count > cluster.servers:
         expected = f"expected at most as many as servers ({cluster.servers}), got {count}"
         _fail(f"{field}.nodes", f"{expected}: each node needs one")
+    part_bytes = cluster.held_part_bytes
+    if part_bytes is not None and part_bytes < HELD_LIMIT_BYTES_MIN:
+        expected = f"expected at least {HELD_LIMIT_BYTES_MIN} for each of {count} nodes"
+        _fail(f"{field}.held_limit_bytes", f"{expected}, got {cluster.held_limit_bytes}")
 
 
 def _check_addresses(field: str, cluster: Cluster, nodes: tuple[ClusterNode, ...]) -> None:

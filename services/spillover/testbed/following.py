@@ -16,7 +16,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.testbed.asking import Asking
 from spillover.testbed.node_process import NodeProcess
-from spillover.testbed.supervisor import Testbed
+from spillover.testbed.supervisor import Testbed, name_of, node_of
 
 LOOK_S = 0.5
 """How often one of the nodes is asked, each in its turn."""
@@ -27,7 +27,7 @@ Seen = tuple[int, str]
 
 
 class ConfigurationFollower:
-    """This keeps the nodes of a running testbed as the configuration has clusters. `say` gets a
+    """This keeps the nodes of a running testbed as the configuration has them. `say` gets a
     line for each event."""
 
     def __init__(self, bed: Testbed, say: Callable[[str], None]) -> None:
@@ -85,24 +85,26 @@ class ConfigurationFollower:
         bed = self._bed
         self._say(f"configuration {self._seen[0]} of cluster {self._seen[1]}")
         bed.use(topology)
-        started = {_cluster_of(name) for name in bed.nodes}
+        started = {node_of(name) for name in bed.nodes}
         for cluster in topology.clusters:
-            if cluster.id not in started:
-                self._say(await self._add(cluster))
-        for name in [name for name in bed.nodes if _cluster_of(name) not in topology.cluster_ids]:
+            for number in range(1, cluster.node_count + 1):
+                if (cluster.id, number) not in started:
+                    self._say(await self._add(cluster, number))
+        for name in [name for name in bed.nodes if not bed.is_part(name)]:
             task = asyncio.create_task(self._end(name), name=f"end of {name}")
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    async def _add(self, cluster: Cluster) -> str:
+    async def _add(self, cluster: Cluster, number: int) -> str:
         """How that went, in words."""
-        if cluster.url is None:
-            return f"cluster {cluster.id} is not started: the configuration has no url of it"
+        url, name = cluster.at(number).url, name_of(cluster, number)
+        if url is None:
+            return f"cluster {name} is not started: the configuration has no url of it"
         try:
-            await self._bed.add(cluster.id)
+            await self._bed.add(name)
         except OSError as error:
-            return f"cluster {cluster.id} cannot be started: {error.strerror}"
-        return f"cluster {cluster.id} is added at {cluster.url}"
+            return f"cluster {name} cannot be started: {error.strerror}"
+        return f"cluster {name} is added at {url}"
 
     async def _end(self, cluster: ClusterId) -> None:
         """End the node of a cluster that was removed: once it has drained and its clients have
@@ -115,16 +117,11 @@ class ConfigurationFollower:
                 state = await asking.told(node.url)
                 if _is_left(state):
                     break
-                if cluster in bed.topology.cluster_ids:
+                if bed.is_part(cluster):
                     return  # it is wanted again
                 await asyncio.sleep(DRAINED_POLL_S)
         await bed.let_go(cluster)
         self._say(f"cluster {cluster} is removed")
-
-
-def _cluster_of(node: str) -> ClusterId:
-    """Returns the cluster of a node, which has its number behind it where there are several."""
-    return ClusterId(node.partition("/")[0])
 
 
 def _is_left(state: Mapping[str, Any]) -> bool:

@@ -96,7 +96,7 @@ def _with_doors(
             cluster = replace(cluster, nodes=each)  # noqa: PLW2901
         else:
             cluster = replace(cluster, url=urls.get(cluster.id, cluster.url))  # noqa: PLW2901
-            if cluster.passes and cluster.proxy_url is None and cluster.node_count == 1:
+            if cluster.passes and cluster.proxy_url is None and cluster.nodes == 1:
                 cluster = replace(cluster, proxy_url=door())  # noqa: PLW2901
         clusters.append(cluster)
     return replace(topology, clusters=tuple(clusters))
@@ -140,7 +140,7 @@ def passed_over(wanted: Topology, given: Topology, first_port: int) -> list[int]
     ports = [urlsplit(cluster.url or "").port or 80 for cluster in given.clusters]
     nodes = [node for one in given.clusters if isinstance(one.nodes, tuple) for node in one.nodes]
     taken = {*ports, *(urlsplit(node.url).port or 80 for node in nodes)}
-    alone = [cluster.node_count == 1 for cluster in wanted.clusters]
+    alone = [cluster.nodes == 1 for cluster in wanted.clusters]
     rows = zip(ports, before, alone, strict=True)
     chosen = [port for port, url, is_alone in rows if url is None and is_alone]
     return [port for port in range(first_port, max(chosen, default=0)) if port not in taken]

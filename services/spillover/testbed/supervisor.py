@@ -109,7 +109,7 @@ class Testbed:
         """Returns the addresses of all nodes, by their names: that of the cluster, or, where it has
         several, with the number behind a slash."""
         each = [
-            (_name_of(c, number), c.at(number).url)
+            (name_of(c, number), c.at(number).url)
             for c in self.topology.clusters
             for number in range(1, c.node_count + 1)
         ]
@@ -150,8 +150,14 @@ class Testbed:
             for cluster in self.nodes
         ]
 
+    def is_part(self, name: ClusterId) -> bool:
+        """Returns whether the topology has the node of this name."""
+        own, number = node_of(name)
+        known = self.topology
+        return own in known.cluster_ids and number <= known.cluster(own).node_count
+
     async def add(self, cluster: ClusterId) -> None:
-        """Start the node of a cluster that `use` has told of."""
+        """Start the node of this name, which `use` has told of."""
         assert self.directory is not None  # noqa: S101 - it is up
         file = self.directory / TOPOLOGY_FILE
         self._let_go.discard(cluster)
@@ -248,8 +254,10 @@ class Testbed:
         number = self._numbers.setdefault(cluster, len(self._numbers))
         log = file.parent / f"{number}-{cluster.replace('/', '-')}.log"
         command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
-        own, _, of_several = cluster.partition("/")
-        command += ["--cluster", own, *(["--node", of_several] if of_several else [])]
+        own, node = node_of(cluster)
+        command += ["--cluster", own]
+        if isinstance(self.topology.cluster(own).nodes, tuple):
+            command += ["--node", str(node)]
         command += ["--testbed", "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self.drain_timeout_s)]
         command += ["--results-timeout-s", str(self._results_timeout_s)]
@@ -277,7 +285,8 @@ class Testbed:
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for the supervisor, which then ends the nodes
             )
-        url = self.urls[cluster]
+        url = self.topology.cluster(own).at(node).url
+        assert url is not None  # noqa: S101 - all have addresses
         return NodeProcess(cluster, url, process, log, log_began_at, time.monotonic())
 
     async def _all_ready(self) -> None:
@@ -318,7 +327,7 @@ class Testbed:
         node = self.nodes[cluster]
         while True:
             await node.process.wait()
-            if self._stopping or cluster in self._let_go:
+            if self._stopping or cluster in self._let_go or not self.is_part(cluster):
                 return
             # Who was killed died as somebody meant it to; the others have a story to tell.
             self.keeps_logs |= not node.was_killed
@@ -364,8 +373,16 @@ class Testbed:
                 await asyncio.sleep(BACK_POLL_S)
 
 
-def _name_of(cluster: Cluster, number: int) -> ClusterId:
+def name_of(cluster: Cluster, number: int) -> ClusterId:
+    """Returns what a node is called: as its cluster, where that has one."""
     return ClusterId(f"{cluster.id}/{number}") if cluster.node_count > 1 else cluster.id
+
+
+def node_of(name: ClusterId) -> tuple[ClusterId, int]:
+    """Returns the cluster and the number of a node: it has that behind a slash where there were
+    several when it was started."""
+    own, _, number = name.partition("/")
+    return ClusterId(own), int(number or 1)
 
 
 def _signal(node: NodeProcess, number: signal.Signals) -> None:
@@ -377,7 +394,7 @@ def _sharing_memory(topology: Topology) -> Topology:
     """Each node's own default would be for a machine that it has for itself."""
     share_bytes = default_held_limit_bytes(sum(c.node_count for c in topology.clusters))
     clusters = (
-        replace(cluster, held_limit_bytes=cluster.held_limit_bytes or share_bytes)
-        for cluster in topology.clusters
+        replace(c, held_limit_bytes=c.held_limit_bytes or share_bytes * c.node_count)
+        for c in topology.clusters
     )
     return replace(topology, clusters=tuple(clusters))

@@ -18,7 +18,7 @@ from spillover.core.membership.changes import (
 from spillover.core.membership.changes import changes_at as changes_of_links
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
-from spillover.model.topology import Cluster, Link, Topology
+from spillover.model.topology import Cluster, ClusterNode, Link, Topology
 from spillover.model.unlike_servers import Server
 
 A, B, C, D = (ClusterId(name) for name in "abcd")
@@ -125,18 +125,91 @@ def test_what_is_fixed_is_refused_by_name(after: Topology, field: str) -> None:
     assert raised.value.field == field
 
 
-def test_where_nodes_share_a_cluster_none_is_changed_added_or_removed() -> None:
-    many = changed(THREE, C, url=None, nodes=2)
-    without = replace(many, clusters=many.clusters[:2], links=many.links[:1])
-    for before, after, field in (
-        (many, changed(many, A, servers=9), "clusters[2].nodes"),
-        (many, THREE, "clusters[2].nodes"),
-        (THREE, many, "clusters[2].nodes"),
-        (many, without, "clusters"),
-    ):
-        with pytest.raises(InputError, match="fixed where nodes run that share") as raised:
-            refuse_fixed(before, after, A)
-        assert raised.value.field == field
+def nodes(*ports: int) -> tuple[ClusterNode, ...]:
+    return tuple([ClusterNode(url=f"http://127.0.0.1:{port}") for port in ports])
+
+
+def of_nodes(*ports: int) -> Topology:
+    """THREE, where cluster c has these nodes; its own port is 99."""
+    return changed(THREE, C, url=None, servers=3, nodes=nodes(*ports))
+
+
+ONE = changed(THREE, C, servers=3)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [
+        (ONE, changed(ONE, C, url=None, nodes=2), "clusters[2].nodes"),
+        (ONE, of_nodes(1, 99), "clusters[2].nodes[0].url"),
+        (of_nodes(99, 1, 2), of_nodes(99, 2), "clusters[2].nodes[1].url"),
+        (of_nodes(99, 1), changed(ONE, C, url="http://127.0.0.1:1"), "clusters[2].nodes[0].url"),
+        (
+            of_nodes(99, 1),
+            changed(ONE, C, peer_url="http://127.0.0.1:1"),
+            "clusters[2].nodes[0].peer_url",
+        ),
+        (
+            THREE,
+            replace(THREE, clusters=(*THREE.clusters, cluster(D, url=None, nodes=2))),
+            "clusters[3].nodes",
+        ),
+    ],
+)
+def test_nodes_come_and_go_at_the_end_of_the_list_only(
+    before: Topology, after: Topology, field: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        refuse_fixed(before, after, A)
+    assert raised.value.field == field
+
+
+def test_a_node_is_not_asked_to_remove_itself() -> None:
+    refuse_fixed(of_nodes(99, 1), ONE, C, 1)
+    with pytest.raises(InputError, match="ask another one to remove it") as raised:
+        refuse_fixed(of_nodes(99, 1), ONE, C, 2)
+    assert raised.value.field == "clusters[2].nodes"
+
+
+def test_a_node_hears_how_many_there_are_and_whether_it_is_one_of_them() -> None:
+    more, fewer = of_nodes(99, 1, 2), of_nodes(99)
+    refuse_fixed(ONE, more, A)
+    assert changes_at(ONE, more, C).settings == {"nodes": 3}
+    assert changes_at(more, fewer, C).settings == {"nodes": 1}
+    assert changes_of_links(more, fewer, C, [B], 2) == Changes(removed=True)
+    assert changes_at(ONE, more, B) == Changes()
+
+
+def test_each_node_holds_its_part_of_the_bytes() -> None:
+    before = changed(ONE, C, held_limit_bytes=300_000)
+    after = changed(of_nodes(99, 1, 2), C, held_limit_bytes=300_000)
+    assert changes_at(before, after, C).settings == {"nodes": 3, "held_limit_bytes": 100_000}
+
+
+def test_where_nodes_are_is_as_the_own_file_says_but_of_those_that_come() -> None:
+    elsewhere = changed(ONE, C, url="http://c:1", peer_url="http://c:2")
+    found = kept(elsewhere, of_nodes(99, 1)).cluster(C)
+    own = ClusterNode(url="http://c:1", peer_url="http://c:2")
+    assert (found.nodes, found.url) == ((own, *nodes(1)), None)
+    assert kept(of_nodes(5, 6, 7), of_nodes(99)).cluster(C).nodes == nodes(5)
+    assert kept(of_nodes(5, 6, 7), ONE).cluster(C).nodes == nodes(5)
+    assert kept(of_nodes(5, 6), THREE).cluster(C).node_count == 1
+
+
+def test_a_file_may_leave_out_where_nodes_are() -> None:
+    there = of_nodes(99, 1)
+    assert filled(there, changed(ONE, C, url=None)).cluster(C).nodes == nodes(99, 1)
+    assert filled(there, ONE).cluster(C).nodes == 1
+    assert filled(ONE, of_nodes(99, 1)).cluster(C).url is None
+
+
+def test_nodes_that_come_and_go_are_told() -> None:
+    assert differences(ONE, of_nodes(99, 1)) == ["+ node 2 of cluster c at http://127.0.0.1:1"]
+    assert differences(of_nodes(99, 1, 2), of_nodes(5)) == [
+        "~ node 1 of cluster c url: http://127.0.0.1:99 to http://127.0.0.1:5",
+        "- node 2 of cluster c",
+        "- node 3 of cluster c",
+    ]
 
 
 def test_what_may_change_is_not_refused() -> None:

@@ -149,6 +149,13 @@ class LinkUnderTest(RuleBasedStateMachine):
         self.give_up(commands, [] if is_there else there)
         self.called = (self.called + 1) % self.nodes
 
+    @rule(nodes=st.integers(1, 4))
+    def nodes_come_and_go(self, nodes):
+        """The one that is called stays so; what is at others is given up by no silence."""
+        self.machine.use_nodes(nodes)
+        self.at = {ref: 0 if at == self.called else -1 for ref, at in self.at.items()}
+        self.called, self.nodes = 0, nodes
+
     @rule()
     def the_neighbor_is_none_any_more(self):
         """As after a stream that did not speak, but nobody asks for another one."""

@@ -25,7 +25,7 @@ def busy(story):
     to the last neighbor that is eligible."""
 
     def make(**told):
-        node = story(service_s=SERVICE_S, **told)
+        node = story(**{"service_s": SERVICE_S, **told})
         node.arrive(next(NUMBERS), deadline_s=1e9)
         node.arrive(next(NUMBERS), deadline_s=1e9)
         return node
@@ -90,9 +90,33 @@ def test_one_that_says_nothing_is_given_no_more_before_it_is_judged(busy):
     live(node, 0.0, 1.25)
     assert not avoided(node)
     assert forward(node, 10, 1.25) == 0
-    node.tell(ev.ForwardAnswered(0, Answer(DONE, ("a", "c"), 1), 0.0, 0.0))
+    node.tell(ev.ForwardAnswered(0, Answer(DONE, ("a", "c"), 1), 0.0, 0.0), 1.25)
+    assert forward(node, 11, 1.25) == 1
     live(node, 1.25, 1.75)
-    assert forward(node, 11, 1.75) == 1
+    assert forward(node, 12, 1.75) == 1
+
+
+def test_an_answer_that_begins_is_a_word_of_a_neighbor(busy):
+    node = busy(passes=True)
+    report(node, 0.0, passes=True)
+    for ref in range(4):
+        assert forward(node, ref, 0.0, keyed=False) == 1
+    live(node, 0.0, 1.0, passes=True)
+    assert forward(node, 10, 1.0) == 0
+    node.tell(ev.ResponseBegan(3, 0.0, ev.SoFar(("a", "c"), 0.0, 0.0, 0.0), 0.0), 1.0)
+    assert forward(node, 11, 1.0) == 1
+
+
+def test_what_stands_still_for_a_moment_is_not_mute(busy):
+    """Services take a millisecond, and by that measure all answers of a moment are late."""
+    node = busy(service_s=1e-3)
+    report(node, 0.0, departure_s=1e-3)
+    for ref in range(12):
+        assert forward(node, ref, 0.0) == 1
+    report(node, 0.1, departure_s=1e-3)
+    assert forward(node, 20, 0.1) == 1
+    report(node, 0.6, departure_s=1e-3)
+    assert forward(node, 21, 0.6) == 0
 
 
 def test_lost_ones_count_and_so_do_answers_that_are_late(busy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 from hypothesis import given
@@ -179,3 +180,103 @@ def test_sessions_are_counted_apart_and_one_that_comes_again_takes_its_own_place
     assert begin("shop", 0.0, in_place=False) is None
     assert table.uses["shop"].limited["max_sessions"] == 2
     table.check()
+
+
+NODES = st.integers(1, 3)
+AT_NODES = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), NODES),
+        st.tuples(st.sampled_from(["leave", "end"]), st.integers(0, 30)),
+        st.tuples(st.just("wait"), st.integers(1, 8)),
+        st.tuples(st.just("tell"), NODES),
+    ),
+    max_size=80,
+)
+
+
+class Home:
+    """Three nodes of a home that tell each other of the tenant `shop`."""
+
+    def __init__(self, quota):
+        self.nodes = {number: Quotas() for number in (1, 2, 3)}
+        self.taken = {}
+        """Where each request is."""
+        for table in self.nodes.values():
+            table.go_by({"shop": quota}, 0.0)
+        for number in self.nodes:
+            self.tell(number, 0.0)
+
+    def tell(self, number, now):
+        news = self.nodes[number].news()
+        for other, table in self.nodes.items():
+            if other != number:
+                table.hear(number, news, now)
+
+    def ask(self, ref, node, now):
+        excess = self.nodes[node].ask("shop", now)
+        if excess is None:
+            self.nodes[node].take(ref, "shop")
+            self.taken[ref] = node
+        return excess
+
+    def becomes(self, step, ref):
+        if (node := self.taken.get(ref)) is not None:
+            {"leave": self.nodes[node].leave_queue, "end": self.nodes[node].end}[step](ref)
+
+
+@given(QUOTAS, AT_NODES)
+def test_nodes_that_tell_each_other_at_once_are_one_home(quota, steps):
+    home, one, now = Home(quota), Quotas(), Fraction(0)
+    one.go_by({"shop": quota}, 0.0)
+    for number, (step, what) in enumerate(steps):
+        if step == "wait":
+            now += Fraction(what, 8)
+        elif step == "ask":
+            found, expected = home.ask(number, what, float(now)), one.ask("shop", float(now))
+            assert found == expected
+            if found is None:
+                one.take(number, "shop")
+        elif step != "tell":
+            home.becomes(step, what)
+            {"leave": one.leave_queue, "end": one.end}[step](what)
+        for node in home.nodes:
+            home.tell(node, float(now))
+
+
+@given(st.sampled_from([0.25, 0.5, 1.0, 2.0, 4.0]), AT_NODES)
+def test_a_rate_is_exceeded_by_no_more_than_was_not_told_yet(rate, steps):
+    """And in the long run not at all: what was too much is paid back by all."""
+    home, now = Home(Quota(None, None, rate)), Fraction(0)
+    let_in, told, told_s = Counter(), Counter(), dict.fromkeys((1, 2, 3), Fraction(0))
+    for number, (step, what) in enumerate(steps):
+        if step == "wait":
+            now += Fraction(what, 8)
+        for node in home.nodes:
+            if (step, what) == ("tell", node) or now >= told_s[node] + 1:
+                home.tell(node, float(now))
+                told[node], told_s[node] = let_in[node], now
+        if step == "ask" and home.ask(number, what, float(now)) is None:
+            let_in[what] += 1
+            known = let_in[what] + sum(told[node] for node in (1, 2, 3) if node != what)
+            assert known <= max(1, Fraction(rate)) + Fraction(rate) * now
+        for table in home.nodes.values():
+            table.check()
+
+
+def test_what_a_lost_node_had_let_in_counts_no_more():
+    home = Home(Quota(None, 1, None))
+    assert home.ask(1, 1, 0.0) is None
+    home.tell(1, 0.0)
+    assert home.ask(2, 2, 0.0).limit == "max_running"
+    home.nodes[2].lost(1)
+    assert home.ask(2, 2, 0.0) is None
+    home.nodes[1].tell_all()
+    assert home.nodes[1].news()["shop"].queued == 1
+    assert not home.nodes[1].news()
+
+
+def test_sessions_are_counted_at_all_nodes():
+    home = Home(Quota(max_sessions=1))
+    assert home.nodes[1].begin_session("shop", 0.0, in_place=False) is None
+    home.tell(1, 0.0)
+    assert home.nodes[2].begin_session("shop", 0.0, in_place=False).limit == "max_sessions"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.sibling_messages import NO_VIEW, Frozen, SiblingLoad
 from spillover.model.request import Refusal
 from support.typed_sites import Site, linked, unlike
 
@@ -127,9 +128,25 @@ def test_settings_that_are_not_told_stay(story):
 def test_the_servers_of_an_unlike_pool_are_not_for_a_configuration_to_change():
     """That is said, and nothing else of it is done either; other limits may change."""
     a = Site(linked(unlike("a", {"llm": "big"}, queue_limit=5)))
-    (refused,) = a.tell(ev.SettingsChanged(servers=4, queue_limit=9))
-    assert isinstance(refused, ev.SettingsRefused)
+    for change in ({"servers": 4}, {"nodes": 2}):
+        (refused,) = a.tell(ev.SettingsChanged(**change, queue_limit=9))
+        assert isinstance(refused, ev.SettingsRefused)
     assert "unlike" in refused.reason
     assert a.machine.settings.queue_limit == 5
     a.tell(ev.SettingsChanged(queue_limit=9))
     assert a.machine.settings.queue_limit == 9
+
+
+def test_a_cluster_that_gets_other_nodes_has_its_servers_until_those_are_heard(story):
+    """What waits and runs stays where it is, and a node that comes has servers as soon as it needs
+    them."""
+    node = story(servers=2)
+    node.fill(1, 2, 3)
+    node.tell(ev.SettingsChanged(nodes=2), 1.0)
+    machine = node.machine
+    assert (machine.servers.total, machine.servers.busy, machine.servers.waiting) == (2, 2, 1)
+    assert node.start(3, 1.1) in node.end(1, 1.1)
+    node.tell(ev.SiblingHeard(2, SiblingLoad((1,), NO_VIEW, 4, 0, 0, 0.5, 0.0)), 1.2)
+    node.tell(ev.SiblingHeard(2, Frozen((2, 1), 0, is_fresh=True, busy_for_s=0.0)), 1.2)
+    node.end(2, 1.3)
+    assert (machine.servers.total, machine.servers.site_total) == (1, 2), "one has been given"

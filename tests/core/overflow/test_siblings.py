@@ -26,6 +26,7 @@ from spillover.core.overflow.siblings import (
 )
 from spillover.model.ranges import WHOLE_MAX
 from spillover.policy.overflow.siblings import spread, trimmed
+from support.histories.growing_sites import GrowingSite
 from support.histories.sites import SETTLED_S, Site
 
 SEEDS = st.integers(0, 2**32)
@@ -88,6 +89,37 @@ def test_shares_are_conserved_while_nodes_die_leave_and_come_back(seed: int) -> 
 def test_nodes_that_were_cut_off_share_the_servers_again(seed: int) -> None:
     site = play(seed, cuts=True)
     assert sum(node.machine.share for node in site.alive if node.machine) <= site.servers
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_shares_are_conserved_while_nodes_become_more_and_fewer_by_configuration(seed: int) -> None:
+    grow(seed)
+
+
+def grow(seed: int) -> None:
+    """Plays one history in which the number of nodes changes, which ends well."""
+    random = Random(seed)
+    most = random.randint(2, 4)
+    site = GrowingSite(most, random.randint(1, most), random.randint(most, 8), seed)
+    for _ in range(random.randint(5, 40)):
+        fault = random.random()
+        number, other = random.randint(1, most), random.randint(1, most)
+        if fault < 0.15:
+            site.resize(random.randint(1, most))
+        elif fault < 0.25 and site.is_calm and site.count > 1:
+            site.kill(number)
+        elif fault < 0.35:
+            site.start(number)
+        elif fault < 0.4:
+            site.break_off(number, other)
+        else:
+            for _ in range(random.randint(1, 10)):
+                site.arrive(random.choice((number, other)))
+        site.run(random.choice((0.0, 0.001, 0.01, 0.1, 1.0, 2.0)) * random.random())
+    site.run(SETTLED_S)
+    site.check_settled()
+    assert {node.number for node in site.alive} <= set(range(1, site.count + 1))
 
 
 def hello(machine: Siblings, number: int, waiting: int = 0, view: tuple[int, int] = (0, 0)) -> None:

@@ -255,19 +255,6 @@ def test_a_coroutine_runs_to_its_end_or_is_cancelled(monkeypatch):
     assert seen == [False, "told", "told"]
 
 
-def test_of_a_long_complaint_the_end_of_its_account_is_told(monkeypatch):
-    """And the beginning of what it says, in one line, whatever stands in it."""
-
-    def f(payload):
-        raise ValueError("a\n\ud800" + "x" * 50_000 + "the end")
-
-    kind, problem, details = There(monkeypatch, f=f).run("f")
-    assert kind == call.FAILED
-    assert problem == "ValueError: a ?" + "x" * 485
-    assert len(details) == 20_000
-    assert details.endswith("the end\n")
-
-
 class Hostile(Exception):
     """Whose attributes do anything."""
 

@@ -71,42 +71,6 @@ def test_a_function_gets_the_payload_and_its_context(dask):
 # --- faults -----------------------------------------------------------------------------------
 
 
-def test_workers_die_and_join(clusters, tmp_path):
-    """What a dead worker had ends unless it has a key: then it runs once more, elsewhere. Without
-    any worker nothing can be started, until one joins."""
-    dask = clusters().start(workers=2)
-
-    async def main():
-        async with Rig(dask) as rig:
-            await rig.slots(2)
-            refs = [rig.start({"directory": str(tmp_path)}, keyed=key) for key in (False, True)]
-            await until(lambda: len(runs(tmp_path)) == 2)
-            by_request = {line.split()[1]: int(line.split()[0]) for line in runs(tmp_path)}
-            first = {process.pid: process for process in dask.workers}
-            dask.kill(first[by_request["r1"]])
-            unkeyed = await rig.end(refs[0])
-            assert unkeyed.outcome is Outcome.FAILED
-            assert "whether it did the work is not known" in unkeyed.problem
-            dask.add_worker()
-            await rig.slots(2)
-            dask.kill(first[by_request["r2"]])
-            await until(lambda: len(runs(tmp_path)) == 3)
-            assert runs(tmp_path)[2] == f"{dask.workers[2].pid} r2"
-            dask.kill(dask.workers[2])
-            again = await rig.end(refs[1])
-            assert again.outcome is Outcome.FAILED, "two workers died of it: no third one shall"
-            await until(lambda: rig.health()[-1:] == [False])
-            left = await rig.run({"directory": str(tmp_path)})
-            assert isinstance(left, NotStarted)
-            assert "has no workers" in left.problem
-            dask.add_worker()
-            await until(lambda: rig.health()[-1] is True)
-            (tmp_path / "go").touch()
-            assert result(await rig.run({"directory": str(tmp_path)})) == "went"
-
-    run(main)
-
-
 def test_the_scheduler_dies_and_comes_back(clusters, tmp_path, caplog):
     """What ran there is not known, what waited is decided again, and all is said."""
     caplog.set_level("INFO")
@@ -149,20 +113,6 @@ def complaint_of(address, function=f"{FUNCTIONS}:tell"):
 
     run(main)
     return found[-1]
-
-
-@pytest.mark.parametrize(
-    ("function", "problem"),
-    [
-        ("not_there:f", "cannot import 'not_there': ModuleNotFoundError"),
-        ("json:not_there", "there is no function 'not_there' in its module 'json'"),
-    ],
-)
-def test_functions_that_workers_do_not_have(dask, function, problem):
-    """Found out before anything is served; the worker is named."""
-    said = complaint_of(dask.address, function)
-    assert said.startswith("t.yaml: cluster a: handler: Dask worker tcp://127.0.0.1:")
-    assert problem in said
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from spillover.live.handlers.calls import SAID_LIMIT_BYTES
 from support.loop import turn
 
 KEY = (b"Idempotency-Key", b"one")
@@ -125,36 +124,6 @@ def test_a_rejection_reaches_the_client_as_it_was_said(nodes, case):
     nodes.run(main)
 
 
-@pytest.mark.parametrize("length", [None, 2**30], ids=["endless", "1 GiB"])
-@pytest.mark.parametrize(
-    ("status", "told"),
-    [
-        (404, (404, "handler_rejected")),
-        (500, (502, "handler_failed")),
-        (301, (502, "handler_failed")),
-    ],
-)
-def test_an_error_body_without_end_is_cut_off(nodes, status, told, length):
-    """The status says enough: no more of it is read than is told, and the next request is well."""
-
-    async def main():
-        async with (
-            Service((status, b"", {}), endless=length is None, length=length) as service,
-            in_front_of(nodes, service) as federation,
-        ):
-            node = federation["a"]
-            answer = await node.post(1)
-            problem = problem_of(answer)
-            assert (answer.status, problem["reason"]) == told
-            assert problem["upstream_status"] == status
-            assert len(answer.body) <= SAID_LIMIT_BYTES + 1_000
-            assert service.sent_bytes < 32 * 2**20
-            service.endless, service.length, service.says = False, None, OK
-            assert (await node.post(1)).status == 200
-
-    nodes.run(main)
-
-
 def test_an_endless_body_of_what_was_not_run_loses_nothing(nodes):
     """It is decided again, as soon as the status is known."""
 
@@ -171,36 +140,6 @@ def test_an_endless_body_of_what_was_not_run_loses_nothing(nodes):
 
 
 # --- failed -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [404, 500])
-def test_it_is_the_same_over_a_forward(nodes, status):
-    """Path, status, body and Retry-After travel from the neighbor that ran it."""
-
-    async def main():
-        says = (status, '{"why": "é"}'.encode(), {"Retry-After": "7"})
-        async with Service(says) as service:
-            fields = {"b": {"handler": f"http:{service.url}"}}
-            topology = nodes.topology_of("a", "b", clusters=fields)
-            async with nodes.Federation(topology) as federation:
-                node = federation["a"]
-                held = node.post({"service_ms": 400})
-                await nodes.until(lambda: node.machine.servers.busy == 1)
-                waiting = [node.post({"service_ms": 1}) for _ in range(4)]
-                answers = await asyncio.gather(*waiting)
-                forwarded = [a for a in answers if a.status != 200]
-                assert forwarded, "two-choice hands overflow on"
-                for answer in forwarded:
-                    problem = problem_of(answer)
-                    assert answer.status == (404 if status == 404 else 502)
-                    assert problem["upstream_status"] == status
-                    assert problem["upstream_body"] == {"why": "é"}
-                    assert dict(answer.headers).get(b"retry-after") == b"7"
-                _, told = await node.get(f"/explain/{problem['id']}")
-                assert told["story"][-1]["path"] == ["a", "b"]
-                assert (await held).status == 200
-
-    nodes.run(main)
 
 
 # --- surely not run ---------------------------------------------------------------------------

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spillover.live.handlers.calls import call, spin
-from spillover.live.overflow.shell import NodeShell
-from spillover.model.errors import InputError
+from spillover.live.handlers.calls import spin
 from support import HANDLERS
 
 pytestmark = pytest.mark.processes
@@ -73,18 +71,6 @@ def test_a_function_gets_the_payload_and_gives_the_result(nodes, function, worke
     with_handler(nodes, function, check, workers=workers)
 
 
-@pytest.mark.parametrize("workers", ["thread", "process"])
-def test_a_second_argument_is_the_context(nodes, workers):
-    """What a handler may know of its request, also how much of its time is left."""
-
-    async def check(node):
-        *told, remaining_ms, cancelled = await result_of(node, 1, id="one", type="special")
-        assert (told, cancelled) == (["one", "special", "a"], False)
-        assert 30_000.0 < remaining_ms < 60_000.0
-
-    with_handler(nodes, "with_context", check, workers=workers)
-
-
 FAILURES = [
     ("fail", "ValueError: no way 1"),
     ("stop_iteration", "StopIteration"),
@@ -116,32 +102,6 @@ def test_a_failing_handler_is_502_in_one_line(nodes, function, says, workers):
     with_handler(nodes, function, check, workers=workers)
 
 
-KINDS_OF_CALL = [("echo", "thread"), ("echo", "process"), ("soon", "thread")]
-
-
-@pytest.mark.parametrize(("function", "workers"), KINDS_OF_CALL)
-@pytest.mark.parametrize("payload", ["1e99999", "[" + "9" * 5000 + "]"])
-def test_json_that_python_cannot_hold_is_no_failure_of_the_handler(
-    nodes, caplog, function, workers, payload
-):
-    """It was not called, which one line says. Of a traceback nobody would learn more."""
-
-    async def check(node):
-        body = b'{"payload":%b}' % payload.encode()
-        status, _, problem = await node.send("POST", "/requests", body)
-        assert (status, problem["reason"]) == (422, "handler_rejected")
-        expected = "the handler was not called: payload: expected JSON that python can hold: "
-        assert problem["detail"].startswith(expected)
-        assert "range" in problem["detail"]
-        assert node.machine.servers.busy == 0
-
-    with_handler(nodes, function, check, workers=workers)
-    assert "Traceback" not in caplog.text
-    ended = call(repr, payload.encode(), None, False)
-    assert ended.problem.startswith("the handler was not called: payload: ")
-    assert ended.details == "", "what is logged is the problem, then"
-
-
 def test_what_json_has_no_number_for_becomes_null(nodes):
     """NaN, as in JavaScript."""
 
@@ -149,20 +109,6 @@ def test_what_json_has_no_number_for_becomes_null(nodes):
         assert await result_of(node, 1) == [None]
 
     with_handler(nodes, "nan", check)
-
-
-def test_a_process_that_dies_takes_only_its_own_request(nodes):
-    """502 with the exit status; the next request gets a new process, the others notice nothing."""
-
-    async def check(node):
-        first = await result_of(node, "live")
-        response = await node.post("die")
-        problem = json.loads(response.body)
-        assert (response.status, problem["reason"]) == (502, "handler_failed")
-        assert "exit status 7" in problem["detail"]
-        assert await result_of(node, "live") != first
-
-    with_handler(nodes, "die", check, workers="process")
 
 
 def test_an_async_handler_is_cancelled_at_the_deadline(nodes, handlers):
@@ -240,37 +186,5 @@ def test_spin_burns_processor_time_in_processes(nodes):
             assert late.status == 504
             assert len(node.machine.servers.stuck) == 1, "a spinning process cannot be stopped"
             await nodes.until(lambda: node.machine.servers.busy == 0)
-
-    nodes.run(main)
-
-
-BAD_HANDLERS = {
-    "python:no_such_module_anywhere:f": "cannot import",
-    "python:handlers_of_tests:nothing": "expected a function 'nothing'",
-    "python:handlers_of_tests:SEEN": "expected a function 'SEEN'",
-    "python:bad_syntax:f": "SyntaxError",
-    "python:bad_exit:f": "SystemExit",
-    "python:os:getpid": "expected getpid(payload)",
-    "python:os": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL",
-    "python:os:": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL",
-    "python::getpid": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL",
-    "http:https://h:0/": "expected http(s)://HOST",
-    "http:http://h:1,http://h:1": "expected URLs that differ",
-}
-
-
-@pytest.mark.parametrize(("handler", "says"), BAD_HANDLERS.items())
-def test_a_handler_that_cannot_be_had_is_bad_input(nodes, tmp_path, monkeypatch, handler, says):
-    """One line that names the cluster and the reason, before anything is served."""
-    (tmp_path / "bad_syntax.py").write_text("def f(:\n")
-    (tmp_path / "bad_exit.py").write_text("import sys\nsys.exit('not\\nhere')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-
-    async def main():
-        with pytest.raises(InputError) as raised:
-            NodeShell(nodes.topology_of("a", clusters={"a": {"handler": handler}}), "a")
-        assert says in str(raised.value)
-        assert "\n" not in str(raised.value)
-        assert "cluster a: handler" in str(raised.value)
 
     nodes.run(main)

@@ -12,9 +12,10 @@ import pytest
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.http1.client import HttpClient
-from spillover.live.http1.connection import INTERIM_MAX, Connection
+from spillover.live.http1.connection import Connection
 from spillover.live.http1.known_heads import KnownHeads
 from spillover.live.http1.outgoing import Again, Response
+from spillover.live.http1.rules import INTERIM_MAX
 from spillover.live.http1.small_reads import READ_BYTES
 from spillover.model.errors import OutcomeUnknown
 from support.loop import until

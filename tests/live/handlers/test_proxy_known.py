@@ -19,10 +19,12 @@ from spillover.live.handlers.proxy.sent_heads import (
     own_head,
 )
 from spillover.live.http1.connection import Connection
-from spillover.live.http1.framing import HeadBytes, Malformed
+from spillover.live.http1.framing import HeadBytes
 from spillover.live.http1.heads import read_request
 from spillover.live.http1.known_heads import HEAD_BYTES_MAX, KNOWN_MAX, Known, KnownHeads
+from spillover.live.http1.rules import Malformed
 from spillover.model.passed import PassedHead, PassedRequest, with_length
+from support.few import examples
 from support.passed_requests import REFUSED, SEEN, get, post
 
 WAY = Ingress("10.0.0.1", "http", "a-1.spillover")
@@ -296,7 +298,7 @@ def messages(starts, lines, others):
     return st.tuples(starts, lines).flatmap(lambda told: alike(*told))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(90), deadline=None)
 @given(
     messages(
         STARTS, LINES.map(lambda lines: [b"Host: a", *lines]), st.sampled_from([WAY, OTHER_WAY])
@@ -329,7 +331,7 @@ def test_no_sequence_of_requests_is_told_from_one_that_is_read_anew(asked):
         assert same.head == new.head
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(90), deadline=None)
 @given(messages(STATUSES, LINES, METHODS))
 def test_no_sequence_of_answers_is_told_from_one_that_is_read_anew(said):
     known = KnownHeads()

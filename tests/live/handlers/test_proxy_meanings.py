@@ -14,14 +14,13 @@ from spillover.live.handlers.proxy.onward import (
     passed_head,
 )
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
-from spillover.live.http1.framing import ByLength, Chunked, Malformed, ToTheEnd
+from spillover.live.http1.framing import ByLength, Chunked, ToTheEnd
 from spillover.live.http1.heads import (
     CHUNKED,
-    LENGTH_DIGITS_MAX,
-    RefusedRequest,
     read_answer,
     read_request,
 )
+from spillover.live.http1.rules import LENGTH_DIGITS_MAX, Malformed
 
 WAY = Ingress("192.0.2.1", "http", "a-1.spillover")
 HOP = (
@@ -176,7 +175,7 @@ def test_what_asks_for_nothing_that_a_door_cannot_give_is_let_in(lines):
     ],
 )
 def test_what_is_refused_is_told_with_its_status_and_in_words(status, lines, told):
-    with pytest.raises(RefusedRequest) as caught:
+    with pytest.raises(Malformed) as caught:
         asked(*lines, **told)
     assert caught.value.status == status
     assert caught.value.args == (str(caught.value),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 
 import msgspec
@@ -112,66 +111,6 @@ def test_what_says_nothing_of_its_work_has_that_of_the_cluster(run):
     run(main())
 
 
-def ends_by_small_steps(jobs, rate, stops, step_s=1e-4):
-    """When jobs (arrival, work) end under processor sharing; `stops` are the ends of the stopped
-    ones. Step by step, without any clock of work."""
-    left = {}
-    ends = {}
-    waiting = sorted(range(len(jobs)), key=lambda one: jobs[one][0])
-    step = 0
-    while waiting or left:
-        now_s = step * step_s
-        while waiting and jobs[waiting[0]][0] <= now_s:
-            left[waiting[0]] = jobs[waiting[0]][1]
-            waiting.pop(0)
-        for one in [one for one in left if stops.get(one, LIMIT_S) <= now_s]:
-            del left[one]
-        share = rate * step_s / max(1, len(left))
-        for one in list(left):
-            left[one] -= share
-            if left[one] <= 0.0:
-                del left[one]
-                ends[one] = now_s + step_s
-        step += 1
-    return ends
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_sharing_is_that_of_theory(run, seed):
-    """Many at any time, some of them stopped half-way."""
-    draw = random.Random(seed)
-    jobs = sorted((draw.uniform(0.0, 1.0), draw.expovariate(10.0)) for _ in range(30))
-    stops = {one: jobs[one][0] + draw.uniform(0.0, 0.2) for one in draw.sample(range(30), 6)}
-    expected = ends_by_small_steps(jobs, 2.5, stops)
-
-    async def main():
-        rig = Rig(server("one", 2.5), by_hand=True)
-        happens = [(at_s, 0, one) for one, (at_s, _) in enumerate(jobs)]
-        happens += [(at_s, 1, one) for one, at_s in stops.items()]
-        for at_s, is_stop, one in sorted(happens):
-            rig.move_to(at_s)
-            if is_stop:
-                rig.workers.stop(one + 1)
-            else:
-                assert rig.start(0, {"service_ms": jobs[one][1] * 1e3}) == one + 1
-        rig.move_to(LIMIT_S)
-        ended = {ref - 1: told for ref, told in rig.ends.items()}
-        assert sorted(ended) == list(range(30))
-        for one, (event, at_s) in ended.items():
-            if event.outcome is Outcome.DONE:
-                assert at_s == pytest.approx(expected[one], abs=0.01)
-                assert event.service_s == pytest.approx(at_s - jobs[one][0])
-            else:
-                assert event.outcome is Outcome.CANCELLED
-                assert at_s == stops[one]
-        assert {one for one, (event, _) in ended.items() if event.outcome is Outcome.DONE} == set(
-            expected
-        )
-        await close(rig)
-
-    run(main())
-
-
 def test_a_payload_that_no_emulated_server_can_run_is_told_at_once(run):
     async def main():
         rig = Rig(server("one"), server("two"))
@@ -218,16 +157,6 @@ def test_each_server_has_its_own_handler(run):
         for n, ref in enumerate(many):
             told, _ = await rig.end(ref)
             assert msgspec.json.decode(told.result)["echo"] == n
-        await close(rig)
-
-    run(main())
-
-
-def test_spin_burns_as_much_less_as_the_server_is_faster(run):
-    async def main():
-        rig = Rig(server("one", 4.0), handler="spin")
-        ended, _ = await rig.end(rig.start(0, {"service_ms": 40}))
-        assert msgspec.json.decode(ended.result) == {"service_ms": 10.0}
         await close(rig)
 
     run(main())

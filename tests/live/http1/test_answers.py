@@ -12,10 +12,11 @@ from spillover.core.overflow.held import HeldBytes
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.http1.connection import Connection
-from spillover.live.http1.framing import HEAD_LIMIT_BYTES
 from spillover.live.http1.known_heads import KnownHeads
 from spillover.live.http1.outgoing import OutgoingRequest, Response
+from spillover.live.http1.rules import HEAD_LIMIT_BYTES
 from spillover.model.errors import NotDelivered, OutcomeUnknown
+from support.http_wire import Wire
 
 LIMIT = 1000
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -35,41 +36,6 @@ def answer(body, *, status=200, framing="length", lines=b"", size=7):
         return start + b"\r\n" + body
     chunks = [chunk(body[at : at + size]) for at in range(0, len(body), size)]
     return start + CHUNKED + b"\r\n" + b"".join([*chunks, b"0\r\n\r\n"])
-
-
-class Wire(asyncio.Transport):
-    """Stands for the socket."""
-
-    def __init__(self):
-        super().__init__()
-        self.closing = False
-        self.reading = True
-        self.unsent = 0
-        self.written = b""
-
-    def writelines(self, list_of_data):
-        self.written += b"".join(list_of_data)
-
-    def is_closing(self):
-        return self.closing
-
-    def abort(self):
-        self.closing = True
-
-    def get_write_buffer_size(self):
-        return self.unsent
-
-    def is_reading(self):
-        return self.reading
-
-    def pause_reading(self):
-        assert self.reading
-        self.reading = False
-
-    def resume_reading(self):
-        assert not self.reading
-        assert not self.closing
-        self.reading = True
 
 
 class Talk:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spillover.live.http1.framing import head_lines
+from spillover.live.http1.written import head_lines
 
 
 def test_fields_are_lines():

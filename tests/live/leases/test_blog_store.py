@@ -45,23 +45,3 @@ def test_the_steps_as_written(redis_server, redis_servers):
         await store.close()
 
     asyncio.run(story())
-
-
-def test_a_hundred_race_and_all_hear_of_one_winner(redis_server, redis_servers):
-    """HSETNX decides; values are the bare names."""
-    group = redis_servers.new_name()
-
-    async def story():
-        stores = [RedisBlogStore(redis_server.url, group) for _ in range(100)]
-        winners = await asyncio.gather(
-            *(store.set_grab_if_free(7, f"n{i}") for i, store in enumerate(stores))
-        )
-        assert len(set(winners)) == 1
-        await stores[0].allocate(7, winners[0])
-        assert await stores[1].owners() == {7: winners[0]}
-        await asyncio.gather(*(store.close() for store in stores))
-
-    asyncio.run(story())
-    stored = redis_server.client.hget(f"{{spillover:{group}}}:grab", "7")
-    assert stored.startswith("n")
-    assert "|" not in stored

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from contextlib import AsyncExitStack
 
 import pytest
 
@@ -64,51 +63,6 @@ def works(partition, epoch, stop_event):
         now_s = time.monotonic()
         lease.report_load(LOADS[partition] * (now_s - since_s))
         since_s = now_s
-
-
-async def works_on_loop(partition, epoch, stop_event):
-    del epoch
-    lease, since_s = current_lease(), time.monotonic()
-    while not stop_event.is_set():
-        try:
-            async with asyncio.timeout(0.02):
-                await stop_event.wait_async()
-        except TimeoutError:
-            now_s = time.monotonic()
-            lease.report_load(LOADS[partition] * (now_s - since_s))
-            since_s = now_s
-
-
-def test_a_heavy_partition_gets_a_member_to_itself(group, redis_server, redis_servers):
-    """By counts it would be 3, 2, 2. The loads that are told are those that were reported; after a
-    member leaves, its part is shared out by load as well."""
-
-    def counts(members):
-        return sorted(len(member.held) for member in members)
-
-    def heavy_alone(members):
-        return counts(members) == [1, 3, 3] and {HEAVY} in [set(m.held) for m in members]
-
-    async def main():
-        async with AsyncExitStack() as stack:
-            handlers = {"a": works, "b": works_on_loop, "c": works}
-            members = [
-                await stack.enter_async_context(group(node, handler))
-                for node, handler in handlers.items()
-            ]
-            await redis_servers.until(lambda: heavy_alone(members))
-            told = {
-                int(p): int(value.partition("|")[0]) / 1000
-                for p, value in redis_server.client.hgetall(group.loads_key).items()
-            }
-            for partition, load in told.items():
-                assert load == pytest.approx(LOADS[partition] * 0.3, rel=0.6)
-            leaver = next(m for m in members if HEAVY not in m.held)
-            await leaver.drain()
-            members.remove(leaver)
-            await redis_servers.until(lambda: counts(members) == [1, 6])
-
-    runs(main)
 
 
 def test_a_store_that_is_away_is_no_failure_of_handlers(group, redis_servers, tmp_path):

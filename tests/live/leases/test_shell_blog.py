@@ -13,7 +13,6 @@ from spillover.core.leases.settings import MemberSettings
 from spillover.live.leases.blog import BlogMachine
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.renewal.lease import current_lease
-from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes(
@@ -99,24 +98,6 @@ def test_two_members_share_as_the_document_has_it(group, redis_servers):
     told = {line["event"] for line in events}
     assert told >= {"challenged", "grabbed", "acquired", "releasing", "released"}
     assert {line["epoch"] for line in events if line["event"] == "acquired"} == {0}
-
-
-def test_what_the_rule_shares_with_the_other_one(group, redis_servers):
-    """A group is of one rule and one size: whoever comes with another is refused."""
-    work = Runs()
-
-    async def enter(member):
-        async with member:
-            pass
-
-    async def main():
-        async with group("a", work.handler("a")):
-            with pytest.raises(InputError, match="rule: expected blog, as the group has it"):
-                await enter(group("b", work.handler("b"), rule="guarded"))
-            with pytest.raises(InputError, match="partitions: expected 6, as the group has it"):
-                await enter(group("b", work.handler("b"), partitions=7))
-
-    runs(main)
 
 
 def test_without_redis_it_tries_again_visibly(group, redis_servers, tmp_path):

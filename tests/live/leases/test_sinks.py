@@ -22,6 +22,7 @@ from spillover.live.leases.renewal.lease import Fenced
 from spillover.live.leases.sinks.http_sink import EpochGate, epoch_headers, raise_if_fenced
 from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.errors import InputError
+from support.few import examples
 
 
 class Held:
@@ -170,7 +171,7 @@ def test_a_command_that_fails_leaves_the_checkpoint(redis_sink):
     assert redis_sink.claim(Held(1)) == "1"
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(45))
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(["claim", "apply"]), st.integers(0, 2), st.integers(7, 12)),

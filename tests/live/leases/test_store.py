@@ -37,71 +37,9 @@ async def stores_at(url, group, count, *, partitions=1, times=TIMES, **given):
         await asyncio.gather(*(store.close() for store in stores))
 
 
-def names(count):
-    return [f"n{i}" for i in range(count)]
-
-
 @pytest.fixture
 def group(redis_servers):
     return redis_servers.new_name()
-
-
-def test_a_thousand_claim_one_partition_at_once(redis_server, group):
-    """125 members with 8 connections each: one mark, one epoch."""
-
-    async def story():
-        async with stores_at(redis_server.url, group, 125) as stores:
-            members = list(zip(stores, names(125), strict=True))
-            await asyncio.gather(*(store.join(name, "i") for store, name in members))
-            claims = [(store, name) for store, name in members for _ in range(8)]
-            won = await asyncio.gather(*(store.grab(0, name, PATIENT) for store, name in claims))
-            assert won.count(True) == 1
-            answers = await asyncio.gather(*(store.activate(0, name) for store, name in claims))
-            epochs = [answer.epoch for answer in answers if answer.epoch is not None]
-            assert len(epochs) == 1
-            stored = (await stores[0].snapshot()).allocations
-            assert (stored[0].owner, stored[0].epoch) == (claims[won.index(True)][1], epochs[0])
-
-    asyncio.run(story())
-
-
-def test_a_thousand_partitions_are_claimed_by_several_at_once(redis_server, group):
-    """Five members want each of them at the same time: each has one holder, the shares are even."""
-
-    async def claim(store, name, partition):
-        if not await store.grab(partition, name, 0.0):
-            return None
-        return (await store.activate(partition, name)).epoch
-
-    async def story():
-        async with stores_at(redis_server.url, group, 5, partitions=1000) as stores:
-            members = list(zip(stores, names(5), strict=True))
-            for store, name in members:
-                assert (await store.join(name, "i")).ok
-            for partition in range(1000):
-                epochs = await asyncio.gather(*(claim(*member, partition) for member in members))
-                assert sum(epoch is not None for epoch in epochs) == 1
-            survey = await stores[0].survey("n0")
-            shares = dict.fromkeys(names(5), 200)
-            assert survey.standing == Standing(shares, shares, 0)
-            assert len(survey.own) == 200
-
-    asyncio.run(story())
-
-
-def test_one_that_holds_thousands_renews_them_all_at_once(redis_server, group):
-    """Lua passes no more than some thousand arguments on."""
-
-    async def story():
-        async with stores_at(redis_server.url, group, 1, partitions=5_000) as (store,):
-            assert (await store.join("a", "i")).ok
-            held = [(partition, 1 + partition) for partition in range(5_000)]
-            renewed = await store.renew("a", "i", held)
-            assert renewed.held == [(partition, True, False) for partition, _ in held]
-            stored = (await store.snapshot()).allocations
-            assert [(partition, stored[partition].epoch) for partition in sorted(stored)] == held
-
-    asyncio.run(story())
 
 
 def test_each_operation_is_one_round_trip(redis_server, group):
@@ -367,32 +305,5 @@ def test_what_nobody_here_wrote_is_not_cleared_away(redis_server, group):
         async with stores_at(redis_server.url, group, 1) as (store,):
             await store.join("a", "i")
         assert set(redis_server.client.hkeys(key)) == {*odd, "a"}
-
-    asyncio.run(story())
-
-
-def test_thousands_of_dead_members(redis_server, group):
-    """One that joins is done with all of them; so surveys carry none."""
-
-    async def story():
-        key = f"{{spillover:{group}}}:members"
-        redis_server.client.hset(key, mapping={f"pod-{number}": "1|i" for number in range(20_000)})
-        async with stores_at(redis_server.url, group, 1) as (store,):
-            await store.join("a", "i")
-            assert list((await store.snapshot()).members) == ["a"]
-
-    asyncio.run(story())
-
-
-def test_three_thousand_partitions_of_one_member(redis_server, group):
-    """More than Lua passes at once."""
-
-    async def story():
-        async with stores_at(redis_server.url, group, 1, partitions=3000) as (store,):
-            await store.join("a", "i")
-            held = [(partition, partition + 1) for partition in range(3000)]
-            answer = await store.renew("a", "i", held)
-            assert answer.held == [(partition, True, False) for partition in range(3000)]
-            assert (await store.survey("a")).own == held
 
     asyncio.run(story())

@@ -12,10 +12,10 @@ from spillover.live.leases.renewal.lease import Fenced
 from spillover.live.leases.store import RedisLeaseStore
 from spillover.live.leases.streams.effects import Effects
 from spillover.live.leases.streams.keys import StreamKeys, partition_of
-from spillover.live.leases.streams.lags import read_lags, read_lags_async
-from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
+from spillover.live.leases.streams.lags import read_lags
+from spillover.live.leases.streams.reader import StreamReader
 from spillover.live.leases.streams.records import CheckpointMoved, RecordsTrimmed
-from spillover.live.leases.streams.writer import AsyncStreamWriter, StreamWriter
+from spillover.live.leases.streams.writer import StreamWriter
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
 
@@ -427,33 +427,3 @@ def test_lags_tell_how_old_the_oldest_is(group):
 def test_bad_input_is_told_in_one_line(group, make, told):
     with pytest.raises(InputError, match=told):
         make(group.server.url)
-
-
-def test_all_of_it_awaits_as_well(group):
-    async def run():
-        async with AsyncStreamWriter(group.server.url, group.name, 1) as writer:
-            for number in range(2_000):
-                await writer.append(str(number), partition=0)
-        found = []
-        async with AsyncStreamReader(
-            group.server.url, group.name, 0, 1, batch_records=90
-        ) as reader:
-            while (batch := await reader.read(0.0)) is not None:
-                found += numbers(batch)
-                await reader.commit(batch)
-            waiting = asyncio.create_task(reader.read(30.0))
-            await asyncio.to_thread(group.fill, 1, partitions=1)
-            found += numbers(await waiting)
-            assert found == [*range(2_000), 0]
-            stale = await reader.read(0.0)
-            assert stale is None
-            await asyncio.to_thread(group.fill, 1, partitions=1)
-            stale = await reader.read(0.0)
-            async with AsyncStreamReader(group.server.url, group.name, 0, 2) as later:
-                assert (await later.claim()).passed == 2_000
-            with pytest.raises(Fenced):
-                await reader.commit(stale)
-        (lag,) = await read_lags_async(group.server.url, group.name, 1)
-        assert lag.records == 2
-
-    asyncio.run(run())

@@ -392,19 +392,3 @@ def test_the_example_counts_each_record_once(redis_server, redis_servers, monkey
             stop.set()
             thread.join(10.0)
     assert all(one.is_exactly_once for one in found()), found()
-
-
-def test_the_example_goes_on_where_it_filled_before(redis_server, redis_servers):
-    """Numbers of each partition follow each other, from whichever is the first."""
-    group = redis_servers.new_name()
-    assert example.fill(redis_server.url, group, 3, 7) == [3, 2, 2]
-    assert example.fill(redis_server.url, group, 3, 2, first=3) == [1, 1, 0]
-    keys = StreamKeys.of(group)
-    values = [
-        [int(fields["value"]) for _, fields in redis_server.client.xrange(keys.stream(partition))]
-        for partition in range(3)
-    ]
-    assert values == [[0, 1, 2, 3], [0, 1, 3], [0, 1]]
-    (first, second) = example.check(redis_server.client, group, [4, 3])
-    assert (first.expected, first.applied, first.is_complete) == (4, 0, False)
-    assert (second.partition, second.expected, second.distinct) == (1, 3, 0)

@@ -143,6 +143,7 @@ def test_a_neighbor_is_counted_from_when_it_joins_until_it_leaves(of):
     assert set(metrics.came_back("d").values()) == {0}
     assert metrics.handed_to(5) == (0, 0)
     metrics.left(5, "d")
+    metrics.forwarded("d", "lost")
     assert set(told_in(metrics, "counter")) == before
 
 

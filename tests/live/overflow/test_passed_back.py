@@ -22,7 +22,13 @@ from spillover.live.overflow.passed_back import (
     PassedBack,
     WayBack,
 )
-from spillover.live.overflow.passed_wire import FrameReader, decode_end, decode_head, decode_whole
+from spillover.live.overflow.passed_wire import (
+    FrameReader,
+    decode_end,
+    decode_head,
+    decode_whole,
+    piece_head,
+)
 from spillover.live.overflow.wire import Stay
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE, FAILED, Answer
@@ -85,8 +91,8 @@ class Back:
         self.on_flow = on_flow
         self.frames.feed(frame)
 
-    def write(self, frame_head, data):
-        self.frames.feed(frame_head + data)
+    def write(self, data):
+        self.frames.feed(piece_head(len(data)) + data)
 
     def end(self, frame):
         self.frames.feed(frame)

@@ -3,18 +3,14 @@ cancelled, and with nobody who reads them."""
 
 from __future__ import annotations
 
-from functools import partial
 from random import Random
 
 import pytest
 
-from spillover.live.http1.small_reads import READ_BYTES
-from spillover.live.overflow import passed_back
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.passed_wire import encode_pass
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
 from spillover.live.overflow.protocol import PASS
-from spillover.live.overflow.relay import UNSENT_MAX_BYTES
 from spillover.live.overflow.wire import UNSAID
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE, FAILED, Outcome, Request
@@ -254,74 +250,6 @@ def test_cancels_at_random_instants_leave_nothing_behind(nodes, delay_ms):
     nodes.run(main)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("delay_ms", [0.0, 5.0])
-def test_a_reader_that_never_reads_holds_the_source_up(nodes, delay_ms):
-    """What was written stays bounded at every hop, and all of it comes once it is read."""
-
-    async def main():
-        async with chain(nodes, "a", "b", "c", delay_ms=delay_ms) as federation:
-            await fill(nodes, federation, "a", "b")
-            sink = Told()
-            _, service = await ran_at(nodes, federation, "c", sink)
-            service.begin()
-            await nodes.until(lambda: sink.head)
-            sink.flow.pause()
-            written, piece, on_link_bytes = 0, b"x" * 16_384, passed_back.UNSENT_MAX_BYTES
-            quiet = 0
-            while quiet < 50:  # the source stays paused for that many turns: all is full
-                if service.is_paused:
-                    quiet += 1
-                else:
-                    quiet = 0
-                    service.piece(piece)
-                    written += len(piece)
-                assert written < 64 * 1024 * 1024, "nobody holds it up"
-                await nodes.turn()
-            before = len(sink.body)
-            for cluster in ("b", "c"):
-                lines = federation[cluster].server.server_state.connections
-                unsent = [one.transport.get_write_buffer_size() for one in lines]
-                at_once = on_link_bytes if delay_ms else 0  # what is due leaves in one go
-                assert max(unsent) <= at_once + UNSENT_MAX_BYTES + 2 * len(piece), cluster
-            assert before <= 16 * READ_BYTES, "it is read although it is paused"
-            sink.flow.resume()
-            await nodes.until(lambda: len(sink.body) == written)
-            await nodes.until(lambda: not service.is_paused)
-            service.end()
-            await nodes.until(lambda: sink.how)
-            assert sink.how == "end"
-            await nothing_left(nodes, federation)
-
-    nodes.run(main)
-
-
-def test_a_link_that_is_cut_breaks_the_answer_off(nodes):
-    async def main():
-        async with chain(nodes, "a", "b", delay_ms=1.0) as federation:
-            await fill(nodes, federation, "a")
-            sink = Told()
-            _, service = await ran_at(nodes, federation, "b", sink)
-            service.begin()
-            service.piece(b"x")
-            await nodes.until(lambda: sink.body)
-            shell = federation["b"].shell
-            back = shell.machine.neighbors.index["a"]
-            shell.neighborhood.emulated[back].set_faults(loss=1.0)
-            service.piece(b"lost")
-            shell.neighborhood.emulated[back].set_faults(loss=0.0)
-            await nodes.until(lambda: shell.neighborhood.emulated[back].faults.loss == 0.0)
-            shell.neighborhood.emulated[back].set_faults(loss=1.0)
-            await nodes.until(lambda: sink.how)
-            shell.neighborhood.emulated[back].set_faults(loss=0.0)
-            assert (sink.how, sink.body) == ("broken", b"x")
-            await nodes.until(partial(bool, service.how))
-            assert service.how is Outcome.CANCELLED
-            await nothing_left(nodes, federation)
-
-    nodes.run(main)
-
-
 def test_a_neighbor_that_ends_breaks_off_what_comes_from_there(nodes):
     async def main():
         async with chain(nodes, "a", "b") as federation:
@@ -335,30 +263,6 @@ def test_a_neighbor_that_ends_breaks_off_what_comes_from_there(nodes):
             await nodes.until(lambda: sink.how)
             assert (sink.how, sink.told[0][1].outcome) == ("broken", FAILED)
             await nothing_left(nodes, federation)
-
-    nodes.run(main)
-
-
-def test_an_end_that_waits_on_a_link_breaks_the_answer_off_when_its_node_ends(nodes):
-    """It never leaves: neither the neighbor nor the end of the node waits for it."""
-
-    async def main():
-        async with chain(nodes, "a", "b", delay_ms=1.0) as federation:
-            await fill(nodes, federation, "a")
-            sink = Told()
-            _, service = await ran_at(nodes, federation, "b", sink)
-            service.begin()
-            service.piece(b"x")
-            await nodes.until(lambda: sink.body)
-            shell = federation["b"].shell
-            shell.neighborhood.emulated[shell.machine.neighbors.index["a"]].set_faults(delay_s=60.0)
-            service.end()
-            await nodes.until(lambda: not shell.machine.register.visits)
-            assert not sink.how
-            shell.requests.foreign.close()
-            await nodes.until(lambda: sink.how)
-            assert (sink.how, sink.body) == ("broken", b"x")
-            await nodes.until(lambda: not federation["a"].machine.ledger.home["away"])
 
     nodes.run(main)
 

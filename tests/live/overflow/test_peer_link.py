@@ -78,30 +78,6 @@ def test_overflow_is_handed_on_and_answered(nodes):
     nodes.run(main)
 
 
-def test_a_request_is_relayed_along_a_chain(nodes):
-    """Three in a row: the path tells all, and both legs are in the network time."""
-
-    async def main():
-        topology = nodes.topology_of(
-            "a", "b", "c", delay_ms=10.0, clusters={"a": {"queue_limit": 0}, "c": {"servers": 9}}
-        )
-        async with nodes.Federation(topology) as federation:
-            a, b = federation["a"], federation["b"]
-            held = [await occupy(nodes, a)]
-            held += [b.post({"service_ms": 2000}) for _ in range(8)]
-            # As much waits at b as is worth the way to c, so that it hands on all that is new.
-            await nodes.until(lambda: b.ledger.home["away"] >= 2)
-            answer, took_ms = await timed(a.post({"service_ms": 5}))
-            assert (answer["cluster"], answer["path"]) == ("c", ["a", "b", "c"])
-            assert answer["hops"] == 2
-            check_timing(answer["timing_ms"], took_ms, network_ms=20.0, return_ms=20.0)
-            assert b.ledger.foreign["answered"] == 1
-            for future in held:
-                future.cancel()
-
-    nodes.run(main)
-
-
 @pytest.mark.parametrize("keyed", [True, False])
 def test_a_draining_neighbor_refuses_and_the_request_is_decided_again(nodes, keyed):
     """Refused is surely not run: keyed or not, it is kept and done at home."""
@@ -252,25 +228,6 @@ def test_a_refusal_of_any_kind_is_decided_again(nodes, status):
             assert rogue.forwards == 1
             await held
             await rogue.close()
-
-    nodes.run(main)
-
-
-@pytest.mark.parametrize("keyed", [True, False])
-def test_a_neighbor_that_has_just_died_is_decided_around(nodes, keyed):
-    """A connection that is refused surely delivered nothing: all is done at home."""
-
-    async def main():
-        topology = pair(nodes, gossip_period_ms=500.0, delay_ms=20.0)
-        async with nodes.Federation(topology) as federation:
-            a = federation["a"]
-            held = await occupy(nodes, a, 200.0)
-            name = {"id": "one"} if keyed else {}
-            sent = a.post({"service_ms": 1}, **name)
-            await nodes.until(lambda: a.ledger.home["away"] == 1)
-            await federation.stop("b")
-            assert answer_of(await sent)["path"] == ["a"]
-            await held
 
     nodes.run(main)
 

@@ -8,12 +8,13 @@ import json
 import time
 from contextlib import asynccontextmanager
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.live.engine.timers import Timers
-from spillover.live.overflow import wire
+from spillover.live.overflow import peer_link, wire
 from spillover.live.overflow.agreement import Agreement, Terms
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.identity import read_hello
@@ -40,6 +41,11 @@ class Neighbor:
         self.said = []
         """(call, version, hello, what the body or the query says besides the request)."""
         self.writers = []
+        self.shares = asyncio.Event()
+        """Whether it says by now that it shares no connections."""
+        self.shares.set()
+        self.remaining_ms = []
+        """What it was told that forwards have left."""
 
     async def start(self):
         self.server = await asyncio.start_server(self.converse, "127.0.0.1", 0)
@@ -52,6 +58,8 @@ class Neighbor:
                 lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
                 headers = dict(line.split(": ", 1) for line in lines[1:] if line)
                 body = await reader.readexactly(int(headers.get("Content-Length", 0)))
+                if SHARED in lines[0]:
+                    await self.shares.wait()
                 writer.write(self.answer(lines[0].split()[1], headers["spillover-peer"], body))
         except (asyncio.IncompleteReadError, ConnectionError):
             return
@@ -63,6 +71,8 @@ class Neighbor:
         call, _, query = rest.partition("?")
         named = json.loads(body) if body else dict(one.split("=") for one in query.split("&"))
         kept = {name: value for name, value in named.items() if name in {*NAMED, "from"}}
+        if call == "forward":
+            self.remaining_ms.append(named["remaining_ms"])
         self.said.append((call, int(version[1:]), hello, kept))
         if call == "reports":
             return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n"
@@ -167,5 +177,25 @@ def test_each_life_of_a_neighbor_has_its_own_version(nodes):
             neighbor.speaks = VERSIONS[1:]  # the stream goes on: nobody has said so yet
             forward(link, 4)
             await nodes.until(lambda: isinstance(events[-1], ev.ForwardRefused))
+
+    nodes.run(main)
+
+
+def test_what_waits_for_a_connection_says_how_much_time_it_has_left_when_it_leaves(
+    nodes, monkeypatch
+):
+    """Not when it began to wait."""
+    clock = SimpleNamespace(ahead_s=0.0)
+    clock.monotonic = lambda: time.monotonic() + clock.ahead_s
+
+    async def main():
+        async with linked(VERSIONS) as (neighbor, link, _):
+            monkeypatch.setattr(peer_link, "time", clock)
+            neighbor.shares.clear()
+            forward(link, 1)
+            clock.ahead_s = 3.0
+            neighbor.shares.set()
+            await nodes.until(lambda: neighbor.remaining_ms)
+            assert 0.0 < neighbor.remaining_ms[0] <= 7_000.0
 
     nodes.run(main)

@@ -10,10 +10,12 @@ import logging
 import pytest
 
 from spillover.apps.node import shared_callers
+from spillover.live.http1.outgoing import Response, SwitchingRequest
 from spillover.live.overflow import shared_connection
-from spillover.live.overflow.frames.frame import FORWARD, FRAME, MESSAGE
+from spillover.live.overflow.frames.frame import FORWARD, FRAME, MESSAGE, REFUSED
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import SHARED, UPGRADE
+from spillover.live.overflow.shared_calls import NOT_SHARED, SharedCalls
 from spillover.live.overflow.wire import Caller
 from support.secure_federation import SecureFederation
 
@@ -331,3 +333,38 @@ def test_a_request_that_does_not_come_whole_is_refused_in_time(nodes, monkeypatc
             writer.close()
 
     nodes.run(main)
+
+
+class Asked:
+    """A client whose every upgrade is answered at once, by this."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def switch(self, path, protocol, on_switch, on_end, *, timeout_s):  # noqa: ARG002 - a client's
+        exchange = SwitchingRequest("GET", path, on_end, 1000)
+        exchange.end(self.answer)
+        return exchange
+
+
+def refusal(body, content_type=b"application/problem+json", status=503):
+    return Response(status, {b"content-type": content_type}, body, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("status", [403, 408, 429, 503])
+def test_only_a_node_refuses_what_was_to_share_a_connection(status):
+    """A proxy on the way that lets no upgrade through says so with the same statuses: then each
+    request is a call of its own."""
+    ours = refusal(b'{"reason":"not_ready","status":503}', status=status)
+    theirs = [
+        Response(status, {}, b"", 0.0, 0.0),
+        refusal(b"<html>no</html>", b"text/html", status),
+        refusal(b'{"title":"Service Unavailable"}', status=status),
+        refusal(b'{"reason":"not_ready"}', b"application/json", status),
+        refusal(b'["reason"]', status=status),
+        refusal(b"\xff" * 9, status=status),
+    ]
+    for answer, told in [(ours, REFUSED), *[(one, NOT_SHARED) for one in theirs]]:
+        heard, calls = [], SharedCalls(Asked(answer), None, print)
+        calls.call(FORWARD, (b"x",), lambda *told, heard=heard: heard.append(told))
+        assert (heard, calls.is_shared) == ([(told, b"")], told == REFUSED), answer

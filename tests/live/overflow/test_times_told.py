@@ -71,23 +71,6 @@ def check_way(node, network_s):
     assert DELAY_S / 2 < neighbor.way_s < OPENING_S / 2
 
 
-def test_what_opening_a_connection_took_is_not_held_against_the_way(nodes, monkeypatch):
-    async def main():
-        clusters = {"a": {"queue_limit": 0}}
-        topology = nodes.topology_of("a", "b", delay_ms=DELAY_S * 1e3, clusters=clusters)
-        async with nodes.Federation(topology) as federation:
-            a = federation["a"]
-            await nodes.until(lambda: all(a.machine.neighbors.accepting))
-            held = a.post({"service_ms": 9000})
-            await nodes.until(lambda: a.machine.servers.busy == 1)
-            open_late(monkeypatch, a)
-            response = await a.post({"service_ms": 1})
-            check_way(a, json.loads(response.body)["timing_ms"]["network"] / 1e3)
-            held.cancel()
-
-    nodes.run(main)
-
-
 @pytest.mark.parametrize("at_once", [True, False])
 def test_nor_is_it_where_answers_pass_through(nodes, monkeypatch, at_once):
     """An answer may be there at once, or come in pieces."""

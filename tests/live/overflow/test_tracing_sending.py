@@ -12,7 +12,6 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from spillover.apps.node.answers import status_of
-from spillover.live.overflow.tracing.proxies import proxy_of
 from spillover.live.overflow.tracing.sending import SpanSender
 from spillover.live.overflow.tracing.telemetry import make_tracing
 from spillover.live.overflow.tracing.visits import SpanPlace, VisitTrace
@@ -257,49 +256,3 @@ def test_spans_for_this_machine_do_not_go_through_a_proxy(collector, monkeypatch
     through.put(visit(2))
     through.close(5.0)
     assert (through.counts["sent"], len(collector.spans)) == (2, 4)
-
-
-@pytest.mark.parametrize(
-    ("url", "environment", "proxy"),
-    [
-        ("http://c.test", {}, None),
-        ("http://c.test", {"HTTP_PROXY": "p"}, "p"),
-        ("http://c.test", {"HTTP_PROXY": "p", "http_proxy": "q"}, "q"),
-        ("http://c.test", {"https_proxy": "p"}, None),
-        ("https://c.test", {"https_proxy": "p", "ALL_PROXY": "q"}, "p"),
-        ("http://c.test", {"ALL_PROXY": "q"}, "q"),
-        *((f"http://{h}:4318", {"ALL_PROXY": "q"}, None) for h in ("localhost", "127.9.9.9")),
-        *((f"http://{h}:4318", {"ALL_PROXY": "q"}, None) for h in ("[::1]", "a.localhost.")),
-    ],
-)
-def test_the_proxy_is_the_one_of_the_environment(url, environment, proxy):
-    assert proxy_of(url, environment) == proxy
-
-
-@pytest.mark.parametrize(
-    ("host", "without", "is_direct"),
-    [
-        ("c.test", "*", True),
-        ("c.test", "other, C.TEST", True),
-        ("c.test.", "c.test", True),
-        ("a.c.test", ".c.test", True),
-        ("a.c.test", "*.c.test", True),
-        ("c.test", "other c.test:4318", True),
-        ("c.test", "c.test:80", False),
-        ("c.test", "test:4318", True),
-        ("xc.test", "c.test", False),
-        ("c.test", "a.c.test", False),
-        ("c.test", ",", False),
-        ("10.1.2.3", "10.0.0.0/8", True),
-        ("10.1.2.3", "10.1.2.3", True),
-        ("10.1.2.3", "11.0.0.0/8", False),
-        ("[fd00::7]", "fd00::/8", True),
-        ("[fd00::7]", "[fd00::7]", True),
-        ("[fd00::7]", "[fd00::7]:4318", True),
-        ("[::ffff:10.1.2.3]", "10.0.0.0/8", True),
-        ("c.test", "10.0.0.0/8", False),
-    ],
-)
-def test_some_are_reached_without_a_proxy(host, without, is_direct):
-    environment = {"http_proxy": "p", "no_proxy": "", "NO_PROXY": without}
-    assert (proxy_of(f"http://{host}:4318/v1", environment) is None) is is_direct

@@ -76,26 +76,6 @@ def test_threads_share_one_consumer(bed, shares_iterator):
     until(lambda: "queue-consumer" not in [one.name for one in threading.enumerate()])
 
 
-def test_threads_that_share_a_consumer_of_one_hand_take_turns(bed):
-    objects = consume(bed.urls)
-    both, seen = threading.Barrier(2), []
-
-    def work():
-        both.wait(timeout=30)
-        for obj in objects:
-            with obj:
-                seen.append(obj.body)
-            if len(seen) == 4:
-                objects.stop()
-
-    with produce(bed.urls) as queue, ThreadPoolExecutor(2) as pool:
-        for k in range(4):
-            queue.put(b"%d" % k)
-        for one in [pool.submit(work) for _ in range(2)]:
-            one.result(timeout=30)
-    assert sorted(seen) == [b"0", b"1", b"2", b"3"]
-
-
 def test_a_stop_from_another_thread_ends_the_wait(bed):
     consumer = consume(bed.urls)
     ended = threading.Event()

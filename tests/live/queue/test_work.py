@@ -15,8 +15,8 @@ from spillover.core.queue import events as ev
 from spillover.live.queue import consumer_shell, held
 from spillover.live.queue import work as work_module
 from spillover.live.queue.client_wire import Received
-from spillover.live.queue.consumer_shell import Held
 from spillover.live.queue.consuming import AsyncQueueObject
+from spillover.live.queue.held import HeldObject
 from spillover.live.queue.work import NotDone, QueueWork, payload_of
 from spillover.model.topology import Cluster
 from support.loop import until
@@ -83,7 +83,7 @@ def object_of(content_type, body):
         body=body, content_type=content_type, id="p1-1", grant="g", producer="p1", deliveries=1,
         probes=1, visibility_s=9.0,
     )  # fmt: skip
-    return AsyncQueueObject(Held(received, lambda _: None))
+    return AsyncQueueObject(HeldObject(received, lambda _: None))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import logging
 import ssl
 import threading
 import time
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from spillover.live.tls.handshakes import at_door
 from spillover.live.tls.material import described, read_material
 from spillover.live.tls.metrics import TlsMetrics
 from spillover.live.tls.rotation import Credentials
-from spillover.model.errors import InputError
 from support.certificates import Authority, put, weak
 from support.loop import until
 
@@ -419,10 +417,3 @@ async def _is_refused(port, context):
     async with _greeted(port, context) as (reader, _):
         with contextlib.suppress(ssl.SSLError, ConnectionResetError):
             assert await reader.read() == b""
-
-
-def test_short_certificates_end(files, authority):
-    """By the clock, whoever vouches for them."""
-    put(Path(files.cert).parent, "a", authority.sign(NAME, ends=timedelta(seconds=-1)), authority)
-    with pytest.raises(InputError, match="it has ended"):
-        Credentials(files, NAME)

@@ -212,24 +212,6 @@ def test_one_that_comes_back_at_once_after_a_death_waits_until_its_old_self_coun
 
 
 @pytest.mark.slow
-def test_a_hundred_members_that_start_at_once_stay_cheap():
-    """A thousand partitions: each is challenged once and raced for by one; nothing moves."""
-    result = run_leases(LeaseScene(nodes=100, partitions=1000, periods=3, start="empty"), 1)
-    assert set(result.counts) == {10}
-    assert result.moves == 0
-    assert result.challenges <= 1.1 * 1000
-    registered_and_polled = 100 * (1 + 3 * 2.3)
-    assert result.store_calls <= 2.2 * 1000 + registered_and_polled
-
-
-def test_a_hundred_members_on_one_partition():
-    """One race, not a hundred."""
-    result = run(nodes=100, partitions=1, periods=5, start="empty")
-    assert sum(result.counts) == 1
-    assert (result.moves, result.challenges) == (0, 1)
-
-
-@pytest.mark.slow
 def test_large_groups_replace_a_dead_member_without_a_stampede():
     """Twenty orphans, twenty races."""
     troubles = Troubles(crash_ms={7: 100_000.0})

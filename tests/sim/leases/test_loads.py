@@ -13,6 +13,7 @@ from spillover.policy.leases import best_shift, fair_load, load_band
 from spillover.sim.leases.loads import check_loads, skewed_loads
 from spillover.sim.leases.run import LeaseScene, run_leases
 from spillover.sim.leases.world import Troubles
+from support.few import examples
 
 PERIOD_MS = LeaseTimes().normal_lease_ms
 STALLED = Troubles(stall_ms={0: 500.0})
@@ -45,7 +46,7 @@ def shifts_left(loads, where, nodes):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(45), deadline=None)
 @given(
     loads=st.lists(st.integers(1, 100), min_size=2, max_size=10),
     nodes=st.integers(2, 4),

@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from spillover.model.topology import Cluster, Link, Topology
-from support.failing_sites import failing, play, two_sites
+from support.failing_sites import failing, play
 from support.few import all_in_soak, few_at_first
 
 RATE = 11.0
@@ -124,19 +124,3 @@ def test_where_the_service_can_be_asked_no_client_pays_for_it(seed):
     assert outcomes(played, FOUND_S)["failed"] == 0
     _, ended = played.changes["a1"]
     assert ended < healed_s + 5.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("paris", "tokyo", "share"), [(20, 20, 1.0), (15, 15, 0.5)])
-def test_adaptive_without_room_does_no_worse_than_paper(paris, tokyo, share, seed):
-    """Paris can do 20 requests a second. What Tokyo fails waits there as long as it must: it is not
-    turned back to be failed."""
-    rates = {"paris": float(paris), "tokyo": float(tokyo)}
-    how = {"keyed": True, "rates": rates, "lasts_s": 40.0}
-    failed = {}
-    for policy in ("paper", "adaptive"):
-        fault = failing(FAILS_S, share)
-        played = play(seed, [fault], topology=two_sites(policy=policy), **how)
-        failed[policy] = outcomes(played, FAILS_S)["failed"]
-    assert failed["adaptive"] <= failed["paper"] + 8, failed

@@ -13,7 +13,6 @@ from spillover.sim.queue.full import simulate
 from spillover.sim.queue.measuring import warm_up
 from spillover.sim.queue.system import ProbingSystem, alike, fast_and_slow
 from spillover.sim.queue.wires import FETCH, IN_PAPER, OFFER, POINTER
-from support.few import all_in_soak
 
 
 def paper(load, producers=20, **changes):
@@ -45,16 +44,6 @@ def agree(require):
         return {name: half[name] / value for name, value in asdict(full.figures).items()}
 
     return compare
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("load", all_in_soak([200, 50], 1))
-def test_both_engines_agree(load, agree):
-    """Without faults, where nobody looks after those who wait."""
-    half = agree(paper(load), 8000)
-    for name in ("probes_mean", "throughput", "consumer_utilization", "producer_utilization"):
-        assert half[name] < 0.05, name
-    assert half["wait_mean"] < 0.1
 
 
 SYSTEMS = [

@@ -14,6 +14,7 @@ from spillover.inputs.pool_file import load_pool
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 from spillover.sim.theory.tokens.bottlenecks import bottlenecks, even_split
+from support.few import examples
 from support.mm1k import mm1k_blocking
 
 pytestmark = pytest.mark.slow
@@ -100,7 +101,7 @@ def chain_of(pool, arrivals):
     return full, idle
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(45))
 @given(
     pool=pools(count_max=2, extra_max=1),
     policy=st.sampled_from(["static-best", "static-uniform"]),

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
 from spillover.apps.http.exchange import (
     EXCHANGE,
-    KEEP_ALIVE,
-    STATUS_LINE,
     Exchange,
     Line,
 )
 from spillover.apps.http.problems import BUG, Problem
-from spillover.live.http1.framing import head_lines
+from spillover.live.http1.heads import CHUNKED
+from spillover.live.http1.written import (
+    STATUS_LINE,
+    TO_THE_END,
+    answer_head,
+    named_lines,
+    size_sent,
+)
 from spillover.live.process.logs import Message as LogMessage
 from spillover.live.process.logs import OncePerPeriod
 
@@ -32,10 +36,7 @@ Address: TypeAlias = tuple[str, int]
 
 START, BODY = "http.response.start", "http.response.body"
 
-NO_BODY = (204, 304)
-
 _VERSIONS = {"version": "3.0", "spec_version": "2.3"}
-_BAD_NAME = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -44,14 +45,13 @@ _log.addFilter(OncePerPeriod())
 class AsgiCall:
     """One call of an app."""
 
-    __slots__ = ("_exchange", "_is_chunked", "_left_bytes", "_line", "_to_the_end")
+    __slots__ = ("_exchange", "_left_bytes", "_line")
 
     def __init__(self, line: Line, exchange: Exchange) -> None:
         self._line = line
         self._exchange = exchange
-        self._is_chunked = self._to_the_end = False
         self._left_bytes = 0
-        """The bytes that a body whose length was told still lacks."""
+        """The bytes that a body whose length was told still lacks; or CHUNKED, or TO_THE_END."""
         exchange.news = asyncio.Event()
         if exchange.pieces or not exchange.more_body:
             exchange.news.set()
@@ -112,50 +112,40 @@ class AsgiCall:
         if exchange.awaits_continue:
             # Answered before it is asked for, the body may come or not: what follows means nothing.
             exchange.awaits_continue = exchange.keep_alive = False
-        lines = [STATUS_LINE[status]]
-        length = None
-        tells_close = False
+        length, kept = None, []
         for name, value in headers:
-            if _BAD_NAME.search(name):
-                raise RuntimeError(f"expected a header, got {name!r}: {value!r}")
             match name.lower():
                 case b"content-length":
                     length = int(value)
                 case b"connection" if b"close" in value.lower():
                     exchange.keep_alive = False
-                    tells_close = True
-            lines.append(head_lines(((name, value),)))
-        self._left_bytes = length or 0
-        if length is None and exchange.method != "HEAD" and status not in NO_BODY:
-            lines.append(self._frame())
-        if not (exchange.keep_alive or tells_close):
-            lines.append(b"connection: close\r\n")
-        elif exchange.is_old and exchange.keep_alive:
-            lines.append(KEEP_ALIVE)
+                    continue
+            kept.append((name, value))
+        asked = exchange.method, status, length
+        self._left_bytes = size = size_sent(*asked, is_old=exchange.is_old)
+        exchange.keep_alive &= size != TO_THE_END
+        told = STATUS_LINE[status], named_lines(kept) + exchange.header_lines
+        head = answer_head(
+            *told,
+            CHUNKED if size == CHUNKED else None,
+            keep_alive=exchange.keep_alive,
+            is_old=exchange.is_old,
+        )
         exchange.response_started = True
-        self._line.transport.write(b"".join([*lines, exchange.header_lines, b"\r\n"]))
-
-    def _frame(self) -> bytes:
-        """A body without a length: what is said of it."""
-        if self._exchange.is_old:  # it knows no chunks
-            self._to_the_end, self._exchange.keep_alive = True, False
-            return b""
-        self._is_chunked = True
-        return b"transfer-encoding: chunked\r\n"
+        self._line.transport.write(head)
 
     def _write_body(self, body: bytes, *, is_last: bool) -> None:
         exchange, transport = self._exchange, self._line.transport
-        if exchange.method == "HEAD":
-            self._left_bytes = 0
-        elif self._is_chunked:
+        if self._left_bytes == CHUNKED:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             transport.write(chunk + b"0\r\n\r\n" if is_last else chunk)
-        elif self._to_the_end:
+        elif self._left_bytes == TO_THE_END:
             transport.write(body)
-        else:
-            self._left_bytes -= len(body)
-            if self._left_bytes < 0 or (is_last and self._left_bytes):
-                raise RuntimeError(f"{self._left_bytes} bytes are left of the length that was told")
+        elif exchange.method != "HEAD":
+            left_bytes = self._left_bytes - len(body)
+            if left_bytes < 0 or (is_last and left_bytes):
+                raise RuntimeError(f"{left_bytes} bytes are left of the length that was told")
+            self._left_bytes = left_bytes
             transport.write(body)
         if not is_last:
             return

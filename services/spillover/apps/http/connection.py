@@ -13,14 +13,12 @@ import logging
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 from spillover.apps.http.asgi import Address, AsgiCall
 from spillover.apps.http.exchange import (
-    CLOSE,
     DISCARD_LIMIT_BYTES,
-    STATUS_LINE,
     Exchange,
     Switched,
     unread,
@@ -28,13 +26,13 @@ from spillover.apps.http.exchange import (
 from spillover.apps.http.known_requests import KEY
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import HttpService, Serve
-from spillover.live.http1.framing import Malformed, head_lines
-from spillover.live.http1.half_closed import HalfClosed
 from spillover.live.http1.heads import RequestHead
 from spillover.live.http1.known_heads import whole_message, without_key
 from spillover.live.http1.large_bodies import LargeBody
 from spillover.live.http1.lingering import Lingering
-from spillover.live.http1.server_connection import AHEAD_MAX_BYTES, ServerConnection
+from spillover.live.http1.rules import Malformed
+from spillover.live.http1.server_connection import AHEAD_MAX_BYTES, ServerConnection, TooSlow
+from spillover.live.http1.written import CLOSE, STATUS_LINE, answer_head, head_lines
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate, certificate_of
 from spillover.model.addresses import of_socket
@@ -240,7 +238,7 @@ class HttpConnection(ServerConnection):
         self.is_busy = True
         self._discarded_bytes = 0
         if self.half_closed and not self._ahead:
-            self._begin_answer()
+            self.begin_answer()
         if serve is not None and not (exchange.awaits_continue or exchange.is_of_page):
             self._put_off, self._serve = exchange, serve
         else:
@@ -372,15 +370,12 @@ class HttpConnection(ServerConnection):
             return False
         if below is not None and exchange.path.startswith(below):
             return False
-        self._begin_answer()
+        self.begin_answer()
         return True
 
-    def _begin_answer(self) -> None:
-        """See whether anybody is there to read it."""
+    def begin_answer(self) -> None:
         self.writes.flush()  # the answer before it
-        if not isinstance(self.transport, HalfClosed):
-            half = HalfClosed(self.transport, self._service.loop)
-            self.transport = cast("asyncio.Transport", half)
+        super().begin_answer()
 
     # --- bounds -------------------------------------------------------------------------------
 
@@ -396,18 +391,18 @@ class HttpConnection(ServerConnection):
 
     def refuse(self, error: Exception) -> None:
         """Answer, where an answer is due and would not be taken for one to another request."""
-        if isinstance(error, Malformed):
+        if isinstance(error, (Malformed, TooSlow)):
             problem = unread(error)
         else:
             _log.error(Message("internal error", what="a request"), exc_info=error)
             problem = Problem("internal", BUG)
-        if CLOSE not in problem.headers:
-            problem.headers.append(CLOSE)
+        problem.headers = [field for field in problem.headers if field != CLOSE]
         exchange, is_of_body = self.exchange, self._body is not None
         self._is_last = True
         if is_of_body and exchange is not None:
             self._put_off = None
             if not exchange.response_started:
+                exchange.keep_alive = False
                 exchange.refuse(problem)
             else:
                 self.end_now()
@@ -416,8 +411,7 @@ class HttpConnection(ServerConnection):
                 exchange.news.set()
             return
         body = problem.body()
-        length = (b"content-length", b"%d" % len(body))
-        lines = head_lines([*problem.all_headers(), length])
+        told = STATUS_LINE[problem.status], head_lines(problem.all_headers()), len(body)
         self.writes.flush()
-        self.transport.write(b"".join([STATUS_LINE[problem.status], lines, b"\r\n", body]))
+        self.transport.write(answer_head(*told, keep_alive=False, is_old=False) + body)
         self.end_now()

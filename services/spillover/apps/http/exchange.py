@@ -11,16 +11,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, Protocol
 
 from spillover.apps.http.problems import BUG, Problem
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer, WriteBatch
-from spillover.live.http1.framing import Malformed, TooLong, head_lines
-from spillover.live.http1.heads import RefusedRequest
 from spillover.live.http1.large_bodies import LARGE_BYTES
+from spillover.live.http1.rules import Malformed, Rule
 from spillover.live.http1.server_connection import TooSlow
+from spillover.live.http1.written import CLOSE, CONTINUE, STATUS_LINE, answer_head, head_lines
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate
 
@@ -35,12 +34,6 @@ read for a while (`lingering`)."""
 NO_ROOM = "the cluster holds as many bytes of requests and answers as it may (held_limit_bytes)"
 NO_ROOM_S = 1.0
 """When to try again what was not even read."""
-
-CLOSE = (b"connection", b"close")
-KEEP_ALIVE = b"connection: keep-alive\r\n"
-
-_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
-STATUS_LINE = {s: b"HTTP/1.1 %d %b\r\n" % (s, _PHRASES.get(s, b"")) for s in range(100, 600)}
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -163,7 +156,7 @@ class Exchange:
         """Returns what comes next of the body; nothing at its end, None if nobody waits for an
         answer any more."""
         if self.awaits_continue and not self.connection.transport.is_closing():
-            self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.connection.transport.write(CONTINUE)
             self.awaits_continue = False
         if not (self.disconnected or self.response_complete):
             self.connection.read_on()
@@ -253,15 +246,12 @@ class Exchange:
         """The whole answer, in one write at the end of the loop's turn, with the lines of the
         header as they are sent; the body's length is added here. Does nothing if the other side
         has gone."""
-        if not close and (self.awaits_continue or not self.keep_alive):
-            # Not asked for, the body may come or not: what follows would mean nothing.
-            close = True
-            header_lines += b"connection: close\r\n"
-        elif self.is_old and not close:
-            header_lines += KEEP_ALIVE
+        # Not asked for, the body may come or not: what follows would mean nothing.
+        keeps = self.keep_alive and not (close or self.awaits_continue)
         self.awaits_continue = False
-        header_lines += self.header_lines
-        head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
+        lines = header_lines + self.header_lines
+        told = STATUS_LINE[status], lines, len(body)
+        head = answer_head(*told, keep_alive=keeps, is_old=self.is_old)
         line = self.connection
         line.on_gone = None
         if self.disconnected:
@@ -270,12 +260,12 @@ class Exchange:
         line.writes.write(line.transport, head, b"" if self.method == "HEAD" else body)
         if self.news is not None:
             self.news.set()
-        line.answered(keep_alive=not close)
+        line.answered(keep_alive=keeps)
 
     def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """Answer as `answer_raw` does, with the header taken apart."""
         try:
-            lines = head_lines(headers)
+            lines = head_lines([field for field in headers if field != CLOSE])
         except ValueError:
             _log.exception(Message("bug: a head that cannot be sent", path=self.path))
             self.refuse(Problem("internal", BUG))
@@ -391,16 +381,16 @@ def body_too_slow(within_s: float, bytes_per_s: float | None = None) -> Problem:
     return Problem("body_too_slow", detail, headers=[CLOSE])
 
 
-def unread(error: Malformed) -> Problem:
+def unread(error: Malformed | TooSlow) -> Problem:
     """Returns why what has come is not read on. It is the last on its connection."""
     if isinstance(error, TooSlow):
         if error.bytes_per_s is not None:
             return body_too_slow(error.within_s, error.bytes_per_s)
         return Problem("head_too_slow", str(error))
-    status = error.status if isinstance(error, RefusedRequest) else 400
+    status = error.status
     if status == 501:
         return Problem("not_passed", str(error))
-    if status == 431 or isinstance(error, TooLong):
+    if error.rule is Rule.LONG:
         return Problem("head_too_large", str(error))
     return Problem("malformed", str(error), own_status=None if status == 400 else status)
 

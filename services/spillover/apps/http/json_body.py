@@ -12,8 +12,9 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect
 
-from spillover.apps.http.exchange import CLOSE, DISCARD_LIMIT_BYTES, body_too_slow
+from spillover.apps.http.exchange import DISCARD_LIMIT_BYTES, body_too_slow
 from spillover.apps.http.problems import Problem
+from spillover.live.http1.written import CLOSE
 from spillover.model.nearest import did_you_mean
 
 BODY_READ_S = 10.0

@@ -75,8 +75,8 @@ def create_app(
     shell.on_close.append(console.close)
 
     def make() -> FastAPI:
-        page = None if shell.site is None else metrics_page(shell)
-        app = new_app(f"Spillover node {shell.cluster.id}", shell.metrics.registry, page)
+        registry = shell.metrics.registry
+        app = new_app(f"Spillover node {shell.cluster.id}", registry, metrics_page(shell))
         _add_state_routes(app, shell)
         add_request_routes(app, shell)
         _add_federation_routes(app, federation)

@@ -59,6 +59,8 @@ class NodeConfiguration:
         """What the node has gone by in this life, and since when; the newest first."""
         self._own = shell.cluster.id
         configuration = of_file(shell.topology, told_text(shell.topology))
+        self._asked = 0
+        """How often a cluster was asked: each time another one of its nodes."""
         self._shell = ConfigurationShell(
             self._own,
             shell.epoch,
@@ -68,10 +70,11 @@ class NodeConfiguration:
             adopt=self._adopt,
             tell_superseded=lambda _: self._show_superseded(),
             fail=shell.fail,
+            node=shell.place,
             store=store,
         )
         self.machine = self._shell.machine
-        self.member = FederationMember(self._own, shell.topology)
+        self.member = FederationMember(self._own, shell.topology, shell.place)
         self._steps: Mapping[type[steps.MemberStep], Callable[[Any], None]] = {
             steps.SayStamp: self._say_stamp,
             steps.TellClients: lambda step: self._go_by(step.configuration),
@@ -88,7 +91,7 @@ class NodeConfiguration:
         self.beside = self._shell.reading.beside
         """Runs what takes long for a large federation, beside the loop."""
         shell.neighborhood.configured.go_by(configuration.stamp)
-        shell.neighborhood.configured.on_higher = self._shell.heard if from_peers else self._leave
+        shell.neighborhood.configured.on_higher = self._heard if from_peers else self._heard_or_left
         shell.metrics.registry.register(self._shell.metrics)
         shell.on_close.append(self._shell.close)
         self._go_by(configuration)
@@ -125,10 +128,17 @@ class NodeConfiguration:
             raise NotDelivered(f"the link to cluster {cluster} is cut")
         return encode_configuration(self.current)
 
-    def _leave(self, cluster: str, stamp: Stamp) -> None:
-        """Leave a neighbor's newer configuration alone, and warn of it once: the neighbor may have
-        been broken into, and operators of this site have the say."""
-        if self._left.get(cluster) != stamp:
+    def _heard(self, name: str, stamp: Stamp) -> None:
+        self._shell.heard(name, stamp)
+
+    def _heard_or_left(self, name: str, stamp: Stamp) -> None:
+        """Take the newer configuration of another node of the own cluster. Leave a neighbor's
+        alone, and warn of it once: the neighbor may have been broken into, and operators of this
+        site have the say."""
+        cluster, _, is_sibling = name.partition("/")
+        if is_sibling:
+            self._heard(name, stamp)
+        elif self._left.get(cluster) != stamp:
             self._left[cluster] = stamp
             told = {"neighbor": cluster, "version": stamp.version, "by": stamp.cluster}
             words = "a newer configuration is not taken from a neighbor: set it here as well"
@@ -140,9 +150,11 @@ class NodeConfiguration:
 
     # --- what the configuration asks for --------------------------------------------------------
 
-    async def _ask(self, cluster: str) -> bytes:
-        """What the node of a cluster goes by, wherever it is: it may be no neighbor."""
-        url = self._url_of(cluster)
+    async def _ask(self, name: str) -> bytes:
+        """What a node of a cluster goes by, wherever it is: it may be no neighbor. Of the own
+        cluster it is the node with the number behind the slash."""
+        cluster, _, number = name.partition("/")
+        url = self._url_of(cluster, int(number or 0))
         if url is None:
             raise NotDelivered(f"it is not known where cluster {cluster} is")
         if self._is_cut(cluster):
@@ -157,13 +169,15 @@ class NodeConfiguration:
             raise OutcomeUnknown(f"it answered with status {response.status}")
         return response.body
 
-    def _url_of(self, cluster: str) -> str | None:
-        """Returns the url for a cluster's neighbors: as this node's own topology has it, else as
-        the configuration does; None if neither knows the cluster."""
+    def _url_of(self, cluster: str, number: int) -> str | None:
+        """Returns the url for a cluster's neighbors, of the node with this number or else of any:
+        as this node's own topology has it, else as the configuration does; None if neither does."""
+        self._asked += 1
         for topology in (self._node.topology, self.current.topology):
             if cluster in topology.cluster_ids:
-                found = topology.cluster(cluster)
-                return found.peer_url or found.url
+                urls = topology.cluster(cluster).peer_urls
+                if number <= len(urls) > 0:
+                    return urls[(number - 1 if number else self._asked) % len(urls)]
         return None
 
     def _is_cut(self, cluster: str) -> bool:
@@ -191,6 +205,8 @@ class NodeConfiguration:
             _log.warning(Message("configuration does not fit the own file", reason=step.misfit))
         self._node.neighborhood.configured.go_by(step.stamp)
         self._show_superseded()
+        if self._node.site is not None:
+            self._node.site.say_configuration()
         changes = step.changes
         told = {
             "joins": " ".join(one.id for one in changes.joins),

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 from spillover.apps.node.answers import why_not_ready
 from spillover.apps.node.door_problems import ClientLine, write_problem
+from spillover.live.http1.written import STATUS_LINE, answer_head
 from spillover.live.overflow.shell import NodeShell
 
-_READY = (
-    b"HTTP/1.1 200 OK\r\nallow: GET, HEAD, OPTIONS\r\n"
-    b"content-length: 0\r\nconnection: close\r\n\r\n"
-)
+_ALLOW = b"allow: GET, HEAD, OPTIONS\r\n"
 
 
 class Checked(Exception):
@@ -24,5 +22,5 @@ def tell_ready(line: ClientLine, shell: NodeShell) -> None:
     if problem is not None:
         write_problem(line, problem, "OPTIONS", None, keep_alive=False)
     else:
-        line.write(_READY)
+        line.write(answer_head(STATUS_LINE[200], _ALLOW, 0, keep_alive=False, is_old=False))
         line.answered(keep_alive=False)

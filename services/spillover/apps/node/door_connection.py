@@ -11,7 +11,7 @@ import math
 import socket
 import struct
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from spillover.apps.http.exchange import (
     NO_ROOM,
@@ -27,17 +27,17 @@ from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.known import KnownRequest, KnownRequests, WrittenHeads
 from spillover.live.handlers.proxy.onward import (
-    ADDED_MAX,
     Ingress,
     check_tunnel,
     has_passed,
     is_check,
 )
 from spillover.live.http1.bounds import Owner
-from spillover.live.http1.framing import FIELDS_MAX, Malformed, TooLong
-from spillover.live.http1.half_closed import BetweenChunks, HalfClosed
+from spillover.live.http1.half_closed import BetweenChunks
 from spillover.live.http1.heads import CHUNKED, RequestHead
-from spillover.live.http1.server_connection import ServerConnection
+from spillover.live.http1.rules import ADDED_MAX, FIELDS_MAX, Malformed, Rule
+from spillover.live.http1.server_connection import ServerConnection, TooSlow
+from spillover.live.http1.written import CONTINUE
 from spillover.live.overflow.gateway_metrics import HttpByRoute
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.request_log import is_logged, log_turned_away
@@ -168,9 +168,8 @@ class DoorConnection(ServerConnection):
         if answer and answer.has_begun:
             if answer.is_chunked:
                 self.look_between_chunks()
-        elif answer and not isinstance(self.transport, HalfClosed):
-            half = HalfClosed(self.transport, self._door.loop)
-            self.transport = cast("asyncio.Transport", half)
+        elif answer:
+            self.begin_answer()
         return True
 
     def pause_writing(self) -> None:
@@ -197,7 +196,7 @@ class DoorConnection(ServerConnection):
         Checked."""
         self._head, door = head, self._door
         if len(head.fields) > FIELDS_MAX - ADDED_MAX:
-            raise TooLong(f"expected at most {FIELDS_MAX - ADDED_MAX} headers")
+            raise Malformed(Rule.LONG, f"expected at most {FIELDS_MAX - ADDED_MAX} headers")
         if head.method == "OPTIONS" and is_check(head):
             raise Checked
         check_tunnel(head)
@@ -237,7 +236,7 @@ class DoorConnection(ServerConnection):
 
     def await_body(self, head: RequestHead) -> None:
         if head.awaits_continue:
-            self.write_later(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.write_later(CONTINUE)
 
     def _check_room(self, more_bytes: int) -> None:
         """A body is read only if there is room for it in the cluster."""
@@ -275,7 +274,7 @@ class DoorConnection(ServerConnection):
         if isinstance(error, Checked):
             tell_ready(self, door.shell)
             return
-        if isinstance(error, Malformed):
+        if isinstance(error, (Malformed, TooSlow)):
             problem = unread(error)
         elif isinstance(error, Problem):
             problem = error

@@ -7,12 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from spillover.apps.http.exchange import CLOSE, STATUS_LINE
 from spillover.apps.http.problems import MAY_HAVE_RUN, Problem
 from spillover.apps.node.door_pages import Page
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.http1.framing import write_head
-from spillover.model.passed import Fields
+from spillover.live.http1.written import CLOSE, STATUS_LINE, answer_head, named_lines
 
 _PROXY_ERRORS = {
     "queue_full": "connection_limit_reached",
@@ -30,8 +28,6 @@ _PROXY_ERRORS = {
 }
 """Errors of a proxy (RFC 9209, section 2.3) by reason; all other reasons are faults of the
 request."""
-
-KEEP_ALIVE = (b"Connection", b"keep-alive")
 
 _AGAIN = b"the work may have run: to send the request again may run it again"
 _NOT_RUN = b"the work has not run"
@@ -90,41 +86,34 @@ def write_problem(
         return
     allowed = None if page is None else page.allowed_before()
     if allowed is not None:
-        _write_preflight(line, allowed, keep_alive=keep_alive)
+        _write(line, 204, allowed, None, b"", keep_alive=keep_alive, is_old=is_old)
         return
-    body = problem.body()
-    fields = [
-        *problem.all_headers(),
-        *(() if page is None else page.may_read()),
-        (b"proxy-status", proxy_status(problem)),
-        (b"content-length", b"%d" % len(body)),
-    ]
-    if not (keep_alive or CLOSE in fields):
-        fields.append(CLOSE)
-    elif keep_alive and is_old:
-        fields.append(KEEP_ALIVE)
-    _write(line, problem.status, fields, b"" if method == "HEAD" else body, keep_alive=keep_alive)
-
-
-def _write_preflight(line: ClientLine, allowed: Fields, *, keep_alive: bool) -> None:
-    """Answer a preflight in place of the service."""
-    fields = allowed if keep_alive else (*allowed, CLOSE)
-    _write(line, 204, fields, b"", keep_alive=keep_alive)
+    body, fields = problem.body(), problem.all_headers()
+    if page is not None:
+        fields += page.may_read()
+    fields.append((b"proxy-status", proxy_status(problem)))
+    keep_alive = keep_alive and CLOSE not in fields
+    told = [field for field in fields if field != CLOSE], len(body)
+    sent = b"" if method == "HEAD" else body
+    _write(line, problem.status, *told, sent, keep_alive=keep_alive, is_old=is_old)
 
 
 def _write(
     line: ClientLine,
     status: int,
     fields: Sequence[tuple[bytes, bytes]],
+    size_bytes: int | None,
     body: bytes,
     *,
     keep_alive: bool,
+    is_old: bool,
 ) -> None:
     """Write an answer, unless its head would be read as other lines than these: some of them are
     what a service, or a neighbor, once said."""
-    head = write_head(STATUS_LINE[status].rstrip(), fields)
-    if head is None:
+    try:
+        told = STATUS_LINE[status], named_lines(fields), size_bytes
+    except ValueError:
         line.reset()
         return
-    line.write(head + body)
+    line.write(answer_head(*told, keep_alive=keep_alive, is_old=is_old) + body)
     line.answered(keep_alive=keep_alive)

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from spillover.apps.http.asgi import Receive, Scope, Send
-from spillover.apps.http.exchange import CLOSE, EXCHANGE, Exchange
+from spillover.apps.http.exchange import EXCHANGE, Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Edge
+from spillover.live.http1.written import CLOSE
 from spillover.live.overflow.identity import HELLO, Peers, TurnedAway
 from spillover.live.overflow.protocol import AT_SIBLING, PEER_PREFIX
 

@@ -89,7 +89,7 @@ class HotPaths:
         """None: there are no API tokens, and so no tenants."""
         self._shell = shell
         self._clock = shell.timers.clock
-        self._site = None if shell.site is None else SitePaths(shell, shell.site)
+        self._site: SitePaths | None = None
         """The other nodes of the site, as far as requests concern them; None where there are
         none."""
         self._later = set[asyncio.Task[None]]()
@@ -122,14 +122,15 @@ class HotPaths:
         self._routes[SHARED] = ("GET",), peers.share
         self._routes[PASS] = ("POST",), peers.passed
         self._routes[SESSION] = ("GET", "DELETE"), self._serve_session
-        if shell.site is not None:
-            self._routes[SIBLINGS] = ("GET",), peers.siblings
+        self._routes[SIBLINGS] = ("GET",), peers.siblings
 
     def _go_by(self) -> None:
         """The topology has changed."""
         topology = self._shell.topology
         self._default_deadline_ms = topology.default_deadline_ms
         self._payload_limit_bytes = topology.payload_limit_bytes
+        if self._site is None and self._shell.site is not None:
+            self._site = SitePaths(self._shell, self._shell.site)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange: Exchange = scope[EXCHANGE]

@@ -47,14 +47,15 @@ class OfNode(Collector):
 
 
 def metrics_page(shell: NodeShell) -> Callable[[Request], Awaitable[bytes]]:
-    """Returns what writes the page of metrics of one node of several, or of all that share its
-    address."""
-    registry = CollectorRegistry()
-    registry.register(OfNode(shell.metrics.registry, shell.number))
+    """Returns what writes the page of metrics of a node, or of all that share its address."""
+    of_node = CollectorRegistry()
+    of_node.register(OfNode(shell.metrics.registry, shell.number))
 
     async def page(request: Request) -> bytes:
+        if shell.site is None:
+            return generate_latest(shell.metrics.registry)
         others = [body for _, status, body in await _ask_others(shell, request) if status == 200]
-        own = generate_latest(registry)
+        own = generate_latest(of_node)
         return merged([own, *others]) if others else own
 
     return page

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import ANY_ORIGIN, WebSite
-from spillover.live.http1.framing import head_lines
+from spillover.live.http1.written import head_lines
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.protocol import PEER_PREFIX
 

@@ -14,7 +14,7 @@ import msgspec
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import node_ended, problem_of
 from spillover.apps.node.door_pages import Page
-from spillover.apps.node.door_problems import KEEP_ALIVE, ClientLine, write_problem
+from spillover.apps.node.door_problems import ClientLine, write_problem
 from spillover.apps.node.passed_told import count_end, log_end
 from spillover.apps.node.repeats import KeyRepeat
 from spillover.core.overflow.events import SoFar
@@ -22,8 +22,16 @@ from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.handlers.proxy.known import WrittenHeads
 from spillover.live.handlers.proxy.known import cut as cut_head
 from spillover.live.handlers.proxy.unqueued import NotWhole, UnqueuedCall
-from spillover.live.http1.framing import Lines, count_lines, write_head
-from spillover.live.http1.heads import LENGTH_DIGITS_MAX, RequestHead, tokens, values
+from spillover.live.http1.framing import count_lines
+from spillover.live.http1.heads import CHUNKED, NO_BODY, RequestHead, tokens, values
+from spillover.live.http1.rules import LENGTH_DIGITS_MAX
+from spillover.live.http1.written import (
+    TO_THE_END,
+    answer_head,
+    named_lines,
+    size_sent,
+    status_line,
+)
 from spillover.live.overflow.gateway_metrics import NOT_COUNTED
 from spillover.live.overflow.relay import CANCELLED, TRUNCATED, WHOLE, Flow
 from spillover.live.overflow.request_log import Asked, is_logged
@@ -42,7 +50,6 @@ UNQUEUED_RETRY_S = 1.0
 """When what is asked beside the servers may be tried again. Nothing of it waits in the queue, by
 which others are told."""
 
-_BODYLESS = (204, 304)
 _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
 _EVENTS = b"text/event-stream"
@@ -52,6 +59,8 @@ _OF_OURS = (
     b"Spillover-Request-Id: %b\r\nSpillover-Path: %b\r\n"
     b"Server-Timing: queued;dur=%.3f, network;dur=%.3f, service;dur=%.3f\r\n"
 )
+
+OURS_NUMBER = 3
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -163,10 +172,12 @@ class PassedAnswer:
         line = self._line
         if self._is_old or self.is_over or line.half_closed or line.write_paused or line.is_gone:
             return
-        written = write_head(b"HTTP/1.1 %d %b" % (head.status, head.reason), head.headers)
-        if written is not None:
-            self._shell.writes.flush()  # what was answered before comes first
-            line.write(written)
+        try:
+            told = status_line(head.status, head.reason), named_lines(head.headers)
+        except ValueError:
+            return
+        self._shell.writes.flush()  # what was answered before comes first
+        line.write(answer_head(*told, None, keep_alive=True, is_old=False))
 
     def begin(self, head: PassedHead, so_far: SoFar, flow: Flow) -> None:
         self.flow = flow
@@ -176,11 +187,11 @@ class PassedAnswer:
             self.asked.first_byte_now()
         if self._line.is_gone:
             return
-        written = self._written(head, so_far, flow)
-        if written is None:
+        try:
+            self._unwritten = self._written(head, so_far, flow)
+        except ValueError:
             self._break_off(cause=Cause.UPSTREAM_ANSWER)
             return
-        self._unwritten = written
         self._passed = head
         self.status = head.status
         if self.page is not None:  # a head that cannot be sent lets no page read anything
@@ -235,12 +246,11 @@ class PassedAnswer:
             return
         last = b"0\r\n\r\n" if self.is_chunked else b""
         if last and trailers and self._takes_trailers:
-            written = write_head(b"0", trailers)
-            if written is None:
-                # A neighbor must not write a second answer.
+            try:
+                last = b"0\r\n%b\r\n" % named_lines(trailers)
+            except ValueError:  # a neighbor must not write a second answer
                 self._break_off(cause=Cause.UPSTREAM_ANSWER)
                 return
-            last = written
         if self._unwritten:
             unwritten, self._unwritten = self._unwritten, b""
             self._line.write_later(unwritten + last)
@@ -318,26 +328,27 @@ class PassedAnswer:
             told = {"keep_alive": self._keep_alive, "is_old": self._is_old}
             write_problem(self._line, problem, self._method, self.page, **told)
 
-    def _written(self, head: PassedHead, so_far: SoFar, flow: Flow) -> bytes | None:
-        """The head as it is sent; None if it cannot be."""
+    def _written(self, head: PassedHead, so_far: SoFar, flow: Flow) -> bytes:
+        """The head as it is sent. Raises ValueError if it cannot be."""
         ours = self._of_ours(so_far)
         cut = None if self._is_special else self._heads.find(head)
-        if cut is not None and flow.is_whole and count_lines(ours.written) == ours.number:
+        if cut is not None and flow.is_whole:
             self._left_bytes = size_bytes = flow.size_bytes
-            return cut.whole(b"%d" % size_bytes, ours.written)
+            return cut.whole(b"%d" % size_bytes, ours)
         at = length_at(head.headers)
         is_empty = at is not None and not head.headers[at][1]
         if is_empty and not flow.is_whole:
-            return None
+            raise ValueError("expected the length of an answer")
         told = with_length(head.headers, flow.size_bytes) if is_empty else head.headers
         fields = self._kept(head.status, told)
-        if fields is None:
-            return None
-        start = b"HTTP/1.1 %d %b" % (head.status, head.reason)
-        written = write_head(start, fields, ours)
-        if written and is_empty and fields is told and not self._is_special:
-            found = cut_head(written, start, fields, at, ours.written)
-            if found is not None and head.status not in _BODYLESS:
+        start = status_line(head.status, head.reason)
+        lines = named_lines(fields) + ours
+        chunked = CHUNKED if self.is_chunked else None
+        ends = {"keep_alive": self._keep_alive, "is_old": self._is_old}
+        written = answer_head(start, lines, chunked, **ends)
+        if is_empty and fields is told and not self._is_special:
+            found = cut_head(written, start[:-2], fields, at, ours)
+            if found is not None and head.status not in NO_BODY:
                 self._heads.learn(head, found)
         return written
 
@@ -346,40 +357,35 @@ class PassedAnswer:
         """Whether an answer is written in another way than to most clients."""
         return self._is_old or not self._keep_alive or self._method == "HEAD"
 
-    def _kept(self, status: int, fields: Fields) -> Fields | None:
-        """The fields as they are sent; None if they cannot be."""
+    def _kept(self, status: int, fields: Fields) -> Fields:
+        """The fields as they are sent, and how the body is. Raises ValueError."""
         names = [name.lower() for name, _ in fields]
         lengths = values(fields, b"content-length") if b"content-length" in names else []
-        bodyless = self._method == "HEAD" or status in _BODYLESS
-        self.is_chunked = not (bodyless or lengths or self._is_old)
-        if lengths and not bodyless:
-            is_number = lengths[0].isdigit() and len(lengths[0]) <= LENGTH_DIGITS_MAX
-            if len(lengths) > 1 or not is_number:
-                return None
-            self._left_bytes = int(lengths[0])
-        elif bodyless:
-            self._left_bytes = 0
-        elif self._is_old:
-            self._keep_alive = False
+        told = lengths[0] if lengths else b"0"
+        if len(lengths) > 1 or not told.isdigit() or len(told) > LENGTH_DIGITS_MAX:
+            raise ValueError("expected one length of an answer")
+        length = int(told) if lengths else None
+        size_bytes = size_sent(self._method, status, length, is_old=self._is_old)
+        self.is_chunked = size_bytes == CHUNKED
+        self._left_bytes = None if size_bytes < 0 else size_bytes
+        self._keep_alive &= size_bytes != TO_THE_END
         dropped = _OF_A_HOP if self.is_chunked and self._takes_trailers else _OF_A_HOP_OR_NOBODY
         if not dropped.isdisjoint(names):
             fields = tuple([field for field in fields if field[0].lower() not in dropped])
-        if not self._keep_alive:
-            fields = (*fields, (b"Connection", b"close"))
-        elif self._is_old:
-            fields = (*fields, KEEP_ALIVE)
-        if self.is_chunked:
-            fields = (*fields, (b"Transfer-Encoding", b"chunked"))
         return fields
 
-    def _of_ours(self, so_far: SoFar) -> Lines:
-        return Lines(3, _OF_OURS % (
+    def _of_ours(self, so_far: SoFar) -> bytes:
+        """The fields that the node adds. Raises ValueError where a neighbor has told others."""
+        lines = _OF_OURS % (
             self.name.encode(),
             ",".join(so_far.path).encode(),
             so_far.queued_s * 1e3,
             so_far.network_s * 1e3,
             so_far.service_s * 1e3,
-        ))  # fmt: skip
+        )
+        if count_lines(lines) != OURS_NUMBER:
+            raise ValueError("expected the path of an answer")
+        return lines
 
     def _break_off(
         self, problem: str | None = None, answer: Answer | None = None, cause: Cause | None = None

@@ -7,14 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spillover.apps.http.exchange import STATUS_LINE, Exchange
+from spillover.apps.http.exchange import Exchange
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
+from spillover.live.http1.heads import CHUNKED
+from spillover.live.http1.written import STATUS_LINE, answer_head
+from spillover.live.overflow.passed_wire import piece_head
 from spillover.live.overflow.protocol import STREAM
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.wire import Stay
 
 _STREAM_LINE = b"content-type: %b\r\n" % STREAM
-_HEAD = b"%b%btransfer-encoding: chunked\r\n" % (STATUS_LINE[200], _STREAM_LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,16 @@ class PassedOutlet:
     def begin(self, frame: bytes, on_flow: Callable[[bool], None]) -> None:
         """Begin the answer with this frame (`passed_back.Outlet`)."""
         exchange = self.exchange
-        told = (_HEAD, _closes(exchange), exchange.header_lines, len(frame), frame)
+        told = STATUS_LINE[200], _STREAM_LINE + exchange.header_lines, CHUNKED
+        head = answer_head(*told, keep_alive=exchange.keep_alive, is_old=False)
         if exchange.is_gone:
             return
         exchange.connection.transport.set_write_buffer_limits(UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES)
-        exchange.begin(b"%b%b%b\r\n%x\r\n%b\r\n" % told, on_flow)
+        exchange.begin(b"%b%x\r\n%b\r\n" % (head, len(frame), frame), on_flow)
 
-    def write(self, frame_head: bytes, data: bytes) -> None:
-        """Write one frame as one chunk (`passed_back.Outlet`)."""
+    def write(self, data: bytes) -> None:
+        """Write a piece as one frame in one chunk (`passed_back.Outlet`)."""
+        frame_head = piece_head(len(data))
         size_bytes = len(frame_head) + len(data)
         if size_bytes <= JOIN_LIMIT_BYTES:
             self.exchange.write(b"%x\r\n%b%b\r\n" % (size_bytes, frame_head, data))
@@ -62,7 +66,3 @@ class PassedOutlet:
         """Returns how long the request has been here, and waited on the way back
         (`passed_back.Outlet`)."""
         return Stay(now_s - self.received_s, self.read_s - self.received_s, waited_s)
-
-
-def _closes(exchange: Exchange) -> bytes:
-    return b"" if exchange.keep_alive else b"connection: close\r\n"

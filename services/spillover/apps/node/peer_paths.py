@@ -29,8 +29,10 @@ from spillover.live.overflow.metrics import REQUEST
 from spillover.live.overflow.protocol import SHARED, UPGRADE
 from spillover.live.overflow.report_streams import ReportStream
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.site import sibling_name
 from spillover.live.overflow.waiters import Told
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.configuration import Stamp
 from spillover.model.ids import RequestId, name_of
 from spillover.model.request import Answer, Refusal, Request
 
@@ -290,8 +292,6 @@ class PeerPaths:
     async def siblings(self, exchange: Exchange, send: Send) -> None:
         """A stream of what this node tells another one of its site, until one of the two ends
         it."""
-        site = self._shell.site
-        assert site is not None  # noqa: S101 - else there is no such path
         check_sibling(self._shell, exchange)
         try:
             query = _query(exchange)
@@ -299,20 +299,35 @@ class PeerPaths:
             raise Problem("invalid", f"query: {error}") from error
         told, servers = query.get("node", [""])[0], query.get("servers", [""])[0]
         number = int(told) if told.isdecimal() and len(told) <= NUMBER_DIGITS_MAX else 0
-        stream = site.open(number, exchange.write_piece)
-        if stream is None:
-            numbers = f"another node of {self._shell.machine.settings.nodes}"
-            raise Problem("invalid", f"query: node: expected the number of {numbers}")
-        site.heard_servers(told, servers[:20])
+        site, configuration = self._shell.site, query.get(FIELD, [""])[0]
+        stream = None if site is None else site.open(number, exchange.write_piece)
+        if site is None or stream is None:
+            raise self._no_sibling(configuration)
+        self._shell.neighborhood.configured.heard(
+            sibling_name(self._shell.cluster.id, number), configuration
+        )
+        site.heard_servers(told, servers[:20], configuration)
         try:
             lines = [(b"content-type", b"application/x-ndjson")]
             await send({"type": "http.response.start", "status": 200, "headers": lines})
             exchange.watch(stream.end)
+            site.greet(stream)
             await stream.until_ended()
             exchange.break_off()
         finally:
             site.drop(number, stream)
             exchange.unwatch()
+
+    def _no_sibling(self, configuration: str) -> Problem:
+        """Returns why this node does not tell another one of its cluster of itself."""
+        stamp = Stamp.read(configuration)
+        if stamp is not None and stamp > self._shell.neighborhood.configured.stamp:
+            detail = "this node does not go by that configuration yet"
+            return Problem("version_conflict", detail)
+        if self._shell.site is None:
+            return Problem("not_found", "the cluster has one node")
+        numbers = f"another node of {self._shell.machine.settings.nodes}"
+        return Problem("invalid", f"query: node: expected the number of {numbers}")
 
     def _hear_stranger(
         self, exchange: Exchange, headers: Mapping[bytes, bytes], configuration: str

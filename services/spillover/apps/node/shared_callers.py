@@ -355,7 +355,7 @@ class _Outlet:
         self.callee.begin(self.number, frame[passed_wire.FRAME.size :], on_flow)
         self.line.write_soon()
 
-    def write(self, _: bytes, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Write a piece of it."""
         self.callee.piece(self.number, data)
         self.line.write_soon()

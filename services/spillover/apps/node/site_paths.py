@@ -21,6 +21,7 @@ from spillover.apps.node.one_face import ASKED_OF_ALL
 from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
 from spillover.live.http1.outgoing import Response
+from spillover.live.http1.written import head_lines
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import AT_SIBLING
 from spillover.live.overflow.shell import NodeShell
@@ -222,6 +223,8 @@ class SitePaths:
             asked = self._site.pass_on(
                 number, exchange.method, path, headers=headers, body=body, timeout_s=within_s
             )
+        except NotDelivered:
+            return None
         except ValueError as error:
             raise Problem("invalid", "its head cannot be passed on to another node") from error
         exchange.watch(partial(_client_gone, asked))
@@ -248,6 +251,6 @@ def _passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]
 
 
 def _pass_back(exchange: Exchange, told: Response) -> None:
-    lines = b"".join(b"%b: %b\r\n" % pair for pair in _passed(list(told.headers.items())))
+    lines = head_lines(_passed(list(told.headers.items())))
     if not exchange.is_gone:
         exchange.answer_raw(told.status, lines, told.body)

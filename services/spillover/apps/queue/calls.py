@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from spillover.apps.http.asgi import Message, Send
 from spillover.apps.http.doors import Doors
-from spillover.apps.http.exchange import CLOSE, ClientGone, Exchange, body_too_slow, too_large
+from spillover.apps.http.exchange import ClientGone, Exchange, body_too_slow, too_large
 from spillover.apps.http.problems import Problem
 from spillover.apps.queue.asked import (
     ExtendBody,
@@ -25,6 +25,7 @@ from spillover.apps.queue.asked import (
     size_bytes_at_most,
 )
 from spillover.core.queue import events as ev
+from spillover.live.http1.written import CLOSE
 from spillover.live.process.logs import Message as LogLine
 from spillover.live.process.logs import OncePerPeriod
 from spillover.live.queue import wire

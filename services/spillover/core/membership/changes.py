@@ -31,7 +31,9 @@ CHANGEABLE: Final = (
 """Fields of a topology that may change while nodes run, besides its clusters and links."""
 
 CHANGEABLE_OF_CLUSTERS: Final = ("servers", "queue_limit", "held_limit_bytes")
-"""The same of a cluster; `servers` only as a number."""
+"""The same of a cluster; `servers` only as a number. Nodes, too, may come and go."""
+
+_ADDRESSES: Final = ("url", "peer_url", "proxy_url")
 
 _PARTS: Final = ("clusters", "links", "version", "is_named")
 """Fields of a topology that are looked at otherwise."""
@@ -54,16 +56,21 @@ class Changes:
     """Fields of the topology and of the own cluster that have other values now, by name; None if
     there are none. Of those that are CHANGEABLE."""
     removed: bool = False
-    """The cluster is no part of the federation any more: it drains over the links that it has."""
+    """The cluster, or this node of it, is no part of the federation any more: it drains over the
+    links that it has."""
 
 
 def changes_at(
-    before: Topology, after: Topology, cluster: ClusterId, linked: Collection[ClusterId]
+    before: Topology,
+    after: Topology,
+    cluster: ClusterId,
+    linked: Collection[ClusterId],
+    node: int = 1,
 ) -> Changes:
-    """Returns what `cluster`, which is in `before`, does to come from there to `after`, where its
-    neighbors are those in `linked`: not all that it has been told of need have become some. What is
-    fixed is not looked at."""
-    if cluster not in after.cluster_ids:
+    """Returns what this node of `cluster`, which is in `before`, does to come from there to
+    `after`, where its neighbors are those in `linked`: not all that it has been told of need have
+    become some. What is fixed is not looked at."""
+    if cluster not in after.cluster_ids or node > after.cluster(cluster).node_count:
         return Changes(removed=True)
     old = {neighbor.id: neighbor for neighbor in before.neighbors(cluster)}
     new = {neighbor.id: neighbor for neighbor in after.neighbors(cluster)}
@@ -81,8 +88,16 @@ def changes_at(
 
 def _settings(before: Topology, after: Topology, cluster: ClusterId) -> dict[str, Any]:
     found = _others(CHANGEABLE, before, after)
-    own = after.cluster(cluster)
-    return found | _others(_told_of(own), before.cluster(cluster), own)
+    old, new = _own_values(before.cluster(cluster)), _own_values(after.cluster(cluster))
+    return found | {name: value for name, value in new.items() if old.get(name) != value}
+
+
+def _own_values(cluster: Cluster) -> dict[str, Any]:
+    """What a node of the cluster goes by, as far as it is said and may change."""
+    told = {name: getattr(cluster, name) for name in _told_of(cluster)}
+    if "held_limit_bytes" in told:
+        told["held_limit_bytes"] = cluster.held_part_bytes
+    return told | {"nodes": cluster.node_count}
 
 
 def _others(names: Sequence[str], old: object, new: object) -> dict[str, Any]:
@@ -110,8 +125,29 @@ def differences(before: Topology, after: Topology) -> list[str]:
             lines.append(f"+ cluster {name} at {cluster.url or 'no url'}")
             continue
         for field in fields(Cluster):
-            lines += _changed(f"cluster {name} ", field.name, old[name], cluster)
+            if not _shares(old[name], cluster) or field.name not in ("nodes", *_ADDRESSES):
+                lines += _changed(f"cluster {name} ", field.name, old[name], cluster)
+        if _shares(old[name], cluster):
+            lines += _changed_nodes(name, old[name], cluster)
     return lines + _changed_links(before, after)
+
+
+def _shares(*clusters: Cluster) -> bool:
+    """Returns whether a list of nodes has the addresses of one of these."""
+    return any(isinstance(one.nodes, tuple) for one in clusters)
+
+
+def _changed_nodes(name: ClusterId, old: Cluster, new: Cluster) -> list[str]:
+    lines = []
+    for index in range(max(old.node_count, new.node_count)):
+        was, becomes = (one.places[index : index + 1] for one in (old, new))
+        node = f"node {index + 1} of cluster {name}"
+        if not was or not becomes:
+            lines.append(f"- {node}" if was else f"+ {node} at {becomes[0].url}")
+            continue
+        for address in _ADDRESSES:
+            lines += _changed(f"{node} ", address, was[0], becomes[0])
+    return lines
 
 
 def unusual(before: Topology, after: Topology) -> list[str]:
@@ -191,7 +227,11 @@ def filled(before: Topology, after: Topology) -> Topology:
 
 
 def _filled_of(old: Cluster, new: Cluster) -> Cluster:
-    names = ("url", "peer_url", "proxy_url", "held_limit_bytes")
+    names = [*_ADDRESSES, "held_limit_bytes"]
+    if isinstance(new.nodes, tuple):
+        names = names[-1:]
+    elif isinstance(old.nodes, tuple) and new.nodes == 1 and new.url is None:
+        new = replace(new, nodes=old.nodes)
     missing = {name: getattr(old, name) for name in names if getattr(new, name) is None}
     return _with(new, missing)
 
@@ -202,39 +242,30 @@ def _with(cluster: Cluster, values: dict[str, Any]) -> Cluster:
     return replace(cluster, **other) if other else cluster
 
 
-def refuse_fixed(before: Topology, after: Topology, own: ClusterId) -> None:
+def refuse_fixed(before: Topology, after: Topology, own: ClusterId, node: int = 1) -> None:
     """Raise InputError, with the field, where `after` cannot come of `before` while nodes run, or
-    leaves out the cluster whose node is asked."""
+    leaves out the cluster whose node is asked, or that node."""
     if before.is_named and after.is_named and before.name != after.name:
         raise InputError(SOURCE, "name", f"expected federation {before.name!r}, got {after.name!r}")
     if own not in after.cluster_ids:
         expected = f"expected cluster {own}, whose node is asked: ask another one to remove it"
         raise InputError(SOURCE, "clusters", expected)
+    if node > after.cluster(own).node_count:
+        expected = f"expected node {node} of cluster {own}, which is asked: ask another one to"
+        place = f"clusters[{after.cluster_ids.index(own)}]"
+        raise InputError(SOURCE, f"{place}.nodes", f"{expected} remove it")
     for field in fields(Topology):
         if field.name not in (*CHANGEABLE, *_PARTS, "name"):
             _refuse_other(field.name, getattr(before, field.name), getattr(after, field.name))
-    _refuse_shared(before, after)
     known = {cluster.id: cluster for cluster in before.clusters}
     for index, cluster in enumerate(after.clusters):
         place = f"clusters[{index}]"
         if cluster.id in known:
             _refuse_fixed_of(place, known[cluster.id], cluster)
-        elif cluster.url is None:
-            raise InputError(SOURCE, f"{place}.url", "expected a url, so that others reach it")
+        elif not cluster.places:
+            name = "url" if cluster.nodes == 1 else "nodes"
+            raise InputError(SOURCE, f"{place}.{name}", "expected urls, so that others reach it")
     _refuse_other_pools(before, after)
-
-
-def _refuse_shared(before: Topology, after: Topology) -> None:
-    """Nodes that share a cluster do not tell each other of a configuration."""
-    why = "the configuration is fixed where nodes run that share a cluster"
-    shared = {one.id for one in (*before.clusters, *after.clusters) if one.node_count > 1}
-    for index, cluster in enumerate(after.clusters):
-        if cluster.id in shared:
-            expected = "expected clusters of one node"
-            raise InputError(SOURCE, f"clusters[{index}].nodes", f"{expected}; {why}")
-    if shared:
-        expected = f"expected those that there are, also {', '.join(sorted(shared))}"
-        raise InputError(SOURCE, "clusters", f"{expected}; {why}")
 
 
 def _refuse_other_pools(before: Topology, after: Topology) -> None:
@@ -249,12 +280,31 @@ def _refuse_other_pools(before: Topology, after: Topology) -> None:
 
 
 def _refuse_fixed_of(place: str, old: Cluster, new: Cluster) -> None:
+    has_nodes = _shares(old, new) or new.nodes != 1
+    if has_nodes:
+        _refuse_other_nodes(place, old, new)
     for field in fields(Cluster):
         name = field.name
+        if has_nodes and name in ("nodes", *_ADDRESSES):
+            continue
         unlike = isinstance(old.servers, tuple) or isinstance(new.servers, tuple)
         fixed_servers = name == "servers" and (unlike or is_dask_handler(old.handler))
         if name not in CHANGEABLE_OF_CLUSTERS or fixed_servers:
             _refuse_other(f"{place}.{name}", getattr(old, name), getattr(new, name))
+
+
+def _refuse_other_nodes(place: str, old: Cluster, new: Cluster) -> None:
+    """A node is known by its place in the list."""
+    if not new.places:
+        expected = f"expected a list of urls, got {new.nodes}: nodes that run have addresses"
+        raise InputError(SOURCE, f"{place}.nodes", expected)
+    for index, (was, becomes) in enumerate(zip(old.places, new.places, strict=False)):
+        for name in _ADDRESSES:
+            told, wanted = getattr(was, name), getattr(becomes, name)
+            if told != wanted:
+                expected = f"expected it as it is: {_shown(told)}; nodes that run come and go at"
+                field = f"{place}.nodes[{index}].{name}"
+                raise InputError(SOURCE, field, f"{expected} the end of the list")
 
 
 def _refuse_other(field: str, old: Any, new: Any) -> None:
@@ -293,4 +343,9 @@ def _kept_of(old: Cluster, new: Cluster) -> Cluster:
     names = _told_of(new)
     if isinstance(old.servers, tuple) or isinstance(new.servers, tuple):
         names = tuple(name for name in names if name != "servers")
-    return _with(old, {name: getattr(new, name) for name in names})
+    values = {name: getattr(new, name) for name in names}
+    if _shares(old, new):
+        count = min(len(old.places), new.node_count)
+        values |= {"nodes": (*old.places[:count], *new.places[count:])}
+        values |= dict.fromkeys(_ADDRESSES)
+    return _with(old, values)

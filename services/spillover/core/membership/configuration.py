@@ -40,7 +40,7 @@ PAUSES_MAX = 1000
 
 
 class ConfigurationMachine:
-    """The machine of the node of cluster `own`, in its life `epoch`, which goes by `configuration`
+    """The machine of this node of cluster `own`, in its life `epoch`, which goes by `configuration`
     at first. `with_store`: proposals are taken only if a store takes them."""
 
     def __init__(
@@ -49,9 +49,11 @@ class ConfigurationMachine:
         epoch: int,
         configuration: Configuration,
         *,
+        node: int = 1,
         with_store: bool = False,
     ) -> None:
         self._own = own
+        self._node = node
         self._epoch = epoch
         self._with_store = with_store
         self.current = configuration
@@ -109,7 +111,7 @@ class ConfigurationMachine:
             self._refuse(ref, Reason.VERSION_CONFLICT, detail)
             return
         try:
-            refuse_fixed(current.topology, event.topology, self._own)
+            refuse_fixed(current.topology, event.topology, self._own, self._node)
         except InputError as error:
             self._refuse(ref, Reason.INVALID, error.expected, error.field)
             return

@@ -12,8 +12,9 @@ The order, and who would suffer from another one:
 * `PartFrom` comes before `LinkTo`: neighbors that go leave room for those that come.
 * `TellNeighbors` comes last: what it has them told is true by then, and is said at once.
 
-A cluster that is removed stays with the topology, and the links, that it has: it drains over them.
-When a link closes is up to the cluster's machine, which waits until nothing is left there.
+A cluster that is removed, or a node of several, stays with the topology, and the links, that it
+has: it drains over them. When a link closes is up to the cluster's machine, which waits until
+nothing is left there.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Neighbor, Topology
 
-LIMITS: Final = ("servers", "queue_limit", "held_limit_bytes", "max_hops")
+LIMITS: Final = ("servers", "nodes", "queue_limit", "held_limit_bytes", "max_hops")
 """Settings that the cluster's machine goes by, besides its policy; others are read where they are
 used."""
 
@@ -58,12 +59,12 @@ class TellClients(MemberStep):
 
 @dataclass(slots=True)
 class Remove(MemberStep):
-    """The cluster is no part of the federation any more: drain."""
+    """The cluster, or this node of it, is no part of the federation any more: drain."""
 
 
 @dataclass(slots=True)
 class Restore(MemberStep):
-    """The cluster is a part of it again."""
+    """It is a part of it again."""
 
 
 @dataclass(slots=True)
@@ -114,14 +115,15 @@ class TellNeighbors(MemberStep):
 
 
 class FederationMember:
-    """The cluster `own` as a part of its federation, which goes by `topology` at first."""
+    """This node of the cluster `own` as a part of its federation, which goes by `topology` at
+    first."""
 
-    def __init__(self, own: ClusterId, topology: Topology) -> None:
-        self._own = own
+    def __init__(self, own: ClusterId, topology: Topology, node: int = 1) -> None:
+        self._own, self._node = own, node
         self.topology = topology
         """What the cluster goes by; while it is removed, what it went by before."""
         self.removed = False
-        """Whether the cluster is no part of the federation any more."""
+        """Whether the cluster, or this node of it, is no part of the federation any more."""
 
     def adopt(
         self, configuration: Configuration, linked: Collection[ClusterId]
@@ -133,7 +135,7 @@ class FederationMember:
             after = kept(before, after)
         except InputError as error:
             misfit = str(error)
-        changes = changes_at(before, after, self._own, linked)
+        changes = changes_at(before, after, self._own, linked, self._node)
         steps = [SayStamp(configuration.stamp, changes, misfit), TellClients(configuration)]
         if changes.removed:
             steps.append(Remove())

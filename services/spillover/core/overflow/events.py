@@ -315,9 +315,11 @@ class DelayChanged(Event):
 @dataclass(slots=True)
 class SettingsChanged(Event):
     """The configuration has other limits; None where one stays. Nobody who is here is sent away by
-    them. `servers` only where these are alike, else `SettingsRefused`, and nothing changes."""
+    them. `servers` and `nodes` only where servers are alike, else `SettingsRefused`, and nothing
+    changes."""
 
     servers: int | None = None
+    nodes: int | None = None
     queue_limit: int | None = None
     held_limit_bytes: int | None = None
     max_hops: int | None = None

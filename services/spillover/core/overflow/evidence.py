@@ -28,6 +28,10 @@ EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
 MUTE_AT = 3
 """So many late requests in a row, and no word of any, are no chance."""
 
+MUTE_S = 0.25
+"""What left later than this says nothing of a neighbor yet. Why: a process that stood still for
+some hundredths of a second has its reports and its answers come together, the reports first."""
+
 LOOK_S = 0.25
 """How far apart the looks for late answers of one neighbor are, at least, and those at the own
 servers."""
@@ -127,14 +131,21 @@ def notice_lateness(node: NodeFacts, visit: Visit, now_s: float) -> None:
 
 def _is_mute(neighbor: Neighbor, now_s: float) -> bool:
     """Returns whether nothing has come back since the first of some requests left that are all late
-    but for the grace: no more are sent after them until that is settled."""
+    but for the grace: no more are sent after them until something does, or that is settled."""
     first = list(islice(neighbor.away.values(), MUTE_AT))
     return (
         len(first) == MUTE_AT
+        and now_s - first[-1].since_s >= MUTE_S
         and neighbor.away.came_back_s < first[0].since_s
         and not (neighbor.there.degraded or all(one.missed for one in first))
         and all(chance_of(one, now_s) <= LATE_BY_CHANCE and not one.answering for one in first)
     )
+
+
+def give_again(node: NodeFacts, neighbor: Neighbor) -> None:
+    """Lets one be given work again that was mute, and has now said something of a request."""
+    if neighbor.ramp_since_s is None:
+        node.neighbors.hold_back(neighbor.handle, False)  # noqa: FBT003 - as it takes it
 
 
 def look_for_late(node: NodeFacts, neighbor: Neighbor, now_s: float) -> list[Visit]:

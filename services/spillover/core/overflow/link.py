@@ -52,6 +52,7 @@ CANCEL_AGAIN_S = 0.1
 be lost."""
 
 NOT_LEFT = -1
+NOT_CALLED = -1
 
 ANSWERED, REFUSED, LOST, RECALLED = "answered", "refused", "lost", "recalled"
 
@@ -339,6 +340,15 @@ class LinkMachine:
         draw = self._random.random()
         self._out.append(Reconnect(backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)))
         self._attempt += 1
+
+    def use_nodes(self, nodes: int) -> None:
+        """The neighbor has so many nodes from now on, the one that is called among them. Of what is
+        away at another one, only its connection tells from now on."""
+        behind, self._behind = self._behind, {}
+        for ref, node in behind.items():
+            if node != self._called:
+                self._behind[ref] = NOT_CALLED
+        self._called, self._nodes = 0, nodes
 
     def _call_next(self) -> None:
         self._behind = {

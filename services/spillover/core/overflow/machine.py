@@ -65,7 +65,9 @@ from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.pools import pool_of, site_servers
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
+from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import Carried, NodeSettings
+from spillover.core.overflow.siblings import Siblings
 from spillover.core.overflow.site_servers import SiteServers
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.core.tokens.answers import NOT_RUN
@@ -608,6 +610,9 @@ class NodeMachine(NodeFacts):
         if visit is None or visit.answering or visit.state not in (RUNNING, AWAY):
             return
         if visit.state is AWAY:
+            visit.target.away.came_back_s = now_s
+            if visit.target.held_back:
+                evidence.give_again(self, visit.target)
             evidence.notice_lateness(self, visit, now_s)
             evidence.learn_of_size(visit, now_s)
         visit.answering = True
@@ -649,6 +654,8 @@ class NodeMachine(NodeFacts):
         if visit is not None and visit.state is AWAY:  # else it was given up before
             answer, target = event.answer, visit.target
             target.away.came_back_s = now_s
+            if target.held_back:
+                evidence.give_again(self, target)
             self.neighbors.took(target, event.leg_s - event.opening_s)
             if answer.load is not None:
                 self._heard_load(visit.group, target.handle, answer.load, now_s)
@@ -881,6 +888,16 @@ class NodeMachine(NodeFacts):
         self._site.siblings.woke(now_s)
         self._woke(event, now_s)
 
+    def _share_with(self, nodes: int, now_s: float) -> None:
+        """The site has so many nodes from now on. The only one so far has all servers at first."""
+        if self._site is not None:
+            self._site.siblings.use_nodes(nodes, now_s)
+        elif isinstance(self.servers, FifoServers):
+            siblings = Siblings(self.settings.node, nodes, self.servers.total, now_s)
+            siblings.begin_alone(now_s)
+            self._site = SiteServers.of(self.servers, siblings)
+            self._handlers[ev.TimerFired] = self._woke_at_site
+
     def _share_servers(self, site: SiteServers, now_s: float) -> None:
         """Serve the queue with servers that siblings have given, and give them those that have no
         work here."""
@@ -1018,9 +1035,13 @@ class NodeMachine(NodeFacts):
         """Nobody is sent away: what is here beyond the new limits stays till it ends."""
         news = {name: told for name, told in asdict(event).items() if told is not None}
         servers, register = self.servers, self.register
-        if "servers" in news and not servers.resize(news["servers"]):
+        if not servers.is_alike and not news.keys().isdisjoint(("servers", "nodes")):
             self._out.append(ev.SettingsRefused("the servers of this cluster are unlike"))
             return
+        if "servers" in news:
+            servers.resize(news["servers"])
+        if "nodes" in news:
+            self._share_with(news["nodes"], now_s)
         self.settings = replace(self.settings, **news)
         self.admission.use(self.settings)
         self.held.use(self.settings.held_limit_bytes)

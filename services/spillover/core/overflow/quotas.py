@@ -5,6 +5,10 @@ A request is queued until it leaves the queue for the first time: started here, 
 neighbor. From then on it is running, until it has ended; also one that comes back to the queue
 because it could not be started after all. So each is one of the two, and what is counted at home
 never depends on what a neighbor tells.
+
+A home of several nodes is one: each tells the others what it has let in, and counts what they tell
+as its own. What they let in at one instant, before they have told, may be too much by then; what a
+rate was exceeded by is paid back (decision 0049).
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spillover.model.access import NO_QUOTA, Quota
+from spillover.model.ranges import Whole
 
 MAX_QUEUED, MAX_RUNNING, REQUESTS_PER_S = "max_queued", "max_running", "requests_per_s"
 MAX_SESSIONS = "max_sessions"
@@ -20,6 +25,16 @@ LIMITS = (MAX_QUEUED, MAX_RUNNING, REQUESTS_PER_S, MAX_SESSIONS)
 
 RETRY_S = 1.0
 """When to try again what waits for another one's end, which nobody knows."""
+
+
+class Use(NamedTuple):
+    """How much a tenant uses at one node of its home, as that tells."""
+
+    requests: Whole
+    """The number of requests that were let through since the node's start."""
+    queued: Whole
+    running: Whole
+    sessions: Whole
 
 
 class Excess(NamedTuple):
@@ -36,6 +51,7 @@ class TenantUse:
         "_allowed",
         "_allowed_at_s",
         "limited",
+        "others",
         "queued",
         "quota",
         "requests",
@@ -52,8 +68,10 @@ class TenantUse:
         """The number of requests that were let through."""
         self.limited = dict.fromkeys(LIMITS, 0)
         """The number of requests that the limit kept out."""
+        self.others: dict[int, Use] = {}
+        """The same at the other nodes, by their numbers."""
         self._allowed = self.burst
-        """Requests that it may make at once."""
+        """Requests that it may make at once; below 0 where nodes let in too many at one instant."""
         self._allowed_at_s = now_s
 
     @property
@@ -64,7 +82,32 @@ class TenantUse:
     def go_by(self, quota: Quota) -> None:
         """Have another quota from now on."""
         self.quota = quota
-        self._allowed = min(self._allowed, self.burst)
+        self._bound()
+
+    @property
+    def here(self) -> Use:
+        """Returns what other nodes are told."""
+        return Use(self.requests, self.queued, self.running, self.sessions)
+
+    def hear(self, node: int, use: Use, now_s: float) -> None:
+        """Another node tells what the tenant uses there. Its first word only tells how things are:
+        what was let in before that was for its own account."""
+        before = self.others.get(node)
+        self.others[node] = use
+        if before is not None and use.requests > before.requests:
+            self._gain(now_s)
+            self._allowed -= use.requests - before.requests
+            self._bound()
+
+    def lose(self, node: int) -> None:
+        """Another node is not heard any more."""
+        if self.others.pop(node, None) is not None:
+            self._bound()
+
+    def _bound(self) -> None:
+        """A node is heard every second, and has let in no more than it may at once and in that."""
+        most = 2.0 * self.burst * len(self.others)
+        self._allowed = min(self.burst, max(-most, self._allowed))
 
     def ask(self, now_s: float) -> Excess | None:
         """Returns why one more is too many; None where it is not, and then it counts."""
@@ -78,38 +121,51 @@ class TenantUse:
     def begin_session(self, *, in_place: bool) -> Excess | None:
         """Returns why one session more is too many; None where it is not, and then it counts."""
         most = self.quota.max_sessions
-        if most is not None and self.sessions >= most and not in_place:
+        sessions = self.sessions + sum(one.sessions for one in self.others.values())
+        if most is not None and sessions >= most and not in_place:
             self.limited[MAX_SESSIONS] += 1
             return Excess(MAX_SESSIONS, RETRY_S)
         self.sessions += 1
         return None
 
     def _excess(self, now_s: float) -> Excess | None:
-        quota = self.quota
-        if quota.max_queued is not None and self.queued >= quota.max_queued:
+        quota, queued, running = self.quota, self.queued, self.running
+        for other in self.others.values():
+            queued, running = queued + other.queued, running + other.running
+        if quota.max_queued is not None and queued >= quota.max_queued:
             return Excess(MAX_QUEUED, RETRY_S)
         # What waits will run: without a limit of its own it counts as if it ran.
-        running = self.running + (self.queued if quota.max_queued is None else 0)
+        running += queued if quota.max_queued is None else 0
         if quota.max_running is not None and running >= quota.max_running:
             return Excess(MAX_RUNNING, RETRY_S)
         rate = quota.requests_per_s
         if rate is None:
             return None
-        gained = max(0.0, now_s - self._allowed_at_s) * rate
-        self._allowed = min(self.burst, self._allowed + gained)
-        self._allowed_at_s = now_s
+        self._gain(now_s)
         if self._allowed < 1.0:
             return Excess(REQUESTS_PER_S, (1.0 - self._allowed) / rate)
         self._allowed -= 1.0
         return None
 
+    def _gain(self, now_s: float) -> None:
+        gained = max(0.0, now_s - self._allowed_at_s) * (self.quota.requests_per_s or 0.0)
+        self._allowed = min(self.burst, self._allowed + gained)
+        self._allowed_at_s = now_s
+
+    def check(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        assert self.sessions >= 0
+        assert -2.0 * self.burst * len(self.others) <= self._allowed <= self.burst
+
 
 class Quotas:
     """All tenants of one home."""
 
-    __slots__ = ("_queued", "_running", "uses")
+    __slots__ = ("_queued", "_running", "_told", "uses")
 
     def __init__(self) -> None:
+        self._told: dict[str, Use] = {}
+        """What other nodes have been told."""
         self.uses: dict[str, TenantUse] = {}
         """Also of tenants that are not configured any more: what was counted stays counted."""
         self._queued: dict[int, TenantUse] = {}
@@ -147,6 +203,36 @@ class Quotas:
             use = self.uses[tenant] = TenantUse(NO_QUOTA, now_s)
         return use
 
+    # --- other nodes of the home --------------------------------------------------------------
+
+    def news(self) -> dict[str, Use]:
+        """Returns what other nodes are to be told now: of tenants with a quota, what is not as they
+        were told. To be called once for each."""
+        news = {
+            tenant: use.here
+            for tenant, use in self.uses.items()
+            if use.quota != NO_QUOTA and use.here != self._told.get(tenant)
+        }
+        self._told |= news
+        return news
+
+    def tell_all(self) -> None:
+        """Another node knows nothing of this one yet: all is news."""
+        self._told.clear()
+
+    def hear(self, node: int, news: Mapping[str, Use], now_s: float) -> None:
+        """Another node has told this, of tenants that are known here, too, as a rule."""
+        for tenant, told in news.items():
+            if (use := self.uses.get(tenant)) is not None:
+                use.hear(node, told, now_s)
+
+    def lost(self, node: int) -> None:
+        """Another node is not heard: what it had let in is lost with it, or counts there alone."""
+        for use in self.uses.values():
+            use.lose(node)
+
+    # --- what becomes of requests -------------------------------------------------------------
+
     def take(self, ref: int, tenant: str) -> None:
         """A request that was let through comes in."""
         use = self._queued[ref] = self.uses[tenant]
@@ -172,8 +258,7 @@ class Quotas:
 
     def check(self) -> None:
         for use in self.uses.values():
-            assert use.sessions >= 0
+            use.check()
             assert use.queued == sum(one is use for one in self._queued.values())
             assert use.running == sum(one is use for one in self._running.values())
-            assert 0.0 <= use._allowed <= use.burst  # noqa: SLF001 - its own module
         assert not self._queued.keys() & self._running.keys()

@@ -45,6 +45,7 @@ class FifoServers(Pauses):
         "next_s",
         "now_s",
         "service_s",
+        "siblings",  # of `SiteServers`, which such a pool becomes where other nodes come
         "stuck",
         "up",
         "waiting",

@@ -83,7 +83,7 @@ class NodeSettings:
             service_s=cluster.service_ms / 1e3,
             delivery_s=cluster.delivery_ms / 1e3,
             queue_limit=cluster.queue_limit,
-            held_limit_bytes=cluster.held_limit_bytes or UNLIMITED_BYTES,
+            held_limit_bytes=cluster.held_part_bytes or UNLIMITED_BYTES,
             max_hops=topology.max_hops,
             gossip_period_s=topology.gossip_period_ms / 1e3,
             epoch=epoch,

@@ -14,6 +14,10 @@ A node that is only cut off keeps its share and goes on, and the others take it 
 as long as parts of a site do not hear each other, each may run up to `servers`. When they hear each
 other again, the shares are trimmed.
 
+Views know nothing of configurations. A node that the site has no more (its number is above `nodes`)
+drains, gives its servers away and is in the views as long as it is heard; one that the site has
+from now on is in the next view once it is heard.
+
 Not here: requests, and how messages travel.
 """
 
@@ -113,7 +117,7 @@ class Siblings:
     (`take`)."""
 
     def __init__(self, number: int, nodes: int, servers: int, now_s: float) -> None:
-        assert 1 <= number <= nodes
+        assert number >= 1
         self.number, self.nodes, self.servers = number, nodes, servers
         self.share = 0
         self.view: View = NO_VIEW
@@ -321,12 +325,29 @@ class Siblings:
             self._tells = []
         return tells
 
+    def use_nodes(self, nodes: int, now_s: float) -> None:
+        """The site has so many nodes from now on: others may come, or are leaving."""
+        self.nodes = nodes
+        self._see(now_s)
+
+    def begin_alone(self, now_s: float) -> None:
+        """Have all servers, and a view without others: this node was the only one until now."""
+        self.share, self._is_fresh = self.servers, False
+        self.view = self._promised = (1, self.number)
+        self.members = self.owners = frozenset([self.number])
+        self._latest, self.viewed_s = 1, now_s
+
+    @property
+    def _all(self) -> frozenset[int]:
+        """Returns the nodes of the site, whoever is heard."""
+        return frozenset(range(1, self.nodes + 1))
+
     @property
     def _share_max(self) -> int:
         """The largest share that is believed, whatever a sibling tells: those of nodes that were
         cut off from each other may be more than `servers`, and siblings may go by another
         number."""
-        return self.servers * self.nodes
+        return self.servers * max(self.nodes, len(self.members))
 
     # --- servers ------------------------------------------------------------------------------
 
@@ -397,9 +418,8 @@ class Siblings:
 
     def _tell_load(self, now_s: float) -> None:
         self._told, self._told_s = self._load_now(), now_s
-        for other in range(1, self.nodes + 1):
-            if other != self.number:
-                self._tells.append(Tell(other, self._told))
+        for other in sorted((self._all | self.known.keys()) - {self.number}):
+            self._tells.append(Tell(other, self._told))
 
     # --- views --------------------------------------------------------------------------------
 
@@ -445,11 +465,10 @@ class Siblings:
     def _has_waited(self, up: frozenset[int], now_s: float) -> bool:
         """Returns whether a view of those who are up needs to wait for nobody else."""
         loads = [one.load for one in self.known.values() if one.load is not None]
-        heard_of = {other for load in loads for other in load.hears}
-        missed = self.known.keys() | heard_of | self._unmet
+        missed = self.known.keys() | self._heard_of | self._unmet
         is_first = self._promised == NO_VIEW and all(load.view == NO_VIEW for load in loads)
         until_s = max([s for one, s in self._back_by_s.items() if one not in up], default=-math.inf)
-        if len(up) == self.nodes or not (missed - up or is_first):
+        if not (missed - up or (is_first and not up >= self._all)):
             self._patience_s = math.inf
         else:
             if self._patience_s == math.inf:
@@ -457,6 +476,12 @@ class Siblings:
             until_s = max(until_s, self._patience_s)
         self._waits_until_s = until_s if now_s < until_s else -math.inf
         return now_s >= until_s
+
+    @property
+    def _heard_of(self) -> frozenset[int]:
+        """Returns the nodes that siblings hear: this one need not know yet that there are such."""
+        loads = [one.load for one in self.known.values() if one.load is not None]
+        return frozenset(other for load in loads for other in load.hears)
 
     def _make_view(self, nodes: frozenset[int], now_s: float) -> None:
         unheard = self.members & self.known.keys() - nodes
@@ -488,7 +513,8 @@ class Siblings:
         """Every node of the view that this one makes has told its share."""
         members = tuple(sorted(self._wanted))
         answers = [self._answers[member] for member in members]
-        is_whole = len(members) == self.nodes  # then those that are fresh need to wait for nobody
+        is_whole = self._wanted >= self._all | self.known.keys() | self._heard_of
+        # Then those that are fresh need to wait for nobody.
         waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
         self._spare_from_s = now_s + max(waits, default=0.0)
         owners = tuple(sorted(_owners({one: self._answers[one].leaves for one in members})))

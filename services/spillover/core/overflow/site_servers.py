@@ -22,12 +22,24 @@ class SiteServers(FifoServers):
 
     has_seats = True
 
-    __slots__ = ("siblings",)
+    __slots__ = ()
+
+    siblings: Siblings
 
     def __init__(self, siblings: Siblings, service_s: float, delivery_s: float) -> None:
         super().__init__(0, service_s, delivery_s)
         self.siblings = siblings
         self.up = siblings.servers
+
+    @classmethod
+    def of(cls, pool: FifoServers, siblings: Siblings) -> SiteServers:
+        """Has a pool be that of one node of several from now on, and returns it: the same one, as
+        others hold it, with all that waits and runs."""
+        pool.__class__ = cls
+        assert isinstance(pool, SiteServers)
+        pool.siblings = siblings
+        pool.take_share()
+        return pool
 
     @property
     def lines(self) -> int:

@@ -202,9 +202,8 @@ class HttpClient:
             exchange.break_off("no time was left to send it")
             return exchange
         self.dispatch(exchange, head, parts)
-        if timeout_s is not None and exchange.on_end is not None:  # what waits for it has it first
-            loop = asyncio.get_running_loop()
-            exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
+        if timeout_s is not None:
+            exchange.expire_after(timeout_s)
         return exchange
 
     def switch(
@@ -217,9 +216,7 @@ class HttpClient:
         exchange.on_switch = on_switch
         asked = b"%bConnection: upgrade\r\nUpgrade: %b\r\n\r\n" % (head, protocol)
         self.dispatch(exchange, asked, (b"",))
-        if exchange.on_end is not None:
-            loop = asyncio.get_running_loop()
-            exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
+        exchange.expire_after(timeout_s)
         return exchange
 
     async def warm(self, connections: int) -> None:

@@ -16,16 +16,14 @@ from typing import Protocol, cast
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http1.acknowledged import told_of
-from spillover.live.http1.framing import Body, ByLength, Chunked, HeadBytes, Malformed, ToTheEnd
+from spillover.live.http1.framing import Body, ByLength, Chunked, HeadBytes, ToTheEnd
 from spillover.live.http1.heads import AnswerHead, read_answer
 from spillover.live.http1.known_heads import KnownAnswer, KnownHeads, whole_message
 from spillover.live.http1.large_bodies import LARGE_BYTES, LargeBody
 from spillover.live.http1.outgoing import OutgoingExchange, Parts, SwitchingRequest
+from spillover.live.http1.rules import INTERIM_MAX, Malformed, Rule
 from spillover.live.http1.small_reads import read_in_parts
 from spillover.model.passed import Fields
-
-INTERIM_MAX = 32
-"""Interim answers to one request: a service that sends them for ever does not answer."""
 
 SWITCHED = b"HTTP/1.1 101 "
 """How the answer begins by which a connection becomes another protocol's that was asked to."""
@@ -340,7 +338,7 @@ class Connection(asyncio.Protocol):
                 return answer, data
             self._interim += 1
             if self._interim > INTERIM_MAX:
-                raise Malformed(f"more than {INTERIM_MAX} interim answers")
+                raise Malformed(Rule.SWITCHED, f"more than {INTERIM_MAX} interim answers")
             exchange.interim(answer)
         return None, b""
 

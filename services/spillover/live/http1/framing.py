@@ -2,35 +2,26 @@
 lines taken apart, and bodies by length, in chunks, or to the end of the connection.
 
 Requests are read strictly: what two readers might read differently is malformed (RFC 9112, sections
-2.2, 5, 6, 7). Of answers is borne what services write and every reader takes for the same end:
-lines that end with LF alone, blanks before a colon and behind a chunk's length, control characters
-in values. It is written anew in the strict form, and read as that. docs/http.md has the list. What
-headers mean is in `heads`. A parser of requests or of answers alone, such as
-httptools has, would be another reader than that of the other end, knows only some methods, and
-cannot be told that an answer has no body.
+2.2, 5, 6, 7). Of answers is borne what services write and every reader takes for the same end; it
+is written anew in the strict form, and read as that. `rules` has the table. What headers mean is in
+`heads`.
 """
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from spillover.live.http1.rules import FIELDS_MAX, HEAD_LIMIT_BYTES, Malformed, Rule
 from spillover.model.passed import Fields
-
-HEAD_LIMIT_BYTES = 65_536
-"""The longest head; trailers are held to it too."""
-
-FIELDS_MAX = 256
-"""Lines of one head."""
 
 CHUNK_LINE_MAX_BYTES = 256
 """The longest line with a chunk's length and its extensions."""
 
 _FIELD = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n]*)\r\n")
 _CONTROL = bytes({*range(0x20), 0x7F} - set(b"\t"))
-_TOKEN = b"!#$%&'*+-.^_`|~" + (string.digits + string.ascii_letters).encode()
+TOKEN = b"!#$%&'*+-.^_`|~" + (string.digits + string.ascii_letters).encode()
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)(?!\Z)")
 _BARE_CR = re.compile(rb"\r(?!\n)(?!\Z)")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
@@ -54,14 +45,6 @@ Parts: TypeAlias = tuple[bytes, Fields]
 """The first line of a head, and its fields."""
 
 
-class Malformed(ValueError):
-    """These bytes are no HTTP, or HTTP that others may read differently."""
-
-
-class TooLong(Malformed):
-    """A head is."""
-
-
 class HeadBytes:
     """Collects a head that comes in pieces. Lines of an answer's (`of_answer`) may end with LF."""
 
@@ -74,7 +57,7 @@ class HeadBytes:
 
     def feed(self, data: bytes) -> tuple[bytes, bytes] | None:
         """Returns the head, with the end of its last line, and what follows it; None before all of
-        it is there. Raises Malformed, and TooLong."""
+        it is there. Raises Malformed."""
         looked = max(0, len(self.held) - 3)
         held = self.held + data if self.held else data
         if self._of_answer:
@@ -87,9 +70,8 @@ class HeadBytes:
             self.held = b""
             return held[:end], held[upto:]
         if len(held) > HEAD_LIMIT_BYTES:
-            raise TooLong(f"expected a head of at most {HEAD_LIMIT_BYTES} bytes")
-        if (_BARE_CR if self._of_answer else _BARE).search(held, looked):
-            raise Malformed("expected lines that end with CR and LF")
+            raise Malformed(Rule.LONG)
+        _refuse_bare(held, looked, of_answer=self._of_answer)
         self._check_beginning(held)
         self.held = held
         return None
@@ -98,9 +80,16 @@ class HeadBytes:
         """Who speaks another protocol may never send the end of a head."""
         if self._of_answer:
             if not held.startswith(_VERSION[: len(held)]):
-                raise Malformed("expected HTTP/1.1 and a status")
-        elif held[:1].translate(None, _TOKEN + b"\r\n"):
-            raise Malformed("expected METHOD TARGET HTTP/1.1")
+                raise Malformed(Rule.FIRST_LINE, "expected HTTP/1.1 and a status")
+        elif held[:1].translate(None, TOKEN + b"\r\n"):
+            raise Malformed(Rule.FIRST_LINE)
+
+
+def _refuse_bare(held: bytes, looked: int, *, of_answer: bool) -> None:
+    """Raises Malformed where lines end, behind the first `looked` bytes, as none may."""
+    bare = (_BARE_CR if of_answer else _BARE).search(held, looked)
+    if bare is not None:
+        raise Malformed(Rule.LF_ALONE if bare[0] == b"\n" else Rule.CR_OR_NUL)
 
 
 def split_answer(head: bytes) -> Parts:
@@ -108,11 +97,11 @@ def split_answer(head: bytes) -> Parts:
     Malformed."""
     try:
         return split_head(head)
-    except TooLong:
-        raise
-    except Malformed:
+    except Malformed as error:
+        if error.rule is Rule.LONG:
+            raise
         start, ends, lines = _BARE_LF.sub(b"\r\n", head).partition(b"\r\n")
-        return split_head(start + ends + _strict(lines))
+        return split_head(start + ends + _strict(lines), of_answer=True)
 
 
 def _strict(lines: bytes) -> bytes:
@@ -127,53 +116,22 @@ def _blanked(line: re.Match[bytes]) -> bytes:
     return line[0] if line[1].lower() in _NEVER_BLANKED else line[0].translate(_AS_BLANKS)
 
 
-def split_head(head: bytes) -> Parts:
-    """Returns the first line and the fields of a head. Raises Malformed."""
+def split_head(head: bytes, *, of_answer: bool = False) -> Parts:
+    """Returns the first line and the fields of a head. Raises Malformed, `of_answer` where all that
+    is borne has been taken away."""
     count = count_lines(head)
     if count < 0:
-        raise Malformed("expected no control characters")
+        raise _refused_control(head, of_answer=of_answer)
     start, _, lines = head.partition(b"\r\n")
     return start, _split_fields(lines, count - 1)
 
 
-class Lines(NamedTuple):
-    """Fields of a head that are written already, so many, each with its end."""
-
-    number: int
-    written: bytes
-
-
-NO_LINES = Lines(0, b"")
-
-
-def head_lines(fields: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Returns fields of a head as they are sent. Raises ValueError for one that would be read as
-    other lines than one: none of them holds CR, LF or NUL, or another control character but a
-    tab."""
-    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
-    if count_lines(lines) != len(fields):
-        raise ValueError(f"expected fields of a head, got {lines!r}")
-    return lines
-
-
-def write_head(
-    start: bytes, fields: Sequence[tuple[bytes, bytes]], lines: Lines = NO_LINES
-) -> bytes | None:
-    """Returns a head with the empty line behind it; None where it would be read as other lines than
-    these."""
-    names = [name for name, _ in fields]
-    if b"".join(names).translate(None, _TOKEN) or not all(names):
-        return None
-    return write_lines(start, fields, lines)
-
-
-def write_lines(
-    start: bytes, fields: Sequence[tuple[bytes, bytes]], lines: Lines = NO_LINES
-) -> bytes | None:
-    """Returns the same of fields with names that are known to be some."""
-    written = [b"%b: %b\r\n" % field for field in fields]
-    head = b"%b\r\n%b%b\r\n" % (start, b"".join(written), lines.written)
-    return head if count_lines(head) == len(fields) + lines.number + 2 else None
+def _refused_control(lines: bytes, *, of_answer: bool) -> Malformed:
+    if b"\0" in lines or _BARE_CR.search(lines):
+        return Malformed(Rule.CR_OR_NUL)
+    if of_answer:  # elsewhere than in a value
+        return Malformed(Rule.FIELD)
+    return Malformed(Rule.LF_ALONE if _BARE_LF.search(lines) else Rule.CONTROL)
 
 
 def _split_fields(lines: bytes, count: int) -> Fields:
@@ -183,11 +141,12 @@ def _split_fields(lines: bytes, count: int) -> Fields:
         return ()
     fields: list[tuple[bytes, bytes]] = _FIELD.findall(lines)  # half the time of a loop
     if len(fields) != count:
-        is_folded = b"\r\n " in lines or b"\r\n\t" in lines or lines[:1] in (b" ", b"\t")
-        what = "no line that begins with a blank" if is_folded else "NAME: VALUE"
-        raise Malformed(f"header: expected {what}")
+        if b"\r\n " in lines or b"\r\n\t" in lines or lines[:1] in (b" ", b"\t"):
+            raise Malformed(Rule.FOLDED)
+        has_blanks = _BLANKS_BEFORE_COLON.search(lines) is not None
+        raise Malformed(Rule.BLANKS_BEFORE_COLON if has_blanks else Rule.FIELD)
     if len(fields) > FIELDS_MAX:
-        raise TooLong(f"expected at most {FIELDS_MAX} headers")
+        raise Malformed(Rule.LONG, f"expected at most {FIELDS_MAX} headers")
     if b" \r\n" in lines or b"\t\r\n" in lines:
         return tuple([(name, value.rstrip(b" \t")) for name, value in fields])
     return tuple(fields)
@@ -322,20 +281,21 @@ class Chunked:
                 before = end - (data[start:end][-1:] == b"\r")
                 if before < end or self._of_answer:
                     return data[start:before], end + 1
-        bare = _BARE_CR if self._of_answer else _BARE
-        if len(data) - start > limit_bytes or bare.search(data, max(start, looked)):
-            raise Malformed("body: expected chunks")
+        if len(data) - start > limit_bytes:
+            rules = {_SIZE: Rule.SIZE, _BEHIND_DATA: Rule.CHUNK_END}
+            raise Malformed(rules.get(self._at, Rule.LONG))
+        _refuse_bare(data, max(start, looked), of_answer=self._of_answer)
         return b"", -1
 
     def _take_line(self, line: bytes) -> None:
         if self._at == _BEHIND_DATA:
             if line:
-                raise Malformed("body: expected the end of a chunk where its length says")
+                raise Malformed(Rule.CHUNK_END)
             self._at = _SIZE
         elif self._at == _SIZE:
             told = (_CHUNK_OF_ANSWER if self._of_answer else _CHUNK).fullmatch(line)
             if told is None:
-                raise Malformed("body: expected the length of a chunk")
+                raise Malformed(_rule_of_size(line, of_answer=self._of_answer))
             self._left_bytes = int(told[1], 16)
             self._at = _DATA if self._left_bytes else _TRAILERS
         else:
@@ -347,6 +307,16 @@ class Chunked:
         if self._of_answer:
             lines = _strict(lines)
         count = count_lines(lines)
-        if len(lines) > HEAD_LIMIT_BYTES or count < 0:
-            raise Malformed("trailers: expected lines without control characters")
+        if len(lines) > HEAD_LIMIT_BYTES:
+            raise Malformed(Rule.LONG)
+        if count < 0:
+            raise _refused_control(lines, of_answer=self._of_answer)
         return _split_fields(lines, count)
+
+
+def _rule_of_size(line: bytes, *, of_answer: bool) -> Rule:
+    """Returns why this is no length of a chunk."""
+    if of_answer or not _CHUNK_OF_ANSWER.fullmatch(line):
+        return Rule.CR_OR_NUL if b"\r" in line or b"\0" in line else Rule.SIZE
+    has_blanks = line.partition(b";")[0][-1:] in (b" ", b"\t")
+    return Rule.BLANKS_BEHIND_SIZE if has_blanks else Rule.LONG_SIZE

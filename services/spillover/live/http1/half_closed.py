@@ -17,26 +17,53 @@ from spillover.live.engine.write_batch import Buffer
 BEGINNING = b"HTTP/1.1 "
 """The beginning of every answer, interim ones too."""
 
-BEGUN_AT_S = (0.0, 0.005, 0.05, 0.25, 1.0, 3.0, 8.0, 20.0, 45.0)
-"""When each byte of it is sent, from the client's end on. Who is gone by one of them is found out
-by the next, or by the one after that if the way there and back takes longer. The first are close
-together, since most who are gone are gone from the start."""
+BEGUN_AT_S = (0.0, 0.0, 0.002, 0.02, 0.2, 1.0, 4.0, 15.0, 45.0)
+"""When each byte of it is sent, from the client's end on, each in another turn of the loop. Who is
+gone by one of them is found out by the next, or by the one after that if the way there and back
+takes longer. The first are close together, since most who are gone are gone from the start: on the
+same machine a reset is there before the next turn."""
 
 
-class HalfClosed:
+class _Bytewise:
+    """Writes something a byte at a time, until it is stopped."""
+
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, whole: bytes
+    ) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._whole = whole
+        self._begun_s = loop.time()
+        self._sent = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._send_next()
+
+    def stop(self) -> None:
+        """Send nothing more by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _send_next(self) -> None:
+        self._timer = None
+        if self._transport.is_closing():
+            return
+        sent = self._sent
+        self._transport.write(self._whole[sent : sent + 1])
+        self._sent = sent + 1
+        if self._sent < len(BEGUN_AT_S):
+            due_s = self._begun_s + BEGUN_AT_S[self._sent]
+            self._timer = self._loop.call_at(due_s, self._send_next)
+
+
+class HalfClosed(_Bytewise):
     """Stands in for the transport of such a connection, from when it has one answer left to give.
 
     It fails as the transport does: whoever answers is told by `connection_lost`.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._begun_s = loop.time()
-        self._sent = 0
-        """Bytes of the answer that is to come."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._send_next()
+        super().__init__(transport, loop, BEGINNING)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -50,53 +77,16 @@ class HalfClosed:
         first, *others = parts
         self._transport.writelines((self._rest_of(first), *others))
 
-    def stop(self) -> None:
-        """Send nothing more by itself."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     def _rest_of(self, data: Buffer) -> Buffer:
         self.stop()
         sent, self._sent = self._sent, 0
         return data[sent:]
 
-    def _send_next(self) -> None:
-        self._timer = None
-        if self._transport.is_closing():
-            return
-        sent = self._sent
-        self._transport.write(BEGINNING[sent : sent + 1])
-        self._sent = sent + 1
-        if self._sent < len(BEGUN_AT_S):
-            due_s = self._begun_s + BEGUN_AT_S[self._sent]
-            self._timer = self._loop.call_at(due_s, self._send_next)
 
-
-class BetweenChunks:
+class BetweenChunks(_Bytewise):
     """Finds out the same where a body in chunks is under way, of which perhaps nothing more comes
-    for long: zeros are sent, with which the length of the next chunk may begin."""
+    for long: zeros are sent, with which the length of the next chunk may begin. It is stopped when
+    something else follows than a chunk."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._begun_s = loop.time()
-        self._sent = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._send_next()
-
-    def stop(self) -> None:
-        """Send nothing more: what follows is no chunk."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _send_next(self) -> None:
-        self._timer = None
-        if self._transport.is_closing():
-            return
-        self._transport.write(b"0")
-        self._sent += 1
-        if self._sent < len(BEGUN_AT_S):
-            due_s = self._begun_s + BEGUN_AT_S[self._sent]
-            self._timer = self._loop.call_at(due_s, self._send_next)
+        super().__init__(transport, loop, b"0" * len(BEGUN_AT_S))

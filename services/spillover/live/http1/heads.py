@@ -15,19 +15,16 @@ from spillover.live.http1.framing import (
     Body,
     ByLength,
     Chunked,
-    Malformed,
-    TooLong,
     ToTheEnd,
     split_answer,
     split_head,
 )
 from spillover.live.http1.kept_for import read_keep_alive_s
+from spillover.live.http1.rules import LENGTH_DIGITS_MAX, Malformed, Rule
 from spillover.model.passed import METHOD_LENGTH_MAX, Fields
 
 CHUNKED = -1
 """Stands in place of a length."""
-
-LENGTH_DIGITS_MAX = 15
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _START = re.compile(rb"(%b) ([!-\"$-~\x80-\xff]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
@@ -64,14 +61,6 @@ FRAMING = frozenset({b"content-length", b"transfer-encoding", b"host"})
 NO_BODY = frozenset({204, 304})
 _NONE: frozenset[bytes] = frozenset()
 _Meant: TypeAlias = dict[bytes, list[bytes]]
-
-
-class RefusedRequest(Malformed):
-    """A request that is not passed on, with the status to say so."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
 
 
 class RequestHead(NamedTuple):
@@ -120,13 +109,8 @@ def tokens(value: bytes) -> list[bytes]:
 
 
 def read_request(head: bytes) -> RequestHead:
-    """Returns the head of a request. Raises Refused for what is not passed on."""
-    try:
-        start, fields = split_head(head)
-    except TooLong as error:
-        raise RefusedRequest(431, str(error)) from error
-    except Malformed as error:
-        raise RefusedRequest(400, str(error)) from error
+    """Returns the head of a request. Raises Malformed."""
+    start, fields = split_head(head)
     return understood(start, fields, [name.lower() for name, _ in fields], len(head))
 
 
@@ -161,21 +145,21 @@ def _expects(lines: Sequence[bytes]) -> bool:
     """Returns whether the client waits for `100 Continue`."""
     expected = options_of(lines)
     if expected - {b"100-continue"}:
-        raise RefusedRequest(417, "Expect: expected 100-continue or nothing")
+        raise Malformed(Rule.EXPECTATION)
     return bool(expected)
 
 
 def _start_of(start: bytes) -> tuple[str, bytes, bool]:
     line = _START.fullmatch(start)
     if line is None:
-        raise RefusedRequest(400, "expected METHOD TARGET HTTP/1.1")
+        raise Malformed(Rule.FIRST_LINE)
     method, target, major, minor = line.groups()
     if major != b"1":
-        raise RefusedRequest(505, "expected HTTP/1.1 or HTTP/1.0")
+        raise Malformed(Rule.VERSION)
     if len(method) > METHOD_LENGTH_MAX:
-        raise RefusedRequest(501, f"expected a method of at most {METHOD_LENGTH_MAX} characters")
+        raise Malformed(Rule.METHOD)
     if method == b"CONNECT":
-        raise RefusedRequest(501, "CONNECT is not passed through")
+        raise Malformed(Rule.METHOD, "CONNECT is not passed through")
     return method.decode(), target, minor == b"0"
 
 
@@ -183,11 +167,11 @@ def _target_of(method: str, target: bytes) -> tuple[bytes | None, bytes]:
     """The authority, if it is told, and what does not start with / as origin-form."""
     if target == b"*":
         if method != "OPTIONS":
-            raise RefusedRequest(400, "*: expected OPTIONS")
+            raise Malformed(Rule.TARGET, "*: expected OPTIONS")
         return None, target
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
-        raise RefusedRequest(400, "expected a target that starts with /")
+        raise Malformed(Rule.TARGET)
     authority, path = absolute.groups()
     if not path:
         path = b"*" if method == "OPTIONS" else b"/"
@@ -197,11 +181,11 @@ def _target_of(method: str, target: bytes) -> tuple[bytes | None, bytes]:
 def _host_of(hosts: Sequence[bytes], authority: bytes | None, *, is_old: bool) -> bytes:
     """The target's, if that tells one (RFC 9112, 3.2.2). Empty where the client does not tell."""
     if len(hosts) > 1 or not (hosts or is_old):
-        raise RefusedRequest(400, "Host: expected once")
+        raise Malformed(Rule.HOST)
     told = hosts[0] if hosts else b""
     is_host = _HOST.fullmatch
     if (told and not is_host(told)) or (authority is not None and not is_host(authority)):
-        raise RefusedRequest(400, "Host: expected HOST[:PORT]")
+        raise Malformed(Rule.HOST, "Host: expected HOST[:PORT]")
     return told if authority is None or authority.lower() == told.lower() else authority
 
 
@@ -220,16 +204,18 @@ def _size_of(meant: _Meant, *, is_old: bool) -> int:
     codings = meant.get(b"transfer-encoding", [])
     if codings:
         if is_old:
-            raise RefusedRequest(400, "Transfer-Encoding: expected none in HTTP/1.0")
+            raise Malformed(Rule.OLD_CHUNKS)
         if lengths:
-            raise RefusedRequest(400, "expected one of Content-Length and Transfer-Encoding")
+            raise Malformed(Rule.LENGTH_AND_CHUNKS)
         if len(codings) > 1 or codings[0].lower() != b"chunked":
-            raise RefusedRequest(400, "Transfer-Encoding: expected chunked alone")
+            raise Malformed(Rule.CODING)
         return CHUNKED
     if not lengths:
         return 0
     if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
-        raise RefusedRequest(400, "Content-Length: expected one number")
+        _length_of(lengths)
+        is_again = len(lengths) > 1 or b"," in lengths[0]
+        raise Malformed(Rule.LENGTH_AGAIN if is_again else Rule.LONG_LENGTH)
     return int(lengths[0])
 
 
@@ -248,7 +234,7 @@ def _meant(fields: Fields, names: Sequence[bytes]) -> _Meant:
             with_dashes = name.replace(b"_", b"-")
             is_ours = with_dashes in NEVER_OF_THE_HOP | FRAMING or with_dashes.startswith(OURS)
             if is_ours and with_dashes != name:
-                raise RefusedRequest(400, f"header: expected {with_dashes.decode()}")
+                raise Malformed(Rule.UNDERLINE, f"header: expected {with_dashes.decode()}")
     return _picked(fields, names, _MEANT)
 
 
@@ -285,10 +271,10 @@ def read_answer(head: bytes, method: str) -> AnswerHead:
     start, fields = split_answer(head)
     line = _ANSWER.fullmatch(start)
     if line is None:
-        raise Malformed("expected HTTP/1.1 and a status")
+        raise Malformed(Rule.FIRST_LINE, "expected HTTP/1.1 and a status")
     is_old, status, reason = line[1] == b"0", int(line[2]), line[3] or b""
     if status == 101:
-        raise Malformed("it switched to another protocol without being asked")
+        raise Malformed(Rule.SWITCHED)
     names = [name.lower() for name, _ in fields]
     meant = _picked(fields, names, _MEANT_OF_ANSWERS)
     options = options_of(meant[b"connection"]) if b"connection" in meant else _NONE
@@ -311,15 +297,19 @@ def _length_of(lengths: Sequence[bytes]) -> bytes:
     """The one length that is told, perhaps again and again (RFC 9110, 8.6), without zeros before
     it."""
     told = {one.strip(b" \t") for line in lengths for one in line.split(b",")}
-    number = _LENGTH_OF_ANSWER.fullmatch(told.pop()) if len(told) == 1 else None
+    if len(told) > 1:
+        raise Malformed(Rule.LENGTHS_DIFFER)
+    number = _LENGTH_OF_ANSWER.fullmatch(told.pop())
     if number is None:
-        raise Malformed("Content-Length: expected one number")
+        raise Malformed(Rule.LENGTH)
     return b"%d" % int(number[1])
 
 
 def _answer_body(length: bytes | None, codings: Sequence[bytes]) -> Body:
     if codings:
-        if length is not None or len(codings) > 1 or codings[0].lower() != b"chunked":
-            raise Malformed("Transfer-Encoding: expected chunked alone, and no length besides")
+        if length is not None:
+            raise Malformed(Rule.LENGTH_AND_CHUNKS)
+        if len(codings) > 1 or codings[0].lower() != b"chunked":
+            raise Malformed(Rule.CODING)
         return Chunked(of_answer=True)
     return ToTheEnd() if length is None else ByLength(int(length))

@@ -203,6 +203,12 @@ class OutgoingExchange:
         if self.connection is not None:
             self.connection.resume_reading()
 
+    def expire_after(self, timeout_s: float) -> None:
+        """End it then, unless it has ended, which what waits for it has told it first."""
+        if self.on_end is not None:
+            loop = asyncio.get_running_loop()
+            self.timer = loop.call_later(timeout_s, self.expire, timeout_s)
+
     def expire(self, timeout_s: float) -> None:
         if self.connection is not None:
             self.break_off(f"no complete answer within {timeout_s:g} s")

@@ -3,7 +3,7 @@ of it is bounded whatever is behind it.
 
 What a request means, and how it is answered, is the business of who derives from this: nodes,
 producers and lease members in `apps.http.connection`, the door of a service in
-`apps.node.door_connection`. Bytes become requests by `framing` and `heads`, for both alike.
+`apps.node.door_connection`. Bytes become requests in `request_flow`, for both alike.
 """
 
 from __future__ import annotations
@@ -13,10 +13,19 @@ import math
 from typing import cast
 
 from spillover.live.http1.bounds import Owner
-from spillover.live.http1.framing import Body, HeadBytes, Malformed
 from spillover.live.http1.half_closed import HalfClosed
-from spillover.live.http1.heads import RequestHead, read_request
+from spillover.live.http1.heads import RequestHead
 from spillover.live.http1.lingering import Lingering
+from spillover.live.http1.request_flow import (
+    AwaitsBody,
+    Begun,
+    Event,
+    Late,
+    Piece,
+    Refused,
+    RequestFlow,
+    Whole,
+)
 from spillover.model.addresses import of_socket
 
 AHEAD_MAX_BYTES = 65_536
@@ -24,7 +33,7 @@ AHEAD_MAX_BYTES = 65_536
 behind a request that is under way."""
 
 
-class TooSlow(Malformed):
+class TooSlow(Exception):
     """A head that has begun is not whole in time, or a body comes too slowly (`of_body`)."""
 
     def __init__(self, within_s: float, bytes_per_s: float | None = None) -> None:
@@ -37,54 +46,19 @@ class TooSlow(Malformed):
         return self.bytes_per_s is not None
 
 
-class ServerConnection(asyncio.Protocol):
+class ServerConnection(RequestFlow, asyncio.Protocol):
     """While a request is under way (`is_busy`) its body is read; what comes behind it waits, up to
     a limit, and is read to see whether the client is still there."""
 
-    __slots__ = (
-        "_ahead",
-        "_body",
-        "_came_bytes",
-        "_head_bytes",
-        "_is_feeding",
-        "_is_last",
-        "_owner",
-        "_read_paused",
-        "_unsent_bytes",
-        "client",
-        "cut_s",
-        "due_s",
-        "half_closed",
-        "is_busy",
-        "received_s",
-        "transport",
-        "write_paused",
-    )
+    __slots__ = ("_is_feeding", "_owner", "client", "transport")
 
     transport: asyncio.Transport
     client: tuple[str, int] | None
 
     def __init__(self, owner: Owner) -> None:
+        super().__init__(owner.bounds)
         self._owner = owner
-        self._head_bytes = HeadBytes()
-        self._body: Body | None = None
-        """The body of a request, while it is read."""
-        self._came_bytes = 0
-        """How much of it has come since it was last checked that it does not come too slowly."""
-        self._ahead = b""
-        """What has come behind a request that is under way."""
-        self.received_s = 0.0
-        """When the last head had come."""
-        self.is_busy = False
         self._is_feeding = False
-        self._is_last = False
-        """What is answered now is the last answer; all that comes behind it is thrown away."""
-        self._read_paused = False
-        self.write_paused = False
-        self.half_closed = False
-        """The client sends nothing more, and waits for answers, or is gone."""
-        self._unsent_bytes = 0
-        self.due_s = self.cut_s = math.inf
 
     # --- what is known to who derives from this -----------------------------------------------
 
@@ -132,13 +106,10 @@ class ServerConnection(asyncio.Protocol):
         self._ahead = b""
 
     def data_received(self, data: bytes) -> None:
-        if self._body is None:
-            if self.is_busy or self._is_feeding or self.write_paused:
-                self._wait_with(self._ahead + data)
-                return
-            if self._ahead:  # to be read on in another turn, which has not come yet
-                data, self._ahead = self._ahead + data, b""
-        self._feed(data)
+        if self._is_feeding:
+            self._ahead += data
+        else:
+            self._feed(data)
 
     def eof_received(self) -> bool:
         """Returns whether to keep the connection although the other side sends nothing more: for
@@ -154,6 +125,12 @@ class ServerConnection(asyncio.Protocol):
         if not self._ahead:
             self.be_the_last()
         return True
+
+    def begin_answer(self) -> None:
+        """See whether anybody is there to read it, who sends nothing more."""
+        if not isinstance(self.transport, HalfClosed):
+            half = HalfClosed(self.transport, self._owner.loop)
+            self.transport = cast("asyncio.Transport", half)
 
     def pause_writing(self) -> None:
         self.write_paused = True
@@ -174,86 +151,51 @@ class ServerConnection(asyncio.Protocol):
         """Returns whether nothing that comes is read any more."""
         return self._is_last or self.is_gone
 
-    @property
-    def is_between(self) -> bool:
-        """Returns whether it has neither a request nor the beginning of one."""
-        return not (self.is_busy or self._body or self._head_bytes.held or self._ahead)
-
     def _feed(self, data: bytes) -> None:
         """Go on with what has come, request by request, as long as each is answered at once."""
-        self._is_feeding = True
+        self._is_feeding, clock = True, self._owner.clock
+        event: Event | None = None
         try:
-            while data and not self.is_over:
-                if self._body is None and (self.is_busy or self.write_paused):
-                    break
-                data = self._read_some(data)
+            while not self.transport.is_closing() and (events := self.receive(data, clock())):
+                data = b""
+                for event in events:
+                    self._tell(event)
+        except Exception as error:  # noqa: BLE001 - nothing behind this turns a bug into an answer
+            self._ahead = b""
+            if type(event) is Begun:
+                self._body = None  # nothing of it is read
+            self.refuse(error)
         finally:
             self._is_feeding = False
-        if data and not self.is_over:
-            self._wait_with(data)
+        if len(self._ahead) > AHEAD_MAX_BYTES and not self.is_over:
+            self.pause_reading()
         is_short = self._body is not None or not self.is_busy
         if self.half_closed and is_short and not (self._ahead or self.is_over):
             self.close()  # what is there of another request will never be whole
 
-    def _read_some(self, data: bytes) -> bytes:
-        """Read up to the end of a head or of a body. Returns what follows."""
-        try:
-            return self._read_head(data) if self._body is None else self._read_body(data)
-        except Exception as error:  # noqa: BLE001 - nothing behind this turns a bug into an answer
-            self.refuse(error)
-            return b""
-
-    def _wait_with(self, data: bytes) -> None:
-        self._ahead = data
-        if len(data) > AHEAD_MAX_BYTES:
-            self.pause_reading()
-
-    def _read_head(self, data: bytes) -> bytes:
-        """Read up to the end of a head, and of its body if that is there. Returns what follows."""
-        is_new = not self._head_bytes.held
-        if is_new:
-            data = data.lstrip(b"\r\n") if data[:1] in (b"\r", b"\n") else data
-            if not data:
-                return b""
-        found = self._head_bytes.feed(data)
-        bounds = self._owner.bounds
-        now_s = self.received_s = self._owner.clock()
-        if found is None:
-            self.due_s = now_s + bounds.head_s if is_new else self.due_s
-            return b""
-        self.due_s = math.inf
-        lines, rest = found
-        head = read_request(lines)
-        self.begin(head)
-        if head.size_bytes in (0, len(rest)):  # at once, as it mostly comes
-            self.whole(head, rest if head.size_bytes else b"", data if is_new else b"")
-            return b"" if head.size_bytes else rest
-        self._body, self._came_bytes = head.body(), 0
-        self.due_s = now_s + bounds.body_s
-        if rest:
-            return self._read_body(rest)
-        self.await_body(head)
-        return b""
-
-    def _read_body(self, data: bytes) -> bytes:
-        """Read up to the end of the body. Returns what follows."""
-        body = self._body
-        assert body is not None  # noqa: S101 - looked at before
-        piece = body.feed(data)
-        self._came_bytes += len(piece)
-        if not body.done:
-            if piece:
-                self.take(piece, is_last=False)
-            return b""
-        self.end_body()
-        self.take(piece, is_last=True)
-        return body.rest
+    def _tell(self, event: Event) -> None:
+        if type(event) is Whole:
+            self.begin(event.head)
+            self.whole(*event)
+        elif type(event) is Piece:
+            if event.is_last:
+                self._await_next()
+            self.take(event.data, is_last=event.is_last)
+        elif type(event) is Begun:
+            self.begin(event.head)
+        elif type(event) is AwaitsBody:
+            self.await_body(event.head)
+        elif type(event) is Refused:
+            raise event.error
 
     def end_body(self) -> None:
         """All of it has come."""
-        self._body = None
-        self.due_s = math.inf
-        if not self.is_busy:  # it was answered before
+        self._body, self.due_s = None, math.inf
+        self._await_next()
+
+    def _await_next(self) -> None:
+        """The request that has come whole may have been answered before."""
+        if not self.is_busy:
             self.await_request()
 
     def pause_reading(self) -> None:
@@ -345,23 +287,13 @@ class ServerConnection(asyncio.Protocol):
 
     def too_late(self, now_s: float) -> None:
         """What was awaited has not come in time (`bounds.Due`)."""
-        bounds = self._owner.bounds
-        if self.cut_s <= now_s:
-            self.transport.abort()
-            return
-        unsent_bytes = self.transport.get_write_buffer_size()
-        if unsent_bytes and unsent_bytes != self._unsent_bytes:  # it is read, slowly
-            self._unsent_bytes = unsent_bytes
-            self.due_s = now_s + bounds.unread_s
-        elif self.is_gone or unsent_bytes:
-            self.transport.abort()
-        elif self._body is not None:
-            came_bytes, self._came_bytes = self._came_bytes, 0
-            if self._read_paused or not bounds.is_too_slow(came_bytes):
-                self.due_s = now_s + bounds.body_s
-            else:
+        is_closing, bounds = self.transport.is_closing(), self._bounds
+        match self.late(now_s, self.transport.get_write_buffer_size(), is_closing=is_closing):
+            case Late.ABORT:
+                self.transport.abort()
+            case Late.CLOSE:
+                self.close()
+            case Late.HEAD:
+                self.refuse(TooSlow(bounds.head_s))
+            case Late.BODY:
                 self.refuse(TooSlow(bounds.body_s, bounds.body_bytes_per_s))
-        elif self._head_bytes.held:
-            self.refuse(TooSlow(bounds.head_s))
-        elif not self.is_busy:
-            self.close()

@@ -42,7 +42,7 @@ class NotTaken(SpilloverError):
 
 
 class ConfigurationShell:
-    """The shell of the configuration of a cluster's node, in its life `epoch`, which goes by
+    """The shell of the configuration of this node of a cluster, in its life `epoch`, which goes by
     `configuration` at first. `adopt` gets each configuration that counts from now on,
     `tell_superseded` one that was taken here and lost. A failure of either goes to `fail`. It must
     be made inside a running loop."""
@@ -58,10 +58,11 @@ class ConfigurationShell:
         adopt: Callable[[Configuration], None],
         tell_superseded: Callable[[Stamp], None],
         fail: Callable[[BaseException], None],
+        node: int = 1,
         store: ConfigurationStore | None = None,
     ) -> None:
         self.machine = ConfigurationMachine(
-            cluster, epoch, configuration, with_store=store is not None
+            cluster, epoch, configuration, node=node, with_store=store is not None
         )
         self.metrics = ConfigurationMetrics(cluster, self.machine)
         self.reading = TopologyReader(configuration.topology.name)

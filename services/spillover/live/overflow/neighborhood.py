@@ -76,10 +76,8 @@ class Neighborhood:
         self.peers = Peers(topology, machine.settings.cluster, self.configured)
         self._node = machine.settings.node
         self._linked = topology.neighbors(machine.settings.cluster, self._node)
-        # Each node of a neighbor may listen to this one.
-        listeners = [topology.cluster(one.id).node_count for one in self._linked]
-        streams_max = clients.streams_max * max(listeners, default=1)
         period_s = topology.gossip_period_ms / 1e3
+        streams_max = self._streams_max(topology)
         self.streams = ReportStreams(self.emulated, period_s, self.configured, streams_max)
         for neighbor in self._linked:
             if neighbor.url is None:
@@ -109,6 +107,17 @@ class Neighborhood:
         """Go by this topology from now on. Neighbors join and part by commands after that."""
         self._linked = topology.neighbors(self._machine.settings.cluster, self._node)
         self.peers.go_by(topology)
+        self.streams.per_neighbor_max = self._streams_max(topology)
+        for neighbor in self._linked:
+            handle = self._machine.neighbors.index.get(neighbor.id)
+            link = None if handle is None else self.links.get(handle)
+            if link is not None and neighbor.url is not None:
+                link.use_urls((neighbor.url, *neighbor.more_urls))
+
+    def _streams_max(self, topology: Topology) -> int:
+        """Each node of a neighbor may listen to this one."""
+        listeners = [topology.cluster(one.id).node_count for one in self._linked]
+        return self.clients.streams_max * max(listeners, default=1)
 
     def limits_changed(self) -> None:
         """The machine has other limits now: so has each link."""

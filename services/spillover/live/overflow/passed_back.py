@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.emulated_link import EmulatedLink
-from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_whole, piece_head
+from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_whole
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.waiters import Told
 from spillover.live.overflow.wire import Stay
@@ -42,8 +42,8 @@ class Outlet(Protocol):
         """Say that frames follow, this one first. `on_flow` is told True while the neighbor does
         not read."""
 
-    def write(self, frame_head: bytes, data: bytes) -> None:
-        """Write one frame: its head, and the rest of it."""
+    def write(self, data: bytes) -> None:
+        """Write a piece of the body."""
 
     def end(self, frame: bytes) -> None:
         """Write the last frame."""
@@ -118,7 +118,7 @@ class PassedBack:
             return
         link = self._way.link
         if link is None or link.is_clear:
-            self._outlet.write(piece_head(len(data)), data)
+            self._outlet.write(data)
             return
         self._unsent_bytes += len(data)
         self._send(partial(self._write_piece, data))
@@ -162,7 +162,7 @@ class PassedBack:
 
     def _write_piece(self, data: bytes) -> None:
         self._unsent_bytes -= len(data)
-        self._outlet.write(piece_head(len(data)), data)
+        self._outlet.write(data)
         self._resume()
 
     def _write_end(self, trailers: Fields, answer: Answer, sent_s: float) -> None:

@@ -20,13 +20,14 @@ from spillover.live.http1.client import Response
 from spillover.live.http1.known_heads import Known
 from spillover.live.http1.outgoing import OnBody
 from spillover.live.overflow import passed_wire
-from spillover.live.overflow.frames.frame import BEGIN, END, MORE, WHOLE
+from spillover.live.overflow.frames.frame import BEGIN, END, WHOLE
 from spillover.live.overflow.frames.frame import PASS as PASS_FRAME
 from spillover.live.overflow.metrics import ANSWER
 from spillover.live.overflow.passed_wire import FrameReader, OnPiece
 from spillover.live.overflow.peer_link import NO_TIMES, ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
+from spillover.live.overflow.shared_calls import SharedCall
 from spillover.live.overflow.wire import UNSAID, UNTIMED, MalformedMessage, within_wait
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE
@@ -47,9 +48,9 @@ class PassedLink(PeerLink):
     def forward_path(self) -> str:
         return PASS
 
-    def _post(self, way: ForwardWay) -> None:
+    def _post(self, way: ForwardWay, now_s: float) -> None:
         command = way.command
-        remaining_s = command.deadline_s - way.left_s
+        remaining_s = command.deadline_s - now_s
         body = passed_wire.encode_pass(
             command.request, UNSAID, remaining_s, command.load, pulled=command.pulled
         )
@@ -69,12 +70,10 @@ class PassedLink(PeerLink):
 
     def _passed(self, way: ForwardWay, coming: _Coming, kind: int, told: bytes) -> None:
         """Something has come back on a shared connection, or nothing will."""
-        if kind == MORE:
-            coming.on_piece(told)
-            return
         try:
             if kind == BEGIN:
-                coming.on_piece = coming.begin(told)
+                assert isinstance(way.asked, SharedCall)  # noqa: S101 - it has come by it
+                way.asked.on_piece = coming.begin(told)
             elif kind == WHOLE:
                 sent_s = 0.0 if way.asked is None else way.asked.sent_s
                 self._came_at_once(way, told, sent_s, time.monotonic())
@@ -144,7 +143,7 @@ class PassedLink(PeerLink):
 class _Coming:
     """The source of an answer that comes over a link in frames."""
 
-    __slots__ = ("_end", "_legs_s", "_relay", "_relays", "_way", "on_piece")
+    __slots__ = ("_end", "_legs_s", "_relay", "_relays", "_way")
 
     def __init__(
         self, way: ForwardWay, relays: Relays, end: Callable[[ev.ForwardAnswered], None]
@@ -153,8 +152,6 @@ class _Coming:
         self._relays = relays
         self._end = end
         self._relay: Relay | None = None
-        self.on_piece: OnPiece = _nowhere
-        """The callable that takes pieces of the body, once it has begun."""
         self._legs_s = 0.0, 0.0, 0.0
         """The way there, and back, and of the way there what opening a connection took."""
 
@@ -206,7 +203,3 @@ class _Coming:
         """Break off what is read from the neighbor (`relay.Source`)."""
         if self._way.asked is not None:
             self._way.asked.break_off(problem)
-
-
-def _nowhere(_: bytes) -> None:
-    """No frame comes before the beginning."""

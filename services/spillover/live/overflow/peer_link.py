@@ -44,7 +44,7 @@ from spillover.live.overflow.metrics import ANSWER, FRAME, RAISED, REPORT
 from spillover.live.overflow.peer_clients import CANCELS_AT_ONCE_MAX, PeerClients
 from spillover.live.overflow.protocol import SPOKEN, WRONG_VERSION, Calls
 from spillover.live.overflow.report_lines import NothingToDo, Question, decode_line
-from spillover.live.overflow.shared_calls import NOT_SHARED, SharedCall, SharedCalls
+from spillover.live.overflow.shared_calls import NOT_LEFT, SharedCall, SharedCalls
 from spillover.live.process.logs import Message
 from spillover.model.errors import NotBelieved, NotDelivered, PeerError
 from spillover.model.ids import ClusterId
@@ -134,6 +134,7 @@ class PeerLink:
         self.cluster = cluster
         self._urls = deque((url, *more_urls))
         """The addresses of the neighbor's nodes; the first is called."""
+        self._away_max = away_max
         self._emulated_link = emulated_link
         self._agreement = agreement
         self._timers = timers
@@ -142,16 +143,13 @@ class PeerLink:
         self._on_forward = on_forward
         self._on_refused = on_refused
         self._clients = clients
-        self._clients_of = {
-            one: clients.of_link(one, agreement.caller, away_max, reads_small=self.READS_SMALL)
-            for one in self._urls
-        }
-        self._client = self._clients_of[self.url]
-        self._shared_of = {
-            one: SharedCalls(client, clients.shared, partial(self._complain, FRAME))
-            for one, client in self._clients_of.items()
-        }
-        self.shared = self._shared_of[self.url]
+        self._clients_of: dict[str, HttpClient] = {}
+        self._shared_of: dict[str, SharedCalls] = {}
+        for one in self._urls:
+            self._know(one)
+        self._client, self.shared = self._clients_of[self.url], self._shared_of[self.url]
+        self._gone: str | None = None
+        """The address that is called, if the neighbor has no such node any more."""
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
@@ -224,7 +222,7 @@ class PeerLink:
         emulated_link = self._emulated_link
         self._machine.hand_over(ref, has_left=emulated_link.is_clear)
         if emulated_link.is_clear:
-            self._post(way)
+            self._post(way, now_s)
         else:
             way.parcel = emulated_link.send(partial(self._leave, way), partial(self._lose, ref))
 
@@ -238,6 +236,7 @@ class PeerLink:
 
     def allow(self, away_max: int) -> None:
         """Let so many requests be away from now on."""
+        self._away_max = away_max
         for client in self._clients_of.values():
             client.connections_max = self._clients.connections_max(away_max)
 
@@ -277,11 +276,11 @@ class PeerLink:
         """The forward has come through the emulated link."""
         self._machine.left(way.command.ref)
         way.left_s = time.monotonic()
-        self._post(way)
+        self._post(way, way.left_s)
 
-    def _post(self, way: ForwardWay) -> None:
+    def _post(self, way: ForwardWay, now_s: float) -> None:
         command = way.command
-        remaining_s = command.deadline_s - way.left_s
+        remaining_s = command.deadline_s - now_s
         told = command.request, wire.UNSAID, remaining_s, command.load
         body = wire.encode_forward(*told, pulled=command.pulled)
         if self._calls.version >= 3 and self.shared.is_shared:
@@ -305,9 +304,9 @@ class PeerLink:
                 self._feed(answered)
         elif kind == REFUSED_FRAME:
             self._obey(link.Refused(ref, *wire.decode_refused(told)))
-        elif kind == NOT_SHARED:
+        elif kind == NOT_LEFT:
             self._machine.left(ref)  # only now, and perhaps to another node
-            self._post(way)
+            self._post(way, time.monotonic())
         else:
             self._obey(link.Broken(ref))
 
@@ -418,8 +417,37 @@ class PeerLink:
                 _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
             await asyncio.sleep(self._pause_s)
 
+    def _know(self, url: str) -> None:
+        caller = self._agreement.caller
+        client = self._clients.of_link(url, caller, self._away_max, reads_small=self.READS_SMALL)
+        complain = partial(self._complain, FRAME)
+        self._clients_of[url] = client
+        self._shared_of[url] = SharedCalls(client, self._clients.shared, complain)
+
+    def use_urls(self, urls: Sequence[str]) -> None:
+        """The neighbor's nodes have these addresses from now on. The one that is called is called
+        until it is silent, or wants another one to be called: also one that is none any more, which
+        drains and has what is away there."""
+        called = self.url
+        if called in urls:
+            first = urls.index(called)
+            others, self._gone = (*urls[first + 1 :], *urls[:first]), None
+        else:
+            others, self._gone = tuple(urls), called
+        if (called, *others) == tuple(self._urls):
+            return
+        for url in others:
+            if url not in self._clients_of:
+                self._know(url)
+        self._urls = deque((called, *others))
+        self._machine.use_nodes(len(self._urls))
+
     def _call_next(self, _: link.CallNext) -> None:
         self._urls.rotate(-1)
+        if self._gone is not None:
+            self._urls.remove(self._gone)
+            self._gone = None
+            self._machine.use_nodes(len(self._urls))
         self._client = self._clients_of[self.url]
         self.shared = self._shared_of[self.url]
 

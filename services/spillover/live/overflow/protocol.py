@@ -63,6 +63,10 @@ AT_SIBLING = f"{PEER_PREFIX}v2/site"
 STREAM = b"application/spillover-stream"
 """The content type of an answer to that which has begun: frames (`passed_wire`)."""
 
+PROBLEM = b"application/problem+json"
+"""The content type of all refusals of a node. They have a `reason`, too, which those that are made
+on the way to it have not."""
+
 WRONG_VERSION = 400
 """The status for calls of a version that is not spoken here. Whoever hands a request on takes it
 for surely not accepted."""

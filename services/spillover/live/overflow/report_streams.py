@@ -62,7 +62,7 @@ class ReportStreams:
         configured: Configured | None = None,
         per_neighbor_max: int = STREAMS_PER_NEIGHBOR_MAX,
     ) -> None:
-        self._per_neighbor_max = per_neighbor_max
+        self.per_neighbor_max = per_neighbor_max
         self._emulated_links = emulated_links
         self._configured = Configured() if configured is None else configured
         self._repeats = Repeats(period_s)
@@ -78,7 +78,7 @@ class ReportStreams:
         if self._closed:
             return None
         streams = self._streams.setdefault(neighbor, [])
-        if len(streams) >= self._per_neighbor_max:
+        if len(streams) >= self.per_neighbor_max:
             streams.pop(0).end()
         self._repeats.start_over()
         stream = ReportStream(put)

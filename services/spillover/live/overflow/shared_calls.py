@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
+import msgspec
+
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.http1.acknowledged import told_of
 from spillover.live.http1.client import HttpClient, Response
@@ -22,9 +24,9 @@ from spillover.live.http1.outgoing import SwitchingRequest
 from spillover.live.http1.securing import Retired
 from spillover.live.overflow.frames.caller import STREAMS_MAX, Caller
 from spillover.live.overflow.frames.frame import BEGIN, BROKEN, MORE, REFUSED
-from spillover.live.overflow.protocol import SHARED, UPGRADE
+from spillover.live.overflow.protocol import PROBLEM, SHARED, UPGRADE
 from spillover.live.overflow.shared_connection import CALLER, SharedConnection, SharedCounts
-from spillover.model.errors import OutcomeUnknown
+from spillover.model.errors import UNREADABLE, OutcomeUnknown
 
 OPENED_WITHIN_S: Final = 5.0
 """The time for the answer that a connection is shared from now on."""
@@ -32,12 +34,13 @@ OPENED_WITHIN_S: Final = 5.0
 ANSWER_LIMIT_BYTES: Final = 67_108_864
 """The longest answer."""
 
-NOT_SHARED: Final = 0
-"""Told of a request where no connection is shared: nothing of it has left."""
+NOT_LEFT: Final = 0
+"""Told of a request that has waited for a connection: nothing of it has left, and now there is one,
+or none is shared. It is to be sent anew, with the times of now."""
 
 TURNED_AWAY: Final = frozenset({403, 408, 429, 503})
-"""Answers by which a node that shares connections shares none now: what was to go there surely
-does not run. All others are those of something that does not know how."""
+"""Statuses by which a node that shares connections shares none now: what was to go there surely
+does not run. All other answers are those of something on the way that does not know how."""
 
 UNANSWERED_MAX: Final = 3
 """So many times in a row it is asked for without an answer until something on the way counts as not
@@ -51,12 +54,12 @@ OnTold: TypeAlias = Callable[[int, bytes], None]
 class SharedCall:
     """One request on its way, or on its way back."""
 
-    kind: int
-    parts: tuple[Buffer, ...]
     on_told: OnTold | None
     """Hears what `Caller.receive` tells of it; None once nobody waits for it."""
     number: int = 0
     sent_s: float = 0.0
+    on_piece: Callable[[bytes], None] | None = None
+    """Hears the pieces of an answer that has begun; set by whoever is told that it has."""
     line: _CallingConnection | None = None
     """The connection by which it leaves; None before there is one."""
 
@@ -95,11 +98,13 @@ class SharedCall:
         """Have no more of the answer come than is on its way."""
         if self.line is not None:
             self.line.caller.pause(self.number)
+            if self.line.out.soon_bytes:
+                self.line.write_soon()
 
     def resume(self) -> None:
         """Have more of it come."""
         if self.line is not None:
-            self.line.caller.resume(self.number)
+            self.line.caller.resume(self.number, time.monotonic())
             self.line.write_soon()
 
 
@@ -128,10 +133,14 @@ class _CallingConnection(SharedConnection):
 
     def data_received(self, data: bytes) -> None:
         caller, calls = self.caller, self.calls
-        events = caller.receive(data)
+        events = caller.receive(data, time.monotonic())
         self.frames_received += len(events)
         for kind, number, told in events:
-            if kind in (BEGIN, MORE):
+            if kind == MORE:
+                call = calls.get(number)
+                if call is not None and call.on_piece is not None:
+                    call.on_piece(told)
+            elif kind == BEGIN:
                 call = calls.get(number)
                 if call is not None and call.on_told is not None:
                     call.on_told(kind, told)
@@ -214,12 +223,11 @@ class SharedCalls:
             self._opening = opening
 
     def call(self, kind: int, parts: tuple[Buffer, ...], on_told: OnTold) -> SharedCall:
-        """Hand a request over, now or once a connection is open. `on_told` may be called before
-        this returns."""
-        call, line = SharedCall(kind, parts, on_told), self._line
+        """Hand a request over. Where no connection is open yet one will be, and NOT_LEFT is told
+        then. `on_told` may be called before this returns."""
+        call, line = SharedCall(on_told), self._line
         if line is not None and not line.is_retired and (number := line.caller.call(kind, parts)):
             call.line, call.sent_s, call.number = line, time.monotonic(), number
-            call.parts = ()
             line.calls[number] = call
             line.write_soon()
         elif self._is_closed or (line is not None and not line.is_over):
@@ -254,18 +262,7 @@ class SharedCalls:
             if self._waiting:
                 self.open()
             return
-        waiting, self._waiting = self._waiting, deque()
-        for call in waiting:
-            if call.on_told is None:
-                continue
-            call.number = number = line.caller.call(call.kind, call.parts)
-            call.parts = ()
-            if number:
-                call.line, call.sent_s = line, time.monotonic()
-                line.calls[number] = call
-            else:
-                call.tell(REFUSED)
-        line.write_soon()
+        self._tell_waiting(NOT_LEFT)
 
     def _ended(self, line: _CallingConnection, _: Response | BaseException) -> None:
         """A connection that was shared has ended."""
@@ -282,13 +279,24 @@ class SharedCalls:
         self._opening = None
         self._unanswered += isinstance(came_to, OutcomeUnknown)
         if isinstance(came_to, Response):
-            is_refused = came_to.status in TURNED_AWAY
+            is_refused = came_to.status in TURNED_AWAY and _is_of_a_node(came_to)
         else:
             is_refused = self._unanswered < UNANSWERED_MAX
         self.is_shared = is_refused
-        self._tell_waiting(REFUSED if is_refused else NOT_SHARED)
+        self._tell_waiting(REFUSED if is_refused else NOT_LEFT)
 
     def _tell_waiting(self, kind: int) -> None:
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             call.tell(kind)
+
+
+def _is_of_a_node(refusal: Response) -> bool:
+    """Whether the neighbor itself has said so, and not a proxy or a gateway before it."""
+    if refusal.headers.get(b"content-type") != PROBLEM:
+        return False
+    try:
+        told = msgspec.json.decode(refusal.body)
+    except UNREADABLE:
+        return False
+    return isinstance(told, dict) and isinstance(told.get("reason"), str)

@@ -48,7 +48,7 @@ from spillover.live.overflow.wire import Caller
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
-from spillover.model.topology import Neighbor, Topology
+from spillover.model.topology import NODES_MAX, Neighbor, Topology
 
 if TYPE_CHECKING:
     from spillover.live.tls.rotation import Credentials
@@ -134,6 +134,7 @@ class NodeShell:
             confirm=confirm,
         )
         self.site = self._make_site()
+        self._group: asyncio.TaskGroup | None = None
         self.leaving = Leaving(self.machine)
         logs = ConditionLog(self.machine), pool_log(self.machine)
         self._logs = [log for log in logs if log is not None]
@@ -141,7 +142,8 @@ class NodeShell:
         self.interpreters |= {
             **self.requests.interpreters,
             **self.neighborhood.interpreters,
-            **({} if self.site is None else self.site.interpreters),
+            ev.TellSibling: self._tell_sibling,
+            ev.DistrustSibling: self._distrust_sibling,
             ev.Publish: self._publish,
             ev.SettingsRefused: self._settings_refused,
         }
@@ -163,12 +165,14 @@ class NodeShell:
     async def _run(self) -> None:
         self._driver.start(ev.TimerFired())
         async with asyncio.TaskGroup() as group:
+            self._group = group
             self.neighborhood.start(group)
             if self.site is not None:
                 self.site.start(group)
             try:
                 await asyncio.shield(self._failed)
             finally:
+                self._group = None
                 self.neighborhood.stop()
 
     async def be_ready(self) -> None:
@@ -211,11 +215,22 @@ class NodeShell:
         self.room.kept.keep(topology.result_ttl_s, topology.result_limit)
         self.neighborhood.go_by(topology)
         self.requests.relays.go_by(self.cluster)
+        if self.site is not None:
+            self.site.go_by(self.cluster, topology.result_ttl_s)
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
         for changed in self.on_change:
             changed()
 
     def limits_changed(self) -> None:
-        """The machine has other limits now: so have those who keep to them."""
+        """The machine has other limits now: so have those who keep to them. It may be that of one
+        node of several from now on."""
+        if self.site is None and (site := self._make_site()) is not None:
+            self.site = site
+            if self._group is not None:
+                site.start(self._group)
+            self._tell_changed()
         self.room.make()
         self.neighborhood.limits_changed()
 
@@ -230,6 +245,11 @@ class NodeShell:
     def now_s(self) -> float:
         """Returns the node's clock: monotonic, of this machine alone."""
         return time.monotonic()
+
+    @property
+    def place(self) -> int:
+        """Returns which node of the cluster this is by the topology, which has no processes."""
+        return self.number if self._process is None else 1
 
     @property
     def shares_address(self) -> bool:
@@ -257,6 +277,14 @@ class NodeShell:
         for log in self._logs:
             log.look(self.now_s)
 
+    def _tell_sibling(self, command: ev.TellSibling) -> None:
+        if self.site is not None:
+            self.site.tell(command)
+
+    def _distrust_sibling(self, command: ev.DistrustSibling) -> None:
+        if self.site is not None:
+            self.site.distrust(command)
+
     def _settings_refused(self, command: ev.SettingsRefused) -> None:
         _log.warning(Message("settings stay as they were", reason=command.reason))
 
@@ -277,11 +305,12 @@ class NodeShell:
     def _make_machine(
         self, neighbors: Sequence[Neighbor], random: Random, *, confirms: bool
     ) -> NodeMachine:
-        settings = NodeSettings.of(
-            self.topology, self.cluster.id, node=self.number, epoch=time.time_ns() // 1_000_000
-        )
+        # Later lives have higher ones, and no two nodes of a cluster the same: so are stamps.
+        epoch = time.time_ns() // 1_000_000 // NODES_MAX * NODES_MAX + self.number - 1
+        settings = NodeSettings.of(self.topology, self.cluster.id, node=self.number, epoch=epoch)
         processes = 1 if self._process is None else len(self._process.urls)
-        limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes(processes)
+        own_bytes = (self.cluster.held_part_bytes or 0) // processes
+        limit_bytes = own_bytes or default_held_limit_bytes(processes)
         nodes = max(settings.nodes, processes)
         settings = replace(settings, held_limit_bytes=limit_bytes, nodes=nodes)
         ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
@@ -302,7 +331,8 @@ class NodeShell:
             servers.siblings,
             caller,
             self.neighborhood.clients,
-            urls=self.cluster.peer_urls if self._process is None else self._process.urls,
+            self.neighborhood.configured,
+            urls=() if self._process is None else self._process.urls,
             feed=self.feed,
             on_failure=self.fail,
             result_ttl_s=self.topology.result_ttl_s,

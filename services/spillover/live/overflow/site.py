@@ -1,7 +1,8 @@
 """The other nodes of a site, as one node calls them: what they tell each other, and requests of
 clients that are another node's business (decision 0049).
 
-Who has which share of the servers is decided in `core.overflow.siblings`.
+A node that the configuration has no more is listened to until it has ended. Who has which share of
+the servers is decided in `core.overflow.siblings`.
 """
 
 from __future__ import annotations
@@ -10,24 +11,29 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.names import owner_of
-from spillover.core.overflow.sibling_messages import NO_VIEW
+from spillover.core.overflow.quotas import Quotas, Use
+from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingMessage
 from spillover.core.overflow.siblings import SILENCE_S, Siblings
 from spillover.live.http1.client import HttpClient, Response
 from spillover.live.http1.lines import Pace
 from spillover.live.http1.outgoing import StreamRefused
 from spillover.live.overflow import sibling_wire
+from spillover.live.overflow.configured import FIELD, Configured
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
+from spillover.live.overflow.sibling_wire import TENANTS_MAX, GoesBy, Uses
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
+from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster
 
 AGAIN_S = 0.1
@@ -36,8 +42,19 @@ AGAIN_S = 0.1
 PASSED_ON_MAX = 10_000
 """So many requests at most are passed on to one sibling at a time."""
 
+FORGOTTEN_S = 60.0
+"""A node that the configuration has no more is given up if it was silent for so long. One that has
+ended is at once: it takes no connections."""
+
 NOT_OF_THE_SITE = frozenset({403, 404, 422})
 """By these a node refuses one that is no other node of its cluster, by its own topology."""
+
+NOT_YET = 409
+"""By this it refuses one of a later configuration, which it has not got yet."""
+
+NOT_YET_S = 1.0
+"""So long it may do that, then the two have nothing in common. Below ABSENT_S, after which a node
+goes on without the others."""
 
 LINES = Pace(per_s=5000.0, burst=1000.0)
 """The pace at which a sibling is heard: it tells its load 200 times a second, and gives servers."""
@@ -55,9 +72,9 @@ class SiteProcess(NamedTuple):
 
 
 class Site:
-    """The siblings of a node of a cluster, and their `urls`, its own among them in its place.
-    `feed` takes what they say; `caller` is how this node names itself. `on_failure` takes an error
-    by which this node cannot be one of them."""
+    """The siblings of node `number` of a cluster. `feed` takes what they say; `caller` is how this
+    node names itself, `configured` what it goes by. `on_failure` takes an error by which this node
+    cannot be one of them. `urls` are those of processes, which no configuration has."""
 
     def __init__(
         self,
@@ -65,117 +82,170 @@ class Site:
         siblings: Siblings,
         caller: Caller,
         clients: PeerClients,
+        configured: Configured,
         *,
-        urls: Sequence[str],
+        urls: Sequence[str] = (),
         feed: Callable[[Any], None],
         on_failure: Callable[[BaseException], None],
         result_ttl_s: float,
     ) -> None:
-        self._cluster = cluster
         self.number = siblings.number
         self.siblings = siblings
         self._feed = feed
         self._on_failure = on_failure
-        self._remembered_s = result_ttl_s
-        self._clients: dict[int, HttpClient] = {
-            number: clients.of_link(url, caller, PASSED_ON_MAX, reads_small=False)
-            for number, url in enumerate(urls, start=1)
-            if number != self.number
-        }
-        self._streams: dict[int, list[ReportStream]] = {number: [] for number in self._clients}
-        """The streams on which siblings hear this node, by their numbers: each says all. A sibling
-        reads one, but whoever says that he is a sibling must not end its stream at once."""
-        self._distrusted: set[int] = set()
-        """Those whose messages made the machine raise: their streams are to break off."""
-        self._tasks: list[asyncio.Task[None]] = []
-        self._asked = {one: set[asyncio.Future[Response]]() for one in self._clients}
-        """What siblings were asked for clients and have not answered."""
-        self._heard_s = dict.fromkeys(self._clients, -math.inf)
+        self._configured = configured
+        self._call = partial(clients.of_link, caller=caller, away_max=PASSED_ON_MAX)
+        self._group: asyncio.TaskGroup | None = None
+        self._urls_fixed = tuple(urls)
+        self._others: dict[int, _Other] = {}
+        """The siblings by their numbers, those too that the configuration has no more."""
+        self._quotas: Quotas | None = None
         self.under_way = 0
         """Clients' requests and questions that wait for other nodes; whoever takes them counts."""
-
-    @property
-    def interpreters(self) -> Mapping[type[ev.Command], Callable[[Any], None]]:
-        """Returns what carries out the commands about siblings."""
-        return {ev.TellSibling: self._tell, ev.DistrustSibling: self._distrust}
+        self.go_by(cluster, result_ttl_s)
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Listen to all siblings, in this group of tasks."""
-        self._tasks = [
-            group.create_task(self._listen(number), name=f"sibling {number}")
-            for number in self._clients
-        ]
+        self._group = group
+        for number in self._others:
+            self._begin(number)
+
+    def _begin(self, number: int) -> None:
+        if self._group is not None:
+            self._group.create_task(self._listen(number), name=f"sibling {number}")
+
+    def go_by(self, cluster: Cluster, result_ttl_s: float) -> None:
+        """Go by this from now on. Nodes that come are listened to, those that go until they end."""
+        self._cluster, self._remembered_s = cluster, result_ttl_s
+        for number, url in enumerate(self._urls_fixed or cluster.peer_urls, start=1):
+            if number != self.number and number not in self._others:
+                self._others[number] = _Other(self._call(url, reads_small=False))
+                self._begin(number)
+
+    def say_configuration(self) -> None:
+        """Tell all siblings what this node goes by now."""
+        self._say(self._others.values(), GoesBy(self._configured.told))
+
+    def share_quotas(self, quotas: Quotas) -> None:
+        """Take in what siblings tell of tenants from now on. What is to be told, `say_uses`
+        says."""
+        self._quotas = quotas
+
+    def say_uses(self, news: Mapping[str, Use]) -> None:
+        """Tell all siblings how much tenants use here."""
+        told = list(news.items())
+        for first in range(0, len(told), TENANTS_MAX):
+            some = dict(told[first : first + TENANTS_MAX])
+            self._say(self._others.values(), Uses(some))
+
+    def _say(self, others: Iterable[_Other], message: SiblingMessage | GoesBy | Uses) -> None:
+        """A stream that a line is lost on ends: it may have given servers, which are counted anew
+        then."""
+        line = sibling_wire.encode(message)
+        for other in others:
+            for stream in other.streams:
+                if not (stream.ended or stream.put(line)):
+                    stream.end()
 
     async def close(self) -> None:
         """Let go of all of them. Streams first: an open one holds up the server."""
-        for streams in self._streams.values():
-            for stream in streams:
+        self._group = None
+        for other in self._others.values():
+            for stream in other.streams:
                 stream.end()
-        for client in self._clients.values():
-            await client.close()
+        for other in self._others.values():
+            await other.client.close()
 
     # --- what siblings tell each other --------------------------------------------------------
 
     def open(self, number: int, put: Callable[[bytes], bool]) -> ReportStream | None:
         """Opens a stream on which a sibling hears this node, and returns it; None for a number that
-        no sibling has. If the sibling has too many, the oldest ends."""
-        streams = self._streams.get(number)
-        if streams is None:
+        no sibling has. If the sibling has too many, the oldest ends. It is `greeted` once it
+        takes lines."""
+        other = self._others.get(number)
+        if other is None:
             return None
+        streams = other.streams
         if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
             streams.pop(0).end()
         stream = ReportStream(put)
         streams.append(stream)
         return stream
 
+    def greet(self, stream: ReportStream) -> None:
+        """Say on a new stream what does not come again by itself."""
+        stream.put(sibling_wire.encode(GoesBy(self._configured.told)))
+        if self._quotas is not None:
+            self._quotas.tell_all()
+
     def drop(self, number: int, stream: ReportStream) -> None:
         """Its reader has gone, or it has ended."""
-        streams = self._streams[number]
-        if stream in streams:
-            streams.remove(stream)
+        other = self._others.get(number)
+        if other is not None and stream in other.streams:
+            other.streams.remove(stream)
 
-    def _tell(self, command: ev.TellSibling) -> None:
-        """One that a line is lost on ends: it may have given servers, which are counted anew
-        then."""
-        for stream in self._streams[command.sibling]:
-            if not (stream.ended or stream.put(sibling_wire.encode(command.message))):
-                stream.end()
+    def tell(self, command: ev.TellSibling) -> None:
+        other = self._others.get(command.sibling)
+        if other is not None and other.streams:
+            self._say([other], command.message)
 
-    def _distrust(self, command: ev.DistrustSibling) -> None:
+    def distrust(self, command: ev.DistrustSibling) -> None:
         """What it told was within its ranges, so that this is a bug."""
         said = Message("bug: dropped what a sibling told", node=command.sibling)
         _log.error(said, exc_info=command.error)
-        self._distrusted.add(command.sibling)
+        if command.sibling in self._others:
+            self._others[command.sibling].is_distrusted = True
 
     async def _listen(self, number: int) -> None:
-        """Hear a sibling for ever, opening its stream again whenever that ends."""
-        told = ""
-        path = f"{SIBLINGS}?node={self.number}&servers={self._cluster.server_count}"
+        """Hear a sibling until it has ended for good, opening its stream again whenever that
+        ends."""
+        told, other = "", self._others[number]
         while True:
             reason, is_dead = "the stream was ended", False
-            self._distrusted.discard(number)
+            other.is_distrusted = False
             try:
-                hear = partial(self._hear, number)
-                await self._clients[number].stream_lines(
-                    path, hear, silence_s=SILENCE_S, pace=LINES
-                )
+                hear = partial(self._hear, number, other)
+                await other.client.stream_lines(self._path(), hear, silence_s=SILENCE_S, pace=LINES)
             except (PeerError, MalformedMessage) as error:
                 reason = str(error)
                 is_dead = isinstance(error.__cause__, ConnectionRefusedError)
                 if isinstance(error, StreamRefused) and self.siblings.view == NO_VIEW:
                     self._refused_by(number, error)
             self._feed(ev.SiblingLost(number, is_dead))
+            if self._quotas is not None:
+                self._quotas.lost(number)
             if reason != told:
                 told = reason
                 _log.info(Message("sibling is not heard", node=number, reason=reason))
             await asyncio.sleep(AGAIN_S)
-            if time.monotonic() >= self._heard_s[number] + SILENCE_S:
+            silent_s = time.monotonic() - other.heard_s
+            if silent_s >= SILENCE_S:
                 self._give_up(number)
+            if number > self._node_count and (is_dead or silent_s >= FORGOTTEN_S):
+                await self._forget(number)
+                return
+
+    @property
+    def _node_count(self) -> int:
+        return len(self._urls_fixed) or self._cluster.node_count
+
+    async def _forget(self, number: int) -> None:
+        """It is none any more, and has ended."""
+        other = self._others.pop(number)
+        for stream in other.streams:
+            stream.end()
+        await other.client.close()
+        if number <= self._node_count:
+            self.go_by(self._cluster, self._remembered_s)  # it is one again, meanwhile
+
+    def _path(self) -> str:
+        told = f"node={self.number}&servers={self._cluster.server_count}"
+        return f"{SIBLINGS}?{told}&{urlencode({FIELD: self._configured.told})}"
 
     def _give_up(self, number: int) -> None:
         """Wait for no answer of a sibling that is silent: its machine may be gone without a word.
         One whose stream has merely broken is soon heard again, or its connections end too."""
-        for asked in list(self._asked[number]):
+        for asked in list(self._others[number].asked):
             if not asked.done():
                 asked.set_exception(OutcomeUnknown(f"node {number} is silent"))
                 asked.cancel()  # which ends its exchange
@@ -183,25 +253,37 @@ class Site:
     def _refused_by(self, number: int, refused: StreamRefused) -> None:
         """End this node if a sibling that is there does not take it for one: alone it would take
         all servers of the site."""
-        if refused.status in NOT_OF_THE_SITE:
+        is_final = refused.status in NOT_OF_THE_SITE
+        if refused.status == NOT_YET:
+            now_s, other = time.monotonic(), self._others[number]
+            other.refused_s = min(other.refused_s, now_s)
+            is_final = now_s >= other.refused_s + NOT_YET_S
+        if is_final:
             field, own = f"cluster {self._cluster.id}", f"node {self.number}"
             expected = f"expected that of its other nodes, node {number} does not know {own}"
             self._on_failure(InputError("--topology", field, expected))
 
-    def heard_servers(self, number: str, servers: str) -> None:
-        """Say that a sibling goes by another number of servers: the node that makes the next view
-        decides which holds."""
+    def heard_servers(self, number: str, servers: str, configuration: str) -> None:
+        """Say that a sibling of the same configuration goes by another number of servers: the node
+        that makes the next view decides which holds."""
         own = str(self._cluster.server_count)
-        if servers != own:
+        if servers != own and configuration in ("", self._configured.told):
             _log.warning(Message("sibling has other servers", node=number, own=own, other=servers))
 
-    def _hear(self, number: int, line: bytes) -> None:
-        if number in self._distrusted:
+    def _hear(self, number: int, other: _Other, line: bytes) -> None:
+        if other.is_distrusted:
             raise PeerError("what it told was dropped, by a bug")
-        self._heard_s[number] = time.monotonic()
+        other.heard_s = time.monotonic()
         message = sibling_wire.decode(line)
-        if message is not None:
+        if isinstance(message, GoesBy):
+            other.goes_by = message.stamp
+        elif isinstance(message, Uses):
+            if self._quotas is not None:
+                self._quotas.hear(number, message.tenants, time.monotonic())
+        elif message is not None:
             self._feed(ev.SiblingHeard(number, message))
+        # Again and again, since whoever asks for it does so once a while.
+        self._configured.heard(sibling_name(self._cluster.id, number), other.goes_by)
 
     # --- whose business a request is ----------------------------------------------------------
 
@@ -239,31 +321,36 @@ class Site:
     ) -> asyncio.Future[Response]:
         """Have a sibling answer a client's request. The future raises PeerError, also once the
         sibling is silent. Raises ValueError for a head that cannot be sent."""
-        asked = self._clients[number].request(
+        other = self._others.get(number)
+        if other is None:
+            raise NotDelivered(f"there is no node {number} any more")
+        asked = other.client.request(
             method, f"{AT_SIBLING}{path}", headers=headers, body=body, timeout_s=timeout_s
         )
-        self._asked[number].add(asked)
-        asked.add_done_callback(self._asked[number].discard)
+        other.asked.add(asked)
+        asked.add_done_callback(other.asked.discard)
         return asked
 
-    async def ask_all(
-        self,
-        method: str,
-        path: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes,
-        timeout_s: float,
-    ) -> list[tuple[int, int, bytes]]:
-        """Have all siblings that are there answer. Returns the number of each, the status and the
-        body; 504 for one that has not answered."""
-        told: dict[str, Any] = {"headers": headers, "body": body, "timeout_s": timeout_s}
-        asked = {number: self.pass_on(number, method, path, **told) for number in self._clients}
-        await asyncio.wait(asked.values())
-        answers = []
-        for number, answer in asked.items():
-            failed = answer.exception()
-            if failed is None:
-                answers.append((number, answer.result().status, answer.result().body))
-            elif not isinstance(failed, NotDelivered):
-                answers.append((number, 504, b""))
-        return answers
+
+class _Other:
+    """One sibling, as this node calls it."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self.client = client
+        self.streams: list[ReportStream] = []
+        """The streams on which it hears this node: each says all. A sibling reads one, but whoever
+        says that he is a sibling must not end its stream at once."""
+        self.is_distrusted = False
+        """Whether its messages made the machine raise: its stream is to break off."""
+        self.asked: set[asyncio.Future[Response]] = set()
+        """What it was asked for clients and has not answered."""
+        self.heard_s = -math.inf
+        self.refused_s = math.inf
+        """When it first refused this node, which is of a later configuration."""
+        self.goes_by = ""
+        """The stamp of the configuration that it goes by, as it has said."""
+
+
+def sibling_name(cluster: ClusterId, node: int) -> str:
+    """Returns what a node of a cluster is called where it is asked for its configuration."""
+    return f"{cluster}/{node}"

@@ -19,11 +19,17 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.model.access import ApiToken
 from spillover.model.signals import tenants as signals
 
+TELL_S = 0.05
+"""Other nodes of the cluster are told so often what has changed: what they let in meanwhile may be
+too much."""
+
 
 class Tenants(Collector):
     """Those of one node; to be made before it runs."""
 
     def __init__(self, shell: NodeShell, tokens: Iterable[ApiToken]) -> None:
+        self._shell = shell
+        self._tells = False
         self._cluster = shell.cluster.id
         self._shown: list[str] = []
         self._quotas = shell.requests.home.quotas = Quotas()
@@ -31,6 +37,20 @@ class Tenants(Collector):
         for kind in (ev.Start, ev.Forward):
             shell.interpreters[kind] = self._leaving_queue(shell.interpreters[kind])
         shell.metrics.registry.register(self)
+        shell.on_change.append(self._share)
+        self._share()
+
+    def _share(self) -> None:
+        """Have quotas count for the cluster where it has other nodes, now or from now on."""
+        if self._shell.site is not None and not self._tells:
+            self._tells = True
+            self._shell.site.share_quotas(self._quotas)
+            self._tell(time.monotonic())
+
+    def _tell(self, due_s: float) -> None:
+        if (site := self._shell.site) is not None:
+            site.say_uses(self._quotas.news())
+        self._shell.timers.at(due_s + TELL_S, self._tell)
 
     def go_by(self, tokens: Iterable[ApiToken]) -> None:
         """These are the API tokens from now on."""

@@ -40,9 +40,10 @@ from spillover.live.handlers.proxy.sent_heads import (
     with_host,
 )
 from spillover.live.http1.connection import Connection
-from spillover.live.http1.heads import RefusedRequest, values
+from spillover.live.http1.heads import values
 from spillover.live.http1.known_heads import Known, KnownAnswer, KnownHeads
 from spillover.live.http1.outgoing import IDEMPOTENT, Response
+from spillover.live.http1.rules import Malformed
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.causes import Cause
 from spillover.model.errors import NotDelivered
@@ -253,7 +254,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             else:
                 head = own_head(request, upstream.authority, added)
         except ValueError as error:  # what no connection can bear must not end the node
-            status = error.status if isinstance(error, RefusedRequest) else 400
+            status = error.status if isinstance(error, Malformed) else 400
             refused = one_line(error)
             self._end(
                 call, CallResult(problem=refused, rejected=True, status=status, cause=Cause.CLIENT)

@@ -18,16 +18,13 @@ from spillover.live.http1.heads import (
     OF_THE_HOP,
     OURS,
     AnswerHead,
-    RefusedRequest,
     RequestHead,
     options_of,
     tokens,
     values,
 )
+from spillover.live.http1.rules import Malformed, Rule
 from spillover.model.passed import Fields, PassedHead
-
-ADDED_MAX = 16
-"""Headers that a node may add to those of a request."""
 
 _LOCATION = re.compile(rb"(?i)(https?)://([^/?#@\\]*)(.*)")
 _ASKED_HOST = re.compile(rb"(?i)\r\nhost: ([^\r\n]*)\r\n")
@@ -65,12 +62,12 @@ def is_check(head: RequestHead) -> bool:
 
 
 def check_tunnel(head: RequestHead) -> None:
-    """Raises Refused where the client asks for a protocol that it cannot do without (RFC 9110,
+    """Raises Malformed where the client asks for a protocol that it cannot do without (RFC 9110,
     7.8)."""
     if b"upgrade" in head.options and not head.is_old:
         offered = options_of(values(head.fields, b"upgrade"))
         if not _TUNNELS.isdisjoint([one.partition(b"/")[0] for one in offered]):
-            raise RefusedRequest(501, "Upgrade: another protocol is not passed through")
+            raise Malformed(Rule.TUNNEL)
 
 
 class Ingress:

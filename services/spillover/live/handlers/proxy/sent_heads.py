@@ -17,13 +17,12 @@ from spillover.live.handlers.proxy.onward import (
     onward,
 )
 from spillover.live.http1.framing import (
-    FIELDS_MAX,
     count_lines,
-    write_head,
-    write_lines,
 )
-from spillover.live.http1.heads import RefusedRequest, RequestHead, understood
+from spillover.live.http1.heads import RequestHead, understood
 from spillover.live.http1.known_heads import NOT_KEPT, Known
+from spillover.live.http1.rules import FIELDS_MAX, Malformed, Rule
+from spillover.live.http1.written import ANOTHER, head_lines, request_head
 from spillover.model.passed import (
     Fields,
     PassedRequest,
@@ -36,8 +35,6 @@ from spillover.model.passed import (
     take_apart,
     with_length,
 )
-
-ANOTHER = "its head would be read as another one"
 
 _AS_IT_IS = b'%b %b HTTP/1.1\r\n%bForwarded: %b;host="%b"\r\n%bX-Forwarded-Host: %b\r\n%b\r\n'
 HOP_LINES = 5
@@ -107,7 +104,7 @@ class OwnRequest:
         """Returns the head to a service: its lines, the way here, and what the node adds. Raises
         ValueError if it would be read as another one."""
         head, way, known = self.head, self.way, self.known
-        told = written_lines(added)
+        told = head_lines(added)
         sent = None if known is None else known.sent(head, way, told)
         if sent is not None:
             return sent
@@ -147,7 +144,7 @@ class ForeignRequest:
 
     def head_with(self, authority: bytes, added: Fields) -> bytes:
         """Returns the head for the service, as `upstream_head` does."""
-        known, told = self._known, written_lines(added)
+        known, told = self._known, head_lines(added)
         if known is not None and (known.tells_size or not self.body):
             return known.cut.whole(b"%d" % len(self.body) if known.tells_size else b"", told)
         head = upstream_head(self.passed(), authority, added)
@@ -179,25 +176,14 @@ class ForeignHead(NamedTuple):
     """Its length, which is that of its body; else it has none."""
 
 
-def written_lines(added: Fields) -> bytes:
-    """Returns what a node adds, as it is sent. Raises ValueError if it would be read as other
-    lines."""
-    told = b"".join([b"%b: %b\r\n" % field for field in added])
-    if count_lines(told) != len(added):
-        raise ValueError(ANOTHER)
-    return told
-
-
 def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
     """Returns a request's head as it is sent to a service at `authority`, with what the node adds.
     Raises ValueError if it cannot be sent so; neighbors may say anything: that it is read as these
     lines is not enough, they must mean what the door lets pass."""
     start, fields, names = _sent(request, authority, added)
-    head = write_head(start, fields)
-    if head is None:
-        raise ValueError(ANOTHER)
+    head = request_head(start, fields)
     if len(fields) > FIELDS_MAX:
-        raise RefusedRequest(431, f"expected at most {FIELDS_MAX} headers")
+        raise Malformed(Rule.LONG, f"expected at most {FIELDS_MAX} headers")
     meant = understood(start, fields, names, len(head))
     check_tunnel(meant)
     if meant.fields is not fields or meant.target != request.target:
@@ -216,10 +202,7 @@ def own_head(request: PassedRequest | OwnRequest, authority: bytes, added: Field
             return request.head_with(added)
         request = request.passed()
     start, fields, _ = _sent(request, authority, added)
-    head = write_lines(start, fields)
-    if head is None:
-        raise ValueError(ANOTHER)
-    return head
+    return request_head(start, fields)
 
 
 def with_host(request: PassedRequest | OwnRequest | ForeignRequest, host: bytes) -> PassedRequest:

@@ -1,5 +1,5 @@
 """The end of a shared connection that hands requests over: bytes in, events out, calls in, bytes
-out. Here is no socket and no clock.
+out. Here is no socket and no clock; times are given.
 
 Each request ends once: with the event of its answer, of its refusal, or that none will come; or by
 `drop`, after which nothing is told of it. What becomes of all that are left when the connection is
@@ -19,6 +19,7 @@ from spillover.live.overflow.frames.frame import (
     DROP,
     END,
     FORWARD,
+    HOLD,
     LEAVING,
     LENGTH,
     MORE,
@@ -41,8 +42,11 @@ UNSENT_MAX_BYTES: Final = 67_108_864
 
 WINDOW_MAX_BYTES: Final = 1_048_576
 """The widest window of a body. Why: 10 MB/s over 100 ms. It doubles as long as its reader keeps up,
-so that whoever does not read has not more than WINDOW_BYTES before him."""
+and is closed once he does not, so that he has not much more than WINDOW_BYTES before him."""
 
+WIDER_AFTER_S: Final = 0.05
+"""The time that a reader keeps up before his window doubles. Why: what a system takes in for one
+who does not read, megabytes on one machine, is in sooner; on longer ways a round takes as long."""
 
 WIDENED_MAX: Final = 32
 """So many bodies at a time have a window wider than WINDOW_BYTES. Why: all that was asked for may
@@ -113,19 +117,23 @@ class Caller:
             self.out.frame(DROP, number)
 
     def pause(self, number: int) -> None:
-        """Ask for no more of a body than it may send already."""
+        """Ask for no more of a body than it may send already; where that is more than a window at
+        first, for nothing, so that its reader has no more than that before him."""
         stream = self._streams.get(number)
-        if stream is not None:
+        if stream is not None and not stream.paused:
             stream.paused, stream.wide_bytes = True, WINDOW_BYTES
+            if stream.allowed_bytes > WINDOW_BYTES:
+                stream.is_held = True
+                self.out.frame(HOLD, number)
 
-    def resume(self, number: int) -> None:
+    def resume(self, number: int, now_s: float) -> None:
         """Ask for more again."""
         stream = self._streams.get(number)
         if stream is not None and stream.paused:
-            stream.paused = False
+            stream.paused, stream.wide_since_s = False, now_s
             self._ask(stream)
 
-    def receive(self, data: bytes) -> list[Frame]:
+    def receive(self, data: bytes, now_s: float) -> list[Frame]:
         """Returns what has come, in order: for a request ANSWER or WHOLE with the whole message,
         REFUSED with its reason, BROKEN, or BEGIN, MORE, END (or BROKEN) in this order."""
         events: list[Frame] = []
@@ -145,8 +153,14 @@ class Caller:
                 del self._streams[number]
                 events.append((kind, number, told[LENGTH.size :]))
                 continue
+            if kind == MORE and stream is not None and stream.kind == BEGIN:
+                allowed_bytes = stream.allowed_bytes - len(told)
+                if 2 * allowed_bytes > stream.wide_bytes:  # as above
+                    stream.allowed_bytes = allowed_bytes
+                    events.append(frame)
+                    continue
             try:
-                self._take(frame, events)
+                self._take(frame, events, now_s)
             except BadFrame as bad:
                 reader.fault = str(bad)
                 break
@@ -161,17 +175,17 @@ class Caller:
 
     # ------------------------------------------------------------------------------------------
 
-    def _take(self, frame: Frame, events: list[Frame]) -> None:
+    def _take(self, frame: Frame, events: list[Frame], now_s: float) -> None:
         kind, number, told = frame
         stream = self._streams.get(number)
         if kind == LEAVING:
             self._leave(number, events)
-        elif kind in (FORWARD, PASS, CANCEL, DROP, WINDOW) or not 0 < number <= self._last:
+        elif kind in (FORWARD, PASS, CANCEL, DROP, WINDOW, HOLD) or not 0 < number <= self._last:
             raise BadFrame(f"expected an answer to a request, got kind {kind} for {number}")
         elif stream is None:
             return  # nobody waits for it any more
         elif kind == MORE:
-            self._more(stream, told, events)
+            self._more(stream, told, events, now_s)
         elif kind in (REFUSED, BROKEN):
             if kind == REFUSED and stream.kind:
                 raise BadFrame(f"expected the rest of answer {number}, got a refusal")
@@ -181,25 +195,27 @@ class Caller:
                 raise BadFrame(f"expected the beginning of answer {number}, got its end")
             self._end(stream, frame, events)
         else:
-            self._begin(stream, frame, events)
+            self._begin(stream, frame, events, now_s)
 
-    def _begin(self, stream: RequestFrames, frame: Frame, events: list[Frame]) -> None:
+    def _begin(
+        self, stream: RequestFrames, frame: Frame, events: list[Frame], now_s: float
+    ) -> None:
         """The first frame of an answer."""
         kind, number, told = frame
         if stream.kind or stream.waiting_bytes:
             raise BadFrame(f"expected no other answer to {number}")
         if kind == BEGIN:
-            stream.kind = kind
+            stream.kind, stream.wide_since_s = kind, now_s
             events.append(frame)
             return
-        message = stream.begin(kind, told, 0.0)
+        message = stream.begin(kind, told, now_s)
         if message is not None:
             self._end(stream, (kind, number, message), events)
         elif stream.left_bytes > self._limit_bytes:
             self.drop(number)
             events.append((BROKEN, number, b""))
 
-    def _more(self, stream: RequestFrames, data: bytes, events: list[Frame]) -> None:
+    def _more(self, stream: RequestFrames, data: bytes, events: list[Frame], now_s: float) -> None:
         if stream.kind != BEGIN:
             message = stream.go_on(data)
             if message is not None:
@@ -210,16 +226,23 @@ class Caller:
             raise BadFrame(f"expected no more of {stream.number} than was asked for")
         events.append((MORE, stream.number, data))
         if not stream.paused and 2 * stream.allowed_bytes <= stream.wide_bytes:
-            widened = self._widened
-            if stream.number in widened or len(widened) < WIDENED_MAX:
-                widened.add(stream.number)
-                stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
+            self._widen(stream, now_s)
             self._ask(stream)
 
+    def _widen(self, stream: RequestFrames, now_s: float) -> None:
+        """Ask for twice as much at a time from now on, where its reader has kept up for long."""
+        widened = self._widened
+        may = stream.number in widened or len(widened) < WIDENED_MAX
+        if may and now_s - stream.wide_since_s >= WIDER_AFTER_S:
+            widened.add(stream.number)
+            stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
+            stream.wide_since_s = now_s
+
     def _ask(self, stream: RequestFrames) -> None:
-        more_bytes = stream.wide_bytes - stream.allowed_bytes
-        if more_bytes > 0:
-            stream.allowed_bytes = stream.wide_bytes
+        more_bytes = max(0, stream.wide_bytes - stream.allowed_bytes)
+        if more_bytes or stream.is_held:
+            stream.is_held = False
+            stream.allowed_bytes += more_bytes
             self.out.frame(WINDOW, stream.number, LENGTH.pack(more_bytes))
 
     def _end(self, stream: RequestFrames, event: Frame, events: list[Frame]) -> None:

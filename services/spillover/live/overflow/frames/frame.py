@@ -33,8 +33,9 @@ NUMBER_MAX: Final = 2**31
 # From the caller: a request that is handed over, or that passes through; that it is to be
 # cancelled; that nobody waits for it any more.
 FORWARD, PASS, CANCEL, DROP = 1, 2, 3, 4
-# From both: more of a message or a body; how much more of a body may be sent.
-MORE, WINDOW = 5, 6
+# From both: more of a message or a body. From the caller: how much more of a body may be sent; that
+# nothing of it is to be sent before the next such word.
+MORE, WINDOW, HOLD = 5, 6, 14
 # From the callee: an answer; one that passes through and is there at once; that a request surely
 # has not run; that no answer will come, or no more of it.
 ANSWER, WHOLE, REFUSED, BROKEN = 7, 8, 9, 10
@@ -48,6 +49,7 @@ LENGTHS: Final = {
     DROP: (0, 0),
     MORE: (1, CHUNK_BYTES),
     WINDOW: (LENGTH.size, LENGTH.size),
+    HOLD: (0, 0),
     ANSWER: (LENGTH.size, LENGTH.size + CHUNK_BYTES),
     WHOLE: (LENGTH.size, LENGTH.size + CHUNK_BYTES),
     REFUSED: (0, REFUSED_LIMIT_BYTES),
@@ -57,6 +59,9 @@ LENGTHS: Final = {
     LEAVING: (0, 0),
 }
 """The lengths that what follows a frame's head may have, by its kind."""
+
+NO_FRAME: Final = (1, 0)
+"""The lengths of a kind that there is not."""
 
 Frame: TypeAlias = tuple[int, int, bytes]
 """A kind, the number of a request, and what the frame tells."""
@@ -69,40 +74,53 @@ class BadFrame(ValueError):
 class FrameReader:
     """Takes the bytes of one direction apart, however they come."""
 
-    __slots__ = ("_kept", "_needed_bytes", "fault")
+    __slots__ = ("_kept", "fault")
 
     def __init__(self) -> None:
         self._kept = bytearray()
         """The beginning of a frame that has not come whole."""
-        self._needed_bytes = 0
         self.fault: str | None = None
         """Why nothing is read any more."""
 
     def read(self, data: bytes) -> list[Frame]:
         """Returns the frames that are whole now. What is no frame is the `fault`: those before it
         count, and nothing behind it does."""
-        if self._kept:
-            self._kept += data
-            if len(self._kept) < self._needed_bytes:
-                return []
-            data = bytes(self._kept)
-        frames = []
-        at, end = 0, len(data)
-        needed_bytes = FRAME.size
+        frames: list[Frame] = []
+        at = self._complete(data, frames) if self._kept else 0
+        end = len(data)
         while end - at >= FRAME.size:
             length, number, kind = FRAME.unpack_from(data, at)
-            shortest, longest = LENGTHS.get(kind, (1, 0))
+            shortest, longest = LENGTHS.get(kind, NO_FRAME)
             if not (shortest <= length <= longest and number <= NUMBER_MAX):
                 self.fault = f"expected a frame, got kind {kind} of {length} bytes, {number}"
-                at = end
-                break
+                return frames
             upto = at + FRAME.size + length
             if upto > end:
-                needed_bytes = FRAME.size + length
                 break
             frames.append((kind, number, data[at + FRAME.size : upto]))
             at = upto
-        self._needed_bytes = needed_bytes
-        if at < end or self._kept:
-            self._kept = bytearray(data[at:])
+        if at < end:
+            self._kept += data[at:]
         return frames
+
+    def _complete(self, data: bytes, frames: list[Frame]) -> int:
+        """Go on with the frame whose beginning is kept, and with nothing behind it: of a large one
+        no more is copied. Returns how much of the bytes that took."""
+        kept, at = self._kept, 0
+        if len(kept) < FRAME.size:
+            at = FRAME.size - len(kept)
+            kept += data[:at]
+            if len(kept) < FRAME.size:
+                return len(data)
+        length, number, kind = FRAME.unpack_from(kept)
+        shortest, longest = LENGTHS.get(kind, NO_FRAME)
+        if not (shortest <= length <= longest and number <= NUMBER_MAX):
+            self.fault = f"expected a frame, got kind {kind} of {length} bytes, {number}"
+            return len(data)
+        upto: int = at + FRAME.size + length - len(kept)
+        kept += data[at:upto]
+        if upto > len(data):
+            return len(data)
+        frames.append((kind, number, bytes(memoryview(kept)[FRAME.size :])))
+        self._kept = bytearray()
+        return upto

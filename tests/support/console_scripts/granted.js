@@ -1,4 +1,0 @@
-async (load, records) => {
-  const { granted } = await load("pool");
-  return records.map(granted);
-}
