@@ -331,6 +331,29 @@ class Site:
         asked.add_done_callback(other.asked.discard)
         return asked
 
+    async def ask_all(
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        timeout_s: float,
+    ) -> list[tuple[int, int, bytes]]:
+        """Have all siblings that are there answer. Returns the number of each, the status and the
+        body; 504 for one that has not answered."""
+        told: dict[str, Any] = {"headers": headers, "body": body, "timeout_s": timeout_s}
+        asked = {number: self.pass_on(number, method, path, **told) for number in self._others}
+        if asked:
+            await asyncio.wait(asked.values())
+        answers = []
+        for number, answer in asked.items():
+            failed = answer.exception()
+            if failed is None:
+                answers.append((number, answer.result().status, answer.result().body))
+            elif not isinstance(failed, NotDelivered):
+                answers.append((number, 504, b""))
+        return answers
+
 
 class _Other:
     """One sibling, as this node calls it."""
