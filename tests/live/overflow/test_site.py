@@ -36,6 +36,7 @@ async def site_of_two(feed: Callable[[Any], None], other: str) -> AsyncIterator[
         Siblings(1, 2, 4, 0.0),
         Caller("a", "a"),
         clients,
+        urls=cluster.peer_urls,
         feed=feed,
         on_failure=pytest.fail,
         result_ttl_s=1.0,

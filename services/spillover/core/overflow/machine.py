@@ -902,13 +902,15 @@ class NodeMachine(NodeFacts):
         """Serve the queue with servers that siblings have given, and give them those that have no
         work here."""
         siblings = site.siblings
-        if site.take_share():
+        if siblings.share != site.total and site.take_share():
             self._serve_queue(now_s)
         self.home_load.elsewhere = siblings.load
         demand = site.demand(self.home_load.own, leaves=self.admission.draining)
         siblings.demands(demand, now_s, gives_all=self.admission.emptying)
-        site.take_share()
-        self._out += [ev.TellSibling(one.to, one.message) for one in siblings.take()]
+        if siblings.share != site.total:
+            site.take_share()
+        for one in siblings.take():
+            self._out.append(ev.TellSibling(one.to, one.message))
 
     # --- neighbors, time, operators -----------------------------------------------------------
 

@@ -131,6 +131,10 @@ class Siblings:
         """Those of them that this node has not heard yet: others do."""
         self.known: dict[int, Sibling] = {}
         """The siblings that are heard."""
+        self._hears: tuple[int, ...] = ()
+        """Their numbers, in order."""
+        self.load = 0.0
+        """The work that clients of the others bring."""
         self._promised: View = NO_VIEW
         """The latest view that this node was asked for; it is being made while it is not `view`."""
         self._answers: dict[int, Frozen] = {}
@@ -199,11 +203,6 @@ class Siblings:
         """Returns how many servers are idle at those."""
         return sum(load.idle for load, _ in self._sharing())
 
-    @property
-    def load(self) -> float:
-        """Returns the work that clients of the others bring."""
-        return sum(one.load.load for one in self.known.values() if one.load is not None)
-
     def _sharing(self) -> Iterator[tuple[SiblingLoad, Sibling]]:
         """Yields the siblings that can be given servers, and give some."""
         for sibling, one in self.known.items():
@@ -211,12 +210,15 @@ class Siblings:
                 yield one.load, one
 
     def next_deadline(self) -> float:
-        silent_s = min([one.heard_s + SILENCE_S for one in self.known.values()], default=math.inf)
-        spare_s = self._spare_from_s if self._spare and self._is_counted else math.inf
-        view_s = self._retry_s if self._answers else math.inf
+        """Returns when something is due. It is asked for after each event."""
+        due_s = self._tell_at_s()
+        for one in self.known.values():
+            due_s = min(due_s, one.heard_s + SILENCE_S)
+        if self._spare and self._is_counted:
+            due_s = min(due_s, self._spare_from_s)
         if self._waits_until_s > -math.inf:
-            view_s = self._waits_until_s
-        return min(silent_s, spare_s, view_s, self._tell_at_s())
+            return min(due_s, self._waits_until_s)
+        return min(due_s, self._retry_s) if self._answers else due_s
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -225,11 +227,13 @@ class Siblings:
         one = self.known.get(sender)
         if one is None:
             one = self.known[sender] = Sibling(now_s)
+            self._hears = tuple(sorted(self.known))
             self._unmet -= {sender}
         one.heard_s = now_s
         match message:
             case SiblingLoad():
                 one.load, one.told_s, one.given = message, now_s, 0
+                self._add_loads()
                 self._latest = max(self._latest, message.view[0])
             case Prepare():
                 self._prepare(sender, message, now_s)
@@ -254,12 +258,17 @@ class Siblings:
         """The connection to a sibling has broken. It `is_dead` where nothing listens there."""
         self._doubts |= sibling in self.members
         was_known = self.known.pop(sibling, None) is not None
+        self._hears = tuple(sorted(self.known))
+        self._add_loads()
         if was_known:
             self._spare_from_s = max(self._spare_from_s, now_s + self._demand.work_s)
             self._back_by_s[sibling] = now_s + RECONNECT_S
         was_awaited = is_dead and self._back_by_s.pop(sibling, None) is not None
         if was_known or was_awaited:
             self._see(now_s)
+
+    def _add_loads(self) -> None:
+        self.load = sum(one.load.load for one in self.known.values() if one.load is not None)
 
     def excuse(self, late_s: float) -> None:
         """This process was late by so much: nobody was silent meanwhile."""
@@ -311,7 +320,9 @@ class Siblings:
 
     def take(self) -> list[Tell]:
         """Returns what is to be told, in order; to be called once for each."""
-        tells, self._tells = self._tells, []
+        tells = self._tells
+        if tells:
+            self._tells = []
         return tells
 
     def use_nodes(self, nodes: int, now_s: float) -> None:
@@ -345,7 +356,7 @@ class Siblings:
         demand = self._demand
         if demand.waiting and demand.can_run:
             return 0
-        return max(0, self.share - demand.busy)
+        return self.share - demand.busy if self.share > demand.busy else 0
 
     def _give_idle(self, *, gives_all: bool) -> None:
         idle = self._own_idle
@@ -353,8 +364,9 @@ class Siblings:
             count = min(idle, self.known[there].unserved)
             self._give(there, count)
             idle -= count
-        others = sorted(other for other, one in self.known.items() if self._may_give(other, one))
-        if gives_all and idle and others and not self._demand.waiting:
+        if gives_all and idle and not self._demand.waiting:
+            each = self.known.items()
+            others = sorted(other for other, one in each if self._may_give(other, one))
             for place, other in enumerate(others):
                 part = idle // len(others) + (place < idle % len(others))
                 if part:
@@ -363,7 +375,9 @@ class Siblings:
     def _neediest(self) -> int | None:
         best, most = None, 0
         for sibling, one in self.known.items():
-            if self._may_give(sibling, one) and one.unserved > most:
+            if one.load is None or one.load.waiting - one.given <= most:
+                continue  # as is mostly so
+            if self._may_give(sibling, one):
                 best, most = sibling, one.unserved
         return best
 
@@ -383,21 +397,24 @@ class Siblings:
         demand = self._demand
         idle = self._own_idle if demand.can_run else 0
         told = (demand.waiting, demand.foreign, idle, demand.age_s, demand.load, demand.leaves)
-        view = NO_VIEW if self._doubts else self._promised
-        return SiblingLoad(tuple(sorted(self.known)), view, *told)
+        return SiblingLoad(self._hears, self._told_view, *told)
+
+    @property
+    def _told_view(self) -> View:
+        return NO_VIEW if self._doubts else self._promised
 
     def _tell_at_s(self) -> float:
-        """When the load is to be told next."""
-        told, now = self._told, self._load_now()
-        if told is None or (told.hears, told.view, told.leaves) != (
-            now.hears,
-            now.view,
-            now.leaves,
-        ):
+        """When the load is to be told next. What `_load_now` would say is not made for that, which
+        is asked for after each event."""
+        told, demand = self._told, self._demand
+        if told is None or told.leaves != demand.leaves:
             return self._told_s
-        if told.waiting != now.waiting or (not told.idle) != (not now.idle):
+        if told.hears != self._hears or told.view != self._told_view:
+            return self._told_s
+        idle = self._own_idle if demand.can_run else 0
+        if told.waiting != demand.waiting or (not told.idle) != (not idle):
             return self._told_s + TELL_S
-        return self._told_s + (IDLE_TELL_S if told.idle != now.idle else BEAT_S)
+        return self._told_s + (IDLE_TELL_S if told.idle != idle else BEAT_S)
 
     def _tell_load(self, now_s: float) -> None:
         self._told, self._told_s = self._load_now(), now_s
