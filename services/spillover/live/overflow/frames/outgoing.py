@@ -77,7 +77,8 @@ class RequestFrames:
         if self.left_bytes < 0:
             raise BadFrame(f"expected a message of {size_bytes} bytes, got more")
         self.kind, self.since_s = kind, now_s
-        self.told = [told[LENGTH.size :]]
+        first = told[LENGTH.size :]
+        self.told = [first] if first else []  # what comes in one frame is not copied again
         return None
 
     def go_on(self, data: bytes) -> bytes | None:
