@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 
 import pytest
 
@@ -58,7 +59,8 @@ async def shared_socket(node, caller="a", to="b"):
 
 @pytest.mark.parametrize("make", ["plain", "tls"])
 def test_many_forwards_share_a_connection(nodes, make, tmp_path, monkeypatch):
-    """And leave together: with a hundred under way there are fewer writes than frames."""
+    """And leave together: with a hundred under way there are fewer writes than frames. What is
+    written waits for no acknowledgement of what was before."""
     writes = []
     write = shared_connection.SharedConnection._write
     monkeypatch.setattr(
@@ -75,6 +77,9 @@ def test_many_forwards_share_a_connection(nodes, make, tmp_path, monkeypatch):
             a, held = await occupied(nodes, federation)
             b = federation["b"]
             await nodes.until(lambda: ends_of(a) == {"caller": 1, "callee": 1})
+            for (line,) in shared_of(a).open.values():
+                opened = line.transport.get_extra_info("socket")
+                assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             before, b_before = len(writes), b.server.connection_count
             answers = await asyncio.gather(*(a.post({"service_ms": 20.0}) for _ in range(MANY)))
             assert {answer.status for answer in answers} == {200}
