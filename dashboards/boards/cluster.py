@@ -98,8 +98,10 @@ QUEUE = Row(
 SERVERS = Row(
     "Do the servers keep up?",
     graph(
-        "What are the servers doing?", "Servers there are, occupied ones, and stuck ones.",
+        "What are the servers doing?",
+        "Servers there are now, those believed best where that is learned, busy, and stuck ones.",
         Query(CLUSTER.of(signals.SERVERS), "there are"),
+        Query(CLUSTER.of(signals.SERVERS_BELIEVED), "believed"),
         Query(CLUSTER.of(signals.SERVERS_BUSY), "busy"),
         Query(CLUSTER.of(signals.SERVERS_STUCK), "stuck"),
         width=8,

@@ -54,7 +54,7 @@ _EXPECTED_BY_TYPE = {
     "int_from_float": "a whole number",
     "float_type": "a number",
     "number_or_list": "a whole number or a list",
-    "number_list_or_bounds": "a whole number, a list, auto or {min: 1, max: 64}",
+    "number_list_or_bounds": "a whole number, a list or auto",
     "finite_number": "a finite number",
     "greater_than_equal": "a whole number of at most 16 digits",
     "less_than_equal": "a whole number of at most 16 digits",

@@ -9,6 +9,7 @@ numbers with the same rate the smaller one has the shorter service, and the firs
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 GAIN = 0.1
 """A larger number must bring this share of what it would bring if requests did not slow each other
@@ -26,8 +27,10 @@ CHANGED = 3.0
 
 CHANGED_BY = math.log(1.25)
 
-UNKNOWN = (0.0, 0.0)
+Estimate: TypeAlias = tuple[float, float]
 """An estimate of the logarithm of a rate, and what it is worth: the inverse of its variance."""
+
+UNKNOWN: Estimate = (0.0, 0.0)
 
 
 def other_number(number: int, octaves: float, least: int, most: int) -> int:
@@ -38,24 +41,24 @@ def other_number(number: int, octaves: float, least: int, most: int) -> int:
     return min(max(other, least), most)
 
 
-def measured(done: int, time_s: float, spread2: float) -> tuple[float, float]:
+def measured(done: int, time_s: float, spread2: float) -> Estimate:
     """Returns the estimate by `done` good ends in a time, of services with this squared coefficient
     of variation."""
     return math.log(done / time_s), done / max(spread2, SPREAD2_MIN)
 
 
-def rate_of(known: tuple[float, float]) -> float:
+def rate_of(known: Estimate) -> float:
     """Returns the rate that an estimate stands for."""
     return math.exp(known[0])
 
 
-def merged(known: tuple[float, float], new: tuple[float, float]) -> tuple[float, float]:
+def merged(known: Estimate, new: Estimate) -> Estimate:
     """Returns the estimate by both."""
     worth = known[1] + new[1]
     return (known[0] * known[1] + new[0] * new[1]) / worth, worth
 
 
-def has_changed(known: tuple[float, float], new: tuple[float, float]) -> bool:
+def has_changed(known: Estimate, new: Estimate) -> bool:
     """Returns whether a measurement says that the rate is another one now."""
     if not known[1]:
         return False
@@ -64,8 +67,8 @@ def has_changed(known: tuple[float, float], new: tuple[float, float]) -> bool:
 
 
 def is_better(
-    here: tuple[float, float],
-    there: tuple[float, float],
+    here: Estimate,
+    there: Estimate,
     number: int,
     other: int,
     sure: float,
@@ -77,5 +80,5 @@ def is_better(
     return None if abs(better) < margin else better > 0.0
 
 
-def _deviation(one: tuple[float, float], other: tuple[float, float]) -> float:
+def _deviation(one: Estimate, other: Estimate) -> float:
     return math.sqrt(1.0 / one[1] + 1.0 / other[1])

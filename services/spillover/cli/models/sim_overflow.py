@@ -4,6 +4,7 @@ policies side by side on the same schedule, and with faults."""
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -62,6 +63,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="let go wrong what this file says and when it says it, or random:SEED",
     )
     parser.add_argument(
+        "--bears", type=_bears, metavar="N[,S:N...]",
+        help="have each cluster's service bear so many requests at a time, and other numbers "
+        "from later seconds on (4,60:32): more of them slow each other down",
+    )  # fmt: skip
+    parser.add_argument(
         "--no-keys", action="store_true",
         help="send requests without keys: none is run again whose outcome is unknown",
     )  # fmt: skip
@@ -70,6 +76,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="draw the system times to this file: .png, .svg or .pdf",
     )  # fmt: skip
     add_schedule_options(parser)
+
+
+def _bears(text: str) -> list[tuple[float, int]]:
+    """Returns the instants in seconds, and what services bear from then on."""
+    found: list[tuple[float, int]] = []
+    for place, part in enumerate(text.split(",")):
+        since, _, number = part.rpartition(":")
+        try:
+            since_s, bears = float(since or "0"), int(number)
+        except ValueError:
+            since_s, bears = -1.0, 0
+        is_first = place == 0 and since_s == 0.0
+        is_later = place > 0 and bool(since) and found[-1][0] < since_s < math.inf
+        if bears < 1 or not (is_first or is_later):
+            expected = "expected a number above 0, then SECONDS:NUMBER with later times"
+            raise argparse.ArgumentTypeError(f"{expected}, got {text!r}")
+        found.append((since_s, bears))
+    return found
 
 
 def run(options: argparse.Namespace) -> ModelResult:
@@ -124,6 +148,11 @@ def _engine(
             return run_fast(topology.with_policy(policy), schedule, seed, on_progress)
 
         return fast
+    if options.bears is not None:
+        if options.engine == "fast":
+            raise InputError("--bears", "", "expected with --engine full: the fast one has none")
+        if options.faults is not None or SHARED in (options.compare or [options.policy]):
+            raise InputError("--bears", "", f"expected without --faults and without {SHARED}")
     faults = None
     if options.faults is not None:
         from spillover.inputs.fault_file import load_faults
@@ -146,6 +175,7 @@ def _engine(
             faults=faults,
             keyed=not options.no_keys,
             replay=shlex.join(["spillover", *sys.argv[1:]]),
+            bears=options.bears or (),
         )
 
     return full

@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import math
 
+from spillover.core.capacity.window import Window
 from spillover.policy import capacity
-from spillover.policy.capacity import UNKNOWN, measured, merged, other_number
+from spillover.policy.capacity import UNKNOWN, Estimate, other_number
 
 DONE_MIN = 16
 """A measurement takes so many good ends at least, and as many as run, or twice or three times that:
 requests that began together also end together."""
 
-FADES = 0.85
-"""What is known is worth this share after the next measurement."""
+FADES, AGES = 0.85, 0.97
+"""What is known of a number is worth this share after the next measurement, of it or of another."""
 
 LARGEST, SMALLEST = 1.0, 0.125
 """Steps in doublings."""
@@ -35,7 +36,7 @@ USUAL_STEPS = (SMALLEST, -SMALLEST, 0.5, SMALLEST, -SMALLEST, -0.5)
 large ones see soon that something else is."""
 
 TRIES_MAX = 3
-"""A number is tried so often while it is not clear whether it is better."""
+"""In a search a number is tried so often while it is not clear whether it is better."""
 
 PATIENCE = 12
 """So many measurements of a base that is found come before the next one of another number."""
@@ -52,88 +53,75 @@ class CapacitySearch:
     may run now."""
 
     __slots__ = (
-        "_done",
-        "_full_s",
         "_known",
-        "_least",
-        "_most",
-        "_settling",
-        "_since_s",
         "_step",
         "_todo",
         "_tries",
         "_turn",
         "_waits",
-        "_window_s",
+        "_window",
         "base",
+        "least",
         "limit",
+        "most",
         "moves",
     )
 
     def __init__(self, least: int, most: int, start: int) -> None:
-        self._least, self._most = least, most
+        self.least, self.most = least, most
         self.base = self.limit = min(max(start, least), most)
-        self._known: dict[int, tuple[float, float]] = {}
-        """The estimates by number: of those that a step leads to from the base."""
         self.moves = 0
         """How often the base has changed."""
-        self._tries = 0
+        self._known: dict[int, Estimate] = {}
+        """The estimates by number, of few: each fades while others are measured."""
         self._step: float | None = None
         """The step to the number that is tried; None while the base is in use."""
         self._todo = steps(LARGEST, 1.0)
+        """The steps of a search that are left; none once the base is found."""
         self._turn = 0
+        """Whose turn it is of the usual steps."""
+        self._tries = 0
         self._waits = 1
         """How many measurements of the base come before the next one of another number."""
-        self._since_s: float | None = None
-        """The instant since which as many run as may; None while they do not."""
-        self._begin(0.0)
+        self._window = Window()
+        self._window.begin(self.limit, 0.0)
 
     @property
     def is_found(self) -> bool:
         """Returns whether no step has led to a better number."""
         return not self._todo
 
+    @property
+    def rate_per_s(self) -> float | None:
+        """Returns how many requests a second come to a good end at the base; None if that is not
+        known."""
+        known = self._known.get(self.base)
+        return None if known is None else capacity.rate_of(known)
+
     def is_full(self, now_s: float) -> None:
         """As many run as may, from now on."""
-        if self._since_s is None:
-            self._since_s = now_s
+        self._window.is_full(now_s)
 
     def ended(self, running: int, spread2: float, now_s: float, *, is_good: bool) -> bool:
         """A service has ended; `running` counts those that run or start now, `spread2` is the
         squared coefficient of variation of services. Returns whether there is another limit."""
-        was_full = self._since_s is not None
-        if self._since_s is not None:
-            self._full_s += max(0.0, now_s - self._since_s)
-            self._since_s = now_s if running >= self.limit else None
-        if self._settling:
-            self._settling -= 1
-            self._full_s, self._window_s = 0.0, now_s
+        window = self._window
+        if not window.ended(is_good=is_good, stays_full=running >= self.limit, now_s=now_s):
             return False
-        self._done += is_good and was_full
-        return self._judge(spread2, now_s)
-
-    def _begin(self, now_s: float) -> None:
-        """Measure, once what was under way before has ended."""
-        self._settling = self.limit
-        self._window_s = now_s
-        self._full_s, self._done = 0.0, 0
-        self._since_s = None
-
-    def _judge(self, spread2: float, now_s: float) -> bool:
-        need = self.limit * -(-DONE_MIN // self.limit)
         known = self._known.get(self.base, UNKNOWN)
+        need = self.limit * -(-DONE_MIN // self.limit)
         usual_s = need / capacity.rate_of(known) if known[1] else math.inf
-        is_slow = self._full_s > SLOW * usual_s and self._done > 0
-        if (self._done >= need or is_slow) and self._full_s > 0.0:
-            new = measured(self._done, self._full_s, spread2)
+        is_slow = window.full_s > SLOW * usual_s and window.done > 0
+        if (window.done >= need or is_slow) and window.full_s > 0.0:
+            new = capacity.measured(window.done, window.full_s, spread2)
             if self._step is None:
                 return self._base_measured(new, now_s)
             return self._other_measured(self._step, new, now_s)
-        if self._step is not None and now_s - self._window_s > IDLE * usual_s:
+        if self._step is not None and now_s - window.began_s > IDLE * usual_s:
             return self._to_base(now_s)
         return False
 
-    def _base_measured(self, new: tuple[float, float], now_s: float) -> bool:
+    def _base_measured(self, new: Estimate, now_s: float) -> bool:
         known = self._known.get(self.base, UNKNOWN)
         if capacity.has_changed(known, new):
             self._known.clear()
@@ -142,48 +130,18 @@ class CapacitySearch:
         self._note(self.base, new)
         self._waits -= 1
         if self._waits > 0:
-            self._full_s, self._done = 0.0, 0  # nothing has to settle
+            self._window.go_on(now_s)
             return False
         return self._try(now_s)
 
-    def _note(self, number: int, new: tuple[float, float]) -> None:
-        self._known = {
-            one: (mean, FADES * worth)
-            for one, (mean, worth) in self._known.items()
-            if worth > 1.0 or one == self.base
-        }
-        self._known[number] = merged(self._known.get(number, UNKNOWN), new)
-
-    def _try(self, now_s: float) -> bool:
-        """Try the number that a step leads to, where there is another one."""
-        while self._todo:
-            if self._go(self._todo[0], now_s):
-                return True
-            del self._todo[0]
-        for _ in USUAL_STEPS:
-            if self._go(USUAL_STEPS[self._turn], now_s):
-                return True
-            self._turn = (self._turn + 1) % len(USUAL_STEPS)
-        self._to_base(now_s)
-        return False
-
-    def _go(self, step: float, now_s: float) -> bool:
-        other = other_number(self.base, step, self._least, self._most)
-        if other == self.base:
-            return False
-        self._step, self.limit = step, other
-        self._begin(now_s)
-        return True
-
-    def _other_measured(self, step: float, new: tuple[float, float], now_s: float) -> bool:
+    def _other_measured(self, step: float, new: Estimate, now_s: float) -> bool:
         other = self.limit
         self._note(other, new)
+        sure = capacity.SURE * (1.0 - self._tries / TRIES_MAX)
+        both = self._known[self.base], self._known[other]
+        better = capacity.is_better(*both, self.base, other, sure)
         self._tries += 1
-        sure = capacity.SURE * (1.0 - (self._tries - 1) / TRIES_MAX)
-        better = capacity.is_better(
-            self._known[self.base], self._known[other], self.base, other, sure
-        )
-        if better is None and self._tries < TRIES_MAX:
+        if better is None and self._todo and self._tries < TRIES_MAX:
             return self._to_base(now_s)
         self._tries = 0
         if better:
@@ -197,16 +155,44 @@ class CapacitySearch:
             self._turn = (self._turn + 1) % len(USUAL_STEPS)
         return self._to_base(now_s)
 
+    def _note(self, number: int, new: Estimate) -> None:
+        self._known = {
+            one: (mean, (FADES if one == number else AGES) * worth)
+            for one, (mean, worth) in self._known.items()
+            if worth > 1.0 or one == self.base
+        }
+        self._known[number] = capacity.merged(self._known.get(number, UNKNOWN), new)
+
+    def _try(self, now_s: float) -> bool:
+        """Try the number that the next step leads to, of those that lead to another one."""
+        while self._todo:
+            if self._go(self._todo[0], now_s):
+                return True
+            del self._todo[0]
+        for _ in USUAL_STEPS:
+            if self._go(USUAL_STEPS[self._turn], now_s):
+                return True
+            self._turn = (self._turn + 1) % len(USUAL_STEPS)
+        return self._to_base(now_s)
+
+    def _go(self, step: float, now_s: float) -> bool:
+        other = other_number(self.base, step, self.least, self.most)
+        if other == self.base:
+            return False
+        self._step, self.limit = step, other
+        self._window.begin(self.limit, now_s)
+        return True
+
     def _to_base(self, now_s: float) -> bool:
         self._step, self.limit = None, self.base
         self._waits = 1 if self._todo or self._tries else PATIENCE
-        self._begin(now_s)
+        self._window.begin(self.limit, now_s)
         return True
 
 
 def steps(largest: float, direction: float) -> list[float]:
     """Returns the steps of a search, halved from the largest on, each in this direction first."""
-    found, step = list[float](), largest if direction > 0.0 else -largest
+    found, step = list[float](), math.copysign(largest, direction)
     while abs(step) >= SMALLEST:
         found += [step, -step]
         step /= 2.0
@@ -215,6 +201,5 @@ def steps(largest: float, direction: float) -> list[float]:
 
 def steps_beyond(step: float) -> list[float]:
     """Returns the steps after one that has led to a better number. Back there is the one before."""
-    direction = math.copysign(1.0, step)
-    further = direction * min(2.0 * abs(step), LARGEST)
-    return [further, *([step] if further != step else ()), *steps(abs(step) / 2.0, direction)]
+    further = math.copysign(min(2.0 * abs(step), LARGEST), step)
+    return [further, *([step] if further != step else ()), *steps(abs(step) / 2.0, step)]

@@ -56,7 +56,7 @@ class LearnedServers(FifoServers):
             self.search.is_full(self.now_s)
         return 0
 
-    def not_done(self, _: int, *, failed: bool) -> None:  # noqa: ARG002 - as `ServerPool`
+    def not_done(self, _: int, *, failed: bool) -> None:
         self._is_undone = True
 
     def vacate(self, ref: int) -> None:

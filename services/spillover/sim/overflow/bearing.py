@@ -14,7 +14,6 @@ from spillover.core.tokens.sharing import SharedServer
 from spillover.model.request import Outcome
 from spillover.sim.engine.world import World
 
-
 Bears: TypeAlias = Sequence[tuple[float, int]]
 """Instants in seconds, from 0 on, and how many requests at a time a service bears from then on."""
 

@@ -27,7 +27,7 @@ from spillover.model.unlike_servers import UnlikeServers
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.timers import WorldTimers
 from spillover.sim.engine.world import World, stream
-from spillover.sim.overflow.bearing import Bears, BearingService
+from spillover.sim.overflow.bearing import BearingService, Bears
 from spillover.sim.overflow.pool_servers import PoolServers
 
 OnAnswer = Callable[[Answer], None]
