@@ -18,12 +18,15 @@ down: else the smaller one is better."""
 SURE = 1.2
 """A difference counts once it is so many of its standard deviations away from none."""
 
-SPREAD2_MIN = 0.1
-"""The squared coefficient of variation of services counts as this at least: they end in batches,
-which says less than as many single ends."""
+SPREAD2_MIN = 0.4
+"""The squared coefficient of variation of services counts as this at least: within the time of a few
+services the number of ends is nearly as uncertain whatever that is."""
 
 CHANGED = 3.0
 """A rate that is off by so many standard deviations, and CHANGED_BY besides, is another one."""
+
+DIFFERS = 1.5
+"""The same of a number that is rarely tried: it costs little to forget what was known of it."""
 
 CHANGED_BY = math.log(1.25)
 
@@ -64,6 +67,14 @@ def has_changed(known: Estimate, new: Estimate) -> bool:
         return False
     off = abs(new[0] - known[0])
     return off > CHANGED_BY and off > CHANGED * _deviation(known, new)
+
+
+def differs(known: Estimate, new: Estimate) -> bool:
+    """Returns whether what was known of a number that is rarely tried is better forgotten."""
+    if not known[1]:
+        return False
+    off = abs(new[0] - known[0])
+    return off > CHANGED_BY and off > DIFFERS * _deviation(known, new)
 
 
 def is_better(

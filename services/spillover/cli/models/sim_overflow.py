@@ -104,6 +104,8 @@ def run(options: argparse.Namespace) -> ModelResult:
     if options.shadow is not None:
         _check_shadow(options)
         topology = replace(topology, shadow=options.shadow)
+    if options.bears is not None:
+        _check_bears(options)
     plot = _plotter(options.plot)
     policies: Sequence[str] = options.compare or [options.policy or topology.policy]
     schedule, duration_s = read_schedule(options, topology.cluster_ids)
@@ -131,6 +133,13 @@ def _check_shadow(options: argparse.Namespace) -> None:
         raise InputError("--shadow", "", f"expected without {SHARED}, which decides nothing")
 
 
+def _check_bears(options: argparse.Namespace) -> None:
+    if options.engine == "fast":
+        raise InputError("--bears", "", "expected with --engine full: the fast one has no services")
+    if options.faults is not None or SHARED in (options.compare or [options.policy]):
+        raise InputError("--bears", "", f"expected without --faults and without {SHARED}")
+
+
 def _engine(
     options: argparse.Namespace, topology: Topology, duration_s: float
 ) -> Callable[[str, Schedule, OnProgress], Any]:
@@ -148,11 +157,6 @@ def _engine(
             return run_fast(topology.with_policy(policy), schedule, seed, on_progress)
 
         return fast
-    if options.bears is not None:
-        if options.engine == "fast":
-            raise InputError("--bears", "", "expected with --engine full: the fast one has none")
-        if options.faults is not None or SHARED in (options.compare or [options.policy]):
-            raise InputError("--bears", "", f"expected without --faults and without {SHARED}")
     faults = None
     if options.faults is not None:
         from spillover.inputs.fault_file import load_faults

@@ -22,8 +22,8 @@ from spillover.policy import capacity
 from spillover.policy.capacity import UNKNOWN, Estimate, other_number
 
 DONE_MIN = 16
-"""A measurement takes so many good ends at least, and as many as run, or twice or three times that:
-requests that began together also end together."""
+"""A measurement takes so many good ends at least, and as many as run or twice, three times that:
+requests that began together also end together. Twice at least once the base is found."""
 
 FADES, AGES = 0.85, 0.97
 """What is known of a number is worth this share after the next measurement, of it or of another."""
@@ -31,14 +31,14 @@ FADES, AGES = 0.85, 0.97
 LARGEST, SMALLEST = 1.0, 0.125
 """Steps in doublings."""
 
-USUAL_STEPS = (SMALLEST, -SMALLEST, 0.5, SMALLEST, -SMALLEST, -0.5)
+USUAL_STEPS = (0.5, SMALLEST, -0.5, -SMALLEST)
 """The steps from a base that is found, in turn: small ones cost little and keep to what is best,
 large ones see soon that something else is."""
 
 TRIES_MAX = 3
 """In a search a number is tried so often while it is not clear whether it is better."""
 
-PATIENCE = 12
+PATIENCE = 9
 """So many measurements of a base that is found come before the next one of another number."""
 
 SLOW = 2.0
@@ -109,7 +109,8 @@ class CapacitySearch:
         if not window.ended(is_good=is_good, stays_full=running >= self.limit, now_s=now_s):
             return False
         known = self._known.get(self.base, UNKNOWN)
-        need = self.limit * -(-DONE_MIN // self.limit)
+        cohorts = max(-(-DONE_MIN // self.limit), 2 if self.is_found else 1)
+        need = cohorts * self.limit
         usual_s = need / capacity.rate_of(known) if known[1] else math.inf
         is_slow = window.full_s > SLOW * usual_s and window.done > 0
         if (window.done >= need or is_slow) and window.full_s > 0.0:
@@ -136,6 +137,8 @@ class CapacitySearch:
 
     def _other_measured(self, step: float, new: Estimate, now_s: float) -> bool:
         other = self.limit
+        if capacity.differs(self._known.get(other, UNKNOWN), new):
+            del self._known[other]
         self._note(other, new)
         sure = capacity.SURE * (1.0 - self._tries / TRIES_MAX)
         both = self._known[self.base], self._known[other]
