@@ -294,7 +294,7 @@ class _Telling:
         return nearest(str(location[-1]), self._names_at(location))
 
     def _names_at(self, location: tuple[int | str, ...]) -> list[str]:
-        owner = self._owner
+        owner: Any = self._owner
         for part, after in pairwise(location):
             if isinstance(part, str):  # the others are indexes of lists of dataclasses
                 hint = get_type_hints(owner)[part]

@@ -19,8 +19,8 @@ SURE = 1.2
 """A difference counts once it is so many of its standard deviations away from none."""
 
 SPREAD2_MIN = 0.4
-"""The squared coefficient of variation of services counts as this at least: within the time of a few
-services the number of ends is nearly as uncertain whatever that is."""
+"""The squared coefficient of variation of services counts as this at least: within the time of
+a few services the number of ends is nearly as uncertain whatever that is."""
 
 CHANGED = 3.0
 """A rate that is off by so many standard deviations, and CHANGED_BY besides, is another one."""
@@ -38,7 +38,7 @@ UNKNOWN: Estimate = (0.0, 0.0)
 
 def other_number(number: int, octaves: float, least: int, most: int) -> int:
     """Returns the number that is so many doublings away, or by one, within the bounds."""
-    other = round(number * 2.0**octaves)
+    other: int = round(number * math.pow(2.0, octaves))
     if other == number:
         other += 1 if octaves > 0.0 else -1
     return min(max(other, least), most)

@@ -41,6 +41,10 @@ TRIES_MAX = 3
 PATIENCE = 9
 """So many measurements of a base that is found come before the next one of another number."""
 
+BEHIND = 4
+"""Where more wait than so many times as many as run, clients have begun to bring more than the base
+can do: larger ones are tried at once, and others after 2 measurements of it, 4, and so on."""
+
 SLOW = 2.0
 """A measurement ends after so many times as long as the base would take, with what it has."""
 
@@ -53,7 +57,9 @@ class CapacitySearch:
     may run now."""
 
     __slots__ = (
+        "_is_behind",
         "_known",
+        "_patience",
         "_step",
         "_todo",
         "_tries",
@@ -83,6 +89,8 @@ class CapacitySearch:
         self._tries = 0
         self._waits = 1
         """How many measurements of the base come before the next one of another number."""
+        self._patience = PATIENCE
+        self._is_behind = False
         self._window = Window()
         self._window.begin(self.limit, 0.0)
 
@@ -102,9 +110,11 @@ class CapacitySearch:
         """As many run as may, from now on."""
         self._window.is_full(now_s)
 
-    def ended(self, running: int, spread2: float, now_s: float, *, is_good: bool) -> bool:
-        """A service has ended; `running` counts those that run or start now, `spread2` is the
-        squared coefficient of variation of services. Returns whether there is another limit."""
+    def ended(
+        self, running: int, waiting: int, spread2: float, now_s: float, *, is_good: bool
+    ) -> bool:
+        """A service has ended; so many run or start now, and so many wait. `spread2` is the squared
+        coefficient of variation of services. Returns whether there is another limit."""
         window = self._window
         if not window.ended(is_good=is_good, stays_full=running >= self.limit, now_s=now_s):
             return False
@@ -116,11 +126,20 @@ class CapacitySearch:
         if (window.done >= need or is_slow) and window.full_s > 0.0:
             new = capacity.measured(window.done, window.full_s, spread2)
             if self._step is None:
+                self._look_behind(waiting)
                 return self._base_measured(new, now_s)
             return self._other_measured(self._step, new, now_s)
         if self._step is not None and now_s - window.began_s > IDLE * usual_s:
             return self._to_base(now_s)
         return False
+
+    def _look_behind(self, waiting: int) -> None:
+        was_behind, self._is_behind = self._is_behind, waiting > BEHIND * self.base
+        if self._is_behind and not was_behind:
+            self._patience, self._waits = 2, 1
+            self._todo = self._todo or [LARGEST, LARGEST / 2.0]
+        elif not self._is_behind:
+            self._patience = PATIENCE
 
     def _base_measured(self, new: Estimate, now_s: float) -> bool:
         known = self._known.get(self.base, UNKNOWN)
@@ -188,7 +207,9 @@ class CapacitySearch:
 
     def _to_base(self, now_s: float) -> bool:
         self._step, self.limit = None, self.base
-        self._waits = 1 if self._todo or self._tries else PATIENCE
+        self._waits = 1
+        if self.is_found:
+            self._waits, self._patience = self._patience, min(2 * self._patience, PATIENCE)
         self._window.begin(self.limit, now_s)
         return True
 

@@ -80,7 +80,7 @@ class LearnedServers(FifoServers):
         spread2 = self._service_variance_s2 / (mean_s * mean_s)
         # What waits starts at once.
         running = self.busy + (self.waiting > 0)
-        if self.search.ended(running, spread2, self.now_s, is_good=is_good):
+        if self.search.ended(running, self.waiting, spread2, self.now_s, is_good=is_good):
             self.total = self.search.limit
             self.up = self.search.base
             self._busy_max = max(self.total, self.busy)
