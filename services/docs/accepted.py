@@ -13,8 +13,8 @@ from typing import Any
 from spillover.model.errors import InputError
 
 NOT_A_KIND: object = {"?": 0}
-"""A mapping that no field takes: what is expected instead says of which kind the field is, unless it
-takes others."""
+"""A mapping that no field takes: what is expected instead says of which kind the field is,
+unless it takes others."""
 
 WRONG: tuple[object, ...] = (-1, "", "?", [], [-1], ["?"], 1e12)
 """Values that some fields take and others do not."""

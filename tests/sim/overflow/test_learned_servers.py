@@ -15,7 +15,7 @@ from spillover.sim.fast.overflow.run import run_fast
 from spillover.sim.overflow.run import run_overflow
 
 SERVICE_S, LOAD, SPREAD2 = 0.1, 0.8, 0.25
-PHASE_S, SETTLED_S = 90.0, 50.0
+PHASE_S, SETTLED_S = 70.0, 45.0
 BEARS = (4, 32, 8)
 
 
@@ -61,7 +61,7 @@ def times_s(servers: int | ServerBounds, seed: int, bears: tuple[int, ...]) -> l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_a_service_whose_best_number_steps_is_served_nearly_as_by_who_knows_it(seed):
     learned = times_s(ServerBounds(), seed, BEARS)
     for phase, number in enumerate(BEARS):
