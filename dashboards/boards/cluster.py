@@ -98,8 +98,10 @@ QUEUE = Row(
 SERVERS = Row(
     "Do the servers keep up?",
     graph(
-        "What are the servers doing?", "Servers there are, occupied ones, and stuck ones.",
+        "What are the servers doing?",
+        "Servers there are now, those believed best where that is learned, busy, and stuck ones.",
         Query(total(CLUSTER.of(signals.SERVERS), "cluster"), "there are"),
+        Query(total(CLUSTER.of(signals.SERVERS_BELIEVED), "cluster"), "believed"),
         Query(total(CLUSTER.of(signals.SERVERS_BUSY), "cluster"), "busy"),
         Query(total(CLUSTER.of(signals.SERVERS_STUCK), "cluster"), "stuck"),
         width=8,

@@ -62,7 +62,7 @@ from spillover.core.overflow.history import (
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.parting import Parting
 from spillover.core.overflow.pool import ServerPool
-from spillover.core.overflow.pools import pool_of, site_servers
+from spillover.core.overflow.pools import learned_servers, pool_of, site_servers
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
@@ -127,6 +127,8 @@ class NodeMachine(NodeFacts):
         self.servers = servers = pool_of(settings, now_s) if servers is None else servers
         self._site = site_servers(servers)
         """The servers as those of one node of several; None where the site has one."""
+        self._learned = learned_servers(servers)
+        """The servers as those whose number is learned; None where it is given."""
         self.register = Register(settings.epoch, settings.held_limit_bytes)
         self.groups = Groups(settings, servers, neighbors, HEARTBEAT_S, random, now_s)
         self._only = self.groups.only
@@ -217,6 +219,8 @@ class NodeMachine(NodeFacts):
             self.check()
         if self._site is not None:
             self._share_servers(self._site, now_s)
+        if self._learned is not None and self._learned.believed != self.settings.servers:
+            self._use_limits({"servers": self._learned.believed})
         commands, self._out = self._out, []
         return commands
 
@@ -1034,21 +1038,24 @@ class NodeMachine(NodeFacts):
     def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:
         """Nobody is sent away: what is here beyond the new limits stays till it ends."""
         news = {name: told for name, told in asdict(event).items() if told is not None}
-        servers, register = self.servers, self.register
-        if not servers.is_alike and not news.keys().isdisjoint(("servers", "nodes")):
-            self._out.append(ev.SettingsRefused("the servers of this cluster are unlike"))
+        is_fixed = not self.servers.is_alike or self._learned is not None
+        if is_fixed and not news.keys().isdisjoint(("servers", "nodes")):
+            self._out.append(ev.SettingsRefused("the servers here are unlike, or learned"))
             return
         if "servers" in news:
-            servers.resize(news["servers"])
+            self.servers.resize(news["servers"])
         if "nodes" in news:
             self._share_with(news["nodes"], now_s)
+        self._use_limits(news)
+        self._serve_queue(now_s)
+        self._publish(now_s)
+
+    def _use_limits(self, news: dict[str, Any]) -> None:
         self.settings = replace(self.settings, **news)
         self.admission.use(self.settings)
         self.held.use(self.settings.held_limit_bytes)
-        away, held_bytes = register.away, self.held.request_bytes
-        self.carried = Carried(away, len(register.visits), held_bytes)
-        self._serve_queue(now_s)
-        self._publish(now_s)
+        held_bytes = self.held.request_bytes
+        self.carried = Carried(self.register.away, len(self.register.visits), held_bytes)
 
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
         """Nothing starts until they are up; what finds no neighbor waits, up to its deadline."""

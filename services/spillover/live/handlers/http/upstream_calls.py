@@ -81,13 +81,13 @@ class UpstreamWorkers(ABC, Generic[C]):
         more: int = 0,
     ) -> None:
         # Operators may change the number of servers: connections must suffice then.
-        at_once = max(cluster.server_count, TOKENS_MAX) + more
+        at_once = max(cluster.server_count_max, TOKENS_MAX) + more
         usual_s = cluster.service_ms / 1e3
         told = usual_s, on_health, moving, make_connection
         self._sessions = places = None
         if cluster.affinity is not None:
             self._sessions = SessionNames(SessionSource.of(cluster.affinity))
-            places = Places(len(urls), cluster.server_count)
+            places = Places(len(urls), cluster.server_count_max)
         host = cluster.host or PASS_HOST
         self.upstreams = Upstreams(urls, at_once, *told, host=host, places=places)
         self._on_end = on_end
