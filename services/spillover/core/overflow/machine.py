@@ -265,8 +265,10 @@ class NodeMachine(NodeFacts):
     def _leaves(self, visit: Visit, sites: Sites, now_s: float) -> bool:
         """Hand a client's request on if it costs less at a place of a neighbor. Returns whether."""
         asked = visit.request.asked
-        away = None if asked is None else cheaper_there(self, sites, asked, visit, now_s)
-        if away is None or asked is None:
+        if asked is None or self._site is not None:  # others send to the same places by now
+            return False
+        away = cheaper_there(self, sites, asked, visit, now_s)
+        if away is None:
             return False
         self._accept(visit)
         self.decider.left_for_place(visit, away.neighbor, self.servers, now_s, self.condition)

@@ -254,7 +254,7 @@ class NodeShell:
 
     def _publish(self, command: ev.Publish) -> None:
         report = command.report
-        if self.requests.home.seen is not None:
+        if self.requests.home.seen is not None and self.cluster.weighs_between_sites:
             workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
             report = replace(report, places=workers.upstreams.loads())
         self.neighborhood.streams.tell(report)
