@@ -202,11 +202,12 @@ class Cluster:
 
     Why: only you know whether such an answer means that the work can be done."""
     affinity: str | None = None
-    """With an `http:` or `proxy:` handler of several URLs: the part of a request that names its
-    session. Requests go to the URL where their session ran before, unless the wait there costs more
-    than doing again elsewhere what that one still has. `header:NAME` or `cookie:NAME` of requests
-    for a `proxy:` handler; `json:FIELD` of a body; or `prefix`: the messages of a conversation up
-    to the first one of the user. Not set: the least busy URL gets a request.
+    """With an `http:` or `proxy:` handler: the part of a request that names its session. Requests
+    go to the URL where their session ran before, here or at a neighbor with `affinity`, unless the
+    wait there costs more than doing again elsewhere what that one still has. `header:NAME` or
+    `cookie:NAME` of requests for a `proxy:` handler; `json:FIELD` of a body; or `prefix`: the
+    messages of a conversation up to the first one of the user. Not set: the least busy URL gets a
+    request, and a neighbor only what has to wait for a server here.
 
     Why: only you know which requests find something of each other, in a cache or loaded."""
     url: str | None = None
@@ -373,6 +374,13 @@ class Cluster:
     def has_service(self) -> bool:
         """Returns whether some server is in front of a service that speaks HTTP."""
         return any(one.startswith(("http:", "proxy:")) for one in self.handlers.values())
+
+    @property
+    def weighs_between_sites(self) -> bool:
+        """Returns whether what is missing where a session has not run is weighed between this
+        cluster and its neighbors, too. One node of several does not know what the others send to
+        the same services."""
+        return self.affinity is not None and self.node_count == 1 and self.pool is None
 
     def is_failure(self, status: int | None) -> bool:
         """Returns whether what a service has failed with this status is held against the cluster;

@@ -36,6 +36,7 @@ from dataclasses import asdict, replace
 from random import Random
 from typing import Any
 
+from spillover.core.affinity.sites import Sites
 from spillover.core.overflow import asking, evidence
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.admission import Admission
@@ -66,6 +67,7 @@ from spillover.core.overflow.pools import learned_servers, pool_of, site_servers
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
+from spillover.core.overflow.session_ways import cheaper_there
 from spillover.core.overflow.settings import Carried, NodeSettings
 from spillover.core.overflow.siblings import Siblings
 from spillover.core.overflow.site_servers import SiteServers
@@ -142,6 +144,8 @@ class NodeMachine(NodeFacts):
             settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
         )
         self.parting = Parting()
+        self.sites = Sites() if settings.affinity else None
+        """The places at neighbors, where the cluster has affinity."""
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self.home_load = self.groups.home_load
         self.pulling = self.groups.rest.pulling
@@ -252,6 +256,8 @@ class NodeMachine(NodeFacts):
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
+        elif self.sites is not None and visit.is_home and self._leaves(visit, self.sites, now_s):
+            pass
         elif (self.servers.may_start(visit) and not admission.emptying) and (
             not self.health.here.degraded or self._starts_here(visit, now_s)
         ):
@@ -259,6 +265,20 @@ class NodeMachine(NodeFacts):
             self._start(visit, now_s, at_once=True)
         else:
             self._place_new(visit, now_s)
+
+    def _leaves(self, visit: Visit, sites: Sites, now_s: float) -> bool:
+        """Hand a client's request on if it costs less at a place of a neighbor. Returns whether."""
+        asked = visit.request.asked
+        if asked is None or self._site is not None:  # others send to the same places by now
+            return False
+        away = cheaper_there(self, sites, asked, visit, now_s)
+        if away is None:
+            return False
+        self._accept(visit)
+        self.decider.left_for_place(visit, away.neighbor, self.servers, now_s, self.condition)
+        visit.expected = sites.sent(asked, away, now_s)
+        self._place(visit, away.neighbor, now_s)
+        return True
 
     def _starts_here(self, visit: Visit, now_s: float) -> bool:
         """Whether a free server takes the visit: always, unless work fails here and goes elsewhere
@@ -311,6 +331,9 @@ class NodeMachine(NodeFacts):
         """What was away is here again, without an answer."""
         self.decider.log.add(Note(now_s, visit.request.id, event, visit.target.id))
         self.register.come_back(visit, now_s)
+        if self.sites is not None and visit.request.asked is not None:
+            self.sites.came_back(visit.request.asked, visit.expected)
+            visit.expected = None
         if visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
 
@@ -675,6 +698,9 @@ class NodeMachine(NodeFacts):
                 self._doubtful.add(visit.ref)
                 self._place_again(visit, now_s)
                 return
+            if self.sites is not None and (asked := visit.request.asked) is not None:
+                ran_by = self.neighbors.index.get(answer.path[-1])
+                self.sites.answered(asked, visit.expected, ran_by, answer.ran)
             answer.queued_s += visit.queued_s
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
@@ -922,6 +948,10 @@ class NodeMachine(NodeFacts):
         if self.neighbors.heard(event.neighbor, event.report, now_s):
             self._publish(now_s)  # it sends nothing here before it knows that it is heard
         if (neighbor := self.neighbors.by_handle.get(event.neighbor)) is not None:
+            report = event.report
+            if self.sites is not None and report is not None and report is neighbor.report:
+                before_s = now_s - 2.0 * neighbor.way_s
+                self.sites.heard(event.neighbor, report.epoch, report.places, before_s)
             if neighbor.ramp_since_s is not None:
                 self.neighbors.pace(neighbor, now_s)
             for visit in evidence.look_for_late(self, neighbor, now_s):
@@ -958,6 +988,8 @@ class NodeMachine(NodeFacts):
         """It is none any more, and nothing is heard of it; what it has sent is answered all the
         same. What is away there comes back as its link says, and is decided again without it."""
         self.neighbors.leave(neighbor)
+        if self.sites is not None:
+            self.sites.left(neighbor)
         self.parting.end(neighbor)
         self.groups.neighbors_changed()
         self.decider.neighbors_changed()

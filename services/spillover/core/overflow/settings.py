@@ -62,6 +62,9 @@ class NodeSettings:
     """It asks its service whether it is well again, by a request of its own."""
     passes: bool = False
     """Requests pass through to a service as they are, and answers as they come."""
+    affinity: bool = False
+    """Its clients' requests have sessions, and what is missing where one has not run is weighed
+    between it and its neighbors."""
     foreign_limit: int = field(init=False)
     """Up to which length of the queue neighbors' requests are taken; see `admission`."""
     away_limit: int = field(init=False)
@@ -98,4 +101,5 @@ class NodeSettings:
             failure_statuses=cluster.failure_statuses,
             asks=cluster.probe is not None,
             passes=cluster.passes,
+            affinity=cluster.weighs_between_sites,
         )

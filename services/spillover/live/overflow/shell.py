@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
@@ -51,6 +51,7 @@ from spillover.model.errors import InputError
 from spillover.model.topology import NODES_MAX, Neighbor, Topology
 
 if TYPE_CHECKING:
+    from spillover.live.handlers.http.upstream_calls import UpstreamWorkers
     from spillover.live.tls.rotation import Credentials
 
 _log = logging.getLogger(__name__)
@@ -133,6 +134,9 @@ class NodeShell:
             workers=self._make_workers(relays),
             confirm=confirm,
         )
+        if self.machine.sites is not None:
+            workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
+            self.requests.home.seen = workers.seen
         self.site = self._make_site()
         self._group: asyncio.TaskGroup | None = None
         self.leaving = Leaving(self.machine)
@@ -269,7 +273,11 @@ class NodeShell:
         self.room.make()
 
     def _publish(self, command: ev.Publish) -> None:
-        self.neighborhood.streams.tell(command.report)
+        report = command.report
+        if self.requests.home.seen is not None and self.cluster.weighs_between_sites:
+            workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
+            report = replace(report, places=workers.upstreams.loads())
+        self.neighborhood.streams.tell(report)
         if self.turns_neighbors_away:
             self.neighborhood.streams.end_all()
         self.leaving.look()
