@@ -88,8 +88,8 @@ def check_processes(
     if cluster.node_count > 1:
         expected = f"expected one node along with --processes, cluster {cluster.id} has several"
         raise InputError(source, f"{where}.nodes", expected)
-    if isinstance(cluster.servers, tuple):
-        expected = "expected a number along with --processes, which share servers that are alike"
+    if not isinstance(cluster.servers, int):
+        expected = "expected a number along with --processes, which share so many alike servers"
         raise InputError(source, f"{where}.servers", expected)
     if count > cluster.servers:
         expected = f"expected at most as many as servers ({cluster.servers}), got {count}"
