@@ -16,7 +16,7 @@ from spillover.live.overflow import shared_connection
 from spillover.live.overflow.frames.frame import FORWARD, FRAME, MESSAGE, REFUSED
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import SHARED, UPGRADE
-from spillover.live.overflow.shared_calls import NOT_SHARED, SharedCalls
+from spillover.live.overflow.shared_calls import NOT_LEFT, SharedCalls
 from spillover.live.overflow.wire import Caller
 from support.secure_federation import SecureFederation
 
@@ -369,7 +369,7 @@ def test_only_a_node_refuses_what_was_to_share_a_connection(status):
         refusal(b'["reason"]', status=status),
         refusal(b"\xff" * 9, status=status),
     ]
-    for answer, told in [(ours, REFUSED), *[(one, NOT_SHARED) for one in theirs]]:
+    for answer, told in [(ours, REFUSED), *[(one, NOT_LEFT) for one in theirs]]:
         heard, calls = [], SharedCalls(Asked(answer), None, print)
         calls.call(FORWARD, (b"x",), lambda *told, heard=heard: heard.append(told))
         assert (heard, calls.is_shared) == ([(told, b"")], told == REFUSED), answer
