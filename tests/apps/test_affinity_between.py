@@ -21,9 +21,9 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 SEED = 1
 
 
-TURN, NEXT_TURN, SMALL, LARGE = 400_000, 420_000, 1_000, 3_000_000
-"""Sizes that differ by more than the mood of a machine: a large request is as long as several
-turns."""
+TURN, NEXT_TURN, SMALL, LARGE = 400_000, 420_000, 1_000, 8_000_000
+"""Sizes that differ by more than the mood of a machine: a large request is as long as
+twenty turns."""
 
 
 def ask(session, size):
@@ -71,8 +71,10 @@ async def keep_busy(here, cluster, neighbor):
 
 
 async def path_of(here, session, size):
-    """Where a turn that comes to a goes, once a hears b, which a busy machine may delay."""
-    await until(lambda: here["a"].may_send_to("b"))
+    """Where a turn that comes to a goes, once a has heard from b what became of all before."""
+    (row,) = here["a"].machine.neighbors
+    before = -1 if row.report is None else row.report.sequence
+    await until(lambda: row.accepting and row.report is not None and row.report.sequence > before)
     return (await here.ask(ask(session, size))).get(b"spillover-path")
 
 
