@@ -79,7 +79,7 @@ def test_neighbors_hear_what_is_believed_and_work_does_not_swing():
         schedule.sort(key=lambda one: one.time_s)
         run = run_overflow(topology(servers, servers), schedule, 1, bears=[(0.0, 8)])
         assert run.outcomes == {"done": len(schedule)}
-        forwards[name] = 1.0 - run.hops[0] / len(schedule)
+        forwards[name] = run.as_dict()["forwarded_share"]
     assert forwards["learned"] <= forwards["known"] + 0.05, forwards
 
 
