@@ -156,6 +156,10 @@ def test_a_cluster_that_gets_other_nodes_has_its_servers_until_those_are_heard(s
 def test_what_is_kept_where_a_sibling_has_all_servers_is_explained(story):
     """By those of the site: a node may have none itself."""
     node = story(servers=2, nodes=2)
-    node.arrive(1)
+    idle = SiblingLoad((1,), NO_VIEW, 0, 0, 2, 0.0, 0.0)
+    node.tell(ev.SiblingHeard(2, idle), 1.0)
+    node.tell(ev.SiblingHeard(2, Frozen((1, 1), 2, is_fresh=False, busy_for_s=0.0)), 1.0)
+    node.arrive(1, 1.1)
+    assert (node.machine.servers.total, node.machine.servers.waiting) == (0, 1)
     told = describe(node.machine.decider.log.last)
     assert (told["servers"], told["accept_probability"]) == (2, 1.0)

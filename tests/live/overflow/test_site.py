@@ -13,6 +13,7 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.sibling_messages import Give
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.overflow import sibling_wire
+from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
 from spillover.live.overflow.site import Site
@@ -36,7 +37,7 @@ async def site_of_two(feed: Callable[[Any], None], other: str) -> AsyncIterator[
         Siblings(1, 2, 4, 0.0),
         Caller("a", "a"),
         clients,
-        urls=cluster.peer_urls,
+        Configured(),
         feed=feed,
         on_failure=pytest.fail,
         result_ttl_s=1.0,
@@ -45,6 +46,21 @@ async def site_of_two(feed: Callable[[Any], None], other: str) -> AsyncIterator[
         yield site
     finally:
         await site.close()
+
+
+@asynccontextmanager
+async def listening(site: Site) -> AsyncIterator[None]:
+    async def listen() -> None:
+        async with asyncio.TaskGroup() as group:
+            site.start(group)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(listen())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def taken_by(lines: list[bytes]) -> Callable[[bytes], bool]:
@@ -62,7 +78,7 @@ def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
         async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
             heard = []
             streams = site.open(2, lambda _: False), site.open(2, taken_by(heard))
-            site.interpreters[ev.TellSibling](ev.TellSibling(2, GIVE))
+            site.tell(ev.TellSibling(2, GIVE))
             assert [stream.ended for stream in streams] == [True, False]
             assert heard == [sibling_wire.encode(GIVE)]
 
@@ -72,7 +88,7 @@ def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
 def test_a_stream_of_whoever_says_that_he_is_the_sibling_does_not_end_the_other_one():
     async def main():
         async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
-            tell = site.interpreters[ev.TellSibling]
+            tell = site.tell
             heard = [[] for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
             assert site.open(3, taken_by(heard[0])) is None
             streams = [site.open(2, taken_by(lines)) for lines in heard[:-1]]
@@ -92,10 +108,10 @@ def test_the_stream_of_a_sibling_breaks_off_once_what_it_told_was_dropped():
     async def main():
         async with site_of_two(heard.append, "http://127.0.0.1:2") as site:
             line = sibling_wire.encode(GIVE)
-            site._hear(2, line)
-            site.interpreters[ev.DistrustSibling](ev.DistrustSibling(2, OverflowError("a bug")))
+            site.hear(2, line)
+            site.distrust(ev.DistrustSibling(2, OverflowError("a bug")))
             with pytest.raises(PeerError, match="by a bug"):
-                site._hear(2, line)
+                site.hear(2, line)
 
     heard = []
     asyncio.run(main())
@@ -108,11 +124,35 @@ def test_a_sibling_is_dead_where_nothing_listens_any_more(listens):
         fed = asyncio.Queue()
         async with scripted(answer(503)) as server:
             url = server.url if listens else f"http://127.0.0.1:{free_port()}"
-            async with site_of_two(fed.put_nowait, url) as site, asyncio.TaskGroup() as group:
-                site.start(group)
+            async with site_of_two(fed.put_nowait, url) as site, listening(site):
                 lost = await asyncio.wait_for(fed.get(), 20.0)
-                for task in site._tasks:
-                    task.cancel()
         assert lost == ev.SiblingLost(2, is_dead=not listens)
+
+    asyncio.run(main())
+
+
+def test_a_node_that_is_removed_is_heard_until_it_has_ended():
+    async def main():
+        fed = asyncio.Queue()
+        url = f"http://127.0.0.1:{free_port()}"
+        async with site_of_two(fed.put_nowait, url) as site, listening(site):
+            await asyncio.wait_for(fed.get(), 20.0)
+            assert site.open(2, taken_by([])) is not None, "it is to come back"
+            nodes = (ClusterNode(url="http://127.0.0.1:1"),)
+            site.go_by(Cluster(id="a", servers=4, nodes=nodes), 1.0)
+            async with asyncio.timeout(20.0):
+                while site.open(2, taken_by([])) is not None:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_a_new_stream_says_first_which_configuration_the_node_goes_by():
+    async def main():
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            lines = []
+            site.greet(site.open(2, taken_by(lines)))
+            site.say_configuration()
+            assert lines == [sibling_wire.encode(sibling_wire.GoesBy("0  0"))] * 2
 
     asyncio.run(main())

@@ -46,7 +46,10 @@ FORGOTTEN_S = 60.0
 """A node that the configuration has no more is given up if it was silent for so long. One that has
 ended is at once: it takes no connections."""
 
-NOT_OF_THE_SITE = frozenset({403, 404, 422})
+NOT_BELIEVED = 403
+"""By this it refuses one that is not of its federation, or does not prove its cluster."""
+
+NOT_OF_THE_SITE = frozenset({NOT_BELIEVED, 404, 422})
 """By these a node refuses one that is no other node of its cluster, by its own topology."""
 
 NOT_YET = 409
@@ -204,7 +207,7 @@ class Site:
             reason, is_dead = "the stream was ended", False
             other.is_distrusted = False
             try:
-                hear = partial(self._hear, number, other)
+                hear = partial(self.hear, number)
                 await other.client.stream_lines(self._path(), hear, silence_s=SILENCE_S, pace=LINES)
             except (PeerError, MalformedMessage) as error:
                 reason = str(error)
@@ -261,6 +264,8 @@ class Site:
         if is_final:
             field, own = f"cluster {self._cluster.id}", f"node {self.number}"
             expected = f"expected that of its other nodes, node {number} does not know {own}"
+            if refused.status == NOT_BELIEVED:
+                expected = f"expected to be believed by node {number}, whose log says why it is not"
             self._on_failure(InputError("--topology", field, expected))
 
     def heard_servers(self, number: str, servers: str, configuration: str) -> None:
@@ -270,7 +275,9 @@ class Site:
         if servers != own and configuration in ("", self._configured.told):
             _log.warning(Message("sibling has other servers", node=number, own=own, other=servers))
 
-    def _hear(self, number: int, other: _Other, line: bytes) -> None:
+    def hear(self, number: int, line: bytes) -> None:
+        """A sibling has told this. Raises PeerError if it is to be heard no more."""
+        other = self._others[number]
         if other.is_distrusted:
             raise PeerError("what it told was dropped, by a bug")
         other.heard_s = time.monotonic()
