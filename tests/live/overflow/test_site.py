@@ -20,6 +20,7 @@ from spillover.live.overflow.site import Site
 from spillover.live.overflow.wire import Caller
 from spillover.model.errors import PeerError
 from spillover.model.topology import Cluster, ClusterNode, Topology
+from support.loop import until
 from support.ports import free_port
 from support.scripted_server import answer, scripted
 
@@ -140,9 +141,7 @@ def test_a_node_that_is_removed_is_heard_until_it_has_ended():
             assert site.open(2, taken_by([])) is not None, "it is to come back"
             nodes = (ClusterNode(url="http://127.0.0.1:1"),)
             site.go_by(Cluster(id="a", servers=4, nodes=nodes), 1.0)
-            async with asyncio.timeout(20.0):
-                while site.open(2, taken_by([])) is not None:
-                    await asyncio.sleep(0.01)
+            await until(lambda: site.open(2, taken_by([])) is None, what="its end")
 
     asyncio.run(main())
 
