@@ -43,8 +43,13 @@ class LearnedServers(FifoServers):
 
     @property
     def ahead(self) -> int:
-        """Returns how many wait, less the idle servers as far as they are believed in."""
-        return self.waiting - max(0, self.search.base - self.busy)
+        return self.waiting - max(0, min(self.total, self.search.base) - self.busy)
+
+    @property
+    def idle(self) -> int:
+        """Returns how many are idle of those that are believed in: work is asked for these, and not
+        to try more."""
+        return max(0, min(super().idle, self.search.base - self.busy))
 
     def resize(self, _: int) -> bool:
         """Does nothing: operators do not set what is learned."""
