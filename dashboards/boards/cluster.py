@@ -102,6 +102,10 @@ SERVERS = Row(
         "Servers there are now, those believed best where that is learned, busy, and stuck ones.",
         Query(total(CLUSTER.of(signals.SERVERS), "cluster"), "there are"),
         Query(total(CLUSTER.of(signals.SERVERS_BELIEVED), "cluster"), "believed"),
+        Query(
+            total(CLUSTER.increase(signals.SERVERS_MOVES, over=RATE), "cluster"),
+            "better ones found",
+        ),
         Query(total(CLUSTER.of(signals.SERVERS_BUSY), "cluster"), "busy"),
         Query(total(CLUSTER.of(signals.SERVERS_STUCK), "cluster"), "stuck"),
         width=8,
