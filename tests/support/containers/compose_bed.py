@@ -1,8 +1,8 @@
 """The compose testbed of deploy/ as it stands, under a name and at ports of its own: how tests
-start it and look at it. No test lives here, and no verdict.
+start it, look at it, and do it harm. No test lives here, and no verdict.
 
 The class of testcontainers starts it and takes it down; everything it cannot do (time limits,
-networks) is asked of the engine's own command.
+faults, networks) is asked of the engine's own command.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import time
 import urllib.request
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from testcontainers.compose import DockerCompose
@@ -24,12 +25,14 @@ DEPLOY = ROOT / "deploy"
 IMAGE = "spillover:local"
 CLUSTERS = "abcde"
 NODES = tuple(f"node-{cluster}" for cluster in CLUSTERS)
+MEMBERS = ("lease-1", "lease-2", "lease-3")
 STARTED = [*NODES, "redis", "prometheus"]
 """Not Grafana: it has no part in any test, and no machine without a registry has it."""
 
 COMMAND_S = 60.0
 BUILD_S = 600.0
 LOOK_S = 0.1
+PAUSES_MAX = 5
 
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -85,6 +88,7 @@ class Bed(DockerCompose):
     def __init__(self, directory):
         self.name = f"spillover-test-{uuid.uuid4().hex[:8]}"
         names = [f"SPILLOVER_PORT_{cluster.upper()}" for cluster in CLUSTERS]
+        names += [f"LEASE_{number}_PORT" for number in range(1, len(MEMBERS) + 1)]
         names += ["PROMETHEUS_PORT", "REDIS_PORT"]
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         lines = [f"{name}={port}\n" for name, port in self.ports.items()]
@@ -100,8 +104,10 @@ class Bed(DockerCompose):
         self.healthy_s = time.monotonic() - began_s
 
     def stop(self, down=True):  # noqa: ARG002 - testcontainers calls it so
-        """Everything, with what it has stored."""
-        self.compose("down", "--volumes", "--timeout", "5")
+        """Everything, also what was paused, and profiles that were started later."""
+        for container in self.containers("--filter", "status=paused"):
+            sh("docker", "unpause", container)
+        self.compose("--profile", "leases", "down", "--volumes", "--timeout", "5")
 
     def compose(self, *arguments):
         return sh(*self.compose_command_property, *arguments)
@@ -114,6 +120,17 @@ class Bed(DockerCompose):
         return {
             c: f"http://127.0.0.1:{self.ports[f'SPILLOVER_PORT_{c.upper()}']}" for c in CLUSTERS
         }
+
+    @property
+    def member_urls(self):
+        """Of the lease members."""
+        numbers = range(1, len(MEMBERS) + 1)
+        urls = (f"http://127.0.0.1:{self.ports[f'LEASE_{number}_PORT']}" for number in numbers)
+        return dict(zip(MEMBERS, urls, strict=True))
+
+    @property
+    def redis_url(self):
+        return f"redis://127.0.0.1:{self.ports['REDIS_PORT']}/0"
 
     @property
     def prometheus_url(self):
@@ -133,6 +150,10 @@ class Bed(DockerCompose):
     def inspect(self, service):
         return json.loads(sh("docker", "inspect", self.container(service)))[0]
 
+    def lines(self, service):
+        """What it has said on standard output."""
+        return sh("docker", "logs", self.container(service)).splitlines()
+
     def state(self, cluster):
         return get(f"{self.urls[cluster]}/state")
 
@@ -146,3 +167,42 @@ class Bed(DockerCompose):
             return all(all(self.neighbors(cluster).values()) for cluster in CLUSTERS)
         except OSError:
             return False
+
+    def are_members_there(self):
+        """Each says what it is, also while it has no Redis."""
+        try:
+            return all(get(f"{url}/state") for url in self.member_urls.values())
+        except OSError:
+            return False
+
+    # --- harm ---------------------------------------------------------------------------------
+
+    def cut(self, service):
+        """Off the wide-area network; its site's own stays, with what is published."""
+        sh("docker", "network", "disconnect", f"{self.name}_wan", self.container(service))
+
+    def join(self, service):
+        """Back in the wide-area network, under its name there, at another address maybe."""
+        alias = ("--alias", service)
+        sh("docker", "network", "connect", *alias, f"{self.name}_wan", self.container(service))
+
+    def pause(self, service):
+        """The kernel may fail to freeze, for the moment, what is just starting processes."""
+        pause = ("docker", "pause", self.container(service))
+        for _ in range(PAUSES_MAX - 1):
+            with suppress(AssertionError):
+                sh(*pause)
+                return
+        sh(*pause)
+
+    def unpause(self, service):
+        sh("docker", "unpause", self.container(service))
+
+    def kill(self, service):
+        sh("docker", "kill", "-s", "KILL", self.container(service))
+
+    def start_again(self, service):
+        sh("docker", "start", self.container(service))
+
+    def throttle(self, service, cpus):
+        sh("docker", "update", "--cpus", f"{cpus:g}", self.container(service))

@@ -226,6 +226,18 @@ class Group:
             command += [f"--{name.replace('_', '-')}", f"{value:g}"]
         return self._start([*command, *self.options, *options], [node], clock_s)[0]
 
+    def spawn_crowd(self, *nodes: str, url: str = "") -> list[Member]:
+        """All of these as members in one process, which is cheaper; `let_in` has them join."""
+        command = [sys.executable, str(HANDLERS / "lease_handlers_of_tests.py"), url or self.url]
+        command += [self.name, str(self.partitions), json.dumps(asdict(self.times)), *nodes]
+        return self._start(command, list(nodes), None)
+
+    async def let_in(self, processes: int) -> None:
+        """Have all crowds join as soon as so many processes of them have started."""
+        ready = self.directory / "ready"
+        await self.until(lambda: len(list(ready.iterdir())) >= processes, LIMIT_S, "crowds")
+        (self.directory / "come-in").touch()
+
     def _start(self, command: list[str], nodes: list[str], clock_s: float | None) -> list[Member]:
         given = {
             "directory": str(self.directory), "sink_url": self.sink_url, "sink": self.name,

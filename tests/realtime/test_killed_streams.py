@@ -1,5 +1,5 @@
 """Nodes that are killed while an answer passes through them, at each byte of it: what clients use
-to read it sees an error, never a short success. Each byte is taken.
+to read it sees an error, never a short success. `make soak` takes each byte, else it is some.
 
 An upstream that dies so is in `test_proxy_answers`, a neighbor whose frames are cut at each byte in
 `tests/live/overflow/test_passed_link_cut.py`.
