@@ -311,6 +311,7 @@ class NodeShell:
             self.neighborhood.configured,
             feed=self.feed,
             on_failure=self.fail,
+            on_refused=lambda node, what: self.metrics.sibling_refused(f"{own}/{node}", what),
             result_ttl_s=self.topology.result_ttl_s,
         )
 
