@@ -442,6 +442,7 @@ def test_views_are_made_whatever_number_a_sibling_tells(number: int) -> None:
     assert (one.share, other.share) == (3, 3)
 
 
+@pytest.mark.timeout(0)
 @pytest.mark.skipif(not MANY, reason="set SPILLOVER_SITE_HISTORIES to how many")
 @pytest.mark.parametrize("cuts", [False, True])
 def test_many_more_histories(*, cuts: bool) -> None:
