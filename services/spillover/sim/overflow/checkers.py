@@ -23,7 +23,7 @@ A checker knows the machines' events, commands and register, and none of their r
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,8 @@ from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
-from spillover.sim.overflow.faulty_cluster import FaultyCluster
+from spillover.sim.overflow.faulty_cluster import FaultyCluster, nodes_of
+from spillover.sim.overflow.federation import node_name
 from spillover.sim.overflow.pool_checker import PoolChecker
 
 CHECK_EVERY = 64
@@ -72,8 +73,9 @@ class Client:
     """One request from outside, and what its client was told."""
 
     request: Request
-    node: FaultyCluster
+    home: ClusterId
     life: int
+    node: int = 1
     told: int = 0
 
 
@@ -160,15 +162,15 @@ class Checker:
         """Takes note that a client has sent a request to a home that lives. Names are given once in
         a run.
         """
-        client = self._clients[request.id] = Client(request, home, home.life)
+        client = self._clients[request.id] = Client(request, home.id, home.life, home.node)
         self.waiting += 1
         return client
 
     def answered(self, client: Client, answer: Answer, now_s: float) -> None:
         name = client.request.id
         self._told(client, now_s)
-        if len(set(answer.path)) != len(answer.path) or answer.path[0] != client.node.id:
-            self._fail(f"{name} went {'-'.join(answer.path)} from {client.node.id}", now_s)
+        if len(set(answer.path)) != len(answer.path) or answer.path[0] != client.home:
+            self._fail(f"{name} went {'-'.join(answer.path)} from {client.home}", now_s)
         if len(answer.path) - 1 > self._max_hops:
             hops = len(answer.path) - 1
             self._fail(f"{name} took {hops} hops, at most {self._max_hops} allowed", now_s)
@@ -361,14 +363,17 @@ class Checker:
             if cluster.alive and not cluster.paused
         )
 
-    def settled(self, nodes: Iterable[FaultyCluster], now_s: float, *, healed: bool) -> None:
+    def settled(
+        self, clusters: Mapping[ClusterId, FaultyCluster], now_s: float, *, healed: bool
+    ) -> None:
         """Time enough has passed since the last disturbance."""
+        nodes = {node.name: node for node in nodes_of(clusters)}
         for client in self._clients.values():
-            home = client.node
+            home = nodes[node_name(client.home, client.node)]
             lives = home.alive and not home.paused and home.life == client.life
             if lives and not client.told:
                 self._fail(f"{client.request.id} has had no answer", now_s, home)
-        for cluster in nodes:
+        for cluster in nodes.values():
             if not cluster.alive or cluster.paused:
                 continue
             machine = cluster.machine

@@ -21,7 +21,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.model.unlike_servers import UnlikeServers
 from spillover.sim.engine.world import World, stream
-from spillover.sim.overflow.faulty_cluster import FaultyCluster, Watch
+from spillover.sim.overflow.faulty_cluster import FaultyCluster, Watch, nodes_of
 from spillover.sim.overflow.federation import make_siblings
 from spillover.sim.overflow.network import Channel, build_channels
 from spillover.sim.overflow.pool_servers import PoolServers
@@ -103,11 +103,6 @@ def build_faulty_federation(
             end.listener.begin()
         node.to_siblings.begin()
     return clusters, channels
-
-
-def nodes_of(clusters: Mapping[ClusterId, FaultyCluster]) -> list[FaultyCluster]:
-    """Returns all nodes of all clusters."""
-    return [node for cluster in clusters.values() for node in cluster.faulty_nodes]
 
 
 class Faults:

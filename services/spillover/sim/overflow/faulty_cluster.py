@@ -404,6 +404,11 @@ class FaultyCluster(SimCluster):
         """Another has said that of itself, if it is not None."""
 
 
+def nodes_of(clusters: Mapping[ClusterId, FaultyCluster]) -> list[FaultyCluster]:
+    """Returns all nodes of all clusters."""
+    return [node for cluster in clusters.values() for node in cluster.faulty_nodes]
+
+
 class Door:
     """The door at which neighbors hand a cluster their requests, and what goes wrong there. Reports
     get through all the same: by that the cluster looks well. `random` draws what is lost."""

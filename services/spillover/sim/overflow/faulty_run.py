@@ -20,8 +20,8 @@ from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, rare_collections
 from spillover.sim.overflow.checkers import SETTLE_S, Checker, Client, is_used
-from spillover.sim.overflow.faults import Faults, build_faulty_federation, nodes_of
-from spillover.sim.overflow.faulty_cluster import FaultyCluster
+from spillover.sim.overflow.faults import Faults, build_faulty_federation
+from spillover.sim.overflow.faulty_cluster import FaultyCluster, nodes_of
 from spillover.sim.overflow.federation import request_of
 from spillover.sim.overflow.outcome import OverflowRun, new_run, sum_up
 from spillover.sim.overflow.site_figures import SiteFigures
@@ -150,7 +150,7 @@ class _History:
         until_s = calm_s + (backlog_s + settle_s) / slowest
         while self.world.now_s < until_s and not self._calm(checker):
             self._until(min(until_s, self.world.now_s + LOOK_S), lambda: False)
-        checker.settled(self._nodes, self.world.now_s, healed=self._faults.healed)
+        checker.settled(self.clusters, self.world.now_s, healed=self._faults.healed)
 
     def _calm(self, checker: Checker) -> bool:
         """Whether nothing is left that could need time."""
