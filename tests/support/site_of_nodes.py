@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.error import HTTPError
@@ -37,6 +37,10 @@ class Backend(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.lock = threading.Lock()
         self.running, self.most, self.times = 0, 0, Counter()
+
+
+    def handle_error(self, *_):
+        """Nodes die with their connections."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -106,7 +110,10 @@ def load(nodes, until, of="c", **options):
 
     def more():
         before = len(ended)
-        until(lambda: len(ended) > before + 50, 30.0, "load")
+        until(lambda: len(ended) > before + 50 or any(map(Future.done, clients)), what="load")
+        for client in clients:
+            if client.done():
+                client.result()  # which raises
 
     with ThreadPoolExecutor(10) as pool:
         clients = [pool.submit(ask, client) for client in range(10)]
