@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from spillover.client import Retries
 from support.site_of_nodes import (
     SERVERS,
     TOPOLOGY,
@@ -81,7 +82,7 @@ def test_one_of_two_nodes_is_killed_again_and_again(
     up, tmp_path, backend, until, soak_s, is_balanced, held
 ):
     port = backend.server_address[1]
-    (tmp_path / "site.yaml").write_text(TOPOLOGY % (SERVERS, port, port))
+    (tmp_path / "site.yaml").write_text(TOPOLOGY % (SERVERS, 2, port, port))
     bed, urls = up("site.yaml", cwd=tmp_path)
     until(lambda: shares_are_whole(urls), what="two nodes that share")
     draw, end_s, took_s = random.Random(SEED), time.monotonic() + soak_s, []
@@ -99,7 +100,9 @@ def test_one_of_two_nodes_is_killed_again_and_again(
         until(lambda: bed.nodes().get(name, pid) != pid, what="a new process")
         until(lambda: shares_are_whole(urls), what="both nodes again")
 
-    with ThreadPoolExecutor(2) as pool, load([urls[name] for name in NAMES], until) as more:
+    # A client with a key waits for the node that may have its request, which is started anew.
+    nodes, retries = [urls[name] for name in NAMES], Retries(comeback_s=10.0 * slack())
+    with ThreadPoolExecutor(2) as pool, load(nodes, until, retries=retries) as more:
         asked = [pool.submit(one.ask_until, stop) for one in unkeyed.values()]
         try:
             while len(took_s) < KILLS and time.monotonic() < end_s:

@@ -38,7 +38,6 @@ class Backend(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.running, self.most, self.times = 0, 0, Counter()
 
-
     def handle_error(self, *_):
         """Nodes die with their connections."""
 

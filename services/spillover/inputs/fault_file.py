@@ -161,8 +161,9 @@ def _read_entry(entry: Mapping[Any, Any]) -> Fault:
             at_s=at_s, action=action, cluster=cluster, classes=classes, servers=servers
         )
     server = _text(entry, "server") if "server" in entry else None
-    told = {"cluster": cluster, "server": server, "node": node}
-    return ClusterFault(at_s=at_s, action=action, **told, **given)
+    return ClusterFault(
+        at_s=at_s, action=action, cluster=cluster, server=server, node=node, **given
+    )
 
 
 def _place(entry: Mapping[Any, Any]) -> tuple[ClusterId, int | None]:

@@ -152,8 +152,8 @@ class TokensFault:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFault:
     """`link` changes what is given, in the directions given; `cut` lets nothing through there, and
-    `heal` makes all as the topology has it. Between two nodes of one cluster (`between: [a/1, a/2]`)
-    there are `cut` and `heal` alone: they do not hear each other.
+    `heal` makes all as the topology has it. Between two nodes of one cluster there are `cut` and
+    `heal` alone (`between: [a/1, a/2]`): they do not hear each other.
 
     `delay_ms` replaces the topology's and up to `jitter_ms` come on top of it, evenly distributed.
     `loss`, `duplicate` and `reorder` are probabilities by message; the last two are of reports
