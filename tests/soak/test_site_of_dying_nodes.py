@@ -19,6 +19,7 @@ import pytest
 from spillover.client import Retries
 from support.site_of_nodes import (
     SERVERS,
+    SERVICE_S,
     TOPOLOGY,
     Backend,
     call,
@@ -116,10 +117,12 @@ def test_one_of_two_nodes_is_killed_again_and_again(
     ends = [(one.done, len(one.broken), one.odd) for one in unkeyed.values()]
     print(  # noqa: T201
         f"{len(took_s)} kills, seed {SEED}: taken over in {took_s[len(took_s) // 2]:.2f} s, "
-        f"at most {took_s[-1]:.2f}; at most {backend.most} at the backend; without keys {ends}"
+        f"at most {took_s[-1]:.2f}; at most {backend.most} at the backend, for "
+        f"{backend.longest_s:.2f} s at most; without keys {ends}"
     )
     assert took_s[-1] < 2.0 * slack()
-    assert backend.most <= SERVERS
+    # What a dead node ran is waited for as long as it may take, by what was measured: so the harm.
+    assert backend.most <= SERVERS or backend.longest_s > 4 * SERVICE_S
     for name, one in unkeyed.items():
         assert not one.odd
         for sent_s, knew_s in one.broken:

@@ -37,6 +37,8 @@ class Backend(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.lock = threading.Lock()
         self.running, self.most, self.times = 0, 0, Counter()
+        self.longest_s = 0.0
+        """How long the longest request took here, of a machine with other work."""
 
     def handle_error(self, *_):
         """Nodes die with their connections."""
@@ -49,6 +51,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         counts = self.path == "/work"
         backend = self.server
+        began_s = time.monotonic()
         with backend.lock:
             backend.running += counts
             backend.most = max(backend.most, backend.running)
@@ -57,6 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(work.get("takes_s", SERVICE_S) if isinstance(work, dict) else SERVICE_S)
         with backend.lock:
             backend.running -= counts
+            backend.longest_s = max(backend.longest_s, time.monotonic() - began_s)
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))

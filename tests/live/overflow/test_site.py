@@ -13,6 +13,7 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.sibling_messages import Give
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.overflow import sibling_wire
+from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
 from spillover.live.overflow.site import Site
@@ -41,6 +42,7 @@ async def site_of_two(
         Siblings(1, 2, 4, 0.0),
         Caller("a", "a"),
         clients,
+        Configured(),
         feed=feed,
         on_failure=pytest.fail,
         on_refused=refused,
@@ -50,6 +52,17 @@ async def site_of_two(
         yield site
     finally:
         await site.close()
+
+
+@asynccontextmanager
+async def listening(site: Site) -> AsyncIterator[None]:
+    """The site listens to its siblings."""
+    async with asyncio.TaskGroup() as group:
+        before = asyncio.all_tasks()
+        site.start(group)
+        yield
+        for task in asyncio.all_tasks() - before:
+            task.cancel()
 
 
 def taken_by(lines: list[bytes]) -> Callable[[bytes], bool]:
@@ -67,7 +80,7 @@ def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
         async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
             heard = []
             streams = site.open(2, lambda _: False), site.open(2, taken_by(heard))
-            site.interpreters[ev.TellSibling](ev.TellSibling(2, GIVE))
+            site.tell(ev.TellSibling(2, GIVE))
             assert [stream.ended for stream in streams] == [True, False]
             assert heard == [sibling_wire.encode(GIVE)]
 
@@ -77,7 +90,7 @@ def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
 def test_a_stream_of_whoever_says_that_he_is_the_sibling_does_not_end_the_other_one():
     async def main():
         async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
-            tell = site.interpreters[ev.TellSibling]
+            tell = site.tell
             heard = [[] for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
             assert site.open(3, taken_by(heard[0])) is None
             streams = [site.open(2, taken_by(lines)) for lines in heard[:-1]]
@@ -97,11 +110,11 @@ def test_the_stream_of_a_sibling_breaks_off_once_what_it_told_was_dropped():
     async def main():
         took = site_of_two(heard.append, "http://127.0.0.1:2", lambda *told: refused.append(told))
         async with took as site:
-            line = sibling_wire.encode(GIVE)
-            site._hear(2, line)
-            site.interpreters[ev.DistrustSibling](ev.DistrustSibling(2, OverflowError("a bug")))
+            line, other = sibling_wire.encode(GIVE), site._others[2]
+            site._hear(2, other, line)
+            site.distrust(ev.DistrustSibling(2, OverflowError("a bug")))
             with pytest.raises(PeerError, match="by a bug"):
-                site._hear(2, line)
+                site._hear(2, other, line)
 
     heard, refused = [], []
     asyncio.run(main())
@@ -116,11 +129,8 @@ def test_a_view_number_out_of_range_ends_the_stream_and_is_counted(number):
         async with scripted(STREAM % (len(line), line)) as server:
             refused = asyncio.Queue()
             took = site_of_two(fed.append, server.url, lambda *told: refused.put_nowait(told))
-            async with took as site, asyncio.TaskGroup() as group:
-                site.start(group)
+            async with took as site, listening(site):
                 assert await asyncio.wait_for(refused.get(), 20.0) == (2, "line")
-                for task in site._tasks:
-                    task.cancel()
 
     fed = []
     asyncio.run(main())
@@ -133,11 +143,8 @@ def test_a_sibling_is_dead_where_nothing_listens_any_more(listens):
         fed = asyncio.Queue()
         async with scripted(answer(503)) as server:
             url = server.url if listens else f"http://127.0.0.1:{free_port()}"
-            async with site_of_two(fed.put_nowait, url) as site, asyncio.TaskGroup() as group:
-                site.start(group)
+            async with site_of_two(fed.put_nowait, url) as site, listening(site):
                 lost = await asyncio.wait_for(fed.get(), 20.0)
-                for task in site._tasks:
-                    task.cancel()
         assert lost == ev.SiblingLost(2, is_dead=not listens)
 
     asyncio.run(main())

@@ -338,7 +338,7 @@ class Siblings:
         self.share, self._is_fresh = self.servers, False
         self.view = self._promised = (1, self.number)
         self.members = self.owners = frozenset([self.number])
-        self._latest, self.viewed_s = 1, now_s
+        self._latest, self.viewed_s = self.view, now_s
 
     @property
     def _all(self) -> frozenset[int]:
