@@ -324,6 +324,27 @@ def test_shares_are_counted_anew_after_a_stream_has_broken() -> None:
     assert one.share + other.share == 6
 
 
+def test_a_view_is_made_anew_if_it_is_lost_on_the_way_that_it_is_installed() -> None:
+    """Found by a random history: the node would never have a view, nor take any name."""
+    one, other = Siblings(1, 2, 6, 0.0), Siblings(2, 2, 6, 0.0)
+    hello(one, 2)
+    hello(other, 1)
+    for tell in one.take():
+        other.heard(1, tell.message, 0.0)
+    for tell in other.take():
+        one.heard(2, tell.message, 0.0)
+    assert one.is_settled
+    one.take()  # nothing of it arrives
+    other.lost(1, 1.0)
+    assert not other.is_settled
+    hello(other, 1, view=one.view)
+    other.woke(1.0)
+    pass_on(one, other, now_s=1.0)
+    assert one.is_settled
+    assert other.is_settled
+    assert (one.share, other.share) == (3, 3)
+
+
 def test_a_silent_sibling_is_lost_unless_this_process_was_late() -> None:
     one, _ = two_nodes(6)
     one.excuse(0.5)

@@ -264,7 +264,8 @@ class Siblings:
 
     def lost(self, sibling: int, now_s: float, *, is_dead: bool = False) -> None:
         """The connection to a sibling has broken. It `is_dead` where nothing listens there."""
-        self._doubts |= sibling in self.members
+        # Also where a view is being made: that it is installed may have been told on this stream.
+        self._doubts |= sibling in self.members or self._promised != self.view
         was_known = self.known.pop(sibling, None) is not None
         if was_known:
             self._hears = tuple(sorted(self.known))

@@ -119,7 +119,8 @@ class FaultyLink:
         self._legs.clear()
 
     def _call_next(self) -> None:
-        self.there = self.there.node_for(self.there.node + 1)
+        nodes = self.there.faulty_nodes
+        self.there = nodes[self.there.node % len(nodes)]
 
     def _hang_up(self, leg: Leg) -> None:
         leg.over = True

@@ -54,7 +54,7 @@ class SiteFigures:
         alive = [node for node in nodes if node.alive]
         if not alive:
             return
-        if sum(map(_share, alive)) >= alive[0].machine.servers.up:
+        if sum(map(_share, alive)) >= alive[0].machine.settings.servers:
             self._taken_over_s[cluster].append(round(self._world.now_s - since_s, 6))
         else:
             self._world.at(self._world.now_s + LOOK_S, self._look, cluster, since_s)
