@@ -40,6 +40,8 @@ POOLED = Topology(
     links=(Link(between=("a", "b")),),
 )
 OF_POOLS = {"down", "up", "tokens"}
+OF_SITES = {"drain", "undrain"}
+"""Drawn at random for clusters of several nodes only."""
 
 EXAMPLE = """
 faults:
@@ -74,8 +76,8 @@ faults:
 """
 
 KNOWN_ACTIONS = (
-    "crash, restart, pause, resume, slow, clock, failing, down, up, swallows, late, hangs, tokens,"
-    " link, cut, heal"
+    "crash, restart, pause, resume, slow, clock, failing, down, up, swallows, late, hangs, drain,"
+    " undrain, tokens, link, cut, heal"
 )
 KNOWN_IDS = "expected a cluster id (a, b, c, d, e)"
 
@@ -123,7 +125,7 @@ BAD_ENTRIES = {
     ),
     "a field of another action": (
         "{at_s: 1, action: slow, cluster: a, factor: 2, loss: 0.5}",
-        "faults[0].loss: not a field of slow, expected at_s, action, cluster, server, factor",
+        "faults[0].loss: not a field of slow, expected at_s, action, cluster, node, server, factor",
     ),
     "restart of the living": (
         "{at_s: 1, action: restart, cluster: a}",
@@ -198,7 +200,7 @@ BAD_POOL_ENTRIES = {
     ),
     "a crash of one server": (
         "{at_s: 1, action: crash, cluster: a, server: s1}",
-        "server: not a field of crash, expected at_s, action, cluster",
+        "server: not a field of crash, expected at_s, action, cluster, node",
     ),
     "nothing changed": (
         "{at_s: 1, action: tokens, cluster: a}",
@@ -272,7 +274,7 @@ def test_the_example_is_read(tmp_path):
         LinkFault(at_s=6.0, action="cut", directions=AB),
         LinkFault(at_s=9.0, action="heal", directions=BOTH),
     )
-    assert {fault.action for fault in schedule.faults} == set(FAULT_ACTIONS) - OF_POOLS
+    assert {fault.action for fault in schedule.faults} == set(FAULT_ACTIONS) - OF_POOLS - OF_SITES
     assert (len(schedule), schedule.last_s) == (15, 9.0)
 
 
@@ -380,7 +382,7 @@ def test_random_schedules_fit_and_heal():
         assert balance["crash"] == balance["restart"]
         assert balance["pause"] == balance["resume"]
         assert balance["cut"] + balance["link"] == balance["heal"]
-    assert min(kinds[action] for action in FAULT_ACTIONS if action not in OF_POOLS) > 30
+    assert min(kinds[action] for action in FAULT_ACTIONS if action not in OF_POOLS | OF_SITES) > 30
     assert not any(kinds[action] for action in OF_POOLS)
 
 
