@@ -44,7 +44,8 @@ CLIENTS = Row(
     "Where are the clients?",
     graph(
         "How many does each cluster have?", "Clients that have a session there.",
-        Query(CLUSTER.of(clients.CLIENTS), "{{cluster}}"), width=8, opens="cluster",
+        Query(total(CLUSTER.of(clients.CLIENTS), "cluster"), "{{cluster}}"),
+        width=8, opens="cluster",
     ),
     graph(
         "From where do they move?",
@@ -63,7 +64,8 @@ CONFIGURATION = Row(
     graph(
         "Which version does each cluster go by?",
         "One line where all agree; a cluster that stays behind is cut off, or of an older release.",
-        Query(CLUSTER.of(membership.VERSION), "{{cluster}}"), width=8, opens="cluster",
+        Query(largest(CLUSTER.of(membership.VERSION), "cluster"), "{{cluster}}"),
+        width=8, opens="cluster",
     ),
     graph(
         "When did it change?", "Configurations that clusters went over to, per minute.",
@@ -90,7 +92,7 @@ MEANWHILE = Row(
     graph(
         "Do nodes keep up with those who come?",
         "How late a timer rang at most, between two scrapes: connecting costs processor.",
-        Query(CLUSTER.of(signals.LOOP_LAG), "{{cluster}}"),
+        Query(largest(CLUSTER.of(signals.LOOP_LAG), "cluster"), "{{cluster}}"),
         unit="s", limits=[(0.1, WARNING), (0.25, ALARM)], opens="cluster",
     ),
 )  # fmt: skip

@@ -78,7 +78,7 @@ QUEUE = Row(
     "Does work wait, and how long?",
     graph(
         "How long is the queue?", "Requests that wait, N.",
-        Query(CLUSTER.of(signals.QUEUE_LENGTH), "{{cluster}}"), width=8,
+        Query(total(CLUSTER.of(signals.QUEUE_LENGTH), "cluster"), "{{cluster}}"), width=8,
     ),
     graph(
         "How long do its clients' requests wait?",
@@ -98,25 +98,27 @@ QUEUE = Row(
 SERVERS = Row(
     "Do the servers keep up?",
     graph(
-        "What are the servers doing?", "Servers there are, occupied ones, and stuck ones.",
-        Query(CLUSTER.of(signals.SERVERS), "there are"),
-        Query(CLUSTER.of(signals.SERVERS_BUSY), "busy"),
-        Query(CLUSTER.of(signals.SERVERS_STUCK), "stuck"),
+        "What are the servers doing?",
+        "Servers there are now, those believed best where that is learned, busy, and stuck ones.",
+        Query(total(CLUSTER.of(signals.SERVERS), "cluster"), "there are"),
+        Query(total(CLUSTER.of(signals.SERVERS_BELIEVED), "cluster"), "believed"),
+        Query(total(CLUSTER.of(signals.SERVERS_BUSY), "cluster"), "busy"),
+        Query(total(CLUSTER.of(signals.SERVERS_STUCK), "cluster"), "stuck"),
         width=8,
     ),
     graph(
         "How much of what they run fails?",
         "Share of the work run here; 1 while it is degraded; 1 while its backend wants rest.",
-        Query(CLUSTER.of(signals.FAILED_SHARE), "fails"),
-        Query(CLUSTER.of(signals.DEGRADED), "degraded"),
-        Query(CLUSTER.of(signals.RESTING), "rests"),
+        Query(largest(CLUSTER.of(signals.FAILED_SHARE), "cluster"), "fails"),
+        Query(largest(CLUSTER.of(signals.DEGRADED), "cluster"), "degraded"),
+        Query(largest(CLUSTER.of(signals.RESTING), "cluster"), "rests"),
         unit="percentunit", top=1, width=8,
     ),
     graph(
         "How willing is it, and its neighborhood?",
         "P of the cluster, and R of the cluster with its neighbors.",
-        Query(CLUSTER.of(signals.ACCEPT_PROBABILITY), "P"),
-        Query(CLUSTER.of(signals.NEIGHBORHOOD_ACCEPT_PROBABILITY), "R"),
+        Query(least(CLUSTER.of(signals.ACCEPT_PROBABILITY), "cluster"), "P"),
+        Query(least(CLUSTER.of(signals.NEIGHBORHOOD_ACCEPT_PROBABILITY), "cluster"), "R"),
         unit="percentunit", top=1, width=8,
     ),
 )  # fmt: skip
@@ -205,7 +207,8 @@ DOORS = Row(
     ),
     graph(
         "Can they be reached?", "1 while a service behind it can be.",
-        Query(CLUSTER.of(gateway.UPSTREAM_UP), "{{upstream}}"), width=4,
+        Query(least(CLUSTER.of(gateway.UPSTREAM_UP), "cluster", "upstream"), "{{upstream}}"),
+        width=4,
     ),
     graph(
         "Do sessions find what is theirs?",
@@ -219,7 +222,7 @@ DOORS = Row(
     ),
     graph(
         "Are results fetched?", "Results that wait for somebody, and those dropped before.",
-        Query(CLUSTER.of(gateway.RESULTS_UNFETCHED), "wait"),
+        Query(total(CLUSTER.of(gateway.RESULTS_UNFETCHED), "cluster"), "wait"),
         Query(total(CLUSTER.increase(gateway.RESULTS_LOST, over=RATE), "why"), "lost: {{why}}"),
         width=4,
     ),
@@ -250,7 +253,10 @@ NEIGHBORS = Row(
     graph(
         "How old is what it knows of each?",
         "Age of the newest report: silent for a second, a neighbor gets nothing more.",
-        Query(CLUSTER.of(signals.NEIGHBOR_STATE_AGE), "{{neighbor}}"),
+        Query(
+            largest(CLUSTER.of(signals.NEIGHBOR_STATE_AGE), "cluster", "neighbor"),
+            "{{neighbor}}",
+        ),
         unit="s", width=6, limits=[(1, WARNING), (5, ALARM)],
     ),
     graph(
@@ -273,7 +279,10 @@ NEIGHBORS = Row(
         "Which lose what they are given?",
         "Forwards per second that were lost or came back too late; 1 while a neighbor is avoided.",
         Query(total(CLUSTER.rate(signals.FORWARDS_MISSED), "neighbor"), "{{neighbor}}"),
-        Query(CLUSTER.of(signals.NEIGHBOR_AVOIDED), "{{neighbor}} is avoided"),
+        Query(
+            largest(CLUSTER.of(signals.NEIGHBOR_AVOIDED), "cluster", "neighbor"),
+            "{{neighbor}} is avoided",
+        ),
         width=6,
     ),
 )  # fmt: skip
@@ -294,19 +303,22 @@ LOADS = Row(
     ),
     graph(
         "How many requests of neighbors wait?", "Those that wait here, and how many of them may.",
-        Query(CLUSTER.of(signals.FOREIGN_WAITING), "wait"),
-        Query(CLUSTER.of(signals.FOREIGN_WAITING_LIMIT), "may wait"),
+        Query(total(CLUSTER.of(signals.FOREIGN_WAITING), "cluster"), "wait"),
+        Query(largest(CLUSTER.of(signals.FOREIGN_WAITING_LIMIT), "cluster"), "may wait"),
         width=8,
     ),
     graph(
         "How much do its own clients bring?", "As a share of what it can do: above 1 is too much.",
-        Query(CLUSTER.of(signals.HOME_LOAD), "home load"),
+        Query(largest(CLUSTER.of(signals.HOME_LOAD), "cluster"), "home load"),
         unit="percentunit", width=6, limits=[(0.95, WARNING), (1.2, ALARM)],
     ),
     graph(
         "How old is the load that it knows of each?",
         "Time since a neighbor told its load, in a report or with anything else.",
-        Query(CLUSTER.of(signals.NEIGHBOR_LOAD_AGE), "{{neighbor}}"),
+        Query(
+            largest(CLUSTER.of(signals.NEIGHBOR_LOAD_AGE), "cluster", "neighbor"),
+            "{{neighbor}}",
+        ),
         unit="s", width=6,
     ),
     graph(
@@ -348,7 +360,7 @@ SESSIONS = Row(
     "Where are its clients?",
     graph(
         "How many have a session here?", "Clients that follow the federation from this node.",
-        Query(CLUSTER.of(clients.CLIENTS), "{{cluster}}"),
+        Query(total(CLUSTER.of(clients.CLIENTS), "cluster"), "{{cluster}}"),
     ),
     graph(
         "How many leave or are put off?",
@@ -363,11 +375,15 @@ PROCESS = Row(
     graph(
         "Where are the requests it holds?",
         "Ledger: home requests queued, running or away, and those of neighbors.",
-        Query(CLUSTER.of(signals.LEDGER, HELD), "{{side}} {{entry}}"), width=6,
+        Query(
+            total(CLUSTER.of(signals.LEDGER, HELD), "cluster", "side", "entry"),
+            "{{side}} {{entry}}",
+        ),
+        width=6,
     ),
     graph(
         "How late does its clock ring?", "Largest delay of the event loop between two scrapes.",
-        Query(CLUSTER.of(signals.LOOP_LAG), "loop lag"),
+        Query(largest(CLUSTER.of(signals.LOOP_LAG), "cluster"), "loop lag"),
         unit="s", width=6, limits=[(0.1, WARNING), (0.25, ALARM)],
     ),
     graph(
@@ -384,9 +400,9 @@ PROCESS = Row(
         "How much memory does it take?",
         "Resident memory of the node, what requests and answers take of it, and what they may.",
         Query(CLUSTER.process("process_resident_memory_bytes", signals.SERVERS), "{{cluster}}"),
-        Query(CLUSTER.of(signals.HELD_BYTES), "held"),
-        Query(CLUSTER.of(signals.KEPT_BYTES), "of it, kept answers"),
-        Query(CLUSTER.of(signals.HELD_LIMIT_BYTES), "may be held"),
+        Query(total(CLUSTER.of(signals.HELD_BYTES), "cluster"), "held"),
+        Query(total(CLUSTER.of(signals.KEPT_BYTES), "cluster"), "of it, kept answers"),
+        Query(total(CLUSTER.of(signals.HELD_LIMIT_BYTES), "cluster"), "may be held"),
         unit="bytes", width=6,
     ),
     graph(
@@ -399,9 +415,12 @@ PROCESS = Row(
         "What do requests to and from its neighbors share?",
         "Connections by the end that the cluster has of them, frames per second, and bytes that"
         " wait to leave: many of them mean a way that is too narrow, or a neighbor that is slow.",
-        Query(CLUSTER.of(signals.SHARED_CONNECTIONS), "connections, {{end}}"),
+        Query(
+            total(CLUSTER.of(signals.SHARED_CONNECTIONS), "cluster", "end"),
+            "connections, {{end}}",
+        ),
         Query(total(CLUSTER.rate(signals.SHARED_FRAMES), "way"), "frames {{way}}"),
-        Query(CLUSTER.of(signals.SHARED_UNSENT_BYTES), "bytes unsent"),
+        Query(total(CLUSTER.of(signals.SHARED_UNSENT_BYTES), "cluster"), "bytes unsent"),
         width=12,
     ),
     graph(

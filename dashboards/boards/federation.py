@@ -34,7 +34,7 @@ AT_A_GLANCE = Row(
     ),
     now(
         "Degraded clusters", "Clusters whose work fails so often that neighbors do it instead.",
-        total(CLUSTER.of(signals.DEGRADED)), limits=[(1, ALARM)], width=4,
+        total(largest(CLUSTER.of(signals.DEGRADED), "cluster")), limits=[(1, ALARM)], width=4,
     ),
     now(
         "Failing", "Requests per second that failed or expired: clients got 502 or 504.",
@@ -88,12 +88,14 @@ QUEUES = Row(
     "Where does work wait?",
     graph(
         "How long is each queue?", "Requests that wait, N, by cluster.",
-        Query(CLUSTER.of(signals.QUEUE_LENGTH), "{{cluster}}"), opens="cluster",
+        Query(total(CLUSTER.of(signals.QUEUE_LENGTH), "cluster"), "{{cluster}}"), opens="cluster",
     ),
     graph(
         "How busy are the servers of each cluster?", "The share of its servers that is occupied.",
         Query(
-            f"{CLUSTER.of(signals.SERVERS_BUSY)} / {CLUSTER.of(signals.SERVERS)}", "{{cluster}}"
+            f"{total(CLUSTER.of(signals.SERVERS_BUSY), 'cluster')}"
+            f" / {total(CLUSTER.of(signals.SERVERS), 'cluster')}",
+            "{{cluster}}",
         ),
         unit="percentunit", top=1, opens="cluster",
     ),
@@ -104,14 +106,14 @@ FAILING = Row(
     graph(
         "Which share of its work fails?",
         "Of the work run in the cluster of late, its neighbors' too; what clients did wrong aside.",
-        Query(CLUSTER.of(signals.FAILED_SHARE), "{{cluster}}"),
+        Query(largest(CLUSTER.of(signals.FAILED_SHARE), "cluster"), "{{cluster}}"),
         unit="percentunit", top=1, width=8, opens="cluster",
     ),
     graph(
         "Which clusters are degraded?",
         "1 while so much of its work fails that neighbors give it nothing and do its own.",
-        Query(CLUSTER.of(signals.DEGRADED), "{{cluster}}"),
-        Query(CLUSTER.of(signals.RESTING), "{{cluster}} rests"),
+        Query(largest(CLUSTER.of(signals.DEGRADED), "cluster"), "{{cluster}}"),
+        Query(largest(CLUSTER.of(signals.RESTING), "cluster"), "{{cluster}} rests"),
         top=1, width=8, opens="cluster",
     ),
     graph(
@@ -127,13 +129,13 @@ WILLING = Row(
     graph(
         "Would the cluster itself keep one more? (P)",
         "Acceptance probability of each cluster: 1 is idle enough, 0 is full or draining.",
-        Query(CLUSTER.of(signals.ACCEPT_PROBABILITY), "{{cluster}}"),
+        Query(least(CLUSTER.of(signals.ACCEPT_PROBABILITY), "cluster"), "{{cluster}}"),
         unit="percentunit", top=1, opens="cluster",
     ),
     graph(
         "Would it or a neighbor? (R)",
         "Neighborhood acceptance probability: near 0 everybody around is full, too.",
-        Query(CLUSTER.of(signals.NEIGHBORHOOD_ACCEPT_PROBABILITY), "{{cluster}}"),
+        Query(least(CLUSTER.of(signals.NEIGHBORHOOD_ACCEPT_PROBABILITY), "cluster"), "{{cluster}}"),
         unit="percentunit", top=1, opens="cluster",
     ),
 )  # fmt: skip
@@ -227,12 +229,12 @@ TRUST = Row(
     graph(
         "How late do the nodes' clocks ring?",
         "Largest delay of the event loop between two scrapes: high means too little processor.",
-        Query(CLUSTER.of(signals.LOOP_LAG), "{{cluster}}"),
+        Query(largest(CLUSTER.of(signals.LOOP_LAG), "cluster"), "{{cluster}}"),
         unit="s", width=8, limits=[(0.1, WARNING), (0.25, ALARM)], opens="cluster",
     ),
     graph(
         "Does every ledger balance?", "Requests by which a ledger is off: 0, or there is a bug.",
-        Query(CLUSTER.of(signals.LEDGER_IMBALANCE), "{{cluster}}"),
+        Query(largest(CLUSTER.of(signals.LEDGER_IMBALANCE), "cluster"), "{{cluster}}"),
         width=8, limits=[(1, ALARM)], opens="cluster",
     ),
 )  # fmt: skip

@@ -12,8 +12,9 @@ from typing import Any
 
 from spillover.model.errors import InputError
 
-NOT_A_KIND: object = {}
-"""A mapping, which no field takes: what is expected instead says of which kind the field is."""
+NOT_A_KIND: object = {"?": 0}
+"""A mapping that no field takes: what is expected instead says of which kind the field is,
+unless it takes others."""
 
 WRONG: tuple[object, ...] = (-1, "", "?", [], [-1], ["?"], 1e12)
 """Values that some fields take and others do not."""
@@ -24,6 +25,7 @@ _OF_THE_PROBE = re.compile(r", got .*| \([^()]*\)", re.DOTALL)
 _ABOUT_THE_KIND = (
     *("text", "a list", "a mapping of fields", "an id"),
     *("a number", "a whole number", "a finite number", "a whole number or a list"),
+    "a whole number, a list or auto",
 )
 
 
@@ -40,6 +42,8 @@ class FileProbe:
     def accepts(self, path: tuple[str | int, ...]) -> tuple[str, ...]:
         """Returns what the field at this path accepts, in the reader's words."""
         kind = self._refusal(self._documents[0], path, NOT_A_KIND)
+        if kind is None:
+            kind = self._refusal(self._documents[0], path, "?")
         tried = itertools.product(WRONG, self._documents)
         return in_short([self._refusal(document, path, value) for value, document in tried], kind)
 

@@ -35,6 +35,7 @@ from spillover.model.lease_times import LeaseTimes
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 from spillover.model.ranges import CLUSTERS_MAX
 from spillover.model.routes import Route
+from spillover.model.server_bounds import ServerBounds
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import JobType, Server, ServerClass
 
@@ -178,6 +179,12 @@ PASSING: Final[dict[str, Any]] = {
         {"id": "b", "servers": 1},
     ],
 }
+LEARNED_SERVERS: Final[dict[str, Any]] = {
+    **BEHIND_HTTP,
+    "clusters": [{**BEHIND_HTTP["clusters"][0], "servers": {"min": 1, "max": 64}}],
+    "links": [],
+}
+
 UNLIKE_SERVERS: Final[dict[str, Any]] = {
     **TWO_CLUSTERS,
     "clusters": [
@@ -244,6 +251,9 @@ def _topology_fields() -> list[Entry]:
     ):
         place = ("clusters", 0, part, 0)
         found += _file_fields(unlike, owner, place, f"clusters[].{part}[].")
+    learned = FileProbe(read, (LEARNED_SERVERS,))
+    bounds = ("clusters", 0, "servers")
+    found += _file_fields(learned, ServerBounds, bounds, "clusters[].servers.")
     passing = FileProbe(read, (PASSING,))
     found += _file_fields(passing, Route, ("clusters", 0, "routes", 0), "clusters[].routes[].")
     found += _file_fields(probe, Link, ("links", 0), "links[].")

@@ -13,6 +13,8 @@ REASONS = {
     "--proxy-bind": "The topology says where, for clients and for all nodes alike.",
     "--peer-bind": "One port is enough while clients and neighbors share a network.",
     "node --node": "Most clusters have one node.",
+    "node --processes": "One process is enough for most sites, and uses one core. Several use "
+    "several, and go on when one dies.",
     "--tls-cert": "Nodes of one network that nobody else is in need none, and a test of the rule "
     "should not begin with a CA. Give certificates, and https urls, where sites are apart.",
     "--tls-key": "As `--tls-cert`.",

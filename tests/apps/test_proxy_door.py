@@ -403,6 +403,11 @@ def test_a_body_is_asked_for_and_bounded():
             assert (read.status, told(read)["reason"]) == (413, "too_large")
             assert read.get(b"connection") in ("", "close")
         assert here.service.seen == []
+        for lines, body in (  # the limit itself is not beyond it
+            ((b"Content-Length: 100",), b"x" * 100),
+            ((b"Transfer-Encoding: chunked",), b"32\r\n%b\r\n" % (b"x" * 50) * 2 + b"0\r\n\r\n"),
+        ):
+            assert (await here.ask(post(*lines, body=body))).status == 200
 
     in_front(check, cluster={"passed_body_limit_bytes": 100})
 

@@ -193,6 +193,17 @@ def test_a_configuration_that_lost_and_a_cluster_that_was_removed_are_shown(caps
     ]
 
 
+def test_the_nodes_of_a_cluster_of_several_are_told(capsys, monkeypatch):
+    """Those that act as one, and how many it has."""
+    monkeypatch.setenv("COLUMNS", "200")
+    clusters = {
+        "a": state_of("a", site={"node": 2, "nodes": 3, "members": [1, 2], "share": 1}),
+        "b": state_of("b", site=None),
+    }
+    _, *rows = rows_of(clusters, capsys)
+    assert [" ".join(row[row.index("paper") + 1 :]) for row in rows] == ["up, 2 of 3 nodes", "up"]
+
+
 CONFIG = {"version": 4, "by": "b", "superseded": None, "removed": False}
 TOKENS = {
     "classes": [{"held": 3, "limit": 5}, {"held": 1, "limit": 6}],

@@ -1,4 +1,4 @@
-"""Two nodes of a site behind nginx and HAProxy, as deploy/balancers has them: both nodes are
+"""Two nodes of a cluster behind nginx and HAProxy, as deploy/balancers has them: both are
 restarted, one after the other, under load, and no client notices.
 """
 
@@ -32,11 +32,12 @@ BETWEEN_S = 0.005
 
 TOPOLOGY = """
 name: site
-policy: two-choice
 clusters:
-  - {id: node-1, servers: 4, service_ms: 5, handler: "%s", url: "http://127.0.0.1:%d"%s}
-  - {id: node-2, servers: 4, service_ms: 5, handler: "%s", url: "http://127.0.0.1:%d"%s}
-links: [{between: [node-1, node-2]}]
+  - id: site
+    servers: 8
+    service_ms: 5
+    handler: "%s"
+    nodes: [{url: "http://127.0.0.1:%d"%s}, {url: "http://127.0.0.1:%d"%s}]
 """
 
 
@@ -81,13 +82,12 @@ class Site:
 
     def __init__(self, service_url, ports, directory):
         self.urls = {f"node-{n}": f"http://127.0.0.1:{ports[8100 + n]}" for n in (1, 2)}
-        handler, told = "sleep", []
+        told = ["sleep" if service_url is None else f"proxy:{service_url}"]
         for number in (1, 2):
             proxied = ""
             if service_url is not None:
-                handler = f"proxy:{service_url}"
                 proxied = f', proxy_url: "http://127.0.0.1:{ports[8200 + number]}"'
-            told += [handler, ports[8100 + number], proxied]
+            told += [ports[8100 + number], proxied]
         self._file = directory / "site.yaml"
         self._file.write_text(TOPOLOGY % tuple(told))
         self._directory = directory
@@ -97,7 +97,7 @@ class Site:
     async def start(self, id_):
         stack = self._stacks[id_] = AsyncExitStack()
         command = [sys.executable, "-m", "spillover", "node", "--topology", str(self._file)]
-        command += ["--cluster", id_, "--lame-duck-s", str(LAME_DUCK_S)]
+        command += ["--cluster", "site", "--node", id_[-1], "--lame-duck-s", str(LAME_DUCK_S)]
         running = process(*command, output=self._directory / f"{id_}.log")
         self._nodes[id_] = await stack.enter_async_context(running)
 
@@ -114,7 +114,7 @@ class Site:
 
     async def linked(self):
         told = [await self.state(id_) for id_ in self.urls]
-        return all(one and all(there["alive"] for there in one["neighbors"]) for one in told)
+        return all(one and one["site"]["members"] == [1, 2] for one in told)
 
     async def is_asked(self, id_, url, asked):
         """Whether the balancer, too, knows that it is back: who connects now comes to it."""

@@ -101,12 +101,12 @@ BAD_FILES = {
     ),
     "wrong before missing": (
         "clusters: [{servers: x}, {id: b, servers: 1}]\n",
-        "clusters[0].servers: expected a whole number or a list, got 'x' (and 1 more)",
+        "clusters[0].servers: expected a whole number, a list or auto, got 'x' (and 1 more)",
     ),
     "octal or decimal": (
         "clusters: [{id: a, servers: 010}]\n",
         (
-            "clusters[0].servers: expected a whole number or a list, got '010' "
+            "clusters[0].servers: expected a whole number, a list or auto, got '010' "
             "(write 10 or 8, whichever is meant)"
         ),
     ),

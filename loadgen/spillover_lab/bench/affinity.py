@@ -1,8 +1,9 @@
 """`spillover bench affinity`: a node in front of several inference engines that keep what they have
-read, by affinity and by the least busy, beside the simulator on the same conversations.
+read, by affinity and by the least busy, and three sites of such nodes that hand work on, beside the
+simulator on the same conversations.
 
 The engines are mocks (`mock_engine`): the times are the model's, what is measured is what the node
-makes of it. All times are of the model: it is played `SPEED` times as fast.
+makes of it. All times are of the model, which is played some times as fast.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.prompt import BLOCK_TOKENS, Prompt
 from spillover.model.statistics import percentile
-from spillover.model.topology import Cluster
+from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.affinity.engine import EngineKind
 from spillover.sim.affinity.federation import AffinitySetting, Federation, play
-from spillover.sim.affinity.run import RULES, capacity_per_s
+from spillover.sim.affinity.run import RULES, capacity_per_s, homes_of
 from spillover.testbed.supervisor import Testbed
 from spillover_lab.bench.mock_engine import PATH, serve_engines, text_of
 from spillover_lab.bench.nodes import topology_of
@@ -32,7 +36,6 @@ from spillover_lab.processes.child import Child
 from spillover_lab.rivals.rules import RIVALS
 
 ENGINES = 4
-SPEED = 4.0
 LOAD = 0.8
 SESSIONS, SESSIONS_QUICK = 120, 16
 TURNS = 5
@@ -41,20 +44,38 @@ TURN_S = 30.0
 """The mean time between the turns of a conversation."""
 ANSWER_TOKENS = 20
 KIND = EngineKind(cache_tokens=200_000)
-SETTING = AffinitySetting(sites=1, engines=ENGINES, kind=KIND)
+GOSSIP_S = 0.05
 SERVERS = 1_000
 """More than are ever under way: requests wait at the engines."""
 ANSWER_WITHIN_S = 120.0
 
 FIRST, FOUND = "time to the first token", "prompt tokens found"
 AFFINITY, BUSY = "affinity", "least busy"
-SIMULATED = {AFFINITY: RULES["urls"], BUSY: RIVALS["least"]}
-CASES = tuple(
-    f"{what}, {by}" for by in SIMULATED for what in (f"{FIRST}, mean", f"{FIRST}, p95", FOUND)
-)
+BETWEEN = "three sites"
+"""Affinity between sites, too."""
+SIMULATED = {AFFINITY: RULES["urls"], BUSY: RIVALS["least"], BETWEEN: RULES["nodes"]}
 
 
-def conversations(count: int, seed: int) -> list[Prompt]:
+class Scene(NamedTuple):
+    """Sites of engines, how many times as fast as real they are played, and by which rules."""
+
+    setting: AffinitySetting
+    speed: float
+    rules: tuple[str, ...]
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """Returns what is measured."""
+        figures = f"{FIRST}, mean", f"{FIRST}, p95", FOUND
+        return tuple(f"{figure}, {by}" for by in self.rules for figure in figures)
+
+
+ALONE = Scene(AffinitySetting(sites=1, engines=ENGINES, kind=KIND), 4.0, (AFFINITY, BUSY))
+SITES = Scene(AffinitySetting(engines=2, kind=KIND, report_s=GOSSIP_S), 1.0, (BETWEEN,))
+"""Three sites, as far apart as in the figures of decision 0051."""
+
+
+def conversations(count: int, seed: int, setting: AffinitySetting = ALONE.setting) -> list[Prompt]:
     """Returns the turns of conversations, each a few thousand tokens longer than the one before,
     in order of time, at the load."""
     draws, prompts = random.Random(seed), []
@@ -67,47 +88,77 @@ def conversations(count: int, seed: int) -> list[Prompt]:
             prompts.append(Prompt(time_s, tokens, ANSWER_TOKENS, blocks, session))
     prompts.sort()
     first_s, length_s = prompts[0].time_s, prompts[-1].time_s - prompts[0].time_s
-    scale = len(prompts) / (LOAD * capacity_per_s(prompts, SETTING)) / length_s
+    scale = len(prompts) / (LOAD * capacity_per_s(prompts, setting)) / length_s
     return [one._replace(time_s=(one.time_s - first_s) * scale) for one in prompts]
 
 
-async def _measure(session: Session) -> None:
-    taken: dict[str, dict[str, list[float]]] = {case: {"": [], "simulated": []} for case in CASES}
+async def _measure(scene: Scene, session: Session) -> None:
+    setting, cases = scene.setting, scene.cases
+    taken: dict[str, dict[str, list[float]]] = {case: {"": [], "simulated": []} for case in cases}
     for seed in session.seeds(FIRST):
-        prompts = conversations(int(session.plan.of(SESSIONS, SESSIONS_QUICK)), seed)
-        for by in SIMULATED:
-            sides = {"": await _live(prompts, by, seed), "simulated": _simulated(prompts, by, seed)}
+        count = int(session.plan.of(SESSIONS, SESSIONS_QUICK))
+        prompts = conversations(count, seed, setting)
+        homes = homes_of(prompts, setting.sites, seed, skewed=True)
+        for by in scene.rules:
+            told = prompts, homes, by, seed
+            sides = {"": await _live(scene, *told), "simulated": _simulated(setting, *told)}
             for side, figures in sides.items():
                 for case, value in zip(
-                    [one for one in CASES if one.endswith(by)], figures, strict=True
+                    [one for one in cases if one.endswith(by)], figures, strict=True
                 ):
                     taken[case][side].append(value)
     for case, values in taken.items():
         session.add_beside(case, "share" if case.startswith(FOUND) else "s", values, paired=True)
 
 
-def _simulated(prompts: Sequence[Prompt], by: str, seed: int) -> tuple[float, float, float]:
-    federation = Federation(SETTING)
-    answers = play(prompts, [0] * len(prompts), federation, SIMULATED[by](federation, seed))
+def _simulated(
+    setting: AffinitySetting, prompts: Sequence[Prompt], homes: Sequence[int], by: str, seed: int
+) -> tuple[float, float, float]:
+    federation = Federation(setting)
+    answers = play(prompts, homes, federation, SIMULATED[by](federation, seed))
     asked = sum(one.tokens for one in prompts)
     found = sum(one.reading.found_tokens for one in answers)
     return _figures([one.first_token_s for one in answers], found / asked)
 
 
-async def _live(prompts: Sequence[Prompt], by: str, seed: int) -> tuple[float, float, float]:
-    with Child("the engines", serve_engines, ENGINES, KIND, SPEED) as engines:
+async def _live(
+    scene: Scene, prompts: Sequence[Prompt], homes: Sequence[int], by: str, seed: int
+) -> tuple[float, float, float]:
+    setting, speed = scene.setting, scene.speed
+    count = setting.sites * setting.engines
+    with Child("the engines", serve_engines, count, KIND, speed) as engines:
         ports = await engines.receive(READY_WITHIN_S)
-        urls = ",".join(f"http://{HOST}:{port}" for port in ports)
-        cluster = Cluster(id=ClusterId("a"), servers=SERVERS, handler=f"proxy:{urls}")
-        if by == AFFINITY:
-            cluster = replace(cluster, affinity="header:X-Session")
-        async with Testbed(topology_of([cluster]), seed=seed, drain_timeout_s=0.0) as bed:
-            url = bed.topology.clusters[0].proxy_url or ""
+        topology = _topology(scene, [f"http://{HOST}:{port}" for port in ports], by)
+        async with Testbed(topology, seed=seed, drain_timeout_s=0.0) as bed:
+            urls = [one.proxy_url or "" for one in bed.topology.clusters]
             began_s = time.monotonic()
-            times_s = await together(_ask(url, one, began_s) for one in prompts)
+            times_s = await together(
+                _ask(urls[home], one, began_s, speed)
+                for one, home in zip(prompts, homes, strict=True)
+            )
         engines.send(None)
         asked, found = await engines.receive(READY_WITHIN_S)
     return _figures(times_s, found / asked)
+
+
+def _topology(scene: Scene, urls: Sequence[str], by: str) -> Topology:
+    """Returns sites of so many of these engines each, whose links take a share of their time, as
+    all else does."""
+    setting = scene.setting
+    clusters = [
+        Cluster(
+            id=ClusterId(name),
+            servers=SERVERS,
+            handler=f"proxy:{','.join(urls[at : at + setting.engines])}",
+            affinity=None if by == BUSY else "header:X-Session",
+        )
+        for name, at in zip("abcdefgh", range(0, len(urls), setting.engines), strict=False)
+    ]
+    links = [
+        Link(between=(a.id, b.id), delay_ms=setting.rtt_s(at, to) / 2 / scene.speed * 1e3)
+        for (at, a), (to, b) in combinations(enumerate(clusters), 2)
+    ]
+    return replace(topology_of(clusters), links=tuple(links), gossip_period_ms=GOSSIP_S * 1e3)
 
 
 def _figures(times_s: Sequence[float], found: float) -> tuple[float, float, float]:
@@ -115,13 +166,13 @@ def _figures(times_s: Sequence[float], found: float) -> tuple[float, float, floa
     return sum(ordered) / len(ordered), percentile(ordered, 0.95), found
 
 
-async def _ask(url: str, prompt: Prompt, began_s: float) -> float:
+async def _ask(url: str, prompt: Prompt, began_s: float, speed: float) -> float:
     """Asks when the prompt is due, on a connection of its own; returns how long its first token
     took, counted from then, in seconds of the model."""
     messages = [{"role": "user", "content": text_of(prompt)}]
     body = json.dumps({"messages": messages, "max_tokens": prompt.answer_tokens}).encode()
     head = f"POST {PATH} HTTP/1.1\r\nHost: bench\r\nX-Session: {prompt.session}\r\n"
-    due_s = began_s + prompt.time_s / SPEED
+    due_s = began_s + prompt.time_s / speed
     await asyncio.sleep(due_s - time.monotonic())
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
@@ -136,7 +187,7 @@ async def _ask(url: str, prompt: Prompt, began_s: float) -> float:
             await reader.readuntil(b"[DONE]")
     finally:
         writer.close()
-    return took_s * SPEED
+    return took_s * speed
 
 
-STAGES = (Stage(CASES, _measure),)
+STAGES = tuple(Stage(scene.cases, partial(_measure, scene)) for scene in (ALONE, SITES))

@@ -16,6 +16,7 @@ from functools import partial
 from random import Random
 from statistics import fmean
 
+from spillover.core.affinity.places import Dispatch
 from spillover.model.prompt import Prompt
 from spillover.sim.affinity.federation import Answered, Bound, Federation, Sent
 from spillover.sim.affinity.run import RuleOf, hashed
@@ -51,6 +52,9 @@ class _Chosen(ABC):
 
     def bind(self, sent: Sent, now_s: float) -> Bound:
         return Bound(sent.engine, sent.prompt.tokens)
+
+    def began(self, site: int, dispatch: Dispatch, now_s: float) -> None:  # noqa: B027
+        """Nothing: no node has sent it."""
 
     def answered(self, answered: Answered) -> None:  # noqa: B027 - none of them learns
         """Learns nothing."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 from collections.abc import Coroutine
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from spillover.apps.http.token_files import TokenFiles
+from spillover.apps.node.processes import OwnProcess, own_process
 from spillover.apps.node.server import serve_node
 from spillover.cli.parsing import (
     add_allow_origin,
@@ -67,9 +70,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the cluster of the topology that this node is",
     )  # fmt: skip
     parser.add_argument(
-        "--node", type=whole_number_in(1, NODES_MAX), metavar="N",
+        "--node", type=_node_number, metavar="N",
         help="which node of the cluster this is, counted from 1, where the topology has a list of "
-        "several",
+        "several; or the name of a pod of a StatefulSet, which counts from 0",
+    )  # fmt: skip
+    parser.add_argument(
+        "--processes", type=whole_number_in(1, NODES_MAX), default=1, metavar="N",
+        help="serve the cluster with N processes of this machine that share its servers and the "
+        "address of its clients (default 1)",
     )  # fmt: skip
     _add_addresses(parser)
     parser.add_argument(
@@ -102,6 +110,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end at once when standard input ends: whoever started the node has died",
     )
+
+
+def _node_number(text: str) -> int:
+    """Returns the number of a node, that of a pod's name one more."""
+    name, dash, ordinal = text.rpartition("-")
+    if name and dash and ordinal.isdecimal() and ordinal.isascii() and len(ordinal) < 4:
+        text = str(int(ordinal) + 1)
+    return whole_number_in(1, NODES_MAX)(text)
 
 
 def _add_addresses(parser: argparse.ArgumentParser) -> None:
@@ -140,16 +156,20 @@ def run(options: argparse.Namespace) -> int:
         hint = did_you_mean(options.cluster, known)
         expected = f"expected one of {', '.join(known)}, got {options.cluster!r}{hint}"
         raise InputError("--cluster", "", expected)
-    number = _number_of(options, topology)
+    process = own_process(os.environ) if options.processes > 1 else None
+    number = _number_of(options, topology) if process is None else process.number
+    is_one_of_several = options.node is not None or process is not None
     configure_logs(
-        options.cluster if options.node is None else f"{options.cluster}/{number}",
+        f"{options.cluster}/{number}" if is_one_of_several else options.cluster,
         as_json=options.log_format == "json",
         log_requests=options.log_requests,
     )
     cluster = topology.cluster(options.cluster).at(number)
     bind = _bind_of(options, cluster)
+    if options.processes > 1 and process is None:
+        return _run_processes(options, topology, cluster, bind)
     tracing = _tracing(topology, cluster) if options.otel else None
-    serving = _serving(topology, cluster, number, bind, options, tracing)
+    serving = _serving(topology, cluster, process or number, bind, options, tracing)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
         has_returned(0)
@@ -187,10 +207,38 @@ def _bind_of(options: argparse.Namespace, cluster: Cluster) -> tuple[str, int]:
     return bind
 
 
+def _run_processes(
+    options: argparse.Namespace, topology: Topology, cluster: Cluster, bind: tuple[str, int]
+) -> int:
+    """Run the cluster as several processes."""
+    from spillover.testbed.processes import Addresses, Processes, check_processes
+
+    unfit = {
+        "--node": options.node,
+        "--testbed": options.testbed or None,
+        "--config-redis": options.config_redis,
+        "--redis-url-file": options.redis_url_file,
+    }
+    given = [option for option, value in unfit.items() if value is not None]
+    check_processes(given, topology, cluster, options.processes, options.topology)
+    _credentials(options, topology, cluster)
+    peer = options.peer_bind or _address_of(cluster.peer_url)
+    addresses = Addresses(bind, peer, options.proxy_bind or _address_of(cluster.proxy_url))
+    limit_s = options.drain_timeout_s + _lame_duck_s(options)
+
+    async def run_all() -> int:
+        with ExitStack() as sockets:
+            told = options.processes, addresses, sockets
+            processes = Processes(*told, is_secure=topology.is_secure, limit_s=limit_s)
+            return await processes.run(end_with_stdin=options.end_with_stdin)
+
+    return asyncio.run(run_all())
+
+
 def _serving(
     topology: Topology,
     cluster: Cluster,
-    number: int,
+    node: int | OwnProcess,
     bind: tuple[str, int],
     options: argparse.Namespace,
     tracing: Tracing | None,
@@ -198,7 +246,8 @@ def _serving(
     return serve_node(
         topology,
         cluster.id,
-        node=number,
+        node=node if isinstance(node, int) else 1,
+        process=node if isinstance(node, OwnProcess) else None,
         bind=bind,
         peer_bind=options.peer_bind or _address_of(cluster.peer_url),
         proxy_bind=options.proxy_bind or _address_of(cluster.proxy_url),
@@ -208,7 +257,7 @@ def _serving(
         results_timeout_s=options.results_timeout_s,
         lame_duck_s=_lame_duck_s(options),
         testbed=options.testbed,
-        end_with_stdin=options.end_with_stdin,
+        end_with_stdin=options.end_with_stdin or isinstance(node, OwnProcess),
         allowed_origins=frozenset(options.allow_origin),
         store=_store(config_redis(options), topology),
         config_from_peers=options.config_from == PEERS,

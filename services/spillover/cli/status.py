@@ -218,6 +218,14 @@ def _unreachable(state: dict[str, Any]) -> str:
     return "unreachable" if seen_s is None else f"unreachable {seen_s:.0f} s"
 
 
+def _nodes(state: dict[str, Any]) -> str:
+    """Returns how many nodes of a cluster of several act as one; the state is of one of them."""
+    site = state.get("site")
+    if not (isinstance(site, dict) and isinstance(site.get("members"), list)):
+        return ""
+    return f", {len(site['members'])} of {_count(site.get('nodes'))} nodes"
+
+
 def _condition(state: dict[str, Any]) -> Text:
     condition = "draining" if state.get("draining") else "up"
     if state.get("lame_duck"):
@@ -235,6 +243,7 @@ def _condition(state: dict[str, Any]) -> Text:
     ]
     if not_up:
         condition = f"{condition}: {_listed(not_up)}"
+    condition += _nodes(state)
     lost = _config(state).get("superseded")
     if _is_count(lost):
         condition = f"{condition}, its version {lost} was superseded"

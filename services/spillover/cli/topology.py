@@ -135,10 +135,6 @@ def run(options: argparse.Namespace) -> int:
     """Run the subcommand; its exit status."""
     topology = load_topology(options.topology)
     check_names(topology, shown_path(options.topology))
-    for index, cluster in enumerate(topology.clusters):
-        if cluster.node_count > 1:
-            field, expected = f"clusters[{index}].nodes", "expected one node in a deployment"
-            raise InputError(shown_path(options.topology), field, expected)
     if options.memory_mb < MEMORY_MB_MIN:
         expected = f"expected at least {MEMORY_MB_MIN}, got {options.memory_mb}"
         raise InputError("--memory-mb", "", expected)

@@ -1,4 +1,4 @@
-"""A topology as a compose project: one container a cluster, and what stands beside them.
+"""A topology as a compose project: one container a node, and what stands beside them.
 
 The file works with compose v2 and with docker-compose 1.29, so it has no `version:`, no `name:`,
 no `configs:` and no long ports. What Prometheus and Grafana read is in `monitoring`; delays by the
@@ -16,6 +16,7 @@ from textwrap import indent
 from spillover.deployment import containers
 from spillover.deployment.compose_doors import TOPOLOGY_FILE, doors_text, doors_topology
 from spillover.deployment.compose_netem import netem_text
+from spillover.deployment.containers import ContainerNode
 from spillover.deployment.monitoring import GRAFANA_FILES, PROMETHEUS_CA_PATH, prometheus_text
 from spillover.deployment.ports import (
     LEASE_MEMBERS,
@@ -25,8 +26,7 @@ from spillover.deployment.ports import (
     producer_name,
 )
 from spillover.inputs.yaml_text import quoted
-from spillover.model.ids import ClusterId
-from spillover.model.topology import Cluster, Topology
+from spillover.model.topology import Topology
 
 KIND = "compose"
 CERTIFICATES = "certificates"
@@ -78,13 +78,13 @@ def compose_files(topology: Topology, settings: ComposeSettings) -> dict[str, st
 
 def compose_text(topology: Topology, settings: ComposeSettings) -> str:
     """Returns the compose file."""
-    first, *others = topology.clusters
+    first, *others = containers.nodes_of(*topology.clusters)
     parts = [
         containers.heading(KIND, topology) + _INTRODUCTION,
         _COMMON.format(image=_quoted(settings.image), grace_s=STOP_GRACE_S),
         "services:\n",
         _node(first, settings, build=_build(topology, settings)),
-        *(_node(cluster, settings) for cluster in others),
+        *(_node(node, settings) for node in others),
         _REDIS.format(port=settings.ports.redis),
         *(_lease_member(n, settings) for n in range(1, LEASE_MEMBERS + 1)),
         *(_producer(n, settings) for n in range(1, PRODUCERS + 1)),
@@ -98,14 +98,14 @@ def compose_text(topology: Topology, settings: ComposeSettings) -> str:
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-def public_url(cluster: ClusterId, port: int, scheme: str) -> str:
-    """Returns where clients in containers reach this cluster."""
-    return f"{scheme}://node-{cluster}:{port}"
+def public_url(node: ContainerNode, port: int, scheme: str) -> str:
+    """Returns where clients in containers reach this node."""
+    return f"{scheme}://node-{node.label}:{port}"
 
 
-def peer_url(cluster: ClusterId, scheme: str) -> str:
+def peer_url(node: ContainerNode, scheme: str) -> str:
     """Returns where neighbors reach it."""
-    return f"{scheme}://node-{cluster}:{containers.PEER_PORT}"
+    return f"{scheme}://node-{node.label}:{containers.PEER_PORT}"
 
 
 _INTRODUCTION = """\
@@ -173,8 +173,9 @@ def _volume_of(name: str) -> str:
     return f"./{CERTIFICATES}/{name}:{containers.TLS_PATH}:ro"
 
 
-def _node(cluster: Cluster, settings: ComposeSettings, build: str | None = None) -> str:
+def _node(node: ContainerNode, settings: ComposeSettings, build: str | None = None) -> str:
     """One image for all: it is built along with the first one."""
+    cluster = node.cluster
     building = "" if build is None else f"build: {build}\n"
     volumes = [f"./topology/topology.yaml:{containers.TOPOLOGY_PATH}:ro"]
     if settings.tls:
@@ -182,18 +183,20 @@ def _node(cluster: Cluster, settings: ComposeSettings, build: str | None = None)
         building += _USER
     if settings.code is not None:
         volumes.append(f"{settings.code}:{containers.CODE_PATH}:ro")
-    suffix = cluster.id.replace("-", "_").upper()
-    port = settings.ports.clusters[cluster.id]
+    suffix = node.label.replace("-", "_").upper()
+    port = settings.ports.clusters[node.name]
     published = [f"127.0.0.1:${{SPILLOVER_PORT_{suffix}:-{port}}}:{containers.API_PORT}"]
     if cluster.passes:
-        door = f"${{SPILLOVER_PROXY_PORT_{suffix}:-{settings.ports.proxies[cluster.id]}}}"
+        door = f"${{SPILLOVER_PROXY_PORT_{suffix}:-{settings.ports.proxies[node.name]}}}"
         published.append(f"127.0.0.1:{door}:{containers.PROXY_PORT}")
     memory_mb = containers.memory_mb(cluster, settings.memory_mb)
+    number, tls = str(node.number), settings.tls
+    command = containers.node_command(cluster, number, testbed=True, tls=tls)
     body = f"""\
-node-{cluster.id}:
+node-{node.label}:
   <<: *spillover
 {indent(building, "  ")}\
-  command: {_listed(containers.node_command(cluster, testbed=True, tls=settings.tls))}
+  command: {_listed(command)}
   volumes: {_listed(volumes)}
   networks: [wan, site-{cluster.id}]
   ports: {json.dumps(published)}
@@ -268,17 +271,17 @@ _VOLUMES = "\n".join(
 
 
 def _load(topology: Topology, settings: ComposeSettings) -> str:
-    """Users of all sites, each with their own."""
+    """Users of all sites, each with their own, at the first node of it."""
     scheme = containers.scheme(tls=settings.tls)
     port = containers.API_PORT
-    targets = [f"--target={c}={public_url(c, port, scheme)}" for c in topology.cluster_ids]
+    nodes = list(containers.nodes_of(*topology.clusters))
+    first = [node for node in nodes if node.number == 1]
+    targets = [f"--target={one.cluster.id}={public_url(one, port, scheme)}" for one in first]
     believing, mounted = "", list[str]()
     if settings.tls:
         believing = f"volumes: {_listed([f'./{CERTIFICATES}/ca.crt:{CA_PATH}:ro'])}\n"
         mounted = ["--ca-file", CA_PATH]
-    waits = "".join(
-        f"\n    node-{cluster}: {{condition: service_healthy}}" for cluster in topology.cluster_ids
-    )
+    waits = "".join(f"\n    node-{node.label}: {{condition: service_healthy}}" for node in nodes)
     body = f"""\
 load:
   <<: *spillover

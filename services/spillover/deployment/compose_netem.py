@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from spillover.deployment.containers import TOPOLOGY_PATH, heading
+from spillover.deployment.containers import TOPOLOGY_PATH, heading, nodes_of
 from spillover.inputs.yaml_text import quoted
 from spillover.model.topology import Topology
 
@@ -32,27 +32,31 @@ def netem_text(topology: Topology, build: str | None) -> str:
     """Returns the overlay; `build` is the checkout that the image is built from, if it is to be
     built."""
     parts = [heading("compose", topology) + _INTRODUCTION]
-    for index, cluster in enumerate(topology.cluster_ids):
+    for index, node in enumerate(nodes_of(*topology.clusters)):
         volume = f"./topology/netem.yaml:{TOPOLOGY_PATH}:ro"
-        parts.append(f"  node-{cluster}:\n    volumes: [{json.dumps(volume)}]\n")
-        delays = [f"node-{n.id}={n.delay_ms:g}" for n in topology.neighbors(cluster)]
+        parts.append(f"  node-{node.label}:\n    volumes: [{json.dumps(volume)}]\n")
+        delays = [
+            f"node-{there.label}={neighbor.delay_ms:g}"
+            for neighbor in topology.neighbors(node.cluster.id)
+            for there in nodes_of(topology.cluster(neighbor.id))
+        ]
         if delays:
-            parts.append(_sidecar(cluster, delays, build if index == 0 else None))
+            parts.append(_sidecar(node.label, delays, build if index == 0 else None))
     return "".join(parts)
 
 
-def _sidecar(cluster: str, delays: list[str], build: str | None) -> str:
+def _sidecar(label: str, delays: list[str], build: str | None) -> str:
     building = ""
     if build is not None:
         context = quoted(f"{build}/deploy/netem".replace("$", "$$"))
         building = f"    build: {context}\n"
     return f"""\
-  netem-{cluster}:
+  netem-{label}:
     image: {IMAGE}
 {building}\
     command: {json.dumps(delays)}
-    depends_on: [node-{cluster}]
-    network_mode: "service:node-{cluster}"
+    depends_on: [node-{label}]
+    network_mode: "service:node-{label}"
     cap_drop: [ALL]
     cap_add: [NET_ADMIN]
     restart: "no"

@@ -7,16 +7,17 @@ How a compose file or a manifest is written is known to the writers beside this.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from spillover.inputs.topology_file import dump_topology
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
-from spillover.model.topology import MEMORY_LIMIT_BYTES_MIN, Cluster, Topology
+from spillover.model.topology import MEMORY_LIMIT_BYTES_MIN, Cluster, ClusterNode, Topology
 from spillover.model.upstream_urls import (
     is_http_handler,
     is_proxy_handler,
@@ -89,8 +90,9 @@ def check_names(topology: Topology, source: str) -> None:
     """Raise InputError, naming the field of `source`, for a cluster id that no container can bear.
 
     Host names are DNS labels, of at most 63 characters; what deployments put around an id takes
-    some of them.
+    some of them. The nodes of a cluster of several have the names that other clusters may have.
     """
+    owners: dict[str, str] = {}
     for index, cluster in enumerate(topology.clusters):
         if len(cluster.id) > LABEL_LENGTH_MAX or not _LABEL.fullmatch(cluster.id):
             expected = (
@@ -98,6 +100,37 @@ def check_names(topology: Topology, source: str) -> None:
                 f"either end, since containers are named after it, got {cluster.id!r}"
             )
             raise InputError(source, f"clusters[{index}].id", expected)
+        for node in nodes_of(cluster):
+            other = owners.setdefault(node.label, cluster.id)
+            if other != cluster.id:
+                expected = f"expected ids that differ from names of nodes, got {node.label!r}, as "
+                raise InputError(source, f"clusters[{index}].id", f"{expected}cluster {other} has")
+
+
+class ContainerNode(NamedTuple):
+    """One node, which has a container of its own."""
+
+    cluster: Cluster
+    number: int
+    """Which one of the cluster's it is, counted from 1."""
+
+    @property
+    def name(self) -> ClusterId:
+        """Returns what it is called: as its cluster, or with the number behind a slash."""
+        is_alone = self.cluster.node_count == 1
+        return self.cluster.id if is_alone else ClusterId(f"{self.cluster.id}/{self.number}")
+
+    @property
+    def label(self) -> str:
+        """Returns the same for names of hosts."""
+        return self.name.replace("/", "-")
+
+
+def nodes_of(*clusters: Cluster) -> Iterator[ContainerNode]:
+    """Yields the nodes of clusters."""
+    for cluster in clusters:
+        for number in range(1, cluster.node_count + 1):
+            yield ContainerNode(cluster, number)
 
 
 def heading(kind: str, topology: Topology) -> str:
@@ -110,9 +143,14 @@ def is_written_by_us(text: str) -> bool:
     return text.startswith(_MARK)
 
 
-def node_command(cluster: Cluster, *, testbed: bool, tls: bool, tokens: bool = False) -> list[str]:
-    """Returns the arguments of `spillover`, for the node of this cluster in its container."""
+def node_command(
+    cluster: Cluster, node: str = "", *, testbed: bool, tls: bool, tokens: bool = False
+) -> list[str]:
+    """Returns the arguments of `spillover`, for this node of this cluster in its container; of a
+    cluster of one that says nothing."""
     command = ["node", "--topology", TOPOLOGY_PATH, "--cluster", cluster.id]
+    if cluster.node_count > 1:
+        command += ["--node", node]
     command += ["--bind", bind(API_PORT), "--peer-bind", bind(PEER_PORT)]
     if cluster.passes:
         command += ["--proxy-bind", bind(PROXY_PORT)]
@@ -155,21 +193,27 @@ def secret_of(name: str) -> str:
 
 def in_containers(
     topology: Topology,
-    url_of: Callable[[ClusterId, int], str],
-    peer_url_of: Callable[[ClusterId], str],
+    url_of: Callable[[ContainerNode, int], str],
+    peer_url_of: Callable[[ContainerNode], str],
 ) -> Topology:
     """Returns the topology with the addresses that the containers have for each other. `url_of` is
     told the port too."""
-    clusters = tuple(
-        replace(
-            cluster,
-            url=url_of(cluster.id, API_PORT),
-            peer_url=peer_url_of(cluster.id),
-            proxy_url=url_of(cluster.id, PROXY_PORT) if cluster.passes else None,
-        )
-        for cluster in topology.clusters
-    )
-    return replace(topology, clusters=clusters)
+
+    def addressed(cluster: Cluster) -> Cluster:
+        nodes = [
+            ClusterNode(
+                url=url_of(node, API_PORT),
+                peer_url=peer_url_of(node),
+                proxy_url=url_of(node, PROXY_PORT) if cluster.passes else None,
+            )
+            for node in nodes_of(cluster)
+        ]
+        if len(nodes) > 1:
+            return replace(cluster, nodes=tuple(nodes), url=None, peer_url=None, proxy_url=None)
+        (one,) = nodes
+        return replace(cluster, url=one.url, peer_url=one.peer_url, proxy_url=one.proxy_url)
+
+    return replace(topology, clusters=tuple(map(addressed, topology.clusters)))
 
 
 def without_delays(topology: Topology) -> Topology:

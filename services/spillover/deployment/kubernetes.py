@@ -1,4 +1,4 @@
-"""A topology as Kubernetes manifests, for `kubectl apply -k`: a StatefulSet of one node and its
+"""A topology as Kubernetes manifests, for `kubectl apply -k`: a StatefulSet of its nodes and its
 Services for each site, and what all sites share.
 
 Clients come to the Service of a site, which knows only nodes that are ready. Neighbors come to the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -19,10 +19,10 @@ from spillover.deployment.containers import (
     DRAIN_TIMEOUT_S,
     PEER_PORT,
     PROXY_PORT,
+    ContainerNode,
 )
 from spillover.inputs.yaml_text import dump_yaml
-from spillover.model.ids import ClusterId
-from spillover.model.topology import Cluster, Topology
+from spillover.model.topology import Cluster, ClusterNode, Topology
 
 KIND = "kubernetes"
 SITE_FILES = "site-*.yaml"
@@ -37,6 +37,9 @@ TLS_TOPOLOGY = "tls-topology.yaml"
 """A topology for which certificates are made; it is no manifest."""
 
 TOKENS_SECRET = "api-tokens"  # noqa: S105 - a name
+
+POD_VARIABLE = "SPILLOVER_POD"
+"""The variable with the name of a pod, by which a node knows its number."""
 
 _NAMESPACE = "spillover"
 _TOPOLOGY = "spillover-topology"
@@ -104,8 +107,22 @@ def kubernetes_files(
 def _made_for(topology: Topology, settings: KubernetesSettings, source: str) -> str:
     """Returns the topology for which certificates are made."""
     urls = kubernetes_queue.producer_urls(settings.producers, tls=True)
-    whole = containers.with_others(inside(topology, tls=True), source, urls)
-    return containers.topology_text(KIND, whole)
+    read = inside(topology, tls=True)
+    read = replace(read, clusters=tuple(map(_with_service, read.clusters)))
+    return containers.topology_text(KIND, containers.with_others(read, source, urls))
+
+
+def _with_service(cluster: Cluster) -> Cluster:
+    """Returns a cluster of several nodes whose certificate is for its Service too, by which clients
+    call them: as if there were one more node."""
+    if not isinstance(cluster.nodes, tuple):
+        return cluster
+    service = f"https://{_name(cluster.id)}"
+    one = ClusterNode(
+        url=f"{service}:{API_PORT}", proxy_url=f"{service}:{PROXY_PORT}" if cluster.passes else None
+    )
+    nodes = (*cluster.nodes, one)
+    return replace(cluster, nodes=nodes, servers=max(cluster.server_count, len(nodes)))
 
 
 def _of_queue(settings: KubernetesSettings) -> kubernetes_queue.QueueSettings:
@@ -119,12 +136,20 @@ def _of_queue(settings: KubernetesSettings) -> kubernetes_queue.QueueSettings:
     )
 
 
-def _url(cluster: ClusterId, port: int, scheme: str) -> str:
-    return f"{scheme}://{_name(cluster)}:{port}"
+def _url(node: ContainerNode, port: int, scheme: str) -> str:
+    """Returns where clients reach a node: one of several has no Service of its own."""
+    own = node.cluster
+    return f"{scheme}://{_name(own.id) if own.node_count == 1 else _pod_name(node)}:{port}"
 
 
-def _peer_url(cluster: ClusterId, scheme: str) -> str:
-    return f"{scheme}://{_name(cluster)}-0.{_peers_name(cluster)}:{PEER_PORT}"
+def _peer_url(node: ContainerNode, scheme: str) -> str:
+    return f"{scheme}://{_pod_name(node)}:{PEER_PORT}"
+
+
+def _pod_name(node: ContainerNode) -> str:
+    """Returns the name of the pod of a node, which pods count from 0."""
+    own = node.cluster.id
+    return f"{_name(own)}-{node.number - 1}.{_peers_name(own)}"
 
 
 def _name(cluster: str) -> str:
@@ -224,7 +249,7 @@ def _peer_service(cluster: str) -> Manifest:
 
 
 def _stateful_set(cluster: Cluster, settings: KubernetesSettings, checksum: str) -> Manifest:
-    """One pod: a site is one queue. Its checksum makes a new topology restart it.
+    """A pod for each node: a site is one queue. Its checksum makes a new topology restart them.
 
     Parallel, since the other policy waits for an old pod that never becomes ready instead of
     replacing it: then nothing but deleting it by hand would end a failed rollout.
@@ -242,7 +267,7 @@ def _stateful_set(cluster: Cluster, settings: KubernetesSettings, checksum: str)
         "annotations": {"spillover.dev/topology-sha256": checksum, **metrics},
     }
     spec = {
-        "replicas": 1,
+        "replicas": cluster.node_count,
         "podManagementPolicy": "Parallel",
         "serviceName": _peers_name(cluster.id),
         "selector": {"matchLabels": _labels(cluster.id)},
@@ -297,6 +322,8 @@ def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
         mounts.append({"name": "tls", "mountPath": containers.TLS_PATH, "readOnly": True})
     if settings.tokens:
         mounts.append({"name": "tokens", "mountPath": containers.TOKENS_PATH, "readOnly": True})
+    own_name = {"fieldRef": {"fieldPath": "metadata.name"}}
+    pod = {"name": POD_VARIABLE, "valueFrom": own_name}
     memory = f"{containers.memory_mb(cluster, settings.memory_mb)}Mi"
     return {
         "name": "node",
@@ -304,13 +331,18 @@ def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
         "imagePullPolicy": "IfNotPresent",
         "args": [
             *containers.node_command(
-                cluster, testbed=False, tls=settings.tls, tokens=settings.tokens
+                cluster,
+                f"$({POD_VARIABLE})",
+                testbed=False,
+                tls=settings.tls,
+                tokens=settings.tokens,
             ),
             *("--lame-duck-s", str(LAME_DUCK_S)),
         ],
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()
         ],
+        **({"env": [pod]} if cluster.node_count > 1 else {}),
         "startupProbe": _probe("/healthz", scheme, period_s=1, failures=60),
         "livenessProbe": _probe("/healthz", scheme, period_s=10, failures=3),
         "readinessProbe": _probe("/readyz", scheme, period_s=2, failures=1),

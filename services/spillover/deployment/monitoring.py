@@ -4,7 +4,7 @@ rules themselves are in dashboards/ of the checkout.
 
 from __future__ import annotations
 
-from spillover.deployment.containers import API_PORT, heading
+from spillover.deployment.containers import API_PORT, heading, nodes_of
 from spillover.deployment.ports import (
     DOORS,
     LEASE_MEMBERS,
@@ -45,7 +45,7 @@ providers:
 
 def prometheus_text(kind: str, topology: Topology, *, has_rules: bool, tls: bool) -> str:
     """Returns Prometheus's configuration; `has_rules` if the alert rules lie beside it."""
-    nodes = [f"node-{cluster}:{API_PORT}" for cluster in topology.cluster_ids]
+    nodes = [f"node-{node.label}:{API_PORT}" for node in nodes_of(*topology.clusters)]
     members = [lease_name(number) for number in range(1, LEASE_MEMBERS + 1)]
     producers = [producer_name(number) for number in range(1, PRODUCERS + 1)]
     doors = [f"door-{number}" for number in range(1, DOORS + 1)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from spillover.deployment.containers import is_loopback
+from spillover.deployment.containers import is_loopback, nodes_of
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
@@ -42,11 +42,12 @@ def producer_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The published ports: of each cluster, and of what stands beside the clusters."""
+    """The published ports: of each cluster, or of each node of one of several, by their names, and
+    of what stands beside the clusters."""
 
     clusters: dict[ClusterId, int]
     proxies: dict[ClusterId, int] = field(default_factory=dict)
-    """The ports of doors in front of a service, by cluster."""
+    """The ports of doors in front of a service, by the same names."""
     prometheus: int = _SERVICES["Prometheus"]
     grafana: int = _SERVICES["Grafana"]
     redis: int = _SERVICES["Redis"]
@@ -66,8 +67,8 @@ class Ports:
 
 
 def publish(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Ports:
-    """Returns a port for each cluster, and one more for each in front of a service: that of its
-    url, else the next from `first_port` up.
+    """Returns a port for each node of each cluster, and one more for each in front of a service:
+    that of its url, else the next from `first_port` up.
 
     That too where the url is another machine's and its port is taken: it says nothing of this one.
 
@@ -78,35 +79,38 @@ def publish(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Po
     given: dict[tuple[str, ClusterId], int] = {}
     wanted = list(_ports_of_urls(topology))
     # First those of this machine, which have no other choice.
-    for index, field_, cluster_id, port, here in sorted(wanted, key=lambda each: not each[4]):
+    for index, place, field_, name, port, here in sorted(wanted, key=lambda each: not each[5]):
         if port not in owners:
-            owners[port] = f"cluster {cluster_id}"
-            given[field_, cluster_id] = port
+            owners[port] = f"cluster {name}"
+            given[field_, name] = port
         elif here:
             expected = (
                 "expected a port of its own, since all are published on 127.0.0.1, "
                 f"got {port}, which {owners[port]} has"
             )
-            raise InputError(source, f"clusters[{index}].{field_}", expected)
+            raise InputError(source, f"clusters[{index}].{place}{field_}", expected)
     free = iter(port for port in range(first_port, LAST_PORT + 1) if port not in owners)
 
-    def port_of(field_: str, cluster_id: ClusterId) -> int:
-        port = given.get((field_, cluster_id)) or next(free, 0)
+    def port_of(field_: str, name: ClusterId) -> int:
+        port = given.get((field_, name)) or next(free, 0)
         if not port:
             raise InputError("--first-port", "", f"expected room up to {LAST_PORT}, got too little")
         return port
 
-    clusters = {cluster_id: port_of("url", cluster_id) for cluster_id in topology.cluster_ids}
-    passing = [cluster.id for cluster in topology.clusters if cluster.passes]
-    return Ports(clusters, {cluster_id: port_of("proxy_url", cluster_id) for cluster_id in passing})
+    nodes = list(nodes_of(*topology.clusters))
+    clusters = {node.name: port_of("url", node.name) for node in nodes}
+    passing = [node.name for node in nodes if node.cluster.passes]
+    return Ports(clusters, {name: port_of("proxy_url", name) for name in passing})
 
 
-def _ports_of_urls(topology: Topology) -> Iterator[tuple[int, str, ClusterId, int, bool]]:
-    """Yield for each url of a cluster the cluster's index, the field, its id, the port, and whether
-    that is on loopback."""
-    for index, cluster in enumerate(topology.clusters):
-        for field_, given in (("url", cluster.url), ("proxy_url", cluster.proxy_url)):
+def _ports_of_urls(topology: Topology) -> Iterator[tuple[int, str, str, ClusterId, int, bool]]:
+    """Yield for each url of a node the cluster's index, the place of the field in it, the field,
+    the node's name, the port, and whether that is on loopback."""
+    for node in nodes_of(*topology.clusters):
+        index, own = topology.clusters.index(node.cluster), node.cluster.at(node.number)
+        place = "" if node.cluster.node_count == 1 else f"nodes[{node.number - 1}]."
+        for field_, given in (("url", own.url), ("proxy_url", own.proxy_url)):
             if given is not None:
                 url = urlsplit(given)
                 port = url.port or (443 if url.scheme == "https" else 80)
-                yield index, field_, cluster.id, port, is_loopback(url.hostname or "")
+                yield index, place, field_, node.name, port, is_loopback(url.hostname or "")

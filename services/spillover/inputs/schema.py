@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
+from itertools import pairwise
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -34,6 +35,7 @@ from spillover.inputs.yaml_text import as_written
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.nearest import nearest
+from spillover.model.server_bounds import AUTO, ServerBounds
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -52,6 +54,7 @@ _EXPECTED_BY_TYPE = {
     "int_from_float": "a whole number",
     "float_type": "a number",
     "number_or_list": "a whole number or a list",
+    "number_list_or_bounds": "a whole number, a list or auto",
     "finite_number": "a finite number",
     "greater_than_equal": "a whole number of at most 16 digits",
     "less_than_equal": "a whole number of at most 16 digits",
@@ -67,7 +70,7 @@ Why: for each misspelled name a better one is searched, and a file can have 100,
 
 _FAULTS = "faults"
 
-_OF_NUMBERS = ("int_type", "float_type", "number_or_list")
+_OF_NUMBERS = ("int_type", "float_type", "number_or_list", "number_list_or_bounds")
 
 
 def fault(expected: str) -> PydanticCustomError:
@@ -116,8 +119,8 @@ _AS_IN_FILES: dict[object, Any] = {
     ClusterId: ID,
 }
 
-_NUMBER, _LIST = "a number", "a list"
-"""The kinds of value where one of two is read; they stand in pydantic's locations."""
+_NUMBER, _LIST, _BOUNDS = "a number", "a list", "bounds"
+"""The kinds of value where one of several is read; they stand in pydantic's locations."""
 
 
 def _number_or_list(value: object) -> str | None:
@@ -126,9 +129,25 @@ def _number_or_list(value: object) -> str | None:
     return _NUMBER if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def _number_list_or_bounds(value: object) -> str | None:
+    is_bounds = isinstance(value, dict | ServerBounds) or value == AUTO
+    return _BOUNDS if is_bounds else _number_or_list(value)
+
+
+def _usual_bounds(value: object) -> object:
+    return {} if value == AUTO else value
+
+
 _TAGGED_NUMBER: Any = Annotated[WHOLE_NUMBER, Tag(_NUMBER)]
 _EITHER = Discriminator(
     _number_or_list, custom_error_type="number_or_list", custom_error_message="neither"
+)
+
+
+_ANY_OF_THREE = Discriminator(
+    _number_list_or_bounds,
+    custom_error_type="number_list_or_bounds",
+    custom_error_message="neither",
 )
 
 
@@ -186,6 +205,12 @@ def _as_in_files(hint: Any, forms: Forms) -> Any:
         case (number, several) if number is int:
             listed: Any = Annotated[_as_in_files(several, forms), Tag(_LIST)]
             return Annotated[_TAGGED_NUMBER | listed, _EITHER]
+        case (number, several, bounds) if number is int:
+            listed = Annotated[_as_in_files(several, forms), Tag(_LIST)]
+            read: Any = Annotated[
+                _as_in_files(bounds, forms), BeforeValidator(_usual_bounds), Tag(_BOUNDS)
+            ]
+            return Annotated[_TAGGED_NUMBER | listed | read, _ANY_OF_THREE]
     if isinstance(hint, type) and is_dataclass(hint):
         return Annotated[_schema(hint, forms), WrapValidator(partial(_read_one, hint))]
     return _AS_IN_FILES.get(hint, hint)
@@ -269,10 +294,12 @@ class _Telling:
         return nearest(str(location[-1]), self._names_at(location))
 
     def _names_at(self, location: tuple[int | str, ...]) -> list[str]:
-        owner = self._owner
-        for part in location[:-1]:
-            if isinstance(part, str):  # of a list of dataclasses; the others are its indexes
-                owner = _listed(get_type_hints(owner)[part])
+        owner: Any = self._owner
+        for part, after in pairwise(location):
+            if isinstance(part, str):  # the others are indexes of lists of dataclasses
+                hint = get_type_hints(owner)[part]
+                single = [one for one in get_args(hint) if is_dataclass(one)]
+                owner = single[0] if single and isinstance(after, str) else _listed(hint)
         return [field.name for field in file_fields(owner)]
 
 
@@ -282,7 +309,7 @@ def _without_tags(detail: ErrorDetails) -> tuple[int | str, ...]:
     location = detail["loc"]
     own = location[-1:] if detail["type"] == "extra_forbidden" else ()
     rest = location[: len(location) - len(own)]
-    return (*(part for part in rest if part not in (_NUMBER, _LIST)), *own)
+    return (*(part for part in rest if part not in (_NUMBER, _LIST, _BOUNDS)), *own)
 
 
 def _listed(hint: Any) -> Any:

@@ -51,13 +51,13 @@ FINITE = Limit("that is finite", math.isfinite)
 
 def check_limits(values: Any, source: str, place: str = "", *, most: float = WHOLE_MAX) -> None:
     """Check every number of a dataclass that has a limit; numbers are finite, and none is above
-    `most`. A field that is not set, or has a list where it could have a number, has none.
+    `most`. A field that is not set, or has something else where it could have a number, has none.
 
     Raises InputError with the source and the field's name after `place`.
     """
     for name, limit in _limits_of(values.__class__):
         value = getattr(values, name)
-        if value is None or isinstance(value, tuple):
+        if not isinstance(value, int | float):
             continue
         if not (math.isfinite(value) and limit.holds(value)):
             wanted = limit.expected

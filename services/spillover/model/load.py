@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from spillover.model.affinity import PlaceLoad
 from spillover.model.ids import ClusterId
 
 
@@ -91,3 +92,6 @@ class LoadReport:
     passes: bool = False
     """True where requests pass through it to a service as they are: it takes no others, and no
     other cluster takes these."""
+    places: tuple[PlaceLoad, ...] = ()
+    """The places behind its handler, where its requests have affinity; none in reports without
+    them."""

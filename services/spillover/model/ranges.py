@@ -33,6 +33,10 @@ AMOUNT_MAX: Final = 1e9
 """The largest load, and the most milliseconds of one service. Why: eleven days, and a thousand
 million times what a cluster can do; more is a mistake."""
 
+WORK_MAX: Final = 1e18
+"""The most work that a place has taken on, or does in a second, in bytes or tokens. Why: thirty
+years at thirty gigabytes a second; sums of as many stay exact enough in a float."""
+
 DURATION_MS_MAX: Final = 1e11
 """The longest duration of anything that was measured. Why: three years; a stream that passes
 through may last weeks."""
@@ -56,6 +60,7 @@ Whole = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_MAX)]
 Version = Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)]
 Ahead = Annotated[int, msgspec.Meta(ge=-AHEAD_MAX, le=AHEAD_MAX)]
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=AMOUNT_MAX)]
+Work = Annotated[float, msgspec.Meta(ge=0.0, le=WORK_MAX)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0.0, le=DURATION_MS_MAX)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Cluster = Annotated[ClusterId, msgspec.Meta(pattern=rf"\A{CLUSTER_PATTERN}\Z")]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from spillover.model.affinity import RanAt, SessionWork
 from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadNow
@@ -82,6 +83,8 @@ class Request:
     kind: str = field(default="", compare=False)
     """A finer kind than the type, where it is known here: the method and the beginning of the
     path."""
+    asked: SessionWork | None = field(default=None, compare=False)
+    """What affinity goes by at its home; None elsewhere, and where there is none."""
 
     @property
     def hops(self) -> int:
@@ -140,6 +143,8 @@ class Answer:
     """The name of the service that ran it, where that was behind this node."""
     load: LoadNow | None = field(default=None, compare=False)
     """The load of the cluster that hands the answer back, for the one that gets it next."""
+    ran: RanAt | None = field(default=None, compare=False)
+    """Where it ran at the cluster at the end of the path, where that has affinity."""
 
     @property
     def total_s(self) -> float:

@@ -18,6 +18,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.limits import above, at_least, check_limits, within
 from spillover.model.ranges import CLUSTER_PATTERN, VERSION_MAX
 from spillover.model.routes import Route, check_routes
+from spillover.model.server_bounds import ServerBounds
 from spillover.model.service_statuses import PROBE, is_failure
 from spillover.model.session_source import SessionSource
 from spillover.model.token_orders import LONGEST_AVAILABLE
@@ -94,9 +95,11 @@ class Cluster:
 
     id: ClusterId
     """The name of the cluster, unique in the federation. It stands in paths, logs and metrics."""
-    servers: Annotated[int | tuple[Server, ...], at_least(1)]
+    servers: Annotated[int | tuple[Server, ...] | ServerBounds, at_least(1)]
     """The number of requests that run here at the same time: m of the formulas. Or a list of
-    servers that are unlike in speed, in handler, or in the types of requests that they may run."""
+    servers that are unlike in speed, in handler, or in the types of requests that they may run. Or
+    `auto`, or `{min: 2, max: 32}`, with an `http:` or `proxy:` handler: the number is learned from
+    what the service does, between 1 and 64, or these bounds."""
     classes: tuple[ServerClass, ...] = ()
     """The classes of a list of servers say which servers share requests, and how many requests at a
     time. A request starts when it takes a token of a class that its type may join, in the `order`
@@ -199,11 +202,12 @@ class Cluster:
 
     Why: only you know whether such an answer means that the work can be done."""
     affinity: str | None = None
-    """With an `http:` or `proxy:` handler of several URLs: the part of a request that names its
-    session. Requests go to the URL where their session ran before, unless the wait there costs more
-    than doing again elsewhere what that one still has. `header:NAME` or `cookie:NAME` of requests
-    for a `proxy:` handler; `json:FIELD` of a body; or `prefix`: the messages of a conversation up
-    to the first one of the user. Not set: the least busy URL gets a request.
+    """With an `http:` or `proxy:` handler: the part of a request that names its session. Requests
+    go to the URL where their session ran before, here or at a neighbor with `affinity`, unless the
+    wait there costs more than doing again elsewhere what that one still has. `header:NAME` or
+    `cookie:NAME` of requests for a `proxy:` handler; `json:FIELD` of a body; or `prefix`: the
+    messages of a conversation up to the first one of the user. Not set: the least busy URL gets a
+    request, and a neighbor only what has to wait for a server here.
 
     Why: only you know which requests find something of each other, in a cache or loaded."""
     url: str | None = None
@@ -321,8 +325,20 @@ class Cluster:
 
     @property
     def server_count(self) -> int:
-        """Returns how many servers there are."""
+        """Returns how many servers there are, to begin with where that is learned."""
+        if isinstance(self.servers, ServerBounds):
+            return self.servers.start
         return len(self.servers) if isinstance(self.servers, tuple) else self.servers
+
+    @property
+    def bounds(self) -> ServerBounds | None:
+        """Returns the bounds of the number of servers; None where it is not learned."""
+        return self.servers if isinstance(self.servers, ServerBounds) else None
+
+    @property
+    def server_count_max(self) -> int:
+        """Returns how many servers there are at most, as long as nobody changes that."""
+        return self.server_count if self.bounds is None else self.bounds.max
 
     @cached_property
     def pool(self) -> UnlikeServers | None:
@@ -358,6 +374,13 @@ class Cluster:
     def has_service(self) -> bool:
         """Returns whether some server is in front of a service that speaks HTTP."""
         return any(one.startswith(("http:", "proxy:")) for one in self.handlers.values())
+
+    @property
+    def weighs_between_sites(self) -> bool:
+        """Returns whether what is missing where a session has not run is weighed between this
+        cluster and its neighbors, too. One node of several does not know what the others send to
+        the same services."""
+        return self.affinity is not None and self.node_count == 1 and self.pool is None
 
     def is_failure(self, status: int | None) -> bool:
         """Returns whether what a service has failed with this status is held against the cluster;
@@ -618,8 +641,10 @@ def _check_nodes(field: str, cluster: Cluster) -> None:
             _fail(f"{field}.{name}", expected)
     if isinstance(cluster.servers, tuple):
         _fail(f"{field}.nodes", "expected one node with a list of servers")
-    if count > cluster.servers:
-        expected = f"expected at most as many as servers ({cluster.servers}), got {count}"
+    if cluster.bounds is not None:
+        _fail(f"{field}.nodes", "expected one node where servers are learned")
+    if count > cluster.server_count:
+        expected = f"expected at most as many as servers ({cluster.server_count}), got {count}"
         _fail(f"{field}.nodes", f"{expected}: each node needs one")
     part_bytes = cluster.held_part_bytes
     if part_bytes is not None and part_bytes < HELD_LIMIT_BYTES_MIN:
@@ -652,7 +677,21 @@ def _check_cluster(field: str, cluster: Cluster) -> None:
     _check_passing(field, cluster)
     check_limits(cluster, "topology", f"{field}.")
     _check_nodes(field, cluster)
+    _check_bounds(field, cluster)
     _check_pool(field, cluster)
+
+
+def _check_bounds(field: str, cluster: Cluster) -> None:
+    bounds = cluster.bounds
+    if bounds is None:
+        return
+    check_limits(bounds, "topology", f"{field}.servers.")
+    if bounds.min > bounds.max:
+        expected = f"expected at least min ({bounds.min}), got {bounds.max}"
+        _fail(f"{field}.servers.max", expected)
+    if not cluster.has_service:
+        expected = "expected a number: it is learned only of an http: or proxy: handler"
+        _fail(f"{field}.servers", expected)
 
 
 def _check_pool(field: str, cluster: Cluster) -> None:

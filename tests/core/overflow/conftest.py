@@ -60,15 +60,18 @@ class Story:
         keyed=True,
         deadline_s=100.0,
         size_bytes=0,
+        asked=None,
         **brought,
     ):
-        """A request arrives: from a client, or with a path from neighbor 0 (b), perhaps with its
-        `load`, or `pulled`."""
+        """A request arrives: from a client, perhaps with what affinity goes by, or with a path from
+        neighbor 0 (b), perhaps with its `load`, or `pulled`."""
         if away:
             self.draws.coming.append(FORWARD_DRAW)
         if origin is None:
             origin = 0 if path else ev.HOME
-        self.requests[ref] = Request(f"r{ref}", keyed, {"work": ref}, path, size_bytes=size_bytes)
+        self.requests[ref] = Request(
+            f"r{ref}", keyed, {"work": ref}, path, size_bytes=size_bytes, asked=asked
+        )
         event = ev.Arrived(ref, self.requests[ref], deadline_s, origin, **brought)
         return self.tell(event, now_s)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.sibling_messages import NO_VIEW, Frozen, SiblingLoad
 from spillover.model.request import Refusal
 from support.typed_sites import Site, linked, unlike
@@ -150,3 +151,11 @@ def test_a_cluster_that_gets_other_nodes_has_its_servers_until_those_are_heard(s
     node.tell(ev.SiblingHeard(2, Frozen((2, 1), 0, is_fresh=True, busy_for_s=0.0)), 1.2)
     node.end(2, 1.3)
     assert (machine.servers.total, machine.servers.site_total) == (1, 2), "one has been given"
+
+
+def test_what_is_kept_where_a_sibling_has_all_servers_is_explained(story):
+    """By those of the site: a node may have none itself."""
+    node = story(servers=2, nodes=2)
+    node.arrive(1)
+    told = describe(node.machine.decider.log.last)
+    assert (told["servers"], told["accept_probability"]) == (2, 1.0)

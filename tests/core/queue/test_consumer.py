@@ -93,6 +93,15 @@ def test_an_address_is_followed() -> None:
     ask(machine, cn.Nothing(take.take))
 
 
+def test_a_take_that_was_led_elsewhere_waits_for_the_producer_there() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    (other,) = {"p1", "p2"} - {take.producer}
+    machine.handle(cn.Pointed(take.take, other, "g"), 0.0)
+    assert machine.handle(cn.Silent(take.producer), 1.0) == []
+    ask(machine, cn.Silent(other), 2.0)
+
+
 def test_an_object_is_extended_while_it_is_handled_and_then_acknowledged() -> None:
     machine = consumer()
     take = ask(machine, cn.Started())

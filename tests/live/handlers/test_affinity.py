@@ -12,7 +12,9 @@ from spillover.core.overflow.events import Start
 from spillover.inputs.topology_file import topology_of
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_workers
+from spillover.model.affinity import SessionWork
 from spillover.model.errors import InputError
+from spillover.model.ranges import WORK_MAX
 from spillover.model.request import DONE, Outcome, Request
 from spillover.model.topology import Cluster
 from support.loop import until
@@ -176,3 +178,50 @@ def test_affinity_that_cannot_be_is_refused(handler, affinity, told):
     with pytest.raises(InputError) as caught:
         topology_of({"clusters": [cluster]}, "t.yaml", "t")
     assert f"clusters[0].affinity: {told}" in str(caught.value)
+
+
+def test_a_node_can_tell_what_a_request_finds_here_and_how_its_services_are(run):
+    """Before it decides where the request goes; and, of one that has run, where that was."""
+
+    async def main():
+        async with in_front_of(OK, OK, affinity="header:X-Session") as (front, *services):
+            workers = front.workers
+            work = own(b"X-Session: 1", method=b"POST", body=b"x" * 4_000)
+            new = workers.seen(Request("r", False, work))
+            assert (new.work, new.work_per_s) == (4_000, 0.0), "nothing is known yet"
+            assert [one.reusable for one in new.places] == [0.0, 0.0]
+            ran = (await front.ask(work)).ran
+            assert (ran.taken, ran.reused) == (4_000, 0.0)
+            assert len(services[ran.place].seen) == 1
+            again = workers.seen(Request("r", False, work))
+            assert again.session == new.session != 0
+            assert again.work_per_s > 0.0
+            assert again.places[ran.place].reusable == pytest.approx(4_000)
+            other = own(method=b"POST", body=b"x")
+            assert workers.seen(Request("r", False, other)).session == 0
+            loads = workers.upstreams.loads()
+            assert [one.taken for one in loads] == [4_000 * (at == ran.place) for at in (0, 1)]
+            workers.upstreams.unreachable(front.upstreams[0], "gone")
+            assert workers.upstreams.loads()[0].wait == WORK_MAX
+            assert len(workers.seen(Request("r", False, work)).places) == 1
+
+    run(main())
+
+
+def test_a_request_that_came_with_its_session_is_not_read_again(run):
+    async def main():
+        async with in_front_of(OK, OK, affinity="json:user") as (front, *_):
+            asked = SessionWork(7, 123.0, 1.0, ())
+            ended = await front.ask(own(method=b"POST", body=b"no JSON"), asked=asked)
+            assert ended.ran.taken == 123.0
+
+    run(main())
+
+
+def test_without_affinity_nothing_is_told(run):
+    async def main():
+        async with in_front_of(OK, OK) as (front, *_):
+            assert front.workers.upstreams.loads() == ()
+            assert (await front.ask()).ran is None
+
+    run(main())

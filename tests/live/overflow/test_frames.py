@@ -15,7 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from spillover.live.overflow.frames import callee as callees
 from spillover.live.overflow.frames import caller as callers
 from spillover.live.overflow.frames.callee import Callee
-from spillover.live.overflow.frames.caller import WIDENED_MAX, WIDER_AFTER_S, Caller
+from spillover.live.overflow.frames.caller import WIDENED_MAX, Caller
 from spillover.live.overflow.frames.frame import (
     ANSWER,
     BEGIN,
@@ -80,8 +80,8 @@ def told_to(callee, caller, now_s=0.0):
     return callee.receive(joined(caller.out.due(math.inf)), now_s)
 
 
-def told_back(caller, callee, now_s=0.0):
-    return caller.receive(joined(callee.out.due(math.inf)), now_s)
+def told_back(caller, callee):
+    return caller.receive(joined(callee.out.due(math.inf)))
 
 
 # --- bytes ------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_garbage_never_raises_and_takes_little(garbage, places):
     assert events == [(FORWARD, 1, b"one")]
     for part in cut(garbage, places):
         callee.receive(part, 0.0)
-        caller.receive(part, 0.0)
+        caller.receive(part)
     assert callee.held_bytes <= 200
     assert len(callee) <= 2
 
@@ -203,7 +203,7 @@ def test_a_caller_is_told_what_may_not_come(bad):
     caller, _ = met()
     caller.call(PASS, (b"one",))
     caller.pause(1)
-    caller.receive(bad, 0.0)
+    caller.receive(bad)
     assert caller.reader.fault is not None
     assert not caller.call(FORWARD, (b"",))
 
@@ -221,7 +221,7 @@ def test_an_answer_before_all_of_a_request_has_come_is_no_answer():
     caller, _ = met()
     caller.call(FORWARD, (bytes(200_000),))
     caller.out.due(0)
-    assert caller.receive(message(ANSWER, 1, b"{}"), 0.0) == []
+    assert caller.receive(message(ANSWER, 1, b"{}")) == []
     assert caller.reader.fault is not None
 
 
@@ -243,7 +243,7 @@ def test_an_answer_that_is_too_long_is_dropped_by_its_first_frame():
     caller.call(FORWARD, (b"one",))
     told_to(callee, caller)
     callee.answer(1, ANSWER, (bytes(100_001 + CHUNK_BYTES),))
-    assert caller.receive(joined(callee.out.due(0)), 0.0) == [(BROKEN, 1, b"")]
+    assert caller.receive(joined(callee.out.due(0))) == [(BROKEN, 1, b"")]
     assert told_to(callee, caller) == []
     assert told_back(caller, callee) == []
     assert callee.out.unsent_bytes == 0
@@ -307,10 +307,10 @@ def test_few_bodies_at_a_time_are_asked_for_far_ahead():
     asked_bytes = Counter()
     for number in range(1, 101):
         callee.begin(number, b"head", lambda _: None)
-    for turn in range(12):
+    for _ in range(12):
         for number in range(1, 101):
             callee.piece(number, bytes(WINDOW_BYTES // 2))
-        caller.receive(joined(callee.out.due(math.inf)), turn * WIDER_AFTER_S)
+        caller.receive(joined(callee.out.due(math.inf)))
         asked = joined(caller.out.due(math.inf))
         callee.receive(asked, 0.0)
         for kind, number, told in FrameReader().read(asked):
@@ -334,6 +334,18 @@ def test_a_large_body_lets_others_pass():
     reader = FrameReader()
     frames = reader.read(joined(caller.out.due(math.inf)))
     assert [number for _, number, _ in frames] == [4, 2, 3, 1, 2, 3]
+
+
+def test_what_waits_alone_leaves_in_as_few_frames_as_one_write_holds():
+    caller, _ = met()
+    caller.call(FORWARD, (bytes(300_000),))
+    sizes, reader = [], FrameReader()
+    while caller.out.is_due:
+        frames = reader.read(joined(caller.out.due(ROOM_BYTES)))
+        sizes.append([len(told) for kind, _, told in frames if kind == MORE])
+    assert reader.fault is None
+    assert [len(one) for one in sizes] == [1, 1, 1]
+    assert max(map(sum, sizes)) <= ROOM_BYTES
 
 
 def test_a_cancel_of_what_has_not_left_tells_so():
@@ -392,28 +404,11 @@ def test_who_does_not_read_holds_up_nobody():
         told_to(callee, caller)
     assert read == {1: WINDOW_BYTES, 2: 1_000_000}
     assert flows == {1: [True], 2: []}
-    caller.resume(1, 0.0)
+    caller.resume(1)
     while told_to(callee, caller) or callee.out.is_due:
         read[1] += sum(len(told) for _, _, told in told_back(caller, callee))
     assert read[1] == 1_000_000
     assert flows[1] == [True, False]
-
-
-@pytest.mark.parametrize(("each_s", "asked_bytes"), [(WIDER_AFTER_S, 524_288), (0.001, 32_768)])
-def test_a_window_widens_for_readers_who_keep_up_for_long(each_s, asked_bytes):
-    """What a system takes in for one who does not read is gone in a moment."""
-    caller, callee = met()
-    caller.call(PASS, (b"",))
-    told_to(callee, caller)
-    callee.begin(1, b"head", lambda _: None)
-    for turn in range(40):
-        callee.piece(1, bytes(WINDOW_BYTES))
-        told_back(caller, callee, turn * each_s)
-        told_to(callee, caller)
-    caller.pause(1)
-    callee.piece(1, bytes(3_000_000))
-    read_bytes = sum(len(told) for _, _, told in told_back(caller, callee))
-    assert asked_bytes <= read_bytes <= 2 * asked_bytes
 
 
 def test_a_reader_who_stops_has_no_more_before_him_however_much_was_asked_for():
@@ -424,26 +419,26 @@ def test_a_reader_who_stops_has_no_more_before_him_however_much_was_asked_for():
     told_to(callee, caller)
     callee.begin(1, b"head", flow_of(flows, 1))
 
-    def read_bytes(now_s):
-        told = told_back(caller, callee, now_s)
+    def read_bytes():
+        told = told_back(caller, callee)
         told_to(callee, caller)
         return sum(len(data) for kind, _, data in told if kind == MORE)
 
-    for turn in range(100):
+    for _ in range(100):
         callee.piece(1, bytes(20_000))
-        assert read_bytes(turn * WIDER_AFTER_S) == 20_000
+        assert read_bytes() == 20_000
     callee.piece(1, bytes(20_000))
     caller.pause(1)
     told_to(callee, caller)
-    assert read_bytes(5.0) == 20_000, "it was on its way"
+    assert read_bytes() == 20_000, "it was on its way"
     for _ in range(20):
         callee.piece(1, bytes(20_000))
-        assert read_bytes(5.0) == 0
+        assert read_bytes() == 0
     assert flows[1] == [True]
     caller.pause(1)
-    caller.resume(1, 5.0)
+    caller.resume(1)
     told_to(callee, caller)
-    assert sum(read_bytes(5.0) for _ in range(20)) == 400_000
+    assert sum(read_bytes() for _ in range(20)) == 400_000
     assert flows[1] == [True, False]
 
 
@@ -459,7 +454,7 @@ def test_an_end_waits_behind_what_its_reader_has_not_asked_for():
     callee.end(1, b"end")  # once is enough
     assert {kind for kind, _, _ in told_back(caller, callee)} == {BEGIN, MORE}
     assert len(caller) == len(callee) == 1
-    caller.resume(1, 0.0)
+    caller.resume(1)
     kind = MORE
     while kind == MORE:
         told_to(callee, caller)
@@ -477,7 +472,6 @@ class Story(RuleBasedStateMachine):
         super().__init__()
         self.caller, self.callee = met()
         self.there, self.back = bytearray(), bytearray()
-        self.now_s = 0.0
         self.asked, self.taken, self.answers = {}, {}, {}
         self.begun, self.bodies, self.ended = set(), {}, set()
         """What the callee has begun, and what of it the caller has read."""
@@ -513,7 +507,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def resume(self, number):
-        self.caller.resume(number, self.now_s)
+        self.caller.resume(number)
 
     def under_way(self, number):
         return number in self.taken and number not in self.answers
@@ -584,10 +578,6 @@ class Story(RuleBasedStateMachine):
     def block(self, is_blocked):
         self.callee.out.is_blocked = is_blocked
 
-    @rule(passed_s=st.sampled_from([0.001, WIDER_AFTER_S]))
-    def wait(self, passed_s):
-        self.now_s += passed_s
-
     @rule(share=st.floats(0.0, 1.0))
     def arrive_there(self, share):
         upto = round(share * len(self.there))
@@ -608,7 +598,7 @@ class Story(RuleBasedStateMachine):
     def arrive_back(self, share):
         upto = round(share * len(self.back))
         data, self.back = bytes(self.back[:upto]), self.back[upto:]
-        for kind, number, told in self.caller.receive(data, self.now_s):
+        for kind, number, told in self.caller.receive(data):
             assert number not in self.dropped
             assert not self.ends[number]
             heard = self.heard.setdefault(number, bytearray())
@@ -642,7 +632,7 @@ class Story(RuleBasedStateMachine):
         """All that can end does: none starves, and each that was not dropped ends once."""
         self.callee.out.is_blocked = False
         for number in self.asked:
-            self.caller.resume(number, self.now_s)
+            self.caller.resume(number)
         for _ in range(3):
             self._settle()
             assert not any(self.is_behind[n] for n in self.begun - self.dropped - set(self.answers))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 
 import pytest
 
@@ -15,7 +16,7 @@ from spillover.live.overflow import shared_connection
 from spillover.live.overflow.frames.frame import FORWARD, FRAME, MESSAGE, REFUSED
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import SHARED, UPGRADE
-from spillover.live.overflow.shared_calls import NOT_SHARED, SharedCalls
+from spillover.live.overflow.shared_calls import NOT_LEFT, SharedCalls
 from spillover.live.overflow.wire import Caller
 from support.secure_federation import SecureFederation
 
@@ -58,7 +59,8 @@ async def shared_socket(node, caller="a", to="b"):
 
 @pytest.mark.parametrize("make", ["plain", "tls"])
 def test_many_forwards_share_a_connection(nodes, make, tmp_path, monkeypatch):
-    """And leave together: with a hundred under way there are fewer writes than frames."""
+    """And leave together: with a hundred under way there are fewer writes than frames. What is
+    written waits for no acknowledgement of what was before."""
     writes = []
     write = shared_connection.SharedConnection._write
     monkeypatch.setattr(
@@ -75,6 +77,9 @@ def test_many_forwards_share_a_connection(nodes, make, tmp_path, monkeypatch):
             a, held = await occupied(nodes, federation)
             b = federation["b"]
             await nodes.until(lambda: ends_of(a) == {"caller": 1, "callee": 1})
+            for (line,) in shared_of(a).open.values():
+                opened = line.transport.get_extra_info("socket")
+                assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             before, b_before = len(writes), b.server.connection_count
             answers = await asyncio.gather(*(a.post({"service_ms": 20.0}) for _ in range(MANY)))
             assert {answer.status for answer in answers} == {200}
@@ -364,7 +369,7 @@ def test_only_a_node_refuses_what_was_to_share_a_connection(status):
         refusal(b'["reason"]', status=status),
         refusal(b"\xff" * 9, status=status),
     ]
-    for answer, told in [(ours, REFUSED), *[(one, NOT_SHARED) for one in theirs]]:
+    for answer, told in [(ours, REFUSED), *[(one, NOT_LEFT) for one in theirs]]:
         heard, calls = [], SharedCalls(Asked(answer), None, print)
         calls.call(FORWARD, (b"x",), lambda *told, heard=heard: heard.append(told))
         assert (heard, calls.is_shared) == ([(told, b"")], told == REFUSED), answer

@@ -43,6 +43,7 @@ async def site_of_two(
         Caller("a", "a"),
         clients,
         Configured(),
+        urls=cluster.peer_urls,
         feed=feed,
         on_failure=pytest.fail,
         on_refused=refused,

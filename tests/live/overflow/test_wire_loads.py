@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+from base64 import b64encode
+from struct import pack
 
 import msgspec
 import pytest
@@ -10,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.live.overflow import report_lines, wire
+from spillover.model.affinity import PLACES_MAX, PlaceLoad, RanAt
 from spillover.model.load import LoadNow, LoadReport
-from spillover.model.request import Answer, Outcome, Request
+from spillover.model.ranges import WORK_MAX
+from spillover.model.request import DONE, Answer, Outcome, Request
 
 loads = st.builds(
     LoadNow,
@@ -57,6 +62,7 @@ def test_a_load_rides_on_answers_and_refusals(load):
         {"configuration": "3/a/17"},
         {"clients": 0},
         {"passes": True},
+        {"places": (PlaceLoad(0.0, 0.0, 0.0, 0.0), PlaceLoad(2.0**40, 0.75, 8_192.0, 2.0**50))},
     ],
 )
 def test_whatever_a_report_tells_besides_survives_the_way(told):
@@ -136,3 +142,45 @@ def test_lines_that_ask_badly_are_refused(line):
     """Bounded numbers, of the right kinds."""
     with pytest.raises(wire.MalformedMessage):
         report_lines.decode_line(line)
+
+
+PLACES = [
+    (b"", ()),
+    (pack("<4f", 1.0, 0.5, 2.0, 3.0), (PlaceLoad(1.0, 0.5, 2.0, 3.0),)),
+    (bytes(16 * PLACES_MAX), (PlaceLoad(0.0, 0.0, 0.0, 0.0),) * PLACES_MAX),
+    (pack("<4f", WORK_MAX, 1.0, WORK_MAX, WORK_MAX), ...),
+    (bytes(15), None),
+    (bytes(16 * PLACES_MAX + 16), None),
+    (pack("<4f", -1.0, 0.0, 0.0, 0.0), None),
+    (pack("<4f", math.nan, 0.0, 0.0, 0.0), None),
+    (pack("<4f", 0.0, 1.5, 0.0, 0.0), None),
+    (pack("<4f", 0.0, 0.0, math.inf, 0.0), None),
+    (pack("<4f", 0.0, 0.0, 0.0, 2.0 * WORK_MAX), None),
+]
+
+
+@pytest.mark.parametrize(("told", "heard"), PLACES)
+def test_places_are_told_in_sixteen_bytes_each_and_within_their_ranges(told, heard):
+    report = LoadReport(1, 1, 1.0, 1.0, 0, 1, True)
+    fields = json.loads(report_lines.encode_report(report))
+    assert "places" not in fields, "nothing is told without affinity"
+    line = json.dumps({**fields, "places": b64encode(told).decode()}).encode()
+    if heard is None:
+        with pytest.raises(wire.MalformedMessage, match=r"places|Expected"):
+            report_lines.decode_line(line)
+    else:
+        places = report_lines.decode_line(line).places
+        assert heard in {..., places}
+
+
+def test_an_answer_tells_where_it_ran():
+    """Nothing of it where nobody knows; of no neighbor beyond the ranges."""
+    answer = Answer(DONE, ("a", "b"), msgspec.Raw(b"1"))
+    body = wire.encode_answer(answer, wire.UNTIMED)
+    assert b"ran" not in body
+    answer.ran = RanAt(3, 1_234_567.0, 0.25)
+    body = wire.encode_answer(answer, wire.UNTIMED)
+    assert wire.decode_answer(body)[0].ran == answer.ran
+    for bad in (b"[-1,1,1]", b"[1,-1,1]", b"[1,1,1e19]", b"[1]", b"7"):
+        with pytest.raises(wire.MalformedMessage):
+            wire.decode_answer(body.replace(b"[3,1234567.0,0.25]", bad))

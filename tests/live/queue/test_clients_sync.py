@@ -103,6 +103,26 @@ def clients_threads():
     return sorted(one.name for one in threading.enumerate() if one.name.startswith("queue-"))
 
 
+@pytest.mark.parametrize("make", [produce, consume])
+def test_what_has_ended_may_be_ended_again(make, bed):
+    made = make(bed.urls)
+    with made:
+        assert clients_threads()
+    made.__exit__(None, None, None)
+    assert not clients_threads()
+
+
+@pytest.mark.parametrize("make", [produce, consume])
+def test_a_forked_process_ends_nothing_of_its_parents(make, bed, monkeypatch):
+    """The thread does not run there, and nobody waits for it."""
+    seen = []
+    with monkeypatch.context() as patched, make(bed.urls):
+        of_parent = property(lambda thread: seen.append(thread) or True)
+        patched.setattr(LoopThread, "is_of_parent", of_parent)
+    assert len(clients_threads()) == 1
+    seen[0].close()
+
+
 @pytest.mark.parametrize("bed", [{"visibility_s": 60.0}], indirect=True)
 def test_what_has_ended_leaves_neither_a_thread_nor_itself(bed):
     """However it ended, and nothing of it is to be done as the process ends."""

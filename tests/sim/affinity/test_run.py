@@ -113,3 +113,14 @@ def test_an_answer_from_elsewhere_corrects_what_the_home_expected():
     moved = {one.sent.prompt.session: one for one in answers if one.sent.site != one.sent.home}
     assert 3 in moved
     assert moved[3].bound.engine in {2, 3}
+
+
+def test_nodes_that_tell_each_other_of_their_places_do_nearly_as_well_as_the_rule():
+    """Three sites, most of whose conversations begin at one: alone each keeps what it has."""
+    rules = RULES["affinity"], RULES["nodes"], RULES["urls"]
+    told, nodes, alone = (
+        run_affinity(conversations(400), SETTING, rule, load=0.8, seed=1) for rule in rules
+    )
+    assert nodes["found"] > 0.95 * told["found"]
+    assert nodes["mean_s"] < 1.3 * told["mean_s"]
+    assert nodes["mean_s"] < 0.2 * alone["mean_s"]

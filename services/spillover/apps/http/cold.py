@@ -7,10 +7,10 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -24,6 +24,8 @@ from spillover.apps.http.api_docs.routes import add_api_docs
 from spillover.apps.http.asgi import AsgiApp, Message, Receive, Scope, Send
 from spillover.apps.http.console.console import Console
 from spillover.apps.http.problems import BUG, Problem, as_response
+
+MetricsPage: TypeAlias = Callable[[Request], Awaitable[bytes]]
 
 LOOKED_AT = 100
 """Characters of a wrong path: comparing takes the square of the time."""
@@ -75,8 +77,9 @@ class MadeWhenAsked:
         await self.made()(scope, receive, send)
 
 
-def new_app(title: str, registry: CollectorRegistry) -> FastAPI:
-    """Returns an app that says that it lives, and its metrics."""
+def new_app(title: str, registry: CollectorRegistry, page: MetricsPage | None = None) -> FastAPI:
+    """Returns an app that says that it lives, and its metrics: those of the registry, or a `page`
+    of them."""
     app = FastAPI(
         title=title, version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False
     )
@@ -91,9 +94,10 @@ def new_app(title: str, registry: CollectorRegistry) -> FastAPI:
         response_class=Response,
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
-    async def metrics() -> Response:
+    async def metrics(request: Request) -> Response:
         """Give the metrics to Prometheus."""
-        return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
+        told = generate_latest(registry) if page is None else await page(request)
+        return Response(told, headers={"content-type": CONTENT_TYPE_LATEST})
 
     return app
 

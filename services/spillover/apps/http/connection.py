@@ -24,16 +24,15 @@ from spillover.apps.http.exchange import (
     unread,
 )
 from spillover.apps.http.known_requests import KEY
-from spillover.apps.http.problems import BUG, Problem
+from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import HttpService, Serve
 from spillover.live.http1.heads import RequestHead
 from spillover.live.http1.known_heads import whole_message, without_key
 from spillover.live.http1.large_bodies import LargeBody
 from spillover.live.http1.lingering import Lingering
-from spillover.live.http1.rules import Malformed
-from spillover.live.http1.server_connection import AHEAD_MAX_BYTES, ServerConnection, TooSlow
+from spillover.live.http1.server_connection import AHEAD_MAX_BYTES, ServerConnection
 from spillover.live.http1.written import CLOSE, STATUS_LINE, answer_head, head_lines
-from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.process.logs import OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate, certificate_of
 from spillover.model.addresses import of_socket
 
@@ -391,11 +390,7 @@ class HttpConnection(ServerConnection):
 
     def refuse(self, error: Exception) -> None:
         """Answer, where an answer is due and would not be taken for one to another request."""
-        if isinstance(error, (Malformed, TooSlow)):
-            problem = unread(error)
-        else:
-            _log.error(Message("internal error", what="a request"), exc_info=error)
-            problem = Problem("internal", BUG)
+        problem = unread(error)
         problem.headers = [field for field in problem.headers if field != CLOSE]
         exchange, is_of_body = self.exchange, self._body is not None
         self._is_last = True

@@ -19,7 +19,14 @@ from spillover.live.engine.write_batch import Buffer, WriteBatch
 from spillover.live.http1.large_bodies import LARGE_BYTES
 from spillover.live.http1.rules import Malformed, Rule
 from spillover.live.http1.server_connection import TooSlow
-from spillover.live.http1.written import CLOSE, CONTINUE, STATUS_LINE, answer_head, head_lines
+from spillover.live.http1.written import (
+    CLOSE,
+    CONTINUE,
+    STATUS_LINE,
+    USUAL,
+    answer_head,
+    head_lines,
+)
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.tls.certified import PeerCertificate
 
@@ -251,7 +258,10 @@ class Exchange:
         self.awaits_continue = False
         lines = header_lines + self.header_lines
         told = STATUS_LINE[status], lines, len(body)
-        head = answer_head(*told, keep_alive=keeps, is_old=self.is_old)
+        is_usual = keeps and not self.is_old
+        head = (
+            USUAL % told if is_usual else answer_head(*told, keep_alive=keeps, is_old=self.is_old)
+        )
         line = self.connection
         line.on_gone = None
         if self.disconnected:
@@ -381,12 +391,17 @@ def body_too_slow(within_s: float, bytes_per_s: float | None = None) -> Problem:
     return Problem("body_too_slow", detail, headers=[CLOSE])
 
 
-def unread(error: Malformed | TooSlow) -> Problem:
-    """Returns why what has come is not read on. It is the last on its connection."""
+def unread(error: Exception) -> Problem:
+    """Returns why what has come is not read on, which a bug may have kept from being read. It is
+    the last on its connection."""
+    if isinstance(error, Problem):
+        return error
     if isinstance(error, TooSlow):
-        if error.bytes_per_s is not None:
-            return body_too_slow(error.within_s, error.bytes_per_s)
-        return Problem("head_too_slow", str(error))
+        head_too_slow = Problem("head_too_slow", str(error))
+        return body_too_slow(error.within_s, error.bytes_per_s) if error.of_body else head_too_slow
+    if not isinstance(error, Malformed):
+        _log.error(Message("internal error", what="a request"), exc_info=error)
+        return Problem("internal", BUG)
     status = error.status
     if status == 501:
         return Problem("not_passed", str(error))

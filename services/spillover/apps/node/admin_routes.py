@@ -12,6 +12,7 @@ from spillover.apps.http.json_body import StrictBody, read_json
 from spillover.apps.http.openapi import described_body, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import WebSite
+from spillover.apps.node.one_face import tell_others
 from spillover.apps.node.pool_view import TokensState, tokens_state
 from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
 from spillover.core.overflow.events import Drain, PolicySet, Resume, TokensSet
@@ -82,17 +83,19 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, site: WebSite, *, testbed: 
         dependencies=guard,
         responses=problems("another_site"),
     )
-    async def drain() -> NodeState:
+    async def drain(request: Request) -> NodeState:
         """Accept nothing more of neighbors, and once balancers had the time to hear of it
         (`--lame-duck-s`) of clients: what waits and what they still send goes to neighbors that
         accept, the rest of what waits is finished here."""
         shell.feed(Drain(shell.leaving.lame_duck_s))
+        await tell_others(shell, request)
         return state()
 
     @app.post("/admin/resume", dependencies=guard, responses=problems("another_site"))
-    async def resume() -> NodeState:
+    async def resume(request: Request) -> NodeState:
         """Accept again."""
         shell.feed(Resume())
+        await tell_others(shell, request)
         return state()
 
     @app.put(
@@ -110,6 +113,7 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, site: WebSite, *, testbed: 
         if shadow is not None:
             _check_policy("shadow", shadow)
         shell.feed(PolicySet(body.policy, shadow))
+        await tell_others(shell, request, body.model_dump_json(exclude_unset=True).encode())
         return state()
 
 

@@ -29,6 +29,7 @@ from spillover.apps.node.federation import (
     GatheredStates,
 )
 from spillover.apps.node.hot_paths import HotPaths
+from spillover.apps.node.one_face import metrics_page
 from spillover.apps.node.openapi import HELLO_HEADER, tell_hot_paths
 from spillover.apps.node.pages import REQUESTS, Pages
 from spillover.apps.node.peer_paths import PEER_OF
@@ -74,7 +75,8 @@ def create_app(
     shell.on_close.append(console.close)
 
     def make() -> FastAPI:
-        app = new_app(f"Spillover node {shell.cluster.id}", shell.metrics.registry)
+        registry = shell.metrics.registry
+        app = new_app(f"Spillover node {shell.cluster.id}", registry, metrics_page(shell))
         _add_state_routes(app, shell)
         add_request_routes(app, shell)
         _add_federation_routes(app, federation)

@@ -105,6 +105,9 @@ class PeerConfiguration(BaseModel):
     lineage: list[StampParts] = []
 
 
+FIXED = "configuration: expected a node of one process: with --processes the configuration is fixed"
+
+
 def add_config_routes(
     app: FastAPI,
     shell: NodeShell,
@@ -135,6 +138,8 @@ def add_config_routes(
     async def set_config(request: Request) -> TakenConfiguration:
         """Have all nodes go by another topology, without a restart. What cannot change while nodes
         run is refused by its name, and nothing changes then."""
+        if shell.shares_address:
+            raise Problem("invalid", FIXED)
         body = await read_json(request, ConfigBody, BODY_LIMIT_BYTES)
         try:
             before = configuration.current.topology

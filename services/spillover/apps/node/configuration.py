@@ -70,11 +70,11 @@ class NodeConfiguration:
             adopt=self._adopt,
             tell_superseded=lambda _: self._show_superseded(),
             fail=shell.fail,
-            node=shell.number,
+            node=shell.place,
             store=store,
         )
         self.machine = self._shell.machine
-        self.member = FederationMember(self._own, shell.topology, shell.number)
+        self.member = FederationMember(self._own, shell.topology, shell.place)
         self._steps: Mapping[type[steps.MemberStep], Callable[[Any], None]] = {
             steps.SayStamp: self._say_stamp,
             steps.TellClients: lambda step: self._go_by(step.configuration),

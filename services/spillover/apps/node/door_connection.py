@@ -19,7 +19,7 @@ from spillover.apps.http.exchange import (
     too_large,
     unread,
 )
-from spillover.apps.http.problems import BUG, Problem
+from spillover.apps.http.problems import Problem
 from spillover.apps.node.door_checks import Checked, tell_ready
 from spillover.apps.node.door_pages import Page
 from spillover.apps.node.door_problems import write_problem
@@ -36,13 +36,13 @@ from spillover.live.http1.bounds import Owner
 from spillover.live.http1.half_closed import BetweenChunks
 from spillover.live.http1.heads import CHUNKED, RequestHead
 from spillover.live.http1.rules import ADDED_MAX, FIELDS_MAX, Malformed, Rule
-from spillover.live.http1.server_connection import ServerConnection, TooSlow
+from spillover.live.http1.server_connection import ServerConnection
 from spillover.live.http1.written import CONTINUE
 from spillover.live.overflow.gateway_metrics import HttpByRoute
 from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
 from spillover.live.overflow.request_log import is_logged, log_turned_away
 from spillover.live.overflow.shell import NodeShell
-from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.process.logs import OncePerPeriod
 from spillover.model.request import Refusal
 from spillover.model.signals.gateway import OTHER
 
@@ -274,13 +274,7 @@ class DoorConnection(ServerConnection):
         if isinstance(error, Checked):
             tell_ready(self, door.shell)
             return
-        if isinstance(error, (Malformed, TooSlow)):
-            problem = unread(error)
-        elif isinstance(error, Problem):
-            problem = error
-        else:
-            _log.error(Message("internal error", what="a request to be passed on"), exc_info=error)
-            problem = Problem("internal", BUG)
+        problem = unread(error)
         head = self._head
         method, target = (head.method, head.target) if head else (OTHER, b"")
         page = None if head is None else door.page_of(head)

@@ -14,7 +14,7 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Edge
 from spillover.live.http1.written import CLOSE
 from spillover.live.overflow.identity import HELLO, Peers, TurnedAway
-from spillover.live.overflow.protocol import PEER_PREFIX
+from spillover.live.overflow.protocol import AT_SIBLING, PEER_PREFIX
 
 
 class EdgedApp(Protocol):
@@ -41,15 +41,18 @@ class PublicOnly:
 
 
 class PeersOnly:
-    """Lets neighbors in, to /peer/ and /healthz alone."""
+    """Lets neighbors in, to /peer/ and /healthz alone, and other nodes of the cluster unless those
+    have a socket of their own (`has_siblings`)."""
 
-    def __init__(self, app: EdgedApp) -> None:
+    def __init__(self, app: EdgedApp, *, has_siblings: bool = True) -> None:
         self._app = app
+        self._has_siblings = has_siblings
         self.edge: Edge = _edge_of(app, of_peers=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if path != "/healthz" and not path.startswith(PEER_PREFIX):
+        is_for_them = path == "/healthz" or path.startswith(PEER_PREFIX)
+        if not is_for_them or (path.startswith(AT_SIBLING) and not self._has_siblings):
             scope[EXCHANGE].refuse(_not_here(scope))
             return
         await self._app(scope, receive, send)

@@ -277,7 +277,7 @@ class HotPaths:
     ) -> None:
         """Take the request here, unless it is another node's. Raises Problem."""
         site, key = self._site, headers.key
-        if site is not None and key is not None and not site.is_here(exchange, key, tenant):
+        if site is not None and not site.is_here(exchange, key, tenant):
             within_s = max(0.0, received_s + self._deadline_ms(headers) / 1e3 - self._shell.now_s)
             if await site.answer(exchange, key, tenant, body, within_s):
                 return

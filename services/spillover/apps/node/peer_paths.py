@@ -276,7 +276,7 @@ class PeerPaths:
         neighbor = peer.neighbor
         self._shell.neighborhood.configured.heard(peer.caller.cluster, configuration)
         self._shell.neighborhood.peers.agreements[neighbor].asked(terms, configuration)
-        if self._shell.machine.leaves_to_siblings:
+        if self._shell.turns_neighbors_away:
             raise Problem("not_ready", "the node drains: expected another one of its cluster")
         stream = self._shell.neighborhood.streams.open(neighbor, exchange.write_piece)
         if stream is None:
@@ -326,7 +326,7 @@ class PeerPaths:
             return Problem("version_conflict", detail)
         if self._shell.site is None:
             return Problem("not_found", "the cluster has one node")
-        numbers = f"another node of {self._shell.cluster.node_count}"
+        numbers = f"another node of {self._shell.machine.settings.nodes}"
         return Problem("invalid", f"query: node: expected the number of {numbers}")
 
     def _hear_stranger(

@@ -23,6 +23,7 @@ from spillover.apps.node.certificates import door_contexts, is_secure, proxy_con
 from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
+from spillover.apps.node.processes import OwnProcess, ServerInTurn
 from spillover.live.http1.bounds import Bounds
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_drained, tell_lost, wait_for_requests
@@ -73,6 +74,7 @@ async def serve_node(
     cluster_id: str,
     *,
     node: int = 1,
+    process: OwnProcess | None = None,
     bind: tuple[str, int],
     peer_bind: tuple[str, int] | None = None,
     proxy_bind: tuple[str, int] | None = None,
@@ -90,7 +92,8 @@ async def serve_node(
     token_files: TokenFiles | None = None,
     make_shell: Callable[..., NodeShell] = NodeShell,
 ) -> None:
-    """Serve one cluster, or one `node` of several that it has, until SIGTERM or SIGINT, then leave
+    """Serve one cluster, or one `node` of several that it has, or as one `process` of several that
+    are the cluster, until SIGTERM or SIGINT, then leave
     (`_leave` has the limits) and return. A second signal ends it at once, and with `end_with_stdin`
     the end of standard input. With `peer_bind` neighbors are served there alone, with `proxy_bind`
     the clients of the service that requests are passed to. A `store` has to take a configuration
@@ -98,14 +101,22 @@ async def serve_node(
     doors; `token_files` say whom to let in. Raises InputError, as `make_shell` does.
     """
     with contextlib.ExitStack() as sockets:
-        bound = _bind(sockets, bind, peer_bind, proxy_bind)
-        told = {"node": node, "seed": seed, "source": source, "credentials": credentials}
+        if process is None:
+            bound = _bind(sockets, bind, peer_bind, proxy_bind)
+        else:
+            bound = process.bind(sockets)
+        of_site = node if process is None else process.of_site
+        told = {"node": of_site, "seed": seed, "source": source, "credentials": credentials}
         shell = make_shell(topology, cluster_id, **told)
-        _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
-        new = partial(create_app, shell, testbed=testbed, config_from_peers=config_from_peers)
+        _say_who_starts(shell, [*bound[:2], bound[-1]], source, has_tokens=token_files is not None)
+        from_peers = config_from_peers and process is None  # the others would not hear of it
+        new = partial(create_app, shell, testbed=testbed, config_from_peers=from_peers)
         app = new(store=store, allowed_origins=allowed_origins, access=_watched(shell, token_files))
         app.cold.made()  # no thread of a handler runs yet
-        of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
+        if process is None:
+            of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
+        else:
+            of_app = _servers_of(process, shell, app, credentials)
         servers: Servers = [*of_app, *_doors(shell, app, credentials, proxy_bind, allowed_origins)]
         _watch(shell, servers, lame_duck_s)
         limits_s = drain_timeout_s, results_timeout_s, lame_duck_s
@@ -118,8 +129,12 @@ async def serve_node(
             return
         running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
         try:
-            leave = partial(_leave, shell, servers, bound, ends, limits_s)
-            await _until_over(shell, ends, leave, servers, running, serving)
+            await _all_listen(servers, running, serving)
+            if process is not None:
+                process.tell_alive()
+            own = bound if process is None else process.not_inherited(bound)
+            leave = partial(_leave, shell, servers, own, ends, limits_s)
+            await _until_over(shell, ends, leave, running, serving)
         finally:
             await close_node(shell, servers, running, serving)
 
@@ -158,12 +173,10 @@ async def _until_over(
     shell: NodeShell,
     ends: Ends,
     leaving: Callable[[], Awaitable[None]],
-    servers: Servers,
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
 ) -> None:
-    """Listen, until it is to end and has left, or is to end at once."""
-    await _all_listen(servers, running, serving)
+    """Return once it is to end and has left, or is to end at once."""
     await _first(ends.stop.wait(), ends.end.wait(), running, serving)
     tell_drained(shell.machine)
     if not ends.end.is_set():
@@ -238,6 +251,21 @@ def _servers(
     tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
     bounds = _bounds(shell)
     return [HttpServer(app, bounds, tls=context) for app, context in zip(apps, tls, strict=True)]
+
+
+def _servers_of(
+    process: OwnProcess, shell: NodeShell, app: HotPaths, credentials: Credentials | None
+) -> list[HttpServer]:
+    """One for each door of a process of several: that of clients, that of neighbors if there are
+    any, and that of the other processes."""
+    of_peers = CertifiedPeers(app, shell.neighborhood.peers) if shell.topology.is_secure else app
+    of_clients, tls = door_contexts(shell.topology, shell.cluster, credentials, apart=True)
+    bounds, neighbors = _bounds(shell), PeersOnly(of_peers, has_siblings=False)
+    return [
+        HttpServer(PublicOnly(app), bounds, tls=of_clients),
+        *([] if process.peer_fd is None else [ServerInTurn(process, neighbors, bounds, tls=tls)]),
+        HttpServer(PeersOnly(of_peers), bounds, tls=tls),
+    ]
 
 
 def _bounds(shell: NodeShell) -> Bounds:

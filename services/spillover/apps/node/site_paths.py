@@ -17,6 +17,7 @@ from urllib.parse import quote
 from spillover.apps.http.exchange import ClientGone, Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.lookups import LOOKUP_PREFIX
+from spillover.apps.node.one_face import ASKED_OF_ALL
 from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
 from spillover.live.http1.outgoing import Response
@@ -74,8 +75,9 @@ class SitePaths:
             return False
         check_sibling(self._shell, exchange)
         path = exchange.path.removeprefix(AT_SIBLING)
-        if path != REQUESTS and not path.startswith((LOOKUP_PREFIX, EXPLAIN_PREFIX)):
-            raise Problem("not_found", f"{exchange.path}: expected what clients ask of requests")
+        is_of_request = path == REQUESTS or path.startswith((LOOKUP_PREFIX, EXPLAIN_PREFIX))
+        if not (is_of_request or (path in ASKED_OF_ALL and self._shell.shares_address)):
+            raise Problem("not_found", f"{exchange.path}: expected what one node asks of another")
         exchange.path = path
         asked_as = dict(exchange.headers).get(ASKED_AS, KNOWN)
         exchange.asked_as = asked_as if asked_as == OWNER else KNOWN
@@ -85,32 +87,38 @@ class SitePaths:
 
     def is_here(self, exchange: Exchange, name: str | None, tenant: str) -> bool:
         """Returns whether a request of this name surely is answered here, so that nobody has to be
-        asked. Without a name it always is."""
-        if name is None or self._is_home(name, tenant):
+        asked. Without a name it is, unless the node takes nothing more and others do."""
+        if name is None:
+            takes_nothing = self._shell.machine.admission.emptying and not exchange.asked_as
+            return not (takes_nothing and self._site.staying)
+        if self._is_home(name, tenant):
             return True
         site = self._site
         is_own = site.owner(name) == site.number and not exchange.asked_as
         return is_own and not (site.may_have_moved and site.others)
 
     async def answer(
-        self, exchange: Exchange, name: str, tenant: str, body: bytes, within_s: float
+        self, exchange: Exchange, name: str | None, tenant: str, body: bytes, within_s: float
     ) -> bool:
-        """Have another node answer it if it is that one's; returns False where it is to be answered
-        here. Raises Problem, and ClientGone."""
+        """Have another node answer it if it is that one's, or as this one takes nothing more;
+        returns False where it is to be answered here. Raises Problem, and ClientGone."""
         moving = self._shell.room.moving
         moving.add(len(body))
         try:
             with self._passing_on(name):
                 async with asyncio.timeout(within_s):
+                    if name is None:
+                        return await self._hand_over(exchange, body, within_s)
                     return await self._answer(exchange, name, tenant, body, within_s)
         except TimeoutError:
-            detail = "the deadline passed before the node was found that has its name"
-            raise Problem("deadline_exceeded", detail, id=name, is_keyed=True) from None
+            detail = "the deadline passed before another node had answered"
+            is_keyed = name is not None
+            raise Problem("deadline_exceeded", detail, id=name, is_keyed=is_keyed) from None
         finally:
             moving.add(-len(body))
 
     @contextmanager
-    def _passing_on(self, name: str) -> Iterator[None]:
+    def _passing_on(self, name: str | None) -> Iterator[None]:
         """A request waits for other nodes meanwhile. Raises Problem where too many do."""
         site = self._site
         _check_room(site.passed_on, PASSED_ON_MAX, name)
@@ -157,6 +165,19 @@ class SitePaths:
                 raise Problem("outcome_unknown", detail, id=name, is_keyed=True)
             has_failed = has_failed or may_run
             await asyncio.sleep(AGAIN_S)
+        return False
+
+    async def _hand_over(self, exchange: Exchange, body: bytes, within_s: float) -> bool:
+        """Have a node answer it that does not drain; returns whether there is one. Raises Problem
+        where it is lost."""
+        for other in self._site.staying:
+            told = await self._ask(other, exchange, OWNER, body, within_s, may_run_twice=False)
+            if isinstance(told, Response):
+                _pass_back(exchange, told)
+                return True
+            if told is not None and not isinstance(told, NotDelivered):
+                detail = "the node to which it was handed over gives no answer"
+                raise Problem("outcome_unknown", detail)
         return False
 
     async def _known_elsewhere(
@@ -208,11 +229,19 @@ class SitePaths:
         return self._shell.requests.home.find(request_id_of(tenant, name)) is not None
 
     async def _ask(
-        self, number: int, exchange: Exchange, asked_as: bytes, body: bytes, within_s: float
+        self,
+        number: int,
+        exchange: Exchange,
+        asked_as: bytes,
+        body: bytes,
+        within_s: float,
+        *,
+        may_run_twice: bool = True,
     ) -> Response | PeerError | None:
         """Returns the answer of a sibling; None where it has none: it is gone, or the name is not
         its own. Returns the error of one that may be there and gives none: what has that name may
-        be there, too. Raises Problem, and ClientGone as soon as nobody waits any more."""
+        be there, too; and of one that is gone, unless it `may_run_twice`. Raises Problem, and
+        ClientGone as soon as nobody waits any more."""
         headers = [*_passed(exchange.headers), (ASKED_AS, asked_as)]
         query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
         path = quote(exchange.path) + query  # which was unquoted when it came
@@ -228,14 +257,14 @@ class SitePaths:
         try:
             told = await asked
         except PeerError as error:
-            return error if number in self._site.others else None
+            return error if number in self._site.others or not may_run_twice else None
         finally:
             if not exchange.response_complete:
                 exchange.unwatch()
         return None if ELSEWHERE in told.headers else told
 
 
-def _check_room(under_way: int, at_most: int, name: str) -> None:
+def _check_room(under_way: int, at_most: int, name: str | None) -> None:
     """Raise Problem where too much waits for other nodes."""
     if under_way >= at_most:
         detail = "too many requests wait for other nodes of the site"

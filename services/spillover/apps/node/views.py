@@ -10,7 +10,7 @@ from spillover import __version__
 from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, tokens_state
 from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.knowledge import NeighborView
-from spillover.core.overflow.pools import unlike_servers
+from spillover.core.overflow.pools import learned_servers, unlike_servers
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
@@ -192,6 +192,25 @@ class SiteState(BaseModel):
     """How many requests wait at this node."""
 
 
+class LearnedState(BaseModel):
+    """The search for the number of servers. Beside it `servers` is the one that is believed to be
+    best."""
+
+    model_config = ConfigDict(extra="allow")
+
+    limit: Count
+    """How many requests may run at this instant: the believed number, or one that is tried."""
+    min: Count
+    max: Count
+    found: bool
+    """Whether the last large steps from it have led to nothing better."""
+    moves: Count
+    """How often another number has turned out to be better, since the start."""
+    rate_per_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None
+    """Requests a second that come to a good end while as many run as may, as measured last; null
+    before that."""
+
+
 class NodeState(BaseModel):
     """One cluster as it is now. Other versions of a node may have more to tell."""
 
@@ -211,6 +230,8 @@ class NodeState(BaseModel):
     configuration: ConfigurationState = ConfigurationState()
     site: SiteState | None = None
     """null where the cluster has one node."""
+    learned: LearnedState | None = None
+    """null where the number of servers is given."""
     draining: bool
     lame_duck: bool = False
     """While draining: clients are still served here as ever, until balancers know of it."""
@@ -323,6 +344,21 @@ def _drain_state(shell: NodeShell) -> dict[str, bool]:
     return told | {"lame_duck": machine.lame_duck}
 
 
+def _learned_state(shell: NodeShell) -> LearnedState | None:
+    servers = learned_servers(shell.machine.servers)
+    if servers is None:
+        return None
+    search = servers.search
+    return LearnedState(
+        limit=servers.total,
+        min=search.least,
+        max=search.most,
+        found=search.is_found,
+        moves=search.moves,
+        rate_per_s=search.rate_per_s,
+    )
+
+
 def _site_state(shell: NodeShell) -> SiteState | None:
     if shell.site is None:
         return None
@@ -381,6 +417,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         clients=_clients_state(metrics.count_clients()),
         tokens=None if pool is None else tokens_state(shell, pool),
         site=_site_state(shell),
+        learned=_learned_state(shell),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
             TurnedAwayState(id=cluster, reason=why, age_s=age_s)

@@ -4,6 +4,7 @@ policies side by side on the same schedule, and with faults."""
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -62,6 +63,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="let go wrong what this file says and when it says it, or random:SEED",
     )
     parser.add_argument(
+        "--bears", type=_bears, metavar="N[,S:N...]",
+        help="have each cluster's service bear so many requests at a time, and other numbers "
+        "from later seconds on (4,60:32): more of them slow each other down",
+    )  # fmt: skip
+    parser.add_argument(
         "--no-keys", action="store_true",
         help="send requests without keys: none is run again whose outcome is unknown",
     )  # fmt: skip
@@ -72,6 +78,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_schedule_options(parser)
 
 
+def _bears(text: str) -> list[tuple[float, int]]:
+    """Returns the instants in seconds, and what services bear from then on."""
+    found: list[tuple[float, int]] = []
+    for place, part in enumerate(text.split(",")):
+        since, _, number = part.rpartition(":")
+        try:
+            since_s, bears = float(since or "0"), int(number)
+        except ValueError:
+            since_s, bears = -1.0, 0
+        is_first = place == 0 and since_s == 0.0
+        is_later = place > 0 and bool(since) and found[-1][0] < since_s < math.inf
+        if bears < 1 or not (is_first or is_later):
+            expected = "expected a number above 0, then SECONDS:NUMBER with later times"
+            raise argparse.ArgumentTypeError(f"{expected}, got {text!r}")
+        found.append((since_s, bears))
+    return found
+
+
 def run(options: argparse.Namespace) -> ModelResult:
     """Run the model."""
     if options.compare and options.policy:
@@ -80,6 +104,8 @@ def run(options: argparse.Namespace) -> ModelResult:
     if options.shadow is not None:
         _check_shadow(options)
         topology = replace(topology, shadow=options.shadow)
+    if options.bears is not None:
+        _check_bears(options)
     plot = _plotter(options.plot)
     policies: Sequence[str] = options.compare or [options.policy or topology.policy]
     schedule, duration_s = read_schedule(options, topology.cluster_ids)
@@ -105,6 +131,13 @@ def _check_shadow(options: argparse.Namespace) -> None:
         raise InputError("--shadow", "", "expected with --engine full: the fast one asks nobody")
     if SHARED in (options.compare or [options.policy]):
         raise InputError("--shadow", "", f"expected without {SHARED}, which decides nothing")
+
+
+def _check_bears(options: argparse.Namespace) -> None:
+    if options.engine == "fast":
+        raise InputError("--bears", "", "expected with --engine full: the fast one has no services")
+    if options.faults is not None or SHARED in (options.compare or [options.policy]):
+        raise InputError("--bears", "", f"expected without --faults and without {SHARED}")
 
 
 def _engine(
@@ -146,6 +179,7 @@ def _engine(
             faults=faults,
             keyed=not options.no_keys,
             replay=shlex.join(["spillover", *sys.argv[1:]]),
+            bears=options.bears or (),
         )
 
     return full

@@ -128,13 +128,17 @@ class SessionMemory:
         ran = {one.place: one for one in self.runs(session)}
         best: Choice | None = None
         for place, wait_s, way_s, work_per_s, taken in candidates:
-            known, reusable = ran.get(place), 0.0
-            if known is not None:
-                reusable = min(known.work, work) * self.worth.of(taken - known.taken)
+            known = ran.get(place)
+            reusable = 0.0 if known is None else self.reusable(known, work, taken)
             cost = cost_s(wait_s, way_s, work - reusable, work_per_s, weight)
             if best is None or cost < best.cost_s:
                 best = Choice(place, cost, reusable)
         return best
+
+    def reusable(self, ran: Ran, work: float, taken: float) -> float:
+        """Returns how much of a request's work is expected to be of use where its session ran, at a
+        place that has taken on so much by now."""
+        return min(ran.work, work) * self.worth.of(taken - ran.taken)
 
     def note(self, session: int, place: int, work: float, taken: float) -> Claim | None:
         """Remembers a run at a place that has taken on so much, this run included. Returns what was

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spillover.core.affinity.memory import Claim, SessionMemory
+from spillover.model.affinity import PLACES_MAX, OwnPlace, PlaceLoad, SessionWork
+from spillover.model.ranges import WORK_MAX
 from spillover.policy.affinity import miss_weight
 
 SESSIONS = 100_000
@@ -25,6 +27,9 @@ WINDOW_S_MIN = 1e-3
 """The shortest time for that average, also where it is not known yet how long requests take."""
 SPEED_WEIGHT = 0.05
 """The weight of the newest first byte in the mean speed."""
+BUSY_STEPS = 256
+"""The steps in which they are told how busy places are: of idle ones always the same is told in the
+end."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +45,10 @@ class Dispatch:
     """Whether nothing else was pending there when it was sent, so that it had not to wait."""
     sent_s: float
     claim: Claim | None
+    taken: float
+    """The work that the place has taken on then, that of this request included."""
+    reused: float
+    """The work that it has not to do again, as expected or, where that was seen, as it was."""
     is_pending: bool = True
 
 
@@ -71,16 +80,11 @@ class Places:
         """Returns the place of the least cost among those given, of which there is one at least,
         each with how many requests run there; the first one if there are several. `run_s` is how
         long a request runs."""
-        per_s = self._per_s()
-        is_timed = self._time_s > 0.0
-        waiting, taken = self._waiting, self._taken
-        candidates = []
-        for place, count in running:
-            wait_s = self._left(place, now_s) / per_s if waiting[place] else 0.0
-            beyond = count + 1 - self._slots
-            if is_timed and beyond > 0.0:
-                wait_s = max(wait_s, beyond * run_s / self._slots)
-            candidates.append((place, wait_s, 0.0, per_s, taken[place]))
+        per_s, taken = self._per_s(), self._taken
+        candidates = [
+            (place, self._wait_s(place, count, run_s, now_s), 0.0, per_s, taken[place])
+            for place, count in running
+        ]
         weight = 1.0  # without a memory it counts the same everywhere
         if session:
             busy = sum([self._busy_at(place, now_s) for place, _ in running]) / len(running)
@@ -88,6 +92,39 @@ class Places:
         choice = self._memory.cheapest(session, work, candidates, weight)
         assert choice is not None  # there is a place
         return choice.place
+
+    def seen(
+        self,
+        session: int,
+        work: float,
+        running: Sequence[tuple[int, int]],
+        run_s: float,
+        now_s: float,
+    ) -> SessionWork:
+        """Returns what `choose` would go by, for the choice between here and other sites."""
+        memory, taken = self._memory, self._taken
+        ran = {one.place: one for one in memory.runs(session)} if session else {}
+        places = []
+        for place, count in running:
+            wait_s, known = self._wait_s(place, count, run_s, now_s), ran.get(place)
+            reusable = 0.0 if known is None else memory.reusable(known, work, taken[place])
+            places.append(OwnPlace(wait_s, self._busy_at(place, now_s), reusable))
+        return SessionWork(session, work, self._told_per_s(), tuple(places))
+
+    def loads(
+        self, running: Sequence[tuple[int, int]], run_s: float, now_s: float
+    ) -> tuple[PlaceLoad, ...]:
+        """Returns what neighbors are told of the places. What is not among those given takes
+        nothing for now."""
+        counts, told_per_s, per_s = dict(running), self._told_per_s(), self._per_s()
+        told = []
+        for place, taken in enumerate(self._taken[:PLACES_MAX]):
+            wait = WORK_MAX
+            if place in counts:
+                wait = min(self._wait_s(place, counts[place], run_s, now_s) * per_s, WORK_MAX)
+            busy = round(self._busy_at(place, now_s) * BUSY_STEPS) / BUSY_STEPS
+            told.append(PlaceLoad(wait, busy, told_per_s, min(taken, WORK_MAX)))
+        return tuple(told)
 
     def sent(self, session: int, work: float, place: int, now_s: float) -> Dispatch:
         """A request goes to a place."""
@@ -105,7 +142,8 @@ class Places:
         self._taken[place] += expected
         self._pending[place] += expected
         self._waiting[place] += 1
-        return Dispatch(place, session, work, expected, is_first, now_s, claim)
+        told = is_first, now_s, claim, self._taken[place], work - expected
+        return Dispatch(place, session, work, expected, *told)
 
     def began(self, sent: Dispatch, now_s: float) -> None:
         """The first byte of an answer has come; only the first time counts. What had not to wait
@@ -119,7 +157,8 @@ class Places:
             self._time_s += weight * (took_s - self._time_s)
         elif self._time_s > 0.0:
             reused = sent.work - took_s * self._per_s()
-            self._memory.learn(sent.claim, min(max(reused, 0.0), sent.claim.work))
+            sent.reused = min(max(reused, 0.0), sent.claim.work)
+            self._memory.learn(sent.claim, sent.reused)
 
     def failed(self, sent: Dispatch, now_s: float) -> None:
         """A request came to no good answer: what it was to leave at the place is not there."""
@@ -138,6 +177,14 @@ class Places:
         self._pending[place] = self._pending[place] - sent.expected if self._waiting[place] else 0.0
         return True
 
+    def _wait_s(self, place: int, count: int, run_s: float, now_s: float) -> float:
+        """Returns how long what is sent to a place now waits there, where so many requests run."""
+        wait_s = self._left(place, now_s) / self._per_s() if self._waiting[place] else 0.0
+        beyond = count + 1 - self._slots
+        if self._time_s > 0.0 and beyond > 0.0:
+            wait_s = max(wait_s, beyond * run_s / self._slots)
+        return wait_s
+
     def _left(self, place: int, now_s: float) -> float:
         """Returns the pending work of a place where some is, without what it has done of one
         request, about."""
@@ -150,6 +197,10 @@ class Places:
     def _per_s(self) -> float:
         """Returns the work a second; before anything is known, any will do."""
         return self._work / self._time_s if self._time_s > 0.0 else 1.0
+
+    def _told_per_s(self) -> float:
+        """Returns the work a second; 0 before anything is known."""
+        return self._per_s() if self._time_s > 0.0 else 0.0
 
     def _look(self, place: int, now_s: float) -> None:
         """Averages over the time since the last change."""

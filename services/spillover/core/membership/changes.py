@@ -287,8 +287,8 @@ def _refuse_fixed_of(place: str, old: Cluster, new: Cluster) -> None:
         name = field.name
         if has_nodes and name in ("nodes", *_ADDRESSES):
             continue
-        unlike = isinstance(old.servers, tuple) or isinstance(new.servers, tuple)
-        fixed_servers = name == "servers" and (unlike or is_dask_handler(old.handler))
+        is_number = isinstance(old.servers, int) and isinstance(new.servers, int)
+        fixed_servers = name == "servers" and (not is_number or is_dask_handler(old.handler))
         if name not in CHANGEABLE_OF_CLUSTERS or fixed_servers:
             _refuse_other(f"{place}.{name}", getattr(old, name), getattr(new, name))
 
@@ -341,7 +341,7 @@ def kept(before: Topology, after: Topology) -> Topology:
 
 def _kept_of(old: Cluster, new: Cluster) -> Cluster:
     names = _told_of(new)
-    if isinstance(old.servers, tuple) or isinstance(new.servers, tuple):
+    if not (isinstance(old.servers, int) and isinstance(new.servers, int)):
         names = tuple(name for name in names if name != "servers")
     values = {name: getattr(new, name) for name in names}
     if _shares(old, new):

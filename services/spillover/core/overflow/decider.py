@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from random import Random
+from typing import cast
 
-from spillover.core.overflow.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
+from spillover.core.overflow.decisions import AFFINITY, FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.overflow.history import WENT_FIRST, History, Note
 from spillover.core.overflow.knowledge import Knowledge
 from spillover.core.overflow.neighbors import Neighbors
@@ -119,6 +120,17 @@ class Decider:
             neighbors.sent(choice, now_s, visit.request.size_bytes)
         return choice
 
+    def left_for_place(
+        self, visit: Visit, handle: int, servers: ServerPool, now_s: float, health: str
+    ) -> None:
+        """Put on record that a request is handed on for the sake of a place there, and take it that
+        it is on its way. The policy was not asked."""
+        self.note(visit, FORWARDED, servers, now_s, None, health)
+        decision = cast("Decision", self.log.last)
+        decision.choice = decision.knowledge.handles.index(handle)
+        decision.policy = AFFINITY
+        visit.group.neighbors.sent(handle, now_s, visit.request.size_bytes)
+
     def granted(self, visit: Visit, grant: Granted | None, now_s: float) -> None:
         """Put on record what a visit was given that starts: with the decision, if that has just
         been made."""
@@ -155,9 +167,9 @@ class Decider:
                 outcome,
                 KEEP,
                 self.policy,
-                0 if outcome == STARTED else servers.waiting,
-                servers.busy,
-                servers.total,
+                0 if outcome == STARTED else servers.site_waiting,
+                servers.site_busy,
+                servers.site_total,
                 len(visit.request.path),
                 outcome != REFUSED,
                 servers.service_s,

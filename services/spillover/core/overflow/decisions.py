@@ -28,6 +28,9 @@ KEPT = "kept"
 FORWARDED = "forwarded"
 REFUSED = "refused"
 
+AFFINITY = "affinity"
+"""Stands in place of a policy: the request went where it costs less for the sake of its session."""
+
 RESTING = "resting"
 """Stands in place of a health: what runs the work here has asked to be left alone for a while."""
 

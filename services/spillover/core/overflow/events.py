@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from spillover.core.overflow.sibling_messages import SiblingMessage
+from spillover.model.affinity import RanAt
 from spillover.model.causes import Cause
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
@@ -88,6 +89,9 @@ class ServiceEnded(Event):
     """Why it is not done, for logs and metrics: nothing is decided by it."""
     upstream: str | None = field(default=None, compare=False)
     """Which service ran it, where there is one behind the handler."""
+    ran: RanAt | None = field(default=None, compare=False)
+    """Where it ran among the places behind the handler, where there is affinity: for the answer of
+    a neighbor's request."""
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ from dataclasses import asdict, replace
 from random import Random
 from typing import Any
 
+from spillover.core.affinity.sites import Sites
 from spillover.core.overflow import asking, evidence
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.admission import Admission
@@ -62,10 +63,11 @@ from spillover.core.overflow.history import (
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.parting import Parting
 from spillover.core.overflow.pool import ServerPool
-from spillover.core.overflow.pools import pool_of, site_servers
+from spillover.core.overflow.pools import learned_servers, pool_of, site_servers
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
+from spillover.core.overflow.session_ways import cheaper_there
 from spillover.core.overflow.settings import Carried, NodeSettings
 from spillover.core.overflow.siblings import Siblings
 from spillover.core.overflow.site_servers import SiteServers
@@ -127,6 +129,8 @@ class NodeMachine(NodeFacts):
         self.servers = servers = pool_of(settings, now_s) if servers is None else servers
         self._site = site_servers(servers)
         """The servers as those of one node of several; None where the site has one."""
+        self._learned = learned_servers(servers)
+        """The servers as those whose number is learned; None where it is given."""
         self.register = Register(settings.epoch, settings.held_limit_bytes)
         self.groups = Groups(settings, servers, neighbors, HEARTBEAT_S, random, now_s)
         self._only = self.groups.only
@@ -140,6 +144,8 @@ class NodeMachine(NodeFacts):
             settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
         )
         self.parting = Parting()
+        self.sites = Sites() if settings.affinity else None
+        """The places at neighbors, where the cluster has affinity."""
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self.home_load = self.groups.home_load
         self.pulling = self.groups.rest.pulling
@@ -217,6 +223,8 @@ class NodeMachine(NodeFacts):
             self.check()
         if self._site is not None:
             self._share_servers(self._site, now_s)
+        if self._learned is not None and self._learned.believed != self.settings.servers:
+            self._use_limits({"servers": self._learned.believed})
         commands, self._out = self._out, []
         return commands
 
@@ -248,6 +256,8 @@ class NodeMachine(NodeFacts):
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
+        elif self.sites is not None and visit.is_home and self._leaves(visit, self.sites, now_s):
+            pass
         elif (self.servers.may_start(visit) and not admission.emptying) and (
             not self.health.here.degraded or self._starts_here(visit, now_s)
         ):
@@ -255,6 +265,20 @@ class NodeMachine(NodeFacts):
             self._start(visit, now_s, at_once=True)
         else:
             self._place_new(visit, now_s)
+
+    def _leaves(self, visit: Visit, sites: Sites, now_s: float) -> bool:
+        """Hand a client's request on if it costs less at a place of a neighbor. Returns whether."""
+        asked = visit.request.asked
+        if asked is None or self._site is not None:  # others send to the same places by now
+            return False
+        away = cheaper_there(self, sites, asked, visit, now_s)
+        if away is None:
+            return False
+        self._accept(visit)
+        self.decider.left_for_place(visit, away.neighbor, self.servers, now_s, self.condition)
+        visit.expected = sites.sent(asked, away, now_s)
+        self._place(visit, away.neighbor, now_s)
+        return True
 
     def _starts_here(self, visit: Visit, now_s: float) -> bool:
         """Whether a free server takes the visit: always, unless work fails here and goes elsewhere
@@ -307,6 +331,9 @@ class NodeMachine(NodeFacts):
         """What was away is here again, without an answer."""
         self.decider.log.add(Note(now_s, visit.request.id, event, visit.target.id))
         self.register.come_back(visit, now_s)
+        if self.sites is not None and visit.request.asked is not None:
+            self.sites.came_back(visit.request.asked, visit.expected)
+            visit.expected = None
         if visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
 
@@ -671,6 +698,9 @@ class NodeMachine(NodeFacts):
                 self._doubtful.add(visit.ref)
                 self._place_again(visit, now_s)
                 return
+            if self.sites is not None and (asked := visit.request.asked) is not None:
+                ran_by = self.neighbors.index.get(answer.path[-1])
+                self.sites.answered(asked, visit.expected, ran_by, answer.ran)
             answer.queued_s += visit.queued_s
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
@@ -902,13 +932,15 @@ class NodeMachine(NodeFacts):
         """Serve the queue with servers that siblings have given, and give them those that have no
         work here."""
         siblings = site.siblings
-        if site.take_share():
+        if siblings.share != site.total and site.take_share():
             self._serve_queue(now_s)
         self.home_load.elsewhere = siblings.load
         demand = site.demand(self.home_load.own, leaves=self.admission.draining)
         siblings.demands(demand, now_s, gives_all=self.admission.emptying)
-        site.take_share()
-        self._out += [ev.TellSibling(one.to, one.message) for one in siblings.take()]
+        if siblings.share != site.total:
+            site.take_share()
+        for one in siblings.take():
+            self._out.append(ev.TellSibling(one.to, one.message))
 
     # --- neighbors, time, operators -----------------------------------------------------------
 
@@ -916,6 +948,10 @@ class NodeMachine(NodeFacts):
         if self.neighbors.heard(event.neighbor, event.report, now_s):
             self._publish(now_s)  # it sends nothing here before it knows that it is heard
         if (neighbor := self.neighbors.by_handle.get(event.neighbor)) is not None:
+            report = event.report
+            if self.sites is not None and report is not None and report is neighbor.report:
+                before_s = now_s - 2.0 * neighbor.way_s
+                self.sites.heard(event.neighbor, report.epoch, report.places, before_s)
             if neighbor.ramp_since_s is not None:
                 self.neighbors.pace(neighbor, now_s)
             for visit in evidence.look_for_late(self, neighbor, now_s):
@@ -952,6 +988,8 @@ class NodeMachine(NodeFacts):
         """It is none any more, and nothing is heard of it; what it has sent is answered all the
         same. What is away there comes back as its link says, and is decided again without it."""
         self.neighbors.leave(neighbor)
+        if self.sites is not None:
+            self.sites.left(neighbor)
         self.parting.end(neighbor)
         self.groups.neighbors_changed()
         self.decider.neighbors_changed()
@@ -1032,21 +1070,24 @@ class NodeMachine(NodeFacts):
     def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:
         """Nobody is sent away: what is here beyond the new limits stays till it ends."""
         news = {name: told for name, told in asdict(event).items() if told is not None}
-        servers, register = self.servers, self.register
-        if not servers.is_alike and not news.keys().isdisjoint(("servers", "nodes")):
-            self._out.append(ev.SettingsRefused("the servers of this cluster are unlike"))
+        is_fixed = not self.servers.is_alike or self._learned is not None
+        if is_fixed and not news.keys().isdisjoint(("servers", "nodes")):
+            self._out.append(ev.SettingsRefused("the servers here are unlike, or learned"))
             return
         if "servers" in news:
-            servers.resize(news["servers"])
+            self.servers.resize(news["servers"])
         if "nodes" in news:
             self._share_with(news["nodes"], now_s)
+        self._use_limits(news)
+        self._serve_queue(now_s)
+        self._publish(now_s)
+
+    def _use_limits(self, news: dict[str, Any]) -> None:
         self.settings = replace(self.settings, **news)
         self.admission.use(self.settings)
         self.held.use(self.settings.held_limit_bytes)
-        away, held_bytes = register.away, self.held.request_bytes
-        self.carried = Carried(away, len(register.visits), held_bytes)
-        self._serve_queue(now_s)
-        self._publish(now_s)
+        held_bytes = self.held.request_bytes
+        self.carried = Carried(self.register.away, len(self.register.visits), held_bytes)
 
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
         """Nothing starts until they are up; what finds no neighbor waits, up to its deadline."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spillover.core.overflow.learned_servers import LearnedServers
 from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import NodeSettings
@@ -23,6 +24,8 @@ def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
     if settings.nodes > 1:
         siblings = Siblings(settings.node, settings.nodes, settings.servers, now_s)
         return SiteServers(siblings, service_s, delivery_s)
+    if settings.bounds is not None:
+        return LearnedServers(settings.bounds, service_s, delivery_s)
     if settings.pool is None:
         return FifoServers(settings.servers, service_s, delivery_s)
     from spillover.core.tokens.servers import TokenServers  # noqa: PLC0415
@@ -32,6 +35,11 @@ def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
         settings.pool, groups, own, service_s, delivery_s, now_s
     )
     return servers
+
+
+def learned_servers(servers: ServerPool) -> LearnedServers | None:
+    """Returns the pool as that of servers whose number is learned; None where it is given."""
+    return servers if isinstance(servers, LearnedServers) else None
 
 
 def site_servers(servers: ServerPool) -> SiteServers | None:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from spillover.core.overflow.held import UNLIMITED_BYTES
 from spillover.model.ids import ClusterId
+from spillover.model.server_bounds import ServerBounds
 from spillover.model.topology import Cluster, Topology
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import UnlikeServers
@@ -34,6 +35,8 @@ class NodeSettings:
 
     cluster: ClusterId
     servers: int
+    """The number of servers; where it is learned, the one that is begun with, then the believed
+    one."""
     policy: str
     shadow: str | None = None
     node: int = 1
@@ -47,6 +50,8 @@ class NodeSettings:
     gossip_period_s: float = _USUAL["gossip_period_ms"] / 1e3
     epoch: int = 1
     records_max: int = 8192
+    bounds: ServerBounds | None = None
+    """The bounds of the number of servers; None where it is not learned."""
     pool: UnlikeServers | None = None
     """The pool; None where the servers are alike."""
     type_groups: TypeGroups = NO_GROUPS
@@ -57,6 +62,9 @@ class NodeSettings:
     """It asks its service whether it is well again, by a request of its own."""
     passes: bool = False
     """Requests pass through to a service as they are, and answers as they come."""
+    affinity: bool = False
+    """Its clients' requests have sessions, and what is missing where one has not run is weighed
+    between it and its neighbors."""
     foreign_limit: int = field(init=False)
     """Up to which length of the queue neighbors' requests are taken; see `admission`."""
     away_limit: int = field(init=False)
@@ -87,9 +95,11 @@ class NodeSettings:
             max_hops=topology.max_hops,
             gossip_period_s=topology.gossip_period_ms / 1e3,
             epoch=epoch,
+            bounds=cluster.bounds,
             pool=cluster.pool,
             type_groups=topology.type_groups,
             failure_statuses=cluster.failure_statuses,
             asks=cluster.probe is not None,
             passes=cluster.passes,
+            affinity=cluster.weighs_between_sites,
         )

@@ -139,7 +139,9 @@ class Siblings:
         self.known: dict[int, Sibling] = {}
         """The siblings that are heard."""
         self._hears: tuple[int, ...] = ()
-        """Their numbers."""
+        """Their numbers, in order."""
+        self.load = 0.0
+        """The work that clients of the others bring."""
         self._promised: View = NO_VIEW
         """The latest view that this node was asked for; it is being made while it is not `view`."""
         self._answers: dict[int, Frozen] = {}
@@ -210,11 +212,6 @@ class Siblings:
         """Returns how many servers are idle at those."""
         return sum(load.idle for load, _ in self._sharing())
 
-    @property
-    def load(self) -> float:
-        """Returns the work that clients of the others bring."""
-        return sum(one.load.load for one in self.known.values() if one.load is not None)
-
     def _sharing(self) -> Iterator[tuple[SiblingLoad, Sibling]]:
         """Yields the siblings that can be given servers, and give some."""
         for sibling, one in self.known.items():
@@ -222,12 +219,15 @@ class Siblings:
                 yield one.load, one
 
     def next_deadline(self) -> float:
-        silent_s = min([one.heard_s + SILENCE_S for one in self.known.values()], default=math.inf)
-        spare_s = self._spare_from_s if self._spare and self._is_counted else math.inf
-        view_s = self._retry_s if self._answers else math.inf
+        """Returns when something is due. It is asked for after each event."""
+        due_s = self._tell_at_s()
+        for one in self.known.values():
+            due_s = min(due_s, one.heard_s + SILENCE_S)
+        if self._spare and self._is_counted:
+            due_s = min(due_s, self._spare_from_s)
         if self._waits_until_s > -math.inf:
-            view_s = self._waits_until_s
-        return min(silent_s, spare_s, view_s, self._tell_at_s())
+            return min(due_s, self._waits_until_s)
+        return min(due_s, self._retry_s) if self._answers else due_s
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -242,6 +242,7 @@ class Siblings:
         match message:
             case SiblingLoad():
                 one.load, one.told_s, one.given = message, now_s, 0
+                self._add_loads()
                 self._latest = later(message.view, self._latest)
             case Prepare():
                 self._prepare(sender, message, now_s)
@@ -267,13 +268,17 @@ class Siblings:
         # Also where a view is being made: that it is installed may have been told on this stream.
         self._doubts |= sibling in self.members or self._promised != self.view
         was_known = self.known.pop(sibling, None) is not None
+        self._hears = tuple(sorted(self.known))
+        self._add_loads()
         if was_known:
-            self._hears = tuple(sorted(self.known))
             self._spare_from_s = max(self._spare_from_s, now_s + self._demand.work_s)
             self._back_by_s[sibling] = now_s + RECONNECT_S
         was_awaited = is_dead and self._back_by_s.pop(sibling, None) is not None
         if was_known or was_awaited:
             self._see(now_s)
+
+    def _add_loads(self) -> None:
+        self.load = sum(one.load.load for one in self.known.values() if one.load is not None)
 
     def excuse(self, late_s: float) -> None:
         """This process was late by so much: nobody was silent meanwhile."""
@@ -326,7 +331,9 @@ class Siblings:
 
     def take(self) -> list[Tell]:
         """Returns what is to be told, in order; to be called once for each."""
-        tells, self._tells = self._tells, []
+        tells = self._tells
+        if tells:
+            self._tells = []
         return tells
 
     def use_nodes(self, nodes: int, now_s: float) -> None:
@@ -360,7 +367,7 @@ class Siblings:
         demand = self._demand
         if demand.waiting and demand.can_run:
             return 0
-        return max(0, self.share - demand.busy)
+        return self.share - demand.busy if self.share > demand.busy else 0
 
     def _give_idle(self, *, gives_all: bool) -> None:
         idle = self._own_idle
@@ -401,7 +408,9 @@ class Siblings:
     def _neediest(self) -> int | None:
         best, most = None, 0
         for sibling, one in self.known.items():
-            if self._may_give(sibling, one) and one.unserved > most:
+            if one.load is None or one.load.waiting - one.given <= most:
+                continue  # as is mostly so
+            if self._may_give(sibling, one):
                 best, most = sibling, one.unserved
         return best
 

@@ -123,9 +123,9 @@ class SiteServers(FifoServers):
         which drains if it `leaves`."""
         age_s = max(0.0, self.now_s - self._oldest().since_s) if self.waiting else 0.0
         work_s = self.service_s + WORK_SPREADS * self.service_spread_s + self._delivery_s
-        can_run = not self.down and not self.resting
-        told = (self.waiting, self.waiting_foreign, self.busy, age_s, load)
-        return Demand(*told, can_run=can_run, leaves=leaves, work_s=work_s)
+        can_run = not (self.down or self.resting)
+        queue = self.waiting, self.waiting_foreign, self.busy, age_s
+        return Demand._make((*queue, load, can_run, leaves, work_s))
 
     # --- estimates ----------------------------------------------------------------------------
 

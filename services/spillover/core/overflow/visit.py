@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from spillover.core.affinity.sites import Expected
 from spillover.core.overflow.events import ResponseBegan, ServiceEnded, SoFar
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.model.causes import Cause
@@ -90,6 +91,8 @@ class Visit:
     """The status of an answer by which the service here has refused it, which is held back."""
     refused_there: tuple[ClusterId, int] | None = None
     """A neighbor whose service has refused it, and the status by which that said so."""
+    expected: Expected | None = None
+    """Where it is expected to run, if it is away for the sake of that."""
     answering: bool = False
     """Its answer has begun to pass: it runs or is away, and nothing is decided about it."""
     cancelling: bool = False
@@ -166,7 +169,9 @@ class Visit:
             event.service_s,
         )
         answer.upstream = event.upstream
-        if outcome is not DONE:
+        if outcome is DONE:
+            answer.ran = event.ran
+        else:
             answer.cause = event.cause if outcome is event.outcome else Cause.TIMEOUT
             answer.upstream_status = event.upstream_status
             answer.upstream_body = event.upstream_body

@@ -32,7 +32,7 @@ class SharedServer:
 
     def add(self, ref: int, now_s: float, work: float = math.inf) -> None:
         """A job comes; with no `work`, it ends when it is removed."""
-        self._advance(now_s)
+        self.advance(now_s)
         end = self._virtual + work
         self._since[ref] = self._virtual, end
         if work < math.inf:
@@ -40,7 +40,7 @@ class SharedServer:
 
     def remove(self, ref: int, now_s: float) -> float:
         """Returns how much work the job has had, which leaves."""
-        self._advance(now_s)
+        self.advance(now_s)
         had = self._virtual - self._since.pop(ref)[0]
         if not self._since:
             # Differences of readings are the more exact the smaller they are.
@@ -66,7 +66,8 @@ class SharedServer:
             heapq.heappop(self._ends)
         return None
 
-    def _advance(self, now_s: float) -> None:
+    def advance(self, now_s: float) -> None:
+        """Let the jobs have what is theirs until now, before the rate changes."""
         if now_s > self._last_s:
             if self._since:
                 self._virtual += (now_s - self._last_s) * self.rate / len(self._since)

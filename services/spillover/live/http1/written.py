@@ -25,6 +25,10 @@ CLOSE = (b"connection", b"close")
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINE = {s: b"HTTP/1.1 %d %b\r\n" % (s, _PHRASES.get(s, b"")) for s in range(100, 600)}
 
+USUAL = b"%b%bcontent-length: %d\r\n\r\n"
+"""The head of an answer behind which the connection goes on, as `answer_head` makes it, for who
+cannot spare the call: its first line, its fields, its length."""
+
 _CHUNKED_LINE = b"transfer-encoding: chunked\r\n"
 _CLOSE_LINE = b"connection: close\r\n"
 _KEEP_ALIVE_LINE = b"connection: keep-alive\r\n"
@@ -82,4 +86,4 @@ def answer_head(
         return b"%b%b%b\r\n" % (start, lines, connection)
     if size_bytes == CHUNKED:
         return b"%b%b%b%b\r\n" % (start, lines, _CHUNKED_LINE, connection)
-    return b"%b%b%bcontent-length: %d\r\n\r\n" % (start, lines, connection, size_bytes)
+    return USUAL % (start, lines + connection, size_bytes)

@@ -26,6 +26,7 @@ from spillover.core.overflow.idempotency import (
 from spillover.core.overflow.quotas import Quotas
 from spillover.live.overflow.relay import Relays, Sink
 from spillover.live.overflow.waiters import Waiters
+from spillover.model.affinity import SessionWork
 from spillover.model.ids import ClusterId, RequestId, tenant_of, told_inside
 from spillover.model.request import Answer, Refusal, Request
 from spillover.model.trace_context import TraceContext
@@ -50,6 +51,8 @@ class HomeRequests:
         self._names = names
         self.quotas: Quotas | None = None
         """What tenants may use; None where there are none."""
+        self.seen: Callable[[Request], SessionWork | None] | None = None
+        """Says what affinity goes by for a request that comes; None where there is none."""
         self._next_ref = next_ref
         self._feed = feed
         self._entries: dict[int, IdempotencyRecord] = {}
@@ -113,6 +116,8 @@ class HomeRequests:
         self._entries[ref] = entry
         if self.quotas is not None:
             self.quotas.take(ref, tenant_of(request.id))
+        if self.seen is not None:
+            request.asked = self.seen(request)
         self._feed(ev.Arrived(ref, request, deadline_s))
         if entry.refusal is not None:
             return entry.refusal
@@ -135,6 +140,8 @@ class HomeRequests:
         self._relays.open(ref, sink)
         if self.quotas is not None:
             self.quotas.take(ref, tenant_of(request.id))
+        if self.seen is not None:
+            request.asked = self.seen(request)
         self._feed(ev.Arrived(ref, request, deadline_s))
         return entry
 

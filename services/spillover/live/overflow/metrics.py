@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.pools import learned_servers
 from spillover.live.engine.metric_types import (
     Counters,
     Histogram,
@@ -200,6 +201,7 @@ class NodeMetrics(Collector):
         values = {
             signals.QUEUE_LENGTH: machine.queue_length,
             signals.SERVERS: machine.servers.total,
+            signals.SERVERS_BELIEVED: machine.servers.site_total,
             signals.SERVERS_BUSY: machine.servers.busy,
             signals.SERVERS_STUCK: len(machine.servers.stuck),
             signals.ACCEPT_PROBABILITY: machine.accept_probability,
@@ -218,6 +220,9 @@ class NodeMetrics(Collector):
         }
         for signal, value in values.items():
             yield from gauges(signal, cluster, [((), value)])
+        learned = learned_servers(machine.servers)
+        moves = 0 if learned is None else learned.search.moves
+        yield counter(signals.SERVERS_MOVES, cluster, [((), moves)])
         views = machine.neighbors.view(time.monotonic())
         ages = [((view.id,), view.age_s) for view in views if view.age_s is not None]
         yield from gauges(signals.NEIGHBOR_STATE_AGE, cluster, ages)

@@ -28,7 +28,7 @@ from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import InputError
-from spillover.model.topology import Neighbor, Topology
+from spillover.model.topology import NODES_MAX, Neighbor, Topology
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -115,9 +115,10 @@ class Neighborhood:
                 link.use_urls((neighbor.url, *neighbor.more_urls))
 
     def _streams_max(self, topology: Topology) -> int:
-        """Each node of a neighbor may listen to this one."""
+        """Each node of a neighbor may listen to this one, and so may each of several processes
+        that a node is, of which the topology says nothing."""
         listeners = [topology.cluster(one.id).node_count for one in self._linked]
-        return self.clients.streams_max * max(listeners, default=1)
+        return max(NODES_MAX, self.clients.streams_max * max(listeners, default=1))
 
     def limits_changed(self) -> None:
         """The machine has other limits now: so has each link."""

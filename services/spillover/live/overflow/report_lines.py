@@ -4,6 +4,7 @@ and questions for work. JSON by msgspec, as in `wire`.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -14,10 +15,12 @@ from spillover.live.overflow.wire import (
     decoded,
     load_of,
 )
+from spillover.model.affinity import PLACES_MAX, PlaceLoad
 from spillover.model.configuration import STAMP_LENGTH_MAX
 from spillover.model.load import GroupLoad, LoadNow, LoadReport
 from spillover.model.ranges import (
     AMOUNT_MAX,
+    WORK_MAX,
     Ahead,
     Amount,
     Cluster,
@@ -35,9 +38,15 @@ HOPS_TOLD_MAX = 1000
 
 HEARTBEAT = b"{}\n"
 
+_PLACE = Struct("<4f")
+"""The load of a place, as `model.affinity.PlaceLoad` has it, in 16 bytes: there may be many, and
+all are told in each report. Seven digits are enough of each."""
+_PLACE_MOST = PlaceLoad(WORK_MAX, 1.0, WORK_MAX, WORK_MAX)
+
 BoundedStamp = Annotated[str, msgspec.Meta(max_length=STAMP_LENGTH_MAX)]
 Hops = Annotated[int, msgspec.Meta(ge=0, le=HOPS_TOLD_MAX)]
 BoundedClusters = Annotated[tuple[Cluster, ...], msgspec.Meta(max_length=NEIGHBORS_TOLD_MAX)]
+BoundedPlaces = Annotated[bytes, msgspec.Meta(max_length=PLACES_MAX * _PLACE.size)]
 GroupName = Annotated[str, msgspec.Meta(max_length=TYPE_LENGTH_MAX)]
 
 
@@ -83,6 +92,7 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     relay_hops: Hops = 0
     relay_by: MaybeCluster = ""
     invites: bool = False
+    places: BoundedPlaces = b""
 
 
 class AskLine(msgspec.Struct, omit_defaults=True):
@@ -154,6 +164,8 @@ def encode_report(report: LoadReport, configuration: str = "", clients: int | No
     )
     if report.groups:
         line.groups = [_body_of(group) for group in report.groups]
+    if report.places:
+        line.places = b"".join([_PLACE.pack(*place) for place in report.places])
     return _encode(line) + b"\n"
 
 
@@ -209,7 +221,19 @@ def _report_of(message: ReportLine) -> LoadReport:
         relay_hops=message.relay_hops,
         relay_by=message.relay_by,
         invites=message.invites,
+        places=_places_of(message.places),
     )
+
+
+def _places_of(told: bytes) -> tuple[PlaceLoad, ...]:
+    if len(told) % _PLACE.size:
+        raise MalformedMessage(f"places: expected {_PLACE.size} bytes for each")
+    places = tuple([PlaceLoad(*fields) for fields in _PLACE.iter_unpack(told)])
+    for place in places:
+        # Written so that what is no number is beyond, too.
+        if not all(0.0 <= value <= most for value, most in zip(place, _PLACE_MOST, strict=True)):
+            raise MalformedMessage("places: expected numbers from 0 on, and shares up to 1")
+    return places
 
 
 def _group_of(group: GroupBody) -> GroupLoad:

@@ -104,7 +104,7 @@ class SharedCall:
     def resume(self) -> None:
         """Have more of it come."""
         if self.line is not None:
-            self.line.caller.resume(self.number, time.monotonic())
+            self.line.caller.resume(self.number)
             self.line.write_soon()
 
 
@@ -133,7 +133,7 @@ class _CallingConnection(SharedConnection):
 
     def data_received(self, data: bytes) -> None:
         caller, calls = self.caller, self.calls
-        events = caller.receive(data, time.monotonic())
+        events = caller.receive(data)
         self.frames_received += len(events)
         for kind, number, told in events:
             if kind == MORE:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
@@ -42,7 +42,7 @@ from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.pool_log import pool_log
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.room import Room
-from spillover.live.overflow.site import Site
+from spillover.live.overflow.site import Site, SiteProcess
 from spillover.live.overflow.waiters import Waiters
 from spillover.live.overflow.wire import Caller
 from spillover.live.process.logs import Message, OncePerPeriod
@@ -51,6 +51,7 @@ from spillover.model.errors import InputError
 from spillover.model.topology import NODES_MAX, Neighbor, Topology
 
 if TYPE_CHECKING:
+    from spillover.live.handlers.http.upstream_calls import UpstreamWorkers
     from spillover.live.tls.rotation import Credentials
 
 _log = logging.getLogger(__name__)
@@ -60,7 +61,8 @@ _log.addFilter(OncePerPeriod())
 class NodeShell:
     """The running node of one cluster of a topology. Must be made inside a running loop.
 
-    `node` is its number, where the cluster has several. `seed` makes its own random choices
+    `node` is its number, where the cluster has several, or which process it is, where several on
+    this machine are the cluster. `seed` makes its own random choices
     repeatable; `source` is what errors name as where the topology was read, its name if None.
     `confirm`, if given, is asked about each request before it counts as accepted, and feeds in
     `Confirmed` or `NotConfirmed`, at once or later. `credentials` are for topologies with
@@ -76,7 +78,7 @@ class NodeShell:
         topology: Topology,
         cluster_id: str,
         *,
-        node: int = 1,
+        node: int | SiteProcess = 1,
         seed: int | None = None,
         source: str | None = None,
         journal: Callable[[ev.Event, float], None] | None = None,
@@ -85,11 +87,14 @@ class NodeShell:
     ) -> None:
         self.topology = topology
         self._source = source or topology.name
-        self.number = node
-        self.cluster = topology.cluster(cluster_id).at(node)
+        number = self.number = node if isinstance(node, int) else node.number
+        self.cluster = topology.cluster(cluster_id).at(number)
+        self._process = None if isinstance(node, int) else node
         self.started_s = time.monotonic()
-        neighbors = topology.neighbors(cluster_id, node)
-        random = _stream(seed, f"node/{cluster_id}" if node == 1 else f"node/{cluster_id}/{node}")
+        neighbors = topology.neighbors(cluster_id, number)
+        random = _stream(
+            seed, f"node/{cluster_id}" if number == 1 else f"node/{cluster_id}/{number}"
+        )
         self.machine = self._make_machine(neighbors, random, confirms=confirm is not None)
         loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = loop.create_future()
@@ -129,6 +134,9 @@ class NodeShell:
             workers=self._make_workers(relays),
             confirm=confirm,
         )
+        if self.machine.sites is not None:
+            workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
+            self.requests.home.seen = workers.seen
         self.site = self._make_site()
         self._group: asyncio.TaskGroup | None = None
         self.leaving = Leaving(self.machine)
@@ -242,6 +250,22 @@ class NodeShell:
         """Returns the node's clock: monotonic, of this machine alone."""
         return time.monotonic()
 
+    @property
+    def place(self) -> int:
+        """Returns which node of the cluster this is by the topology, which has no processes."""
+        return self.number if self._process is None else 1
+
+    @property
+    def shares_address(self) -> bool:
+        """Returns whether other processes of the cluster are behind the same address."""
+        return self._process is not None
+
+    @property
+    def turns_neighbors_away(self) -> bool:
+        """Returns whether neighbors are to call another node of the cluster, since this one drains:
+        those that share an address drain together."""
+        return self.machine.leaves_to_siblings and not self.shares_address
+
     # --- commands -----------------------------------------------------------------------------
 
     def _moved(self, moving_bytes: int) -> None:
@@ -249,8 +273,12 @@ class NodeShell:
         self.room.make()
 
     def _publish(self, command: ev.Publish) -> None:
-        self.neighborhood.streams.tell(command.report)
-        if self.machine.leaves_to_siblings:
+        report = command.report
+        if self.requests.home.seen is not None and self.cluster.weighs_between_sites:
+            workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
+            report = replace(report, places=workers.upstreams.loads())
+        self.neighborhood.streams.tell(report)
+        if self.turns_neighbors_away:
             self.neighborhood.streams.end_all()
         self.leaving.look()
         self.room.on_report(self.now_s)
@@ -288,8 +316,11 @@ class NodeShell:
         # Later lives have higher ones, and no two nodes of a cluster the same: so are stamps.
         epoch = time.time_ns() // 1_000_000 // NODES_MAX * NODES_MAX + self.number - 1
         settings = NodeSettings.of(self.topology, self.cluster.id, node=self.number, epoch=epoch)
-        limit_bytes = self.cluster.held_part_bytes or default_held_limit_bytes()
-        settings = replace(settings, held_limit_bytes=limit_bytes)
+        processes = 1 if self._process is None else len(self._process.urls)
+        own_bytes = (self.cluster.held_part_bytes or 0) // processes
+        limit_bytes = own_bytes or default_held_limit_bytes(processes)
+        nodes = max(settings.nodes, processes)
+        settings = replace(settings, held_limit_bytes=limit_bytes, nodes=nodes)
         ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
         make = ConfirmingMachine if confirms else NodeMachine
         machine = make(settings, ways, random, self.started_s)
@@ -309,6 +340,7 @@ class NodeShell:
             caller,
             self.neighborhood.clients,
             self.neighborhood.configured,
+            urls=() if self._process is None else self._process.urls,
             feed=self.feed,
             on_failure=self.fail,
             on_refused=lambda node, what: self.metrics.sibling_refused(f"{own}/{node}", what),

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from spillover.core.overflow import events as ev
@@ -68,10 +68,19 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
+class SiteProcess(NamedTuple):
+    """One of several processes on one machine that are the nodes of a cluster (decision 0050)."""
+
+    number: int
+    urls: tuple[str, ...]
+    """The addresses at which they call each other, in the order of their numbers."""
+
+
 class Site:
     """The siblings of node `number` of a cluster. `feed` takes what they say; `caller` is how this
     node names itself, `configured` what it goes by. `on_failure` takes an error by which this node
-    cannot be one of them, `on_refused` hears which kind of message of a sibling was dropped."""
+    cannot be one of them, `on_refused` hears which kind of message of a sibling was dropped. `urls`
+    are those of processes, which no configuration has."""
 
     def __init__(
         self,
@@ -81,6 +90,7 @@ class Site:
         clients: PeerClients,
         configured: Configured,
         *,
+        urls: Sequence[str] = (),
         feed: Callable[[Any], None],
         on_failure: Callable[[BaseException], None],
         on_refused: Callable[[int, str], None],
@@ -93,6 +103,7 @@ class Site:
         self._configured = configured
         self._call = partial(clients.of_link, caller=caller, away_max=PASSED_ON_MAX)
         self._group: asyncio.TaskGroup | None = None
+        self._urls_fixed = tuple(urls)
         self._others: dict[int, _Other] = {}
         """The siblings by their numbers, those too that the configuration has no more."""
         self._quotas: Quotas | None = None
@@ -116,7 +127,7 @@ class Site:
     def go_by(self, cluster: Cluster, result_ttl_s: float) -> None:
         """Go by this from now on. Nodes that come are listened to, those that go until they end."""
         self._cluster, self._remembered_s = cluster, result_ttl_s
-        for number, url in enumerate(cluster.peer_urls, start=1):
+        for number, url in enumerate(self._urls_fixed or cluster.peer_urls, start=1):
             if number != self.number and number not in self._others:
                 self._others[number] = _Other(self._call(url, reads_small=False))
                 self._begin(number)
@@ -224,9 +235,13 @@ class Site:
             silent_s = time.monotonic() - other.heard_s
             if silent_s >= SILENCE_S:
                 self._give_up(number)
-            if number > self._cluster.node_count and (is_dead or silent_s >= FORGOTTEN_S):
+            if number > self._node_count and (is_dead or silent_s >= FORGOTTEN_S):
                 await self._forget(number)
                 return
+
+    @property
+    def _node_count(self) -> int:
+        return len(self._urls_fixed) or self._cluster.node_count
 
     async def _forget(self, number: int) -> None:
         """It is none any more, and has ended."""
@@ -234,7 +249,7 @@ class Site:
         for stream in other.streams:
             stream.end()
         await other.client.close()
-        if number <= self._cluster.node_count:
+        if number <= self._node_count:
             self.go_by(self._cluster, self._remembered_s)  # it is one again, meanwhile
 
     def _path(self) -> str:
@@ -297,6 +312,17 @@ class Site:
         """Returns whether clients here wait for other nodes."""
         return self.passed_on + self.looked_up > 0
 
+    @property
+    def staying(self) -> Sequence[int]:
+        """Returns those that are heard and hear this node, and do not drain."""
+        known = self.siblings.known.items()
+        up = self.siblings.up
+        return sorted(
+            number
+            for number, one in known
+            if number in up and one.load is not None and not one.load.leaves
+        )
+
     def owner(self, name: str) -> int | None:
         """Returns the node that new requests of this name belong to; None while that is being
         settled."""
@@ -329,6 +355,29 @@ class Site:
         other.asked.add(asked)
         asked.add_done_callback(other.asked.discard)
         return asked
+
+    async def ask_all(
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        timeout_s: float,
+    ) -> list[tuple[int, int, bytes]]:
+        """Have all siblings that are there answer. Returns the number of each, the status and the
+        body; 504 for one that has not answered."""
+        told: dict[str, Any] = {"headers": headers, "body": body, "timeout_s": timeout_s}
+        asked = {number: self.pass_on(number, method, path, **told) for number in self._others}
+        if asked:
+            await asyncio.wait(asked.values())
+        answers = []
+        for number, answer in asked.items():
+            failed = answer.exception()
+            if failed is None:
+                answers.append((number, answer.result().status, answer.result().body))
+            elif not isinstance(failed, NotDelivered):
+                answers.append((number, 504, b""))
+        return answers
 
 
 class _Other:

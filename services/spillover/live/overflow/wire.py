@@ -15,6 +15,7 @@ import msgspec
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.access import TENANT
+from spillover.model.affinity import RanAt
 from spillover.model.causes import Cause
 from spillover.model.errors import UNREADABLE
 from spillover.model.ids import RequestId, parts_of, request_id_of
@@ -26,6 +27,7 @@ from spillover.model.ranges import (
     Milliseconds,
     Problem,
     Whole,
+    Work,
 )
 from spillover.model.request import (
     DONE,
@@ -92,6 +94,14 @@ class LoadBody(msgspec.Struct, array_like=True, frozen=True):
     accepting: bool
 
 
+class RanBody(msgspec.Struct, array_like=True, frozen=True):
+    """Where a request ran: `model.affinity.RanAt`."""
+
+    place: Whole
+    taken: Work
+    reused: Work
+
+
 BoundedReason = Annotated[str, msgspec.Meta(max_length=64)]
 BoundedKind = Annotated[str, msgspec.Meta(max_length=KIND_LENGTH_MAX)]
 
@@ -143,6 +153,7 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     rejected: bool = False
     load: LoadBody | None = None
     cause: str = ""
+    ran: RanBody | None = None
 
 
 class CancelBody(msgspec.Struct, omit_defaults=True):
@@ -378,6 +389,7 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
             rejected=rejected,
             load=None if answer.load is None else LoadBody(*answer.load),
             cause=answer.cause or "",
+            ran=None if answer.ran is None else RanBody(*answer.ran),
         )
     )
 
@@ -402,6 +414,8 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
     )
     if message.load is not None:
         answer.load = load_of(message.load)
+    if (ran := message.ran) is not None:
+        answer.ran = RanAt(ran.place, ran.taken, ran.reused)
     if message.outcome is not DONE:
         answer.upstream_status = message.upstream_status
         if message.upstream_body != NOTHING:

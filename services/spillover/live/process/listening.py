@@ -29,13 +29,17 @@ _NO_NEW_ONES = b"".join(
 """A program of classic BPF that decides what a listening socket takes."""
 
 
-def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
+def bind_socket(
+    host: str, port: int, option: str = "--bind", *, is_shared: bool = False
+) -> socket.socket:
     """Returns a listening socket. `::` is all addresses, those of IPv4 too, and those alone where
-    there is no IPv6. Raises InputError if the port is in use, or the address not of this host."""
+    there is no IPv6. Raises InputError if the port is in use, or the address not of this host. One
+    that `is_shared` does not listen yet; others that are may have the same address, and the system
+    spreads connections evenly over those that listen."""
     failed: Exception | None = None
     for family, at in _ways(host):
         try:
-            listening = _bound(family, at, port)
+            listening = _bound(family, at, port, is_shared=is_shared)
         except OSError as error:
             failed = failed or error
             if not isinstance(error, socket.gaierror) and error.errno not in _NO_IPV6:
@@ -44,7 +48,8 @@ def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
             failed = failed or error
             break
         else:
-            listening.listen(BACKLOG)
+            if not is_shared:
+                listening.listen(BACKLOG)
             return listening
     reason = getattr(failed, "strerror", None) or str(failed)
     expected = f"expected an address that can be bound, got {host}:{port} ({reason})"
@@ -60,10 +65,12 @@ def _ways(host: str) -> list[tuple[socket.AddressFamily, str]]:
     return [(socket.AF_INET, host), (socket.AF_INET6, host)]
 
 
-def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+def _bound(family: socket.AddressFamily, host: str, port: int, *, is_shared: bool) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if host == "::":
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         made.bind((host, port))

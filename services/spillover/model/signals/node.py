@@ -19,6 +19,16 @@ HOP_BUCKETS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16)
 
 QUEUE_LENGTH = Signal("spillover_queue_length", "gauge", "Requests waiting, N")
 SERVERS = Signal("spillover_servers", "gauge", "Servers of the cluster, m")
+SERVERS_BELIEVED = Signal(
+    "spillover_servers_believed",
+    "gauge",
+    "Servers that are believed to be best, where their number is learned; else those there are",
+)
+SERVERS_MOVES = Signal(
+    "spillover_servers_moves_total",
+    "counter",
+    "Times that another number of servers turned out to be better, where it is learned",
+)
 SERVERS_BUSY = Signal("spillover_servers_busy", "gauge", "Servers that are occupied")
 SERVERS_STUCK = Signal(
     "spillover_servers_stuck", "gauge", "Servers occupied by work whose request has ended"

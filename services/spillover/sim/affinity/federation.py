@@ -77,6 +77,13 @@ class Answered(NamedTuple):
     """The time from the client's request to its first token."""
 
 
+class Began(NamedTuple):
+    """A prompt that has its first token, at the site of its engine."""
+
+    site: int
+    dispatch: Dispatch
+
+
 class Rule(Protocol):
     """A rule of where prompts run. All sites share the object, not what they know."""
 
@@ -86,8 +93,11 @@ class Rule(Protocol):
     def bind(self, sent: Sent, now_s: float) -> Bound:
         """Returns the engine that the site chooses for a prompt that was sent there."""
 
+    def began(self, site: int, dispatch: Dispatch, now_s: float) -> None:
+        """Learns from a first token at the site of its engine, of what nodes have sent."""
+
     def answered(self, answered: Answered) -> None:
-        """Learns from a first token."""
+        """Learns from a first token that has come home."""
 
 
 class Federation:
@@ -122,7 +132,7 @@ def play(
     """Plays prompts in order of time, each from its home. Returns what came of each, in the order
     in which first tokens came home."""
     setting, order = federation.setting, count()
-    events: list[tuple[float, int, Sent | Answered]] = []
+    events: list[tuple[float, int, Sent | Began | Answered]] = []
     answers: list[Answered] = []
 
     def run_until(until_s: float) -> None:
@@ -130,6 +140,8 @@ def play(
             at_s, _, event = heappop(events)
             if isinstance(event, Sent):
                 bind(event, at_s)
+            elif isinstance(event, Began):
+                rule.began(event.site, event.dispatch, at_s)
             else:
                 answers.append(event)
                 rule.answered(event)
@@ -141,6 +153,9 @@ def play(
         engine = federation.engines[bound.engine]
         taken = engine.state(at_s).taken_tokens + bound.expected_tokens
         reading = engine.take(prompt, at_s, bound.expected_tokens)
+        if bound.dispatch is not None:
+            began = Began(sent.site, bound.dispatch)
+            heappush(events, (reading.first_token_s, next(order), began))
         back_s = reading.first_token_s + setting.rtt_s(sent.home, sent.site) / 2
         answered = Answered(sent, bound, reading, taken, back_s - prompt.time_s)
         heappush(events, (back_s, next(order), answered))

@@ -10,7 +10,9 @@ from operator import itemgetter
 from statistics import fmean
 
 from spillover.core.affinity.memory import Candidate, Choice, SessionMemory
-from spillover.core.affinity.places import Places
+from spillover.core.affinity.places import Dispatch, Places
+from spillover.core.affinity.sites import Expected, Sites
+from spillover.model.affinity import PlaceLoad, RanAt, SessionWork
 from spillover.model.prompt import Prompt
 from spillover.policy.affinity import miss_weight
 from spillover.sim.affinity.engine import EngineState
@@ -46,6 +48,9 @@ class AffinityRule:
         choice = site.cheapest(sent.prompt, own, site.weight(now_s), now_s)
         assert choice is not None  # noqa: S101 - a site has an engine at least
         return site.note(sent.prompt, choice, now_s)
+
+    def began(self, site: int, dispatch: Dispatch, now_s: float) -> None:
+        """Nothing: it knows what engines tell."""
 
     def answered(self, answered: Answered) -> None:
         sent, bound, found = answered.sent, answered.bound, answered.reading.found_tokens
@@ -86,11 +91,83 @@ class UrlsRule:
         dispatch = places.sent(prompt.session, prompt.tokens, place, now_s)
         return Bound(own[place], dispatch.expected, dispatch=dispatch)
 
+    def began(self, site: int, dispatch: Dispatch, now_s: float) -> None:
+        self._places[site].began(dispatch, now_s)
+
+    def answered(self, answered: Answered) -> None:
+        """Learns nothing more."""
+
+
+class NodesRule(UrlsRule):
+    """What nodes do: each site as `UrlsRule` does, and the home sends a prompt to another site by
+    what nodes tell each other."""
+
+    def __init__(self, federation: Federation) -> None:
+        super().__init__(federation)
+        every = range(federation.setting.sites)
+        self._sites = [Sites(federation.setting.sessions) for _ in every]
+        self._told: list[deque[tuple[float, tuple[PlaceLoad, ...]]]] = [deque() for _ in every]
+        """The reports of each site that have not reached all others."""
+        self._heard_s = [[-1.0 for _ in every] for _ in every]
+        """When the last report left that each site has of each other one."""
+        self._reports = 0
+        self._away: dict[int, tuple[SessionWork, Expected]] = {}
+
+    def send(self, prompt: Prompt, home: int, now_s: float) -> Sent:
+        self._tell(now_s)
+        self._hear(home, now_s)
+        setting, sites = self._federation.setting, self._sites[home]
+        running = list(enumerate([0] * setting.engines))
+        told = prompt.session, prompt.tokens, running, 0.0, now_s
+        asked = self._places[home].seen(*told)
+        others = [one for one in range(setting.sites) if one != home]
+        near = [(one, setting.rtt_s(home, one), 0.0) for one in others]
+        away = sites.cheaper(asked, near, 0.0)
+        if away is None:
+            return super().send(prompt, home, now_s)
+        self._away[id(prompt)] = asked, sites.sent(asked, away, now_s)
+        engine = self._federation.engines_of(away.neighbor)[0]
+        return Sent(prompt, home, away.neighbor, engine, is_bound=False)
+
+    def bind(self, sent: Sent, now_s: float) -> Bound:
+        self._tell(now_s)
+        return super().bind(sent, now_s)
+
+    def began(self, site: int, dispatch: Dispatch, now_s: float) -> None:
+        self._tell(now_s)
+        super().began(site, dispatch, now_s)
+
     def answered(self, answered: Answered) -> None:
         sent, dispatch = answered.sent, answered.bound.dispatch
         assert dispatch is not None  # noqa: S101 - each was bound by this rule
-        came_s = sent.prompt.time_s + answered.first_token_s
-        self._places[sent.site].began(dispatch, came_s)
+        if sent.site != sent.home:
+            asked, expected = self._away.pop(id(sent.prompt))
+            ran = RanAt(dispatch.place, dispatch.taken, dispatch.reused)
+            self._sites[sent.home].answered(asked, expected, sent.site, ran)
+
+    def _tell(self, now_s: float) -> None:
+        """Makes the reports that are due, each by what its site knew then."""
+        setting = self._federation.setting
+        running = list(enumerate([0] * setting.engines))
+        oldest_s = now_s - max(setting.rtts_s) - 2.0 * setting.report_s
+        while (due_s := self._reports * setting.report_s) <= now_s:
+            self._reports += 1
+            for places, told in zip(self._places, self._told, strict=True):
+                told.append((due_s, places.loads(running, 0.0, due_s)))
+                while len(told) > 1 and told[0][0] < oldest_s:
+                    told.popleft()
+
+    def _hear(self, home: int, now_s: float) -> None:
+        """Takes in what has come to a site by now."""
+        heard_s = self._heard_s[home]
+        for other, told in enumerate(self._told):
+            way_s = self._federation.setting.rtt_s(home, other) / 2
+            for told_s, loads in reversed(told):
+                if other != home and told_s + way_s <= now_s:
+                    if told_s > heard_s[other]:
+                        heard_s[other] = told_s
+                        self._sites[home].heard(other, 1, loads, told_s - way_s)
+                    break
 
 
 class _Site:

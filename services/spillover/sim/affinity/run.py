@@ -15,7 +15,7 @@ from spillover.model.prompt import Prompt
 from spillover.model.statistics import percentile
 from spillover.sim.affinity.cache import PrefixCache
 from spillover.sim.affinity.federation import AffinitySetting, Federation, Rule, play
-from spillover.sim.affinity.rule import AffinityRule, UrlsRule
+from spillover.sim.affinity.rule import AffinityRule, NodesRule, UrlsRule
 
 SKEW = 0.6
 """Where homes are skewed, the share of the sessions that begin at the busiest site of the time."""
@@ -27,6 +27,7 @@ RULES: Mapping[str, RuleOf] = {
     "affinity": lambda federation, _: AffinityRule(federation),
     "waits": lambda federation, _: AffinityRule(federation, between=False),
     "urls": lambda federation, _: UrlsRule(federation),
+    "nodes": lambda federation, _: NodesRule(federation),
 }
 
 

@@ -9,6 +9,8 @@ from spillover.model.topology import Topology
 def check_alike(topology: Topology) -> None:
     """Raise InputError for a topology with a list of servers, instead of computing nonsense."""
     for index, cluster in enumerate(topology.clusters):
-        if cluster.pool is not None:
-            expected = "expected a number, got a list: this simulation knows no unlike servers"
+        if cluster.pool is not None or cluster.bounds is not None:
+            got = "a list" if cluster.bounds is None else "bounds"
+            none = "unlike servers" if cluster.bounds is None else "servers that are learned"
+            expected = f"expected a number, got {got}: this simulation knows no {none}"
             raise InputError(topology.name, f"clusters[{index}].servers", expected)

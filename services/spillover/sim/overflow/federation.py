@@ -27,6 +27,7 @@ from spillover.model.unlike_servers import UnlikeServers
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.timers import WorldTimers
 from spillover.sim.engine.world import World, stream
+from spillover.sim.overflow.bearing import BearingService, Bears
 from spillover.sim.overflow.pool_servers import PoolServers
 
 OnAnswer = Callable[[Answer], None]
@@ -384,12 +385,39 @@ class PoolCluster(SimCluster):
             self._world.at(self._world.now_s, self.feed, ended)
 
 
-def build_federation(topology: Topology, world: World, seed: int) -> dict[ClusterId, SimCluster]:
-    """Returns all clusters of a topology, joined by its links."""
-    clusters = {
-        each.id: (SimCluster if each.pool is None else PoolCluster)(topology, each.id, world, seed)
-        for each in topology.clusters
-    }
+class BearingCluster(SimCluster):
+    """One cluster before a service that bears so many requests at a time."""
+
+    def __init__(
+        self, topology: Topology, cluster_id: ClusterId, world: World, seed: int, bears: Bears
+    ) -> None:
+        super().__init__(topology, cluster_id, world, seed)
+        self._service = BearingService(world, bears, self.feed)
+
+    def _start(self, command: ev.Start) -> None:
+        work_s = command.request.work
+        self._service.start(command, self._cluster.service_ms / 1e3 if work_s is None else work_s)
+
+    def _stop(self, command: ev.Stop) -> None:
+        if self._service.stop(command.ref):
+            ended = ev.ServiceEnded(command.ref, Outcome.CANCELLED, 0.0)
+            self._world.at(self._world.now_s, self.feed, ended)
+
+
+def build_federation(
+    topology: Topology, world: World, seed: int, bears: Bears = ()
+) -> dict[ClusterId, SimCluster]:
+    """Returns all clusters of a topology, joined by its links. What services bear, if that is
+    given, is so of all clusters with equal servers."""
+
+    def cluster_of(each: Cluster) -> SimCluster:
+        if each.pool is not None:
+            return PoolCluster(topology, each.id, world, seed)
+        if bears:
+            return BearingCluster(topology, each.id, world, seed, bears)
+        return SimCluster(topology, each.id, world, seed)
+
+    clusters = {each.id: cluster_of(each) for each in topology.clusters}
     for each in topology.clusters:
         add_nodes(topology, clusters[each.id], world, seed)
     nodes = [node for cluster in clusters.values() for node in cluster.nodes]

@@ -16,6 +16,7 @@ from spillover.model.request import Answer
 from spillover.model.schedule import Schedule
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, rare_collections
+from spillover.sim.overflow.bearing import Bears
 from spillover.sim.overflow.federation import SimCluster, build_federation, request_of
 from spillover.sim.overflow.outcome import OverflowRun, new_run, sum_up
 
@@ -39,6 +40,7 @@ def run_overflow(
     replay: str = "",
     observe: Observe | None = None,
     on_answer: OnAnswer | None = None,
+    bears: Bears = (),
 ) -> OverflowRun:
     """Send the schedule into the federation and wait until every request has its answer.
 
@@ -46,7 +48,8 @@ def run_overflow(
     not run again then. `check` has everything looked at that must hold (`sim.overflow.checkers`),
     as is done where there are faults; it raises `checkers.Broken` with `replay`, the command that
     repeats the run. `observe` may set what it looks at when, `on_answer` gets answers by place in
-    the schedule; not where there are faults. Raises InputError for faults that do not fit, and as
+    the schedule, and `bears` has all services bear so many requests at a time
+    (`bearing`); not where there are faults. Raises InputError for faults that do not fit, and as
     `check_length` and `new_run`.
     """
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
@@ -65,7 +68,7 @@ def run_overflow(
             replay=replay,
         )
     world, run = World(), new_run(topology, schedule, on_progress)
-    clusters = build_federation(topology, world, seed)
+    clusters = build_federation(topology, world, seed, bears)
     started_s = time.perf_counter()
     _schedule_arrivals(world, clusters, schedule, run, on_answer, keyed=keyed)
     if observe is not None:

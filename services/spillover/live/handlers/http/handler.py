@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -60,10 +61,13 @@ class HttpWorkers(UpstreamWorkers[_Call]):
     def start(self, command: Start) -> None:
         call = _Call(command)
         if self._sessions is not None:
-            work = command.request.work
-            call.session, call.work_bytes = self._sessions.of((), work), len(memoryview(work)) or 1
+            self._know_session(call, command.request.work)
         self._calls[command.ref] = call
         self._send(call)
+
+    def _session_of(self, work: Any) -> tuple[int, int]:
+        assert self._sessions is not None  # noqa: S101 - asked with affinity alone
+        return self._sessions.of((), work), len(memoryview(work)) or 1
 
     def _let_go(self, call: _Call) -> None:
         if call.asked is not None:

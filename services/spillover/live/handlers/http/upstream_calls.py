@@ -16,7 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from spillover.core.affinity.places import Dispatch, Places
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
@@ -34,9 +34,10 @@ from spillover.live.handlers.http.upstreams import (
 from spillover.live.handlers.session_names import NONE, SessionNames
 from spillover.live.http1.connection import Connection, ConnectionOwner
 from spillover.live.http1.outgoing import LostThenRefused
+from spillover.model.affinity import RanAt, SessionWork
 from spillover.model.causes import STOPPED, Cause
 from spillover.model.errors import NotDelivered
-from spillover.model.request import Outcome
+from spillover.model.request import Outcome, Request
 from spillover.model.session_source import SessionSource
 from spillover.model.topology import PASS_HOST, Cluster
 from spillover.model.unlike_servers import TOKENS_MAX
@@ -81,13 +82,13 @@ class UpstreamWorkers(ABC, Generic[C]):
         more: int = 0,
     ) -> None:
         # Operators may change the number of servers: connections must suffice then.
-        at_once = max(cluster.server_count, TOKENS_MAX) + more
+        at_once = max(cluster.server_count_max, TOKENS_MAX) + more
         usual_s = cluster.service_ms / 1e3
         told = usual_s, on_health, moving, make_connection
         self._sessions = places = None
         if cluster.affinity is not None:
             self._sessions = SessionNames(SessionSource.of(cluster.affinity))
-            places = Places(len(urls), cluster.server_count)
+            places = Places(len(urls), cluster.server_count_max)
         host = cluster.host or PASS_HOST
         self.upstreams = Upstreams(urls, at_once, *told, host=host, places=places)
         self._on_end = on_end
@@ -101,6 +102,16 @@ class UpstreamWorkers(ABC, Generic[C]):
     @abstractmethod
     def _let_go(self, call: C) -> None:
         """Close the connection that it is on, if any, and hear no more of it."""
+
+    def seen(self, request: Request) -> SessionWork | None:
+        """Returns what affinity goes by for a client's request that comes now."""
+        session, work_bytes = self._session_of(request.work)
+        return self.upstreams.seen(session, work_bytes, time.monotonic())
+
+    @abstractmethod
+    def _session_of(self, work: Any) -> tuple[int, int]:
+        """Returns the session of a request for this, where there is affinity, and its work in
+        bytes."""
 
     def ask_service(self, told: Callable[[bool], None]) -> None:
         """Ask whether it is well, as the cluster says (`probe`); `told` hears it."""
@@ -125,6 +136,15 @@ class UpstreamWorkers(ABC, Generic[C]):
         for call in calls:
             self._let_go(call)
         await self.upstreams.close()
+
+    def _know_session(self, call: C, work: Any) -> None:
+        """Finds out which session a call is of, where there is affinity. Of a client's that may be
+        known since it came."""
+        asked = call.command.request.asked
+        if asked is None:
+            call.session, call.work_bytes = self._session_of(work)
+        else:
+            call.session, call.work_bytes = asked.session, int(asked.work)
 
     def _choose_by_session(self, call: C) -> Upstream | None:
         """Returns where a call is tried next, and takes it that it goes there now."""
@@ -207,4 +227,12 @@ class UpstreamWorkers(ABC, Generic[C]):
         del self._calls[call.command.ref]
         self.upstreams.came_to_nothing(call.dispatch)
         ended.upstream = call.tried[-1].name if call.tried else None
-        self._on_end(event_of(call.command, ended), None)
+        event = event_of(call.command, ended)
+        if call.dispatch is not None and isinstance(event, ServiceEnded):
+            event.ran = ran_at(call.dispatch)
+        self._on_end(event, None)
+
+
+def ran_at(sent: Dispatch) -> RanAt:
+    """Returns what neighbors are told of where a request of theirs ran."""
+    return RanAt(sent.place, sent.taken, sent.reused)

@@ -27,6 +27,7 @@ from spillover.live.http1.connection import Connection, ConnectionOwner
 from spillover.live.http1.known_heads import KnownAnswer, KnownHeads
 from spillover.live.http1.outgoing import Again, NotHttp, Parts
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.affinity import PlaceLoad, SessionWork
 from spillover.model.causes import DONE, REJECTED, UPSTREAM_ENDS, Cause
 from spillover.model.errors import ConnectTimeout, NotDelivered, PeerError
 from spillover.model.topology import PASS_HOST, URL_HOST
@@ -236,17 +237,32 @@ class Upstreams:
         best = self.choose(tried, now_s)
         if best is None or self._places is None or len(self._all) == 1:
             return best
-        alike = [
-            one
-            for one in (best, *self._all)
-            if one.up
-            and one.alone_until_s <= now_s
-            and one not in tried
-            and (one.passed_over_until_s > now_s) == (best.passed_over_until_s > now_s)
-            and one.was_reached == best.was_reached
-        ]
-        running = [(one.place, one.running) for one in alike]
+        running = [(best.place, best.running), *self._running(tried, now_s)]
         return self._all[self._places.choose(session, work, running, self._usual_s, now_s)]
+
+    def _running(self, tried: Collection[Upstream], now_s: float) -> list[tuple[int, int]]:
+        """Returns the places of those that a request may go to now, with what runs there."""
+        there = [
+            ((one.passed_over_until_s > now_s, not one.was_reached), one.place, one.running)
+            for one in self._all
+            if one.up and one.alone_until_s <= now_s and one not in tried
+        ]
+        best = min([rank for rank, _, _ in there], default=None)
+        return [(place, running) for rank, place, running in there if rank == best]
+
+    def seen(self, session: int, work: float, now_s: float) -> SessionWork | None:
+        """Returns what `choose_for` would go by, for the choice between here and other sites; None
+        where it would not."""
+        if self._places is None:
+            return None
+        return self._places.seen(session, work, self._running((), now_s), self._usual_s, now_s)
+
+    def loads(self) -> tuple[PlaceLoad, ...]:
+        """Returns what neighbors are told of them, where there is affinity."""
+        if self._places is None:
+            return ()
+        now_s = time.monotonic()
+        return self._places.loads(self._running((), now_s), self._usual_s, now_s)
 
     def sent(self, session: int, work: float, upstream: Upstream, now_s: float) -> Dispatch | None:
         """A request goes to an upstream."""

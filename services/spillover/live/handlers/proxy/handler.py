@@ -28,7 +28,7 @@ from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import SAID_LIMIT_BYTES, CallResult, one_line
 from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
-from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
+from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers, ran_at
 from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
 from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.handlers.proxy.sent_heads import (
@@ -206,11 +206,14 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
                 call, CallResult(problem=refused, rejected=True, status=400, cause=Cause.CLIENT)
             )
             return
-        if self._sessions is not None and call.request is not None:
-            body = call.request.body
-            fields = _fields_of(call.request) if self._sessions.reads_fields else ()
-            call.session, call.work_bytes = self._sessions.of(fields, body), len(body) or 1
+        if self._sessions is not None:
+            self._know_session(call, call.request)
         self._send(call)
+
+    def _session_of(self, work: PassedRequest | OwnRequest | ForeignRequest) -> tuple[int, int]:
+        assert self._sessions is not None  # noqa: S101 - asked with affinity alone
+        fields = _fields_of(work) if self._sessions.reads_fields else ()
+        return self._sessions.of(fields, work.body), len(work.body) or 1
 
     def give_up(self, call: _Call, problem: str) -> None:
         """An answer that has begun is not read any more."""
@@ -366,7 +369,10 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self.upstreams.came_to_nothing(call.dispatch)
         if head.status < FAILED_FROM:
             self.upstreams.worked(upstream, took_s)
-            self._on_end(ServiceEnded(ref, DONE, service_s, upstream=upstream.name), None)
+            ended = ServiceEnded(ref, DONE, service_s, upstream=upstream.name)
+            if call.dispatch is not None:
+                ended.ran = ran_at(call.dispatch)
+            self._on_end(ended, None)
         else:
             if self._is_failure(head.status):
                 self.upstreams.failed(upstream, took_s)

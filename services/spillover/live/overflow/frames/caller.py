@@ -1,5 +1,5 @@
 """The end of a shared connection that hands requests over: bytes in, events out, calls in, bytes
-out. Here is no socket and no clock; times are given.
+out. Here is no socket and no clock.
 
 Each request ends once: with the event of its answer, of its refusal, or that none will come; or by
 `drop`, after which nothing is told of it. What becomes of all that are left when the connection is
@@ -44,11 +44,7 @@ WINDOW_MAX_BYTES: Final = 1_048_576
 """The widest window of a body. Why: 10 MB/s over 100 ms. It doubles as long as its reader keeps up,
 and is closed once he does not, so that he has not much more than WINDOW_BYTES before him."""
 
-WIDER_AFTER_S: Final = 0.05
-"""The time that a reader keeps up before his window doubles. Why: what a system takes in for one
-who does not read, megabytes on one machine, is in sooner; on longer ways a round takes as long."""
-
-WIDENED_MAX: Final = 32
+WIDENED_MAX: Final = 8
 """So many bodies at a time have a window wider than WINDOW_BYTES. Why: all that was asked for may
 come, and wait here for readers who have stopped meanwhile."""
 
@@ -126,14 +122,14 @@ class Caller:
                 stream.is_held = True
                 self.out.frame(HOLD, number)
 
-    def resume(self, number: int, now_s: float) -> None:
+    def resume(self, number: int) -> None:
         """Ask for more again."""
         stream = self._streams.get(number)
         if stream is not None and stream.paused:
-            stream.paused, stream.wide_since_s = False, now_s
+            stream.paused = False
             self._ask(stream)
 
-    def receive(self, data: bytes, now_s: float) -> list[Frame]:
+    def receive(self, data: bytes) -> list[Frame]:
         """Returns what has come, in order: for a request ANSWER or WHOLE with the whole message,
         REFUSED with its reason, BROKEN, or BEGIN, MORE, END (or BROKEN) in this order."""
         events: list[Frame] = []
@@ -160,7 +156,7 @@ class Caller:
                     events.append(frame)
                     continue
             try:
-                self._take(frame, events, now_s)
+                self._take(frame, events)
             except BadFrame as bad:
                 reader.fault = str(bad)
                 break
@@ -175,7 +171,7 @@ class Caller:
 
     # ------------------------------------------------------------------------------------------
 
-    def _take(self, frame: Frame, events: list[Frame], now_s: float) -> None:
+    def _take(self, frame: Frame, events: list[Frame]) -> None:
         kind, number, told = frame
         stream = self._streams.get(number)
         if kind == LEAVING:
@@ -185,7 +181,7 @@ class Caller:
         elif stream is None:
             return  # nobody waits for it any more
         elif kind == MORE:
-            self._more(stream, told, events, now_s)
+            self._more(stream, told, events)
         elif kind in (REFUSED, BROKEN):
             if kind == REFUSED and stream.kind:
                 raise BadFrame(f"expected the rest of answer {number}, got a refusal")
@@ -195,27 +191,25 @@ class Caller:
                 raise BadFrame(f"expected the beginning of answer {number}, got its end")
             self._end(stream, frame, events)
         else:
-            self._begin(stream, frame, events, now_s)
+            self._begin(stream, frame, events)
 
-    def _begin(
-        self, stream: RequestFrames, frame: Frame, events: list[Frame], now_s: float
-    ) -> None:
+    def _begin(self, stream: RequestFrames, frame: Frame, events: list[Frame]) -> None:
         """The first frame of an answer."""
         kind, number, told = frame
         if stream.kind or stream.waiting_bytes:
             raise BadFrame(f"expected no other answer to {number}")
         if kind == BEGIN:
-            stream.kind, stream.wide_since_s = kind, now_s
+            stream.kind = kind
             events.append(frame)
             return
-        message = stream.begin(kind, told, now_s)
+        message = stream.begin(kind, told, 0.0)
         if message is not None:
             self._end(stream, (kind, number, message), events)
         elif stream.left_bytes > self._limit_bytes:
             self.drop(number)
             events.append((BROKEN, number, b""))
 
-    def _more(self, stream: RequestFrames, data: bytes, events: list[Frame], now_s: float) -> None:
+    def _more(self, stream: RequestFrames, data: bytes, events: list[Frame]) -> None:
         if stream.kind != BEGIN:
             message = stream.go_on(data)
             if message is not None:
@@ -226,17 +220,11 @@ class Caller:
             raise BadFrame(f"expected no more of {stream.number} than was asked for")
         events.append((MORE, stream.number, data))
         if not stream.paused and 2 * stream.allowed_bytes <= stream.wide_bytes:
-            self._widen(stream, now_s)
+            widened = self._widened
+            if stream.number in widened or len(widened) < WIDENED_MAX:
+                widened.add(stream.number)
+                stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
             self._ask(stream)
-
-    def _widen(self, stream: RequestFrames, now_s: float) -> None:
-        """Ask for twice as much at a time from now on, where its reader has kept up for long."""
-        widened = self._widened
-        may = stream.number in widened or len(widened) < WIDENED_MAX
-        if may and now_s - stream.wide_since_s >= WIDER_AFTER_S:
-            widened.add(stream.number)
-            stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
-            stream.wide_since_s = now_s
 
     def _ask(self, stream: RequestFrames) -> None:
         more_bytes = max(0, stream.wide_bytes - stream.allowed_bytes)

@@ -18,8 +18,11 @@ MESSAGE: Final = struct.Struct(">IIBI")
 LENGTH: Final = struct.Struct(">I")
 
 CHUNK_BYTES: Final = 32_768
-"""The most of a message or a body in one frame. Why: what is in a frame holds up what is behind it,
-32 KiB for 3 ms at 100 Mbit/s; each costs both ends some 2 us."""
+"""The most of a message or a body in one frame, where others wait. Why: what is in a frame holds up
+what is behind it, 32 KiB for 3 ms at 100 Mbit/s; each costs both ends some 2 us."""
+
+MORE_MAX_BYTES: Final = 131_072
+"""The most of it in one frame where no other waits: as much as is written at once."""
 
 TOLD_LIMIT_BYTES: Final = 262_144
 """The most that the beginning or the end of an answer that passes through may take, and so the
@@ -47,7 +50,7 @@ LENGTHS: Final = {
     PASS: (LENGTH.size, LENGTH.size + CHUNK_BYTES),
     CANCEL: (0, 0),
     DROP: (0, 0),
-    MORE: (1, CHUNK_BYTES),
+    MORE: (1, MORE_MAX_BYTES),
     WINDOW: (LENGTH.size, LENGTH.size),
     HOLD: (0, 0),
     ANSWER: (LENGTH.size, LENGTH.size + CHUNK_BYTES),

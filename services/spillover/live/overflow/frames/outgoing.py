@@ -21,6 +21,7 @@ from spillover.live.overflow.frames.frame import (
     LENGTH,
     MESSAGE,
     MORE,
+    MORE_MAX_BYTES,
     BadFrame,
 )
 
@@ -62,8 +63,6 @@ class RequestFrames:
     """How much more of a body may come unasked."""
     wide_bytes: int = WINDOW_BYTES
     """How much is to be allowed at most."""
-    wide_since_s: float = 0.0
-    """When that became so much."""
     paused: bool = False
     is_held: bool = False
     """Whether the other end was told to send nothing of it."""
@@ -78,7 +77,8 @@ class RequestFrames:
         if self.left_bytes < 0:
             raise BadFrame(f"expected a message of {size_bytes} bytes, got more")
         self.kind, self.since_s = kind, now_s
-        self.told = [told[LENGTH.size :]]
+        first = told[LENGTH.size :]
+        self.told = [first] if first else []  # what comes in one frame is not copied again
         return None
 
     def go_on(self, data: bytes) -> bytes | None:
@@ -205,7 +205,10 @@ class Outgoing:
             stream = ready.popleft()
             if not stream.waiting_bytes:
                 continue  # it was forgotten
-            chunk_bytes = min(CHUNK_BYTES, stream.waiting_bytes, stream.window_bytes)
+            most_bytes = CHUNK_BYTES
+            if not ready:  # it would have one chunk after the other
+                most_bytes = min(max(CHUNK_BYTES, room_bytes - size_bytes), MORE_MAX_BYTES)
+            chunk_bytes = min(most_bytes, stream.waiting_bytes, stream.window_bytes)
             parts.append(FRAME.pack(chunk_bytes, stream.number, MORE))
             _take(stream, chunk_bytes, parts)
             self.waiting_bytes -= chunk_bytes

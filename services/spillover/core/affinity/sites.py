@@ -1,0 +1,198 @@
+"""Whether a request leaves its home for a place at a neighbor that costs less, by what neighbors
+have told of their places. Which of its places then runs the request is the neighbor's own choice.
+
+The home notes at once where it expects a session to run, since the next turn may come before this
+one is answered; the answer corrects that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from spillover.core.affinity.memory import Claim, SessionMemory
+from spillover.core.affinity.places import SESSIONS
+from spillover.model.affinity import PLACES_MAX, PlaceLoad, RanAt, SessionWork
+from spillover.policy.affinity import cost_s, miss_weight
+
+LIVES = 1024
+"""The numbers of lives of neighbors: more than there can be neighbors, and their places have
+numbers of 16 bits."""
+SENT_MAX = 1024
+"""The most requests to one neighbor that are remembered until it must have told of them."""
+
+
+Near: TypeAlias = tuple[int, float, float]
+"""A neighbor that a request may go to: its handle; the time there and back, in seconds; and the
+wait there until a server takes it, before it goes to a place."""
+
+
+class Away(NamedTuple):
+    """A place at a neighbor that a request is expected to run at."""
+
+    neighbor: int
+    place: int
+    """Its number among all places of neighbors."""
+    missing: float
+    """The work that it is expected to do there."""
+    cost_s: float
+
+
+class Expected(NamedTuple):
+    """A request that was handed on: where it is expected to run, and what that is based on."""
+
+    place: int
+    claim: Claim | None
+
+
+class _Site:
+    """One life of a neighbor."""
+
+    __slots__ = ("_loads", "_sent", "_unreported", "busy", "epoch", "first", "freest", "places",
+                 "wait", "work_per_s")  # fmt: skip
+
+    def __init__(self, epoch: int, first: int) -> None:
+        self.epoch = epoch
+        self.first = first
+        """The number of its first place."""
+        self._loads: Sequence[PlaceLoad] = ()
+        self._sent: deque[tuple[float, int, float]] = deque(maxlen=SENT_MAX)
+        """What was sent to each place that it cannot have told of: when, and the work."""
+        self._unreported: list[float] = []
+        self.busy = 0.0
+        """The sum over its places."""
+        self.places = self.freest = 0
+        """How many they are, and the one of the least wait. They are taken to be as fast as each
+        other."""
+        self.wait = self.work_per_s = 0.0
+        """Those of that place."""
+
+    def heard(self, loads: Sequence[PlaceLoad], before_s: float) -> None:
+        """It has told of its places, and knew of what left before this instant."""
+        sent = self._sent
+        while sent and sent[0][0] <= before_s:
+            sent.popleft()
+        self._loads, self.places = loads, len(loads)
+        self.busy = sum([one.busy for one in loads])
+        self._unreported = [0.0] * self.places
+        for _, place, work in sent:
+            self._unreported[place] += work
+        self._find_freest()
+
+    def sent(self, place: int, work: float, now_s: float) -> None:
+        self._sent.append((now_s, place, work))
+        self._unreported[place] += work
+        self._find_freest()
+
+    def told(self, place: int) -> tuple[float, float, float]:
+        """Returns the wait in work, the work a second and the work taken on, with what was sent
+        since."""
+        load, sent = self._loads[place], self._unreported[place]
+        return load.wait + sent, load.work_per_s, load.taken + sent
+
+    def _find_freest(self) -> None:
+        waits = [one.wait + sent for one, sent in zip(self._loads, self._unreported, strict=True)]
+        self.wait = min(waits)
+        self.freest = waits.index(self.wait)
+        self.work_per_s = self._loads[self.freest].work_per_s
+
+
+class Sites:
+    """The neighbors of one site that tell of their places, by their handles, and which sessions ran
+    there. Requests have their work, and what the home knows of its own places, with them."""
+
+    def __init__(self, sessions: int = SESSIONS) -> None:
+        self._memory = SessionMemory(sessions)
+        self._sites: dict[int, _Site] = {}
+        self._lives = 0
+
+    def heard(self, neighbor: int, epoch: int, loads: Sequence[PlaceLoad], before_s: float) -> None:
+        """A neighbor has told of its places, and knew of what left here before this instant. What
+        ran in an earlier life of it, or while it had other places, is of no use."""
+        if not loads:
+            self._sites.pop(neighbor, None)
+            return
+        site = self._sites.get(neighbor)
+        if site is None or site.epoch != epoch or site.places != len(loads):
+            site = self._sites[neighbor] = _Site(epoch, self._lives % LIVES * PLACES_MAX)
+            self._lives += 1
+        site.heard(loads, before_s)
+
+    def left(self, neighbor: int) -> None:
+        """A neighbor is none any more."""
+        self._sites.pop(neighbor, None)
+
+    def cheaper(self, asked: SessionWork, near: Sequence[Near], queue_s: float) -> Away | None:
+        """Returns the place at one of these neighbors that costs least, if it costs less than each
+        place here; None where none does, or too little is known. `queue_s` is the wait here until
+        a server takes the request."""
+        known = self._sites
+        sites = [(known[one[0]], *one) for one in near if one[0] in known]
+        if not (sites and asked.places and asked.work_per_s > 0.0):
+            return None
+        session, work, own_per_s, own = asked
+        weight = 1.0  # without a memory it counts the same everywhere
+        if session:
+            busy, places = sum([one.busy for one in own]), len(own)
+            for site, *_ in sites:
+                busy += site.busy
+                places += site.places
+            weight = miss_weight(busy / places)
+        here = [cost_s(one.wait_s, 0.0, work - one.reusable, own_per_s, weight) for one in own]
+        least_s = queue_s + min(here)
+        # What others lose is counted by one speed: those that are learned differ by a few percent
+        # among places that are alike, which times the weight would move sessions.
+        weight -= 1.0
+        best = None
+        lost_s = weight * work / own_per_s
+        for site, neighbor, way_s, queued_s in sites:
+            per_s = site.work_per_s or own_per_s
+            cost = queued_s + way_s + (site.wait + work) / per_s + lost_s
+            if cost < least_s:
+                least_s, best = cost, (neighbor, site.first + site.freest, work)
+        for ran in self._memory.runs(session) if session else ():
+            for site, neighbor, way_s, queued_s in sites:
+                if 0 <= ran.place - site.first < site.places:
+                    wait, per_s, taken = site.told(ran.place - site.first)
+                    missing = work - self._memory.reusable(ran, work, taken)
+                    wait_s = queued_s + (wait + missing) / (per_s or own_per_s)
+                    cost = cost_s(wait_s, way_s, missing, own_per_s, weight)
+                    if cost < least_s:
+                        least_s, best = cost, (neighbor, ran.place, missing)
+        return None if best is None else Away(*best, least_s)
+
+    def sent(self, asked: SessionWork, away: Away, now_s: float) -> Expected:
+        """A request is handed on. Its session is remembered where it is expected to run."""
+        site = self._sites[away.neighbor]
+        place = away.place - site.first
+        claim = None
+        if asked.session:
+            taken = site.told(place)[2] + away.missing
+            claim = self._memory.note(asked.session, away.place, asked.work, taken)
+        site.sent(place, away.missing, now_s)
+        return Expected(away.place, claim)
+
+    def answered(
+        self, asked: SessionWork, expected: Expected | None, neighbor: int | None, ran: RanAt | None
+    ) -> None:
+        """A request that was handed on is answered: by this neighbor (None: by another cluster),
+        which may have told where it `ran`. It may have been handed on without an expectation."""
+        site = None if neighbor is None else self._sites.get(neighbor)
+        place = -1
+        if ran is not None and site is not None and ran.place < site.places:
+            place = site.first + ran.place
+        claim = None
+        if expected is not None and expected.place == place:
+            claim = expected.claim
+        else:
+            self.came_back(asked, expected)
+            if place >= 0 and ran is not None and asked.session:
+                claim = self._memory.note(asked.session, place, asked.work, ran.taken)
+        if claim is not None and ran is not None:
+            self._memory.learn(claim, ran.reused)
+
+    def came_back(self, asked: SessionWork, expected: Expected | None) -> None:
+        """It did not run where it was expected to."""
+        if expected is not None and asked.session:
+            self._memory.forget(asked.session, expected.place)

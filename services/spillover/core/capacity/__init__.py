@@ -1,0 +1,1 @@
+"""What a service bears, learned from what becomes of requests."""

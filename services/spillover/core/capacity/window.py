@@ -1,0 +1,52 @@
+"""A measurement of how many requests a second a service brings to a good end, while as many run as
+may. What else was under way when it began has to settle first.
+"""
+
+from __future__ import annotations
+
+
+class Window:
+    """One measurement after the other. Times are in seconds, and never go back."""
+
+    __slots__ = ("_full_since_s", "_settling", "began_s", "done", "full_s")
+
+    def __init__(self) -> None:
+        self._full_since_s: float | None = None
+        """The instant since which as many run as may; None while they do not."""
+        self._settling = 0
+        """The number of services that have to end before anything counts."""
+        self.began_s = 0.0
+        self.full_s = 0.0
+        """The time in which as many ran as may."""
+        self.done = 0
+        """The good ends in that time."""
+
+    def begin(self, settling: int, now_s: float) -> None:
+        """Measure anew, once so many services have ended."""
+        self._full_since_s = None
+        self._settling = settling
+        self._clear(now_s)
+
+    def go_on(self, now_s: float) -> None:
+        """Measure the same anew: nothing has to settle."""
+        self._clear(now_s)
+
+    def is_full(self, now_s: float) -> None:
+        """As many run as may from now on."""
+        if self._full_since_s is None:
+            self._full_since_s = now_s
+
+    def ended(self, *, is_good: bool, stays_full: bool, now_s: float) -> bool:
+        """A service has ended. Returns whether that counts: all has settled."""
+        since_s, self._full_since_s = self._full_since_s, now_s if stays_full else None
+        if self._settling:
+            self._settling -= 1
+            self._clear(now_s)
+            return False
+        if since_s is not None:
+            self.full_s += max(0.0, now_s - since_s)
+            self.done += is_good
+        return True
+
+    def _clear(self, now_s: float) -> None:
+        self.began_s, self.full_s, self.done = now_s, 0.0, 0

@@ -1,0 +1,98 @@
+"""The pool of servers that are alike and whose number is learned while they run (decision 0052).
+
+How many may run is the business of `core.capacity.search`, which sees each end of a service here.
+"""
+
+from __future__ import annotations
+
+from spillover.core.capacity.search import CapacitySearch
+from spillover.core.overflow.servers import FifoServers
+from spillover.core.overflow.visit import Visit
+from spillover.model.server_bounds import ServerBounds
+from spillover.policy.overflow.base import OwnLoad
+
+
+class LearnedServers(FifoServers):
+    """`total` is how many may run now; estimates, and what neighbors are told, go by `believed`,
+    which is tried less often."""
+
+    __slots__ = ("_is_undone", "search")
+
+    def __init__(self, bounds: ServerBounds, service_s: float, delivery_s: float) -> None:
+        super().__init__(bounds.start, service_s, delivery_s)
+        self.search = CapacitySearch(bounds.min, bounds.max, bounds.start)
+        self._is_undone = False
+        """Whether the work whose server is about to be free has come to nothing."""
+
+    @property
+    def believed(self) -> int:
+        """Returns how many requests at a time are believed to be best."""
+        return self.search.base
+
+    @property
+    def working(self) -> int:
+        return max(0, self.search.base - len(self.stuck))
+
+    @property
+    def site_total(self) -> int:
+        return self.search.base
+
+    @property
+    def departure_s(self) -> float:
+        return self.service_s / max(1, self.working)
+
+    @property
+    def ahead(self) -> int:
+        """Returns how many wait, less the idle servers as far as they are believed in."""
+        return self.waiting - max(0, self.search.base - self.busy)
+
+    def resize(self, _: int) -> bool:
+        """Does nothing: operators do not set what is learned."""
+        return False
+
+    def occupy(self, visit: Visit) -> int:
+        self.busy += 1
+        if self.busy >= self.total:
+            self.search.is_full(self.now_s)
+        return 0
+
+    def not_done(self, _: int, *, failed: bool) -> None:
+        self._is_undone = True
+
+    def vacate(self, ref: int) -> None:
+        super().vacate(ref)
+        self._ended(is_good=not self._is_undone)
+        self._is_undone = False
+
+    def cool(self, ref: int, until_s: float) -> None:
+        self._is_undone = False
+        super().cool(ref, until_s)
+
+    def wake(self, now_s: float) -> bool:
+        were_busy = self.busy
+        rested = super().wake(now_s)
+        for _ in range(were_busy - self.busy):
+            self._ended(is_good=False)
+        return rested
+
+    def _ended(self, *, is_good: bool) -> None:
+        mean_s = self.service_s
+        spread2 = self._service_variance_s2 / (mean_s * mean_s)
+        # What waits starts at once.
+        running = self.busy + (self.waiting > 0)
+        if self.search.ended(running, self.waiting, spread2, self.now_s, is_good=is_good):
+            self.total = self.search.limit
+            self.up = self.search.base
+            self._busy_max = max(self.total, self.busy)
+
+    def own_load(
+        self,
+        visit: Visit,
+        may_keep: bool,  # noqa: FBT001 - as `ServerPool`
+        load: float,
+        now_s: float,
+        unreported: tuple[int, ...],
+    ) -> OwnLoad:
+        own = super().own_load(visit, may_keep, load, now_s, unreported)
+        working = max(1, self.working)
+        return own._replace(servers=working, departure_s=self.service_s / working)

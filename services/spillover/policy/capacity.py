@@ -1,0 +1,95 @@
+"""How many requests a service bears at a time, as stateless formulas: which numbers are tried, what
+a measurement is worth, and which of two numbers is the better one.
+
+What is measured is how many requests a second come to a good end while as many run as may. How
+long one takes says nothing besides: by Little's law it is their number by that rate. So of two
+numbers with the same rate the smaller one has the shorter service, and the first byte sooner.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+GAIN = 0.1
+"""A larger number must bring this share of what it would bring if requests did not slow each other
+down: else the smaller one is better."""
+
+SURE = 1.2
+"""A difference counts once it is so many of its standard deviations away from none."""
+
+SPREAD2_MIN = 0.4
+"""The squared coefficient of variation of services counts as this at least: within the time of
+a few services the number of ends is nearly as uncertain whatever that is."""
+
+CHANGED = 3.0
+"""A rate that is off by so many standard deviations, and CHANGED_BY besides, is another one."""
+
+DIFFERS = 1.5
+"""The same of a number that is rarely tried: it costs little to forget what was known of it."""
+
+CHANGED_BY = math.log(1.25)
+
+Estimate: TypeAlias = tuple[float, float]
+"""An estimate of the logarithm of a rate, and what it is worth: the inverse of its variance."""
+
+UNKNOWN: Estimate = (0.0, 0.0)
+
+
+def other_number(number: int, octaves: float, least: int, most: int) -> int:
+    """Returns the number that is so many doublings away, or by one, within the bounds."""
+    other: int = round(number * math.pow(2.0, octaves))
+    if other == number:
+        other += 1 if octaves > 0.0 else -1
+    return min(max(other, least), most)
+
+
+def measured(done: int, time_s: float, spread2: float) -> Estimate:
+    """Returns the estimate by `done` good ends in a time, of services with this squared coefficient
+    of variation."""
+    return math.log(done / time_s), done / max(spread2, SPREAD2_MIN)
+
+
+def rate_of(known: Estimate) -> float:
+    """Returns the rate that an estimate stands for."""
+    return math.exp(known[0])
+
+
+def merged(known: Estimate, new: Estimate) -> Estimate:
+    """Returns the estimate by both."""
+    worth = known[1] + new[1]
+    return (known[0] * known[1] + new[0] * new[1]) / worth, worth
+
+
+def has_changed(known: Estimate, new: Estimate) -> bool:
+    """Returns whether a measurement says that the rate is another one now."""
+    if not known[1]:
+        return False
+    off = abs(new[0] - known[0])
+    return off > CHANGED_BY and off > CHANGED * _deviation(known, new)
+
+
+def differs(known: Estimate, new: Estimate) -> bool:
+    """Returns whether what was known of a number that is rarely tried is better forgotten."""
+    if not known[1]:
+        return False
+    off = abs(new[0] - known[0])
+    return off > CHANGED_BY and off > DIFFERS * _deviation(known, new)
+
+
+def is_better(
+    here: Estimate,
+    there: Estimate,
+    number: int,
+    other: int,
+    sure: float,
+) -> bool | None:
+    """Returns whether the `other` number is better than the one in use, by the estimates of both;
+    None if that is not known yet."""
+    better = there[0] - here[0] - GAIN * math.log(other / number)
+    margin = sure * _deviation(here, there)
+    return None if abs(better) < margin else better > 0.0
+
+
+def _deviation(one: Estimate, other: Estimate) -> float:
+    return math.sqrt(1.0 / one[1] + 1.0 / other[1])

@@ -1,0 +1,65 @@
+"""Clusters that cannot be several processes, and addresses that cannot be shared: one line each."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from spillover.cli import main
+
+ALONE = "clusters: [{id: a, servers: 2, url: 'http://127.0.0.1:18101'}]\n"
+NODES = (
+    "clusters: [{id: a, servers: 2, nodes: [{url: 'http://127.0.0.1:18101'}, "
+    "{url: 'http://127.0.0.1:18102'}]}]\n"
+)
+UNLIKE = (
+    "clusters: [{id: a, servers: [{id: x}], classes: [{id: c, servers: [x]}], "
+    "types: [{id: t, classes: [c]}]}]\n"
+)
+LINKED = (
+    "clusters: [{id: a, servers: 2, url: 'http://127.0.0.1:18101'}, "
+    "{id: b, servers: 2, url: 'http://127.0.0.1:18102'}]\n"
+    "links: [{between: [a, b], delay_ms: 1}]\n"
+)
+
+
+def told(capsys, tmp_path, topology, *options):
+    file = tmp_path / "t.yaml"
+    file.write_text(topology)
+    command = ["node", "--topology", str(file), "--cluster", "a", "--processes", "2", *options]
+    assert main(command) == 2
+    words = capsys.readouterr().err
+    assert words.count("\n") == 1
+    return words
+
+
+@pytest.mark.parametrize(
+    ("topology", "options", "complaint"),
+    [
+        (ALONE, ["--testbed"], "--testbed: expected none along with --processes"),
+        (ALONE, ["--processes", "3"], "expected at most as many as servers (2), got 3"),
+        (ALONE, ["--processes", "0"], "--processes: expected a whole number from 1 to 16, got '0'"),
+        (NODES, ["--node", "1"], "--node: expected none along with --processes"),
+        (UNLIKE, ["--bind", "127.0.0.1:0"], "servers: expected a number along with --processes"),
+        (LINKED, [], "clusters[0].peer_url: expected an address for neighbors alone"),
+    ],
+)
+def test_a_cluster_that_cannot_be_several_processes(topology, options, complaint, capsys, tmp_path):
+    assert complaint in told(capsys, tmp_path, topology, *options)
+
+
+def test_an_address_that_somebody_else_shares(capsys, tmp_path):
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        topology = ALONE.replace("18101", str(port))
+        said = told(capsys, tmp_path, topology)
+    assert f"--bind: expected an address that can be bound, got 127.0.0.1:{port}" in said
+
+
+def test_a_system_without_shared_ports(capsys, tmp_path, monkeypatch):
+    monkeypatch.delattr(socket, "SO_REUSEPORT")
+    assert "(SO_REUSEPORT)" in told(capsys, tmp_path, ALONE)

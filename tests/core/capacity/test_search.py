@@ -1,0 +1,151 @@
+"""The search for how many requests a service bears, against services of known rates that are asked
+without a pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillover.core.capacity.search import CapacitySearch, steps, steps_beyond
+
+Rate = Callable[[int], float]
+
+
+def peak(best: int) -> Rate:
+    """Returns a service whose rate falls as fast beyond `best` as it rises before."""
+    return lambda number: 10.0 * (number if number <= best else best * best / number)
+
+
+def flat(best: int) -> Rate:
+    """Returns a service that does no more, and no less, beyond `best`."""
+    return lambda number: 10.0 * min(number, best)
+
+
+class Asked:
+    """A service with more requests than it can take, whose services end at random."""
+
+    def __init__(self, search: CapacitySearch, random: Random) -> None:
+        self.search, self.random = search, random
+        self.now_s = 0.0
+        self.done = 0.0
+
+    def run(
+        self, rate: Rate, time_s: float, *, fails: float = 0.0, waiting: int = 1_000
+    ) -> list[int]:
+        """Returns the limits of this time, one for each end of a service."""
+        found, until_s = [], self.now_s + time_s
+        self.search.is_full(self.now_s)
+        while self.now_s < until_s:
+            limit = self.search.limit
+            self.now_s += self.random.expovariate(rate(limit))
+            is_good = self.random.random() >= fails
+            self.done += is_good
+            self.search.ended(limit, waiting, 1.0, self.now_s, is_good=is_good)
+            self.search.is_full(self.now_s)
+            found.append(limit)
+        return found
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("best", [4, 16, 64])
+def test_a_peak_is_found_and_kept_to(best: int, seed: int) -> None:
+    search = CapacitySearch(1, 64, 8)
+    asked, rate = Asked(search, Random(seed)), peak(best)
+    asked.run(rate, 30.0)
+    assert best / 1.5 <= search.base <= best * 1.5
+    asked.done = 0.0
+    asked.run(rate, 60.0)
+    assert asked.done / 60.0 >= 0.8 * rate(best)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_service_that_changes_is_followed(seed: int) -> None:
+    search = CapacitySearch(1, 64, 8)
+    asked = Asked(search, Random(seed))
+    for best in (4, 32, 8):
+        asked.run(peak(best), 60.0)
+        assert best / 1.5 <= search.base <= best * 1.5, best
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_service_that_does_no_less_beyond_is_given_enough(seed: int) -> None:
+    search = CapacitySearch(1, 64, 8)
+    asked, rate = Asked(search, Random(seed)), flat(16)
+    asked.run(rate, 30.0)
+    asked.done = 0.0
+    asked.run(rate, 30.0)
+    assert asked.done / 30.0 >= 0.9 * rate(16)
+
+
+def test_a_service_that_always_fails_moves_nothing() -> None:
+    search = CapacitySearch(1, 64, 8)
+    limits = Asked(search, Random(1)).run(flat(64), 60.0, fails=1.0)
+    assert set(limits) == {8}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_service_that_fails_at_random_is_found_all_the_same(seed: int) -> None:
+    search = CapacitySearch(1, 64, 8)
+    Asked(search, Random(seed)).run(peak(24), 60.0, fails=0.3)
+    assert 24 / 1.5 <= search.base <= 24 * 1.5
+
+
+def test_without_demand_nothing_moves() -> None:
+    search, now_s = CapacitySearch(1, 64, 8), 0.0
+    for _ in range(1_000):
+        now_s += 0.01
+        search.ended(3, 0, 1.0, now_s, is_good=True)  # never as many as may
+    assert (search.base, search.limit, search.moves) == (8, 8, 0)
+
+
+def test_what_is_tried_and_not_used_is_given_up() -> None:
+    search = CapacitySearch(1, 64, 8)
+    asked, rate = Asked(search, Random(1)), flat(64)
+    while search.limit == search.base:
+        asked.run(rate, 0.05)
+    now_s, base = asked.now_s, search.base
+    for _ in range(1_000):
+        now_s += 0.05
+        search.ended(2, 0, 1.0, now_s, is_good=True)
+    assert search.limit == search.base == base
+
+
+@settings(max_examples=50)
+@given(
+    st.integers(1, 50),
+    st.integers(0, 50),
+    st.lists(st.tuples(st.floats(0.0, 2.0), st.booleans(), st.booleans()), max_size=300),
+)
+def test_the_limit_stays_within_the_bounds_whatever_happens(
+    least: int, more: int, ends: list[tuple[float, bool, bool]]
+) -> None:
+    search, now_s = CapacitySearch(least, least + more, 8), 0.0
+    for pause_s, is_full, is_good in ends:
+        if is_full:
+            search.is_full(now_s)
+        now_s += pause_s
+        search.ended(
+            search.limit if is_full else 0, 20 if is_full else 0, 1.0, now_s, is_good=is_good
+        )
+        assert least <= search.base <= least + more
+        assert least <= search.limit <= least + more
+
+
+def test_steps_are_halved_and_after_a_success_doubled() -> None:
+    assert steps(0.5, -1.0) == [-0.5, 0.5, -0.25, 0.25, -0.125, 0.125]
+    assert steps_beyond(0.25)[:3] == [0.5, 0.25, 0.125]
+    assert steps_beyond(-1.0)[:2] == [-1.0, -0.5]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_when_clients_begin_to_bring_more_others_are_tried_at_once(seed: int) -> None:
+    search = CapacitySearch(1, 64, 8)
+    asked = Asked(search, Random(seed))
+    asked.run(peak(4), 60.0, waiting=0)
+    asked.run(peak(32), 5.0, waiting=1_000)
+    assert search.base >= 16

@@ -1,0 +1,129 @@
+"""A cluster that is two processes behind one address, beside a neighbor (decision 0050)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import urllib.error
+import urllib.request
+
+import pytest
+
+from support.ports import free_ports
+
+TOPOLOGY = """
+name: processes
+clusters:
+  - {{id: a, servers: 4, service_ms: 20, url: "http://127.0.0.1:{0}", peer_url: "http://127.0.0.1:{1}"}}
+  - {{id: b, servers: 1, service_ms: 20, url: "http://127.0.0.1:{2}"}}
+links: [{{between: [a, b], delay_ms: 1}}]
+"""
+
+
+@pytest.fixture
+def two(tmp_path, spillover, ask, until):
+    """The command under way that runs two processes, the url of its cluster and of its neighbor."""
+    ports = free_ports(3)
+    file = tmp_path / "two.yaml"
+    file.write_text(TOPOLOGY.format(*ports))
+    told = "--topology", str(file), "--lame-duck-s", "0"
+    neighbor = spillover("node", *told, "--cluster", "b")
+    running = spillover("node", *told, "--cluster", "a", "--processes", "2")
+    url, other = f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[2]}"
+    until(lambda: is_whole(ask, url), what=lambda: running.stderr)
+    yield running, url, other
+    neighbor.end(signal.SIGTERM, 30.0)
+
+
+def state_of(ask, url):
+    try:
+        return ask(f"{url}/state")[1]
+    except OSError:
+        return {}
+
+
+def is_whole(ask, url):
+    """Whether both processes share the servers, by either's account."""
+    states = [state_of(ask, url) for _ in range(8)]
+    sites = [state.get("site") or {} for state in states]
+    return {site.get("node") for site in sites} == {1, 2} and all(
+        site["members"] == [1, 2] for site in sites
+    )
+
+
+def neighbors_hear(ask, url, other):
+    """Whether the two clusters hear each other, by every account."""
+    states = [state_of(ask, one) for one in (*[url] * 8, other)]
+    return all(state and state["neighbors"][0]["alive"] for state in states)
+
+
+def metrics(url):
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:  # noqa: S310 - loopback
+        return answer.read().decode()
+
+
+def test_two_processes_are_one_cluster(two, ask, until):
+    _, url, other = two
+    until(lambda: neighbors_hear(ask, url, other))
+
+    # A name is found, whichever process is asked.
+    names = [f"name-{number}" for number in range(8)]
+    for name in names:
+        status, told = ask(f"{url}/requests", {"payload": 1}, {"Idempotency-Key": name})
+        assert (status, told["cluster"]) == (200, "a")
+    assert {ask(f"{url}/requests/{name}")[0] for name in names * 3} == {200}
+
+    # One page has the series of both, those of a family together.
+    page = metrics(url)
+    heads = [line for line in page.splitlines() if line.startswith("# HELP")]
+    assert len(heads) == len(set(heads))
+    servers = [line for line in page.splitlines() if line.startswith("spillover_servers{")]
+    assert sum(float(line.rpartition(" ")[2]) for line in servers) == 4.0
+    assert {'node="1"', 'node="2"'} <= {word for line in servers for word in line[18:-5].split(",")}
+    assert 'node="' not in metrics(other)
+
+    # What an operator asks of one is done by both.
+    for path, drains in (("drain", True), ("resume", False)):
+        assert ask(f"{url}/admin/{path}", {})[0] in (200, 202)
+        assert {state_of(ask, url)["draining"] for _ in range(16)} == {drains}
+    change = urllib.request.Request(f"{url}/admin/config", b"{}", method="PUT")  # noqa: S310
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(change, timeout=10)  # noqa: S310 - loopback
+    with refused.value as told:
+        assert b"with --processes the configuration is fixed" in told.read()
+
+
+def test_a_process_that_is_killed_is_started_again(two, ask, until):
+    running, url, other = two
+    until(lambda: neighbors_hear(ask, url, other))
+    children = set(running.look())
+    os.kill(min(children), signal.SIGKILL)  # it was first, and speaks with the neighbor
+    until(lambda: state_of(ask, url).get("site", {}).get("members") == [2])
+    assert ask(f"{url}/requests", {"payload": 1})[0] == 200
+    until(lambda: is_whole(ask, url), what=lambda: running.stderr)
+    until(lambda: neighbors_hear(ask, url, other), what=lambda: running.stderr)
+    assert len(set(running.look()) - children) == 1
+    assert "process has ended process=1 status=-9" in running.stderr
+
+
+def test_all_processes_end_with_the_one_that_was_started(two, until):
+    running, _, _ = two
+    assert running.end(signal.SIGTERM, 30.0) == 0
+    running.nothing_left()
+
+
+def test_no_process_outlives_the_one_that_was_started(two):
+    running, _, _ = two
+    running.look()
+    running.process.kill()
+    running.nothing_left()
+
+
+def test_a_start_that_fails_is_told_once(tmp_path, spillover):
+    file = tmp_path / "one.yaml"
+    file.write_text("clusters: [{id: a, servers: 4, handler: 'python:not_there:run'}]\n")
+    told = "--topology", str(file), "--cluster", "a", "--bind", "127.0.0.1:0"
+    running = spillover("node", *told, "--processes", "2")
+    assert running.process.wait(60.0) == 2
+    assert running.stderr.count("cannot import 'not_there'") == 1
+    running.nothing_left()
